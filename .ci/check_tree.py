@@ -21,17 +21,18 @@ MODEL = ["core/base", "core/gyre.h"]
 ALLOWED = {
     "core/base": ["core/gyre.h"],
     "core/model": MODEL,
+    "core/trace": MODEL + ["core/model"],
     "core/device": MODEL + ["core/model"],
     "core/topo": MODEL + ["core/model", "core/device"],
     "bootstrap": MODEL,
     "algorithms": MODEL + ["core/model", "core/topo"],
-    "transport": MODEL + ["core/model", "core/device", "core/topo"],
-    "kernels": MODEL + ["core/model", "core/device"],
+    "transport": MODEL + ["core/model", "core/trace", "core/device", "core/topo"],
+    "kernels": MODEL + ["core/model", "core/trace", "core/device"],
     "core/nccl": ["core/gyre.h"],
-    "bench": MODEL + ["core/model", "core/device", "core/topo", "core/plan/plan.h",
+    "bench": MODEL + ["core/model", "core/trace", "core/device", "core/topo", "core/plan/plan.h",
                       "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
-                      "transport/ib/rules/ib_hca.h"],
+                      "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h"],
     "tests": None,  # anything
     "docs": None,  # the examples
 }
@@ -39,7 +40,7 @@ ALLOWED = {
 # The folders of a communicator, lower ones first: each may include those before it.
 COMM_FOLDERS = ["core/links", "core/plan", "core/call", "core/health", "core/comm"]
 for i, folder in enumerate(COMM_FOLDERS):
-    ALLOWED[folder] = MODEL + ["core/model", "core/device", "core/topo", "bootstrap/bootstrap.h",
+    ALLOWED[folder] = MODEL + ["core/model", "core/trace", "core/device", "core/topo", "bootstrap/bootstrap.h",
                                "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
                                "algorithms/verify/verify.h",
                                "transport/transport.h", "kernels/executor.h"] + COMM_FOLDERS[:i]
@@ -52,7 +53,7 @@ HOMES = [
      r"|docs/examples/gpu\.c$"),
     (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/(launch/launcher|engines/engine)_mpi\.c$|tests/"
      r"|docs/examples/mpi\.c$"),
-    (r"nccl\.h$", r"bench/engines/engine_nccl\.c$|core/nccl/|tests/"),
+    (r"nccl\.h$", r"core/nccl/|tests/"),
 ]
 
 # Call -> the only files that may contain it.

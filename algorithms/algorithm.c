@@ -26,13 +26,14 @@ static gyre_status check_grouping(const struct gyre_grouping *grouping, unsigned
     unsigned n_seen = 0;
     for (unsigned rank = 0; rank < n_ranks; rank++) {
         const unsigned host = grouping->host_of[rank];
+        if (host < n_seen)
+            continue;
         if (host > n_seen)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "rank %u is on host %u, but the hosts so far are 0..%d: hosts are "
                              "numbered by first appearance",
                              rank, host, (int)n_seen - 1);
-        if (host == n_seen)
-            n_seen++;
+        n_seen++;
     }
     if (n_seen != grouping->n_hosts)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u hosts given, but ranks are on %u",

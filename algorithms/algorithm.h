@@ -17,12 +17,14 @@ struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
     uint32_t collectives; /* mask: the collectives that it can do */
-    bool follows_ring;    /* on one host every rank sends only to the rank after it, so all
-                           * data use the large slots of ring FIFOs */
-    bool stages_in_ring;  /* the same of the data that are not placed, in a shape with is_placed */
+    bool follows_ring;    /* on one host every rank sends only to its successor in the ring, so
+                           * all data go through FIFOs with large slots */
+    bool stages_in_ring;  /* in a shape with is_placed some data are placed, and the others go only
+                           * to the successor in the ring */
     uint32_t keeps_near;  /* mask: on several hosts every rank sends only to ranks that are near
                            * (gyre_near_peers_find()), where FIFOs have large slots */
-    bool is_two_level;    /* it has other steps inside hosts than between them: for several hosts */
+    bool is_two_level;    /* for several hosts: its steps inside a host differ from those between
+                           * hosts */
     bool is_one_shot;     /* every rank sends all its data to every other rank, in one hop */
     uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile. In the
                            * other collectives each rank handles a part of the data */

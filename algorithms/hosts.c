@@ -15,6 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The number of ranks from `rank` on that follow each other on one host. Ranks are mostly numbered
+ * host after host, so the functions below handle these runs, which is faster than single ranks. */
+static unsigned run_of(const struct gyre_shape *shape, unsigned rank)
+{
+    const uint16_t *host_of = shape->grouping->host_of;
+    unsigned end = rank + 1;
+    while (end < shape->n_ranks && host_of[end] == host_of[rank])
+        end++;
+    return end - rank;
+}
+
 /* The sizes of the smallest and the largest host. */
 static void measure_hosts(const struct gyre_shape *shape, int *least_out, int *most_out)
 {
@@ -24,9 +35,13 @@ static void measure_hosts(const struct gyre_shape *shape, int *least_out, int *m
     if (grouping == NULL || grouping->n_hosts < 2)
         return;
     *most_out = 1;
-    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-        if (++n_of[grouping->host_of[rank]] > *most_out)
-            *most_out = n_of[grouping->host_of[rank]];
+    for (unsigned rank = 0, n_run; rank < shape->n_ranks; rank += n_run) {
+        uint16_t *n = &n_of[grouping->host_of[rank]];
+        n_run = run_of(shape, rank);
+        *n = (uint16_t)(*n + n_run);
+        if (*n > *most_out)
+            *most_out = *n;
+    }
     for (unsigned host = 0; host < grouping->n_hosts; host++)
         if (n_of[host] < *least_out)
             *least_out = n_of[host];
@@ -56,13 +71,20 @@ static void sort_by_host(const struct gyre_shape *shape, uint16_t *first, uint16
                          unsigned n_hosts)
 {
     const uint16_t *host_of = shape->grouping->host_of;
-    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-        first[host_of[rank] + 1]++;
+    for (unsigned rank = 0, n_run; rank < shape->n_ranks; rank += n_run) {
+        n_run = run_of(shape, rank);
+        first[host_of[rank] + 1] = (uint16_t)(first[host_of[rank] + 1] + n_run);
+    }
     for (unsigned host = 1; host <= n_hosts; host++)
         first[host] = (uint16_t)(first[host] + first[host - 1]);
-    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-        order[first[host_of[rank]]++] = (uint16_t)rank;
-    /* The loop above has advanced each entry to the beginning of the next host. */
+    for (unsigned rank = 0, n_run; rank < shape->n_ranks; rank += n_run) {
+        const unsigned at = first[host_of[rank]];
+        n_run = run_of(shape, rank);
+        for (unsigned i = 0; i < n_run; i++)
+            order[at + i] = (uint16_t)(rank + i);
+        first[host_of[rank]] = (uint16_t)(at + n_run);
+    }
+    /* The second loop has advanced each entry to the beginning of the next host. */
     for (unsigned host = n_hosts; host > 0; host--)
         first[host] = first[host - 1];
     first[0] = 0;
@@ -131,20 +153,23 @@ static int crossing(const struct gyre_hosts *hosts, int variant, int i)
     return variant + (meets_first ? 2 : i % 2);
 }
 
-/* List all ranks of a host once, from position `enter` to position `leave`. Returns how many. */
+/* List all ranks of a host once, from position `enter` to position `leave`. Returns how many. A
+ * simulation of many hosts lists all of them for each rank, so this loop has no division. */
 static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int leave,
                      uint16_t *order_out)
 {
     const int size = gyre_hosts_size(hosts, host);
-    const bool goes_down = size > 2 && leave == (enter + 1) % size;
-    int n = 0;
+    const uint16_t *ranks = &hosts->order[hosts->first[host]];
+    const int stride = size > 2 && leave == (enter + 1) % size ? size - 1 : 1;
+    int n = 0, position = enter % size;
     for (int i = 0; i < size; i++) {
-        const int position = goes_down ? enter - i : enter + i;
-        if (i == 0 || (position % size + size) % size != leave)
-            order_out[n++] = (uint16_t)gyre_hosts_rank(hosts, host, position);
+        if (i == 0 || position != leave)
+            order_out[n++] = ranks[position];
+        position += stride;
+        position -= position >= size ? size : 0;
     }
     if (n < size)
-        order_out[n++] = (uint16_t)gyre_hosts_rank(hosts, host, leave);
+        order_out[n++] = ranks[leave];
     return n;
 }
 

@@ -24,8 +24,7 @@ struct gyre_hosts {
 struct gyre_hosts *gyre_hosts_make(const struct gyre_shape *shape, bool apart);
 
 /** gyre_hosts_open - find the hosts of a shape for an algorithm. The memory belongs to @builder,
- * and
- * @builder remembers the error if there is no memory. */
+ * and the builder remembers the error if there is no memory. */
 const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool apart,
                                          struct gyre_builder *builder);
 

@@ -16,6 +16,9 @@
  *   two_level_tree  2 log2(h) hops, 2 B/g       double binary tree, pipelined by tiles: many hosts
  *   two_level_log   log2(h) hops, log2(h) B/g   pairs at distance 1, 2, 4, ...: short vectors
  *
+ * Reduce-scatter and all-gather are in two_level_blocks.c: two_level_ring carries blocks round
+ * rings, two_level_tree along one tree for each block.
+ *
  * In each case there are two more hops inside the hosts, where every rank sends and receives
  * 2(g-1)/g B. Hosts of different sizes have as many rails as the smallest one has ranks.
  */
@@ -64,22 +67,24 @@ static int finished_outs(const struct gyre_two_level *level, int chunk,
     level->outs[0] = gyre_out(chunk);
     for (int i = 0; i < n_along; i++)
         level->outs[1 + i] = along[i];
-    return 1 + n_along + gyre_two_level_hand_out(level, -1, &level->outs[1 + n_along]);
+    return 1 + n_along +
+           gyre_two_level_hand_out(level, -1, GYRE_LANE_SECOND, &level->outs[1 + n_along]);
 }
 
-/* All-reduce along the rail by a ring. The rail's chunk is cut into one piece for each host. */
+/* All-reduce along the rail by a ring. The rail's chunk is cut into one piece for each host. The
+ * sends to owners have a worker of their own: they take so long that the NICs would wait for them.
+ */
 static void emit_ring(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
     const struct gyre_ref next = gyre_two_level_at_host(level, level->host + 1);
     const struct gyre_ref prev = gyre_two_level_at_host(level, level->host - 1);
-    for (int round = 0; round < n; round++) {
-        const int piece = (level->host - 1 - round + 2 * n) % n;
-        const int chunk = level->rail * n + piece;
-        send_to_owners(level, piece, n);
-        if (level->rail < 0)
-            continue;
-        int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+    for (int round = 0; round < n; round++)
+        send_to_owners(level, (level->host - 1 - round + 2 * n) % n, n);
+    gyre_builder_worker(level->builder);
+    for (int round = 0; round < n && level->rail >= 0; round++) {
+        const int chunk = level->rail * n + (level->host - 1 - round + 2 * n) % n;
+        int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
         if (round > 0)
             level->ins[n_ins++] = prev;
         if (round < n - 1) {
@@ -146,7 +151,7 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
     send_to_owners(level, 0, 1);
     if (level->rail >= 0) {
         place = place_on_rail(level, false, tree, -1);
-        int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+        int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
         for (int i = 0; i < place.n_children; i++)
             level->ins[n_ins++] = place.children[i];
         if (place.is_top) {
@@ -174,7 +179,7 @@ static void emit_pairs(const struct gyre_two_level *level)
     const int chunk = level->rail;
     const int n_hosts = level->hosts->n_hosts;
     const int n_pairing = gyre_pairs_of(n_hosts).n_pairing;
-    int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+    int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
     if (level->host >= n_pairing) {
         const struct gyre_ref before = gyre_two_level_at_host(level, level->host - n_pairing);
         gyre_two_level_move(level, chunk, level->ins, n_ins, &before, 1, 0);
@@ -213,35 +218,91 @@ static void emit_log(const struct gyre_two_level *level)
 
 /* ---- broadcast and reduce ------------------------------------------------------------------- */
 
-/* The root sends every rail its chunk. The chunk goes along the rail, and from each owner to all
- * ranks of its host. */
-static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
+/* Receive the chunk of the root's own rail from the rank before this one on the root's host, and
+ * send it to the next rank. */
+static void pass_along_host(const struct gyre_two_level *level, int chunk, int root_position,
+                            unsigned flags)
 {
-    int root_host, position;
-    gyre_hosts_find(level->hosts, root, &root_host, &position);
-    for (int rail = 0; rail < level->n_rails && level->rank == root; rail++) {
+    const struct gyre_hosts *hosts = level->hosts;
+    const int size = gyre_hosts_size(hosts, level->host);
+    const int place = (level->position - root_position + size) % size; /* 1: next to the root */
+    const struct gyre_ref in = gyre_peer(gyre_hosts_rank(hosts, level->host, level->position - 1),
+                                         place == 1 ? GYRE_LANE_SECOND : GYRE_LANE_FIRST);
+    const struct gyre_ref outs[] = {
+        gyre_out(chunk),
+        gyre_peer(gyre_hosts_rank(hosts, level->host, level->position + 1), GYRE_LANE_FIRST)};
+    gyre_builder_step(level->builder, chunk, &in, 1, outs, place + 1 < size ? 2 : 1, flags);
+}
+
+/* As keep_from_owners() in a broadcast, for the ranks of the root's host. @root_rail: the rail that
+ * the root owns; -1 = none. */
+static void keep_beside_root(const struct gyre_two_level *level, int root_rail, int root_position)
+{
+    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
+    for (int i = n_others; i > 0; i--) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const unsigned flags = i > 1 ? GYRE_STEP_WITH_NEXT : 0;
+        const struct gyre_ref in =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
+        const struct gyre_ref out = gyre_out(rail);
+        if (rail == root_rail)
+            pass_along_host(level, rail, root_position, flags);
+        else
+            gyre_builder_step(level->builder, rail, &in, 1, &out, 1, flags);
+    }
+}
+
+/* Send the owners of the other rails their chunks of this rank's input, and keep these chunks. The
+ * first worker does that for one half of the rails, the second worker for the other half. */
+static void send_to_rails(const struct gyre_two_level *level, int worker)
+{
+    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
+    for (int i = n_others - worker; i > 0; i -= 2) {
+        const int rail = (level->rail + i) % level->n_rails;
         const struct gyre_ref in = gyre_in(rail);
         const struct gyre_ref outs[] = {
-            gyre_peer(gyre_two_level_owner(level, root_host, rail), GYRE_LANE_FIRST),
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST),
             gyre_out(rail)};
-        if (rail != level->rail)
-            gyre_builder_step(level->builder, rail, &in, 1, outs, 2, 0);
+        gyre_builder_step(level->builder, rail, &in, 1, outs, 2, 0);
     }
+}
+
+/* The root sends every rail its chunk. The chunk goes along the rail, and from each owner to all
+ * ranks of its host. The root itself gives the chunk of its own rail to the next rank of its host
+ * only, and every rank there passes it on: so the root sends all data once inside its host, and not
+ * nearly twice. */
+static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
+{
+    int root_host, position, root_rail = -1;
+    gyre_hosts_find(level->hosts, root, &root_host, &position);
+    for (int rail = 0; rail < level->n_rails; rail++)
+        if (gyre_two_level_owner(level, root_host, rail) == root)
+            root_rail = rail;
+    if (level->rank == root)
+        send_to_rails(level, 0);
     if (level->rail >= 0) {
         const struct place place = place_on_rail(level, is_chain, tree, root_host);
         const int chunk = level->rail;
-        level->outs[0] = gyre_out(chunk);
+        int n_outs = 0;
+        level->outs[n_outs++] = gyre_out(chunk);
         for (int i = 0; i < place.n_children; i++)
-            level->outs[1 + i] = place.children[i];
-        const int n_outs = 1 + place.n_children +
-                           gyre_two_level_hand_out(level, root, &level->outs[1 + place.n_children]);
+            level->outs[n_outs++] = place.children[i];
+        if (level->rank != root)
+            n_outs += gyre_two_level_hand_out(level, root, GYRE_LANE_SECOND, &level->outs[n_outs]);
+        else if (gyre_hosts_size(level->hosts, root_host) > 1)
+            level->outs[n_outs++] =
+                gyre_peer(gyre_hosts_rank(level->hosts, root_host, position + 1), GYRE_LANE_SECOND);
         const struct gyre_ref in = level->rank == root        ? gyre_in(chunk)
                                    : level->host == root_host ? gyre_peer(root, GYRE_LANE_FIRST)
                                                               : place.parent;
         gyre_two_level_move(level, chunk, &in, 1, level->outs, n_outs, 0);
     }
     gyre_builder_worker(level->builder);
-    if (level->rank != root)
+    if (level->rank == root)
+        send_to_rails(level, 1);
+    else if (level->host == root_host)
+        keep_beside_root(level, root_rail, position);
+    else
         keep_from_owners(level, 0, 1);
 }
 
@@ -258,7 +319,7 @@ static void emit_reduce(const struct gyre_two_level *level, int root, bool is_ch
         const struct gyre_ref out = level->rank == root        ? gyre_out(chunk)
                                     : level->host == root_host ? gyre_peer(root, GYRE_LANE_SECOND)
                                                                : place.parent;
-        int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+        int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
         for (int i = 0; i < place.n_children; i++)
             level->ins[n_ins++] = place.children[i];
         gyre_two_level_move(level, chunk, level->ins, n_ins, &out, 1,
@@ -283,10 +344,10 @@ static void emit_by(const struct gyre_shape *shape, int rank, struct gyre_builde
         emit_all_reduce(&level);
         break;
     case GYRE_COLL_REDUCE_SCATTER:
-        gyre_two_level_reduce_scatter(&level);
+        gyre_two_level_reduce_scatter(&level, is_chain);
         break;
     case GYRE_COLL_ALL_GATHER:
-        gyre_two_level_all_gather(&level);
+        gyre_two_level_all_gather(&level, is_chain);
         break;
     case GYRE_COLL_BROADCAST:
         emit_broadcast(&level, shape->root, is_chain, shape->variant);
@@ -321,20 +382,41 @@ static void emit_by_log(const struct gyre_shape *shape, int rank, struct gyre_bu
     emit_by(shape, rank, builder, false, emit_log);
 }
 
-static int count_trees(const struct gyre_shape *shape)
+static bool has_blocks(enum gyre_collective coll)
 {
+    return gyre_collectives[coll].in_blocks || gyre_collectives[coll].out_blocks;
+}
+
+/* If a host has more ranks than there are rails, some rails carry more blocks than others; in each
+ * variant these are other rails. */
+static int count_block_variants(const struct gyre_shape *shape)
+{
+    const int n = gyre_hosts_rails(shape);
+    const bool is_even = shape->grouping == NULL || n * shape->grouping->n_hosts == shape->n_ranks;
+    return is_even ? 1 : n < GYRE_MAX_VARIANTS ? n : GYRE_MAX_VARIANTS;
+}
+
+static int count_ring_variants(const struct gyre_shape *shape)
+{
+    return has_blocks(shape->coll) ? count_block_variants(shape) : 1;
+}
+
+static int count_tree_variants(const struct gyre_shape *shape)
+{
+    if (has_blocks(shape->coll))
+        return count_block_variants(shape);
     return shape->grouping == NULL || shape->grouping->n_hosts < 3 ? 1 : GYRE_N_TREES;
 }
 
 static int n_rails(const struct gyre_shape *shape)
 {
-    return gyre_hosts_rails(shape);
+    return has_blocks(shape->coll) ? 1 : gyre_hosts_rails(shape);
 }
 
 static int n_ring_chunks(const struct gyre_shape *shape)
 {
     const int n_hosts = shape->grouping == NULL ? 1 : shape->grouping->n_hosts;
-    if (gyre_collectives[shape->coll].in_blocks || gyre_collectives[shape->coll].out_blocks)
+    if (has_blocks(shape->coll))
         return 1;
     return gyre_hosts_rails(shape) * (shape->coll == GYRE_COLL_ALL_REDUCE ? n_hosts : 1);
 }
@@ -347,17 +429,20 @@ const struct gyre_algorithm gyre_algorithm_two_level_ring = {
     .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .is_two_level = true,
+    .n_variants = count_ring_variants,
     .emit = emit_by_ring,
     .n_chunks = n_ring_chunks,
 };
 
 const struct gyre_algorithm gyre_algorithm_two_level_tree = {
     .name = "two_level_tree",
-    .summary = "inside hosts all pairs, between them double trees along all rails",
-    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .summary = "inside hosts all pairs, between them trees along all rails",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                  1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .is_two_level = true,
-    .n_variants = count_trees,
+    .n_variants = count_tree_variants,
     .emit = emit_by_tree,
     .n_chunks = n_rails,
 };

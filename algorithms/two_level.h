@@ -6,9 +6,12 @@
  * along their rail with the other hosts. So all rails carry the same number of bytes, and as few
  * bytes as possible cross between hosts.
  *
- * A rank has two workers. The first one sums inside the host and moves data along the rail. The
- * second one receives what owners have finished. Lane 0 of a pair in a host belongs to the first
- * worker of the receiving rank, lane 1 to its second one.
+ * In collectives of one vector a rank has two workers. The first one sums inside the host and moves
+ * data along the rail. The second one receives what owners have finished. In an all-reduce in rings
+ * another worker sends this rank's input to the owners. Lane 0 of a pair in a host belongs to the
+ * worker of the receiving rank that sums, lane 1 to the one that receives results. A broadcast
+ * uses lane 0 on the root's host in another way, and collectives of blocks have other workers
+ * (two_level_blocks.c).
  */
 #ifndef GYRE_ALGORITHMS_TWO_LEVEL_H
 #define GYRE_ALGORITHMS_TWO_LEVEL_H
@@ -22,11 +25,12 @@ struct gyre_two_level {
     const struct gyre_hosts *hosts;
     struct gyre_builder *builder;
     int n_rails;
+    int variant; /* of the shape */
     int rank;
     int host;
     int position;          /* on the host */
     int rail;              /* that this rank owns; -1 = none */
-    struct gyre_ref *ins;  /* room for the inputs of a step: the host's ranks and 4 more */
+    struct gyre_ref *ins;  /* room for the inputs of a step: the host's ranks and 16 more */
     struct gyre_ref *outs; /* likewise */
 };
 
@@ -42,19 +46,22 @@ int gyre_two_level_owner(const struct gyre_two_level *level, int host, int rail)
  * and n_hosts are the last and the first one. */
 struct gyre_ref gyre_two_level_at_host(const struct gyre_two_level *level, int host);
 
-/** gyre_two_level_served - the ranks of a host whose blocks belong to a rail, as positions from
- * *first_out to before *end_out. The first of them is the owner. */
-void gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int *first_out,
-                           int *end_out);
+/** gyre_two_level_served - the rank of a host whose block a rail carries in a pass: the owner in
+ * pass 0, then ranks that own no rail. These are dealt out to the rails one after the other, and in
+ * each variant another rail is the first. -1 if the rail serves fewer ranks of this host. */
+int gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int pass);
 
 /** gyre_two_level_collect - list the contributions of all ranks of this host to a chunk, this
- * rank's own being IN. @ins_out: the host's size. Returns how many. */
-int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, struct gyre_ref *ins_out);
+ * rank's own being IN. @lane: by which the others come. @ins_out: the host's size. Returns how
+ * many. */
+int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, int lane,
+                           struct gyre_ref *ins_out);
 
-/** gyre_two_level_hand_out - list the outputs by which finished data get from an owner to the
- * second workers of the other ranks of its host. @but: a rank that has the data already; -1 = none.
- * Returns how many. */
-int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct gyre_ref *outs_out);
+/** gyre_two_level_hand_out - list the outputs by which finished data get to the other ranks of this
+ * host. @but: a rank that has the data already; -1 = none. @lane: by which they go. Returns how
+ * many. */
+int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lane,
+                            struct gyre_ref *outs_out);
 
 /** gyre_two_level_move - reduce any number of inputs and write the result to any number of outputs.
  * If one step cannot do that, the first outputs get the result first.
@@ -62,8 +69,9 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct 
 void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** Emit reduce-scatter and all-gather, whose rails are rings (two_level_blocks.c). */
-void gyre_two_level_reduce_scatter(const struct gyre_two_level *level);
-void gyre_two_level_all_gather(const struct gyre_two_level *level);
+/** Emit reduce-scatter and all-gather (two_level_blocks.c). @is_chain: the blocks go along the
+ * rails in rings; else every block goes along a tree. */
+void gyre_two_level_reduce_scatter(const struct gyre_two_level *level, bool is_chain);
+void gyre_two_level_all_gather(const struct gyre_two_level *level, bool is_chain);
 
 #endif

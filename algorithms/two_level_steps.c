@@ -5,7 +5,7 @@
  */
 #include "algorithms/two_level.h"
 
-#define MAX_OUT_OF_HOST 4 /* inputs or outputs of a step besides those of the own host */
+#define MAX_OUT_OF_HOST 16 /* inputs or outputs of a step besides those of the own host */
 
 int gyre_two_level_owner(const struct gyre_two_level *level, int host, int rail)
 {
@@ -19,13 +19,26 @@ struct gyre_ref gyre_two_level_at_host(const struct gyre_two_level *level, int h
     return gyre_peer(gyre_two_level_owner(level, (host + n) % n, level->rail), GYRE_LANE_FIRST);
 }
 
-void gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int *first_out,
-                           int *end_out)
+/* The rank on a host that is number `index` of those that own no rail; -1 = there are fewer. */
+static int rank_without_rail(const struct gyre_two_level *level, int host, int index)
 {
-    *first_out = gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails);
-    *end_out = rail + 1 == level->n_rails
-                   ? gyre_hosts_size(level->hosts, host)
-                   : gyre_hosts_at_rail(level->hosts, host, rail + 1, level->n_rails);
+    const int size = gyre_hosts_size(level->hosts, host);
+    for (int position = 0, rail = 0; position < size; position++) {
+        if (rail < level->n_rails &&
+            gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails) == position)
+            rail++;
+        else if (index-- == 0)
+            return gyre_hosts_rank(level->hosts, host, position);
+    }
+    return -1;
+}
+
+int gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int pass)
+{
+    const int n = level->n_rails;
+    return pass == 0 ? gyre_two_level_owner(level, host, rail)
+                     : rank_without_rail(level, host,
+                                         (rail - level->variant % n + n) % n + (pass - 1) * n);
 }
 
 bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
@@ -34,6 +47,7 @@ bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_b
     struct gyre_two_level level = {.hosts = gyre_hosts_open(shape, false, builder),
                                    .builder = builder,
                                    .n_rails = gyre_hosts_rails(shape),
+                                   .variant = shape->variant,
                                    .rank = rank,
                                    .rail = -1};
     if (level.hosts == NULL)
@@ -51,24 +65,26 @@ bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_b
     return level.ins != NULL && level.outs != NULL;
 }
 
-int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, struct gyre_ref *ins_out)
+int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, int lane,
+                           struct gyre_ref *ins_out)
 {
     const int size = gyre_hosts_size(level->hosts, level->host);
     for (int i = 0; i < size; i++)
-        ins_out[i] = i == level->position ? gyre_in(chunk)
-                                          : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i),
-                                                      GYRE_LANE_FIRST);
+        ins_out[i] = i == level->position
+                         ? gyre_in(chunk)
+                         : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i), lane);
     return size;
 }
 
-int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct gyre_ref *outs_out)
+int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lane,
+                            struct gyre_ref *outs_out)
 {
     const int size = gyre_hosts_size(level->hosts, level->host);
     int n = 0;
     for (int i = 1; i < size; i++) {
         const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
         if (peer != but)
-            outs_out[n++] = gyre_peer(peer, GYRE_LANE_SECOND);
+            outs_out[n++] = gyre_peer(peer, lane);
     }
     return n;
 }

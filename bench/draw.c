@@ -7,6 +7,7 @@
  *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
  *    draw --file mine.txt --svg mine.svg
  */
+#include "bench/draw/measured.h"
 #include "bench/draw/options.h"
 #include "bench/draw/page.h"
 #include "bench/draw/times.h"
@@ -95,21 +96,32 @@ static bool find_times(struct bench_drawing *drawing, const struct bench_draw_op
     struct bench_schedule_request request = options->request;
     if (options->html == NULL && options->json == NULL)
         return true;
+    if (options->trace != NULL)
+        return bench_draw_measured_times(drawing, options->trace, options->call) == GYRE_SUCCESS ||
+               say(gyre_cause());
+    if (algorithm == NULL) {
+        drawing->times.missing = "Programs that cannot run together have no predicted times.";
+        return !options->asks_for_times || say(drawing->times.missing);
+    }
     request.algorithm = algorithm;
     request.coll = shape->coll;
     request.n_ranks = shape->n_ranks;
     request.root = shape->root;
     request.grouping = shape->grouping;
     const gyre_status status = bench_draw_find_times(drawing, &request, options->n_bytes);
-    if (status == GYRE_ERROR_UNSUPPORTED && !options->asks_for_times) {
+    /* Wrong programs may not run to their end. */
+    if ((status == GYRE_ERROR_UNSUPPORTED || !drawing->is_proved) && status != GYRE_SUCCESS &&
+        !options->asks_for_times) {
         drawing->times.n_steps = 0;
-        drawing->times.missing = "There are too many steps to show their times.";
+        drawing->times.missing = status == GYRE_ERROR_UNSUPPORTED
+                                     ? "There are too many steps to show their times."
+                                     : "The programs cannot be simulated to their end.";
         return true;
     }
     return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
-/* Draws the programs of all ranks. @algorithm: NULL = they come from a file, which has no times. */
+/* Draws the programs of all ranks. @algorithm: NULL = they cannot be simulated. */
 static bool draw(const struct bench_draw_options *options,
                  const struct gyre_program *const *programs, int n_programs,
                  const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
@@ -118,14 +130,33 @@ static bool draw(const struct bench_draw_options *options,
     if (bench_drawing_open(programs, n_programs, shape->grouping, &drawing) != GYRE_SUCCESS)
         return say(gyre_cause());
     drawing.variant = shape->variant;
-    bool ok = true;
-    if (algorithm == NULL)
-        drawing.times.missing = "Programs from a file have no predicted times.";
-    else
-        ok = find_times(&drawing, options, algorithm, shape);
-    ok = ok && write_all(&drawing, options);
+    const bool ok = find_times(&drawing, options, algorithm, shape) && write_all(&drawing, options);
     bench_drawing_close(&drawing);
     return ok;
+}
+
+static bool can_draw(uint32_t n_ranks)
+{
+    if (n_ranks <= BENCH_DRAW_MAX_RANKS)
+        return true;
+    fprintf(stderr, "draw: %u ranks are too many to draw (at most %u): give fewer ranks\n", n_ranks,
+            BENCH_DRAW_MAX_RANKS);
+    return false;
+}
+
+/* Draws the programs of one shape of a file, which may be wrong. */
+static bool draw_given(const struct bench_draw_options *options,
+                       const struct gyre_program_file *file, struct gyre_shape *shape)
+{
+    const struct gyre_program *const *programs = gyre_program_file_set(file, 0);
+    struct gyre_given_programs given = {.n_variants = 1, .programs = {programs}};
+    struct gyre_algorithm algorithm;
+    const bool fits = file->n_programs == programs[0]->n_ranks &&
+                      gyre_algorithm_give(&given, shape->grouping, &algorithm) == GYRE_SUCCESS;
+    shape->coll = programs[0]->coll;
+    shape->n_ranks = programs[0]->n_ranks;
+    shape->root = programs[0]->root;
+    return draw(options, programs, file->n_programs, fits ? &algorithm : NULL, shape);
 }
 
 static bool draw_file(const struct bench_draw_options *options)
@@ -138,8 +169,9 @@ static bool draw_file(const struct bench_draw_options *options)
     if (!ok)
         fprintf(stderr, "draw: %s holds the programs of %d shapes: give a file with one\n",
                 options->shape.file, file.n_sets);
+    ok = ok && can_draw(file.programs[0]->n_ranks);
     ok = ok && bench_shape_find_hosts(&options->shape, file.programs[0]->n_ranks, &shape.grouping);
-    ok = ok && draw(options, gyre_program_file_set(&file, 0), file.n_programs, NULL, &shape);
+    ok = ok && draw_given(options, &file, &shape);
     gyre_program_file_free(&file);
     return ok;
 }
@@ -150,6 +182,8 @@ static bool draw_algorithm(const struct bench_draw_options *options)
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
     if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
+        return false;
+    if (!can_draw(shape.n_ranks))
         return false;
     shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
     const bool ok = bench_programs_emit(algorithm, &shape, &programs) &&
@@ -163,13 +197,13 @@ static int run(int argc, char **argv)
 {
     struct bench_draw_options options;
     if (argc == 1) {
-        bench_draw_print_usage(stderr);
+        bench_draw_print_usage(argv[0], stderr);
         return 2;
     }
     if (!bench_draw_parse(argc, argv, &options))
         return 2;
     if (options.wants_help) {
-        bench_draw_print_usage(stdout);
+        bench_draw_print_usage(argv[0], stdout);
         return 0;
     }
     const bool ok = options.shape.file != NULL ? draw_file(&options) : draw_algorithm(&options);

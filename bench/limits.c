@@ -17,7 +17,7 @@
 #define NO_GPU 77 /* ctest and automake take this exit status for "skipped" */
 
 static const char usage[] =
-    "usage: limits [-J FILE]\n"
+    "usage: %s [-J FILE]\n"
     "  -J,--json FILE  write the figures as JSON, for --limits of benches\n"
     "  -h,--help       print this text\n"
     "CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n";
@@ -69,7 +69,7 @@ static int run(int argc, char **argv)
     if (!parse_options(argc, argv, &json_path)) {
         const bool asked =
             argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-        fputs(usage, asked ? stdout : stderr);
+        fprintf(asked ? stdout : stderr, usage, argv[0]);
         return asked ? 0 : 2;
     }
     bool has_gpu = true;

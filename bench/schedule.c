@@ -10,6 +10,7 @@
 #include "bench/driver/streams.h"
 #include "bench/tools/msccl.h"
 #include "bench/tools/programs.h"
+#include "bench/tools/schedule_fabric.h"
 #include "bench/tools/schedule_json.h"
 #include "bench/tools/schedule_options.h"
 #include "core/model/program_file.h"
@@ -211,7 +212,7 @@ static bool predict_file(const struct bench_schedule_options *options)
     return ok;
 }
 
-static bool predict(const struct bench_schedule_options *options)
+static bool predict_shape(const struct bench_schedule_options *options)
 {
     struct bench_schedule_request request = options->request;
     struct gyre_shape shape;
@@ -225,6 +226,24 @@ static bool predict(const struct bench_schedule_options *options)
     request.root = shape.root;
     request.grouping = shape.grouping;
     return run_request(&request);
+}
+
+static bool predict(const struct bench_schedule_options *options)
+{
+    static struct bench_fabric fabric; /* large; one job a process */
+    struct bench_schedule_options copy = *options;
+    if (bench_fabric_load(options->request.fabric_path, &fabric) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        return false;
+    }
+    if (fabric.fabric != NULL) {
+        copy.request.fabric = fabric.fabric;
+        copy.shape.grouping = &fabric.grouping;
+        copy.shape.n_ranks = (int)fabric.fabric->n_ranks;
+    }
+    const bool ok = predict_shape(&copy);
+    bench_fabric_close(&fabric);
+    return ok;
 }
 
 /* What the options ask for. */
@@ -242,13 +261,13 @@ static int run(int argc, char **argv)
     struct bench_schedule_options options;
     static struct job job = {.programs = {.user = "schedule"}}; /* large */
     if (argc == 1) {
-        bench_schedule_print_usage(stderr);
+        bench_schedule_print_usage(argv[0], stderr);
         return 2;
     }
     if (!bench_schedule_parse(argc, argv, &options))
         return 2;
     if (options.wants_help) {
-        bench_schedule_print_usage(stdout);
+        bench_schedule_print_usage(argv[0], stdout);
         return 0;
     }
     if (options.json_path != NULL &&
@@ -257,7 +276,16 @@ static int run(int argc, char **argv)
         return 1;
     }
     options.request.json = job.json;
+    if (options.csv_path != NULL &&
+        bench_tidy_open(options.csv_path, false, &options.request.csv) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        return 1;
+    }
     bool ok = run_options(&options, &job);
+    if (bench_tidy_close(options.request.csv) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        ok = false;
+    }
     if (bench_schedule_json_close(job.json, options.json_path) != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: %s\n", gyre_cause());
         ok = false;

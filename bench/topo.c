@@ -4,7 +4,7 @@
  * matrix of path levels between GPUs and network ports.
  */
 #include "bench/driver/streams.h"
-#include "core/topo/topo.h"
+#include "bench/tools/topo_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,35 +14,24 @@
 struct options {
     const char *xml;
     const char *dump;
+    const char *json;
     bool levels;
 };
 
 static const char usage[] =
-    "usage: topo [--xml FILE] [--dump FILE] [--levels]\n"
+    "usage: %s [--xml FILE] [--dump FILE] [--json FILE] [--levels]\n"
     "  --xml FILE   read a topology in NCCL's XML format instead of this machine's\n"
     "  --dump FILE  write the topology in that format\n"
+    "  --json FILE  write nodes, links and paths as JSON\n"
     "  --levels     explain the levels of the matrix\n"
-    "  -h, --help   print this text\n";
-
-/* Writes a node's usual name: "GPU0", "mlx5_0:1", "eth0". */
-static void name_node(const struct gyre_topo *topo, int32_t index, char *text, size_t n_bytes)
-{
-    const struct gyre_topo_node *node = &topo->nodes[index];
-    if (node->kind == GYRE_TOPO_GPU)
-        snprintf(text, n_bytes, "GPU%d", node->ordinal);
-    else if (node->kind == GYRE_TOPO_NET && node->is_rdma)
-        snprintf(text, n_bytes, "%s:%d", node->name, node->port);
-    else if (node->kind == GYRE_TOPO_NET)
-        snprintf(text, n_bytes, "%s", node->name);
-    else
-        snprintf(text, n_bytes, "%s", gyre_topo_kind_name(node->kind));
-}
+    "  -h, --help   print this text\n"
+    "Exit status: 0; 1 the topology cannot be read or written; 2 wrong usage.\n";
 
 static void print_node(const struct gyre_topo *topo, int32_t index, int depth)
 {
     const struct gyre_topo_node *node = &topo->nodes[index];
     char name[80];
-    name_node(topo, index, name, sizeof(name));
+    bench_topo_name(topo, index, name, sizeof(name));
     printf("%*s%s", 2 * depth, "", name);
     if (node->kind == GYRE_TOPO_CPU)
         printf(" NUMA node %d, %s %s", node->numa_id, node->arch, node->vendor);
@@ -59,7 +48,7 @@ static void print_node(const struct gyre_topo *topo, int32_t index, int depth)
     for (int32_t i = 0; i < topo->n_links; i++) {
         if (topo->links[i].from != index)
             continue;
-        name_node(topo, topo->links[i].to, name, sizeof(name));
+        bench_topo_name(topo, topo->links[i].to, name, sizeof(name));
         printf("%*s%s x%u to %s, %.1f GB/s\n", 2 * depth + 2, "",
                topo->links[i].kind == GYRE_TOPO_NVLINK ? "NVLink" : "C2C", topo->links[i].n_lanes,
                name, topo->links[i].bytes_per_ns);
@@ -69,29 +58,24 @@ static void print_node(const struct gyre_topo *topo, int32_t index, int depth)
             print_node(topo, i, depth + 1);
 }
 
-static bool is_shown(const struct gyre_topo *topo, int32_t index)
-{
-    return topo->nodes[index].kind == GYRE_TOPO_GPU || topo->nodes[index].kind == GYRE_TOPO_NET;
-}
-
 static void print_matrix(const struct gyre_topo *topo)
 {
     char name[80];
     printf("\n%-14s", "");
     for (int32_t j = 0; j < topo->n_nodes; j++) {
-        if (!is_shown(topo, j))
+        if (!bench_topo_is_end(topo, j))
             continue;
-        name_node(topo, j, name, sizeof(name));
+        bench_topo_name(topo, j, name, sizeof(name));
         printf(" %-10s", name);
     }
     printf("\n");
     for (int32_t i = 0; i < topo->n_nodes; i++) {
-        if (!is_shown(topo, i))
+        if (!bench_topo_is_end(topo, i))
             continue;
-        name_node(topo, i, name, sizeof(name));
+        bench_topo_name(topo, i, name, sizeof(name));
         printf("%-14s", name);
         for (int32_t j = 0; j < topo->n_nodes; j++)
-            if (is_shown(topo, j))
+            if (bench_topo_is_end(topo, j))
                 printf(" %-10s",
                        i == j ? "X" : gyre_topo_level_name(gyre_topo_level_between(topo, i, j)));
         printf("\n");
@@ -112,7 +96,7 @@ static void print_topo(const struct gyre_topo *topo)
         char name[80];
         if (gyre_topo_nearest_nets(topo, gpu, false, 1, &net) == 0)
             continue;
-        name_node(topo, net, name, sizeof(name));
+        bench_topo_name(topo, net, name, sizeof(name));
         printf("GPU%d uses %s (%s)\n", topo->nodes[gpu].ordinal, name,
                gyre_topo_level_name(gyre_topo_level_between(topo, gpu, net)));
     }
@@ -128,6 +112,8 @@ static bool parse_options(int argc, char **argv, struct options *options_out)
             options_out->xml = argv[++i];
         else if (strcmp(argv[i], "--dump") == 0 && i + 1 < argc)
             options_out->dump = argv[++i];
+        else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc)
+            options_out->json = argv[++i];
         else
             return false;
     }
@@ -136,12 +122,12 @@ static bool parse_options(int argc, char **argv, struct options *options_out)
 
 static int run(int argc, char **argv)
 {
-    struct options options = {NULL, NULL, false};
+    struct options options = {0};
     struct gyre_topo topo;
     if (!parse_options(argc, argv, &options)) {
         const bool asked =
             argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-        fputs(usage, asked ? stdout : stderr);
+        fprintf(asked ? stdout : stderr, usage, argv[0]);
         return asked ? 0 : 2;
     }
 #define PRINT_LEVEL(name, legacy, meaning) printf("%s  %s\n", #name, meaning);
@@ -154,6 +140,8 @@ static int run(int argc, char **argv)
         print_topo(&topo);
         if (options.dump != NULL)
             status = gyre_topo_xml_write(&topo, options.dump);
+        if (status == GYRE_SUCCESS && options.json != NULL)
+            status = bench_topo_write_json(&topo, options.json);
         gyre_topo_fini(&topo);
     }
     if (status != GYRE_SUCCESS)

@@ -7,17 +7,16 @@
  *    tune --from docs/performance                fits to reports of benches instead
  */
 #include "bench/report/report_reader.h"
+#include "bench/report/table_file.h"
 #include "bench/tools/fit.h"
 #include "bench/tools/trials.h"
 #include "core/base/util.h"
 #include "core/comm/local.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,21 +29,6 @@ struct rows {
     struct bench_fit_row rows[BENCH_MAX_TRIALS];
     size_t n_rows;
 };
-
-/* Checks at the start that the file can be written, because a failure at the end would waste
- * minutes. It is opened for appending, so that its contents stay until they are replaced. */
-static gyre_status check_output(const char *path)
-{
-    struct stat found;
-    const bool is_new = lstat(path, &found) != 0;
-    FILE *file = fopen(path, "a");
-    if (file == NULL)
-        return gyre_fail_errno(errno, "--output %s", path);
-    fclose(file);
-    if (is_new)
-        unlink(path);
-    return GYRE_SUCCESS;
-}
 
 static gyre_status check_options(const struct bench_rank *rank)
 {
@@ -61,9 +45,12 @@ static gyre_status check_options(const struct bench_rank *rank)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--from does not go with --algo, --proto or --path: all rows of the "
                          "reports count");
-    if (options->output_path != NULL && rank->member.rank == 0)
-        return check_output(options->output_path);
-    return GYRE_SUCCESS;
+    if (options->output_path == NULL || rank->member.rank != 0)
+        return GYRE_SUCCESS;
+    /* Says so at the start, because a failure at the end would waste minutes. */
+    struct bench_table_file file;
+    GYRE_TRY(bench_table_file_open("--output", options->output_path, false, &file));
+    return bench_table_file_close(&file);
 }
 
 static gyre_status list_trials(const struct bench_rank *rank, struct bench_trials *trials)
@@ -113,20 +100,20 @@ static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_t
                               size_t n_rows)
 {
     const char *path = rank->options->output_path;
-    FILE *file = path == NULL ? stdout : fopen(path, "w");
+    struct bench_table_file output = {.file = stdout};
     char *text = NULL, host[64] = "", stamp[32];
     const time_t now = time(NULL);
     struct tm parts;
-    if (file == NULL)
-        return gyre_fail_errno(errno, "--output %s", path);
+    if (path != NULL)
+        GYRE_TRY(bench_table_file_open("--output", path, false, &output));
+    FILE *file = output.file;
     gethostname(host, sizeof(host) - 1);
     strftime(stamp, sizeof(stamp), "%Y-%m-%d", gmtime_r(&now, &parts));
     if (rank->options->from_folder != NULL)
-        fprintf(file, "# gyre's simulator, fitted %s by build/bench/tune --from %s: up to\n", stamp,
+        fprintf(file, "# gyre's simulator, fitted %s by gyre tune --from %s: up to\n", stamp,
                 rank->options->from_folder);
     else
-        fprintf(file,
-                "# gyre's simulator on %s and like machines, measured %s by build/bench/tune:\n",
+        fprintf(file, "# gyre's simulator on %s and like machines, measured %s by gyre tune:\n",
                 host, stamp);
     fprintf(
         file,
@@ -137,10 +124,12 @@ static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_t
     if (status == GYRE_SUCCESS)
         fputs(text, file);
     free(text);
-    const bool is_bad = ferror(file) != 0;
-    if (path != NULL && (fclose(file) != 0 || is_bad) && status == GYRE_SUCCESS)
-        status = gyre_fail_errno(errno, "--output %s", path);
-    return status;
+    if (path == NULL)
+        return status;
+    if (status == GYRE_SUCCESS)
+        status = bench_table_file_put(&output);
+    const gyre_status closed = bench_table_file_close(&output);
+    return status != GYRE_SUCCESS ? status : closed;
 }
 
 static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tuner_facts *facts,

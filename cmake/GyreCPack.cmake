@@ -51,6 +51,7 @@ program uses it only if it is started with 'gyre run' of the package
 gyre-tools, or with LD_LIBRARY_PATH.")
 
 # ---- Debian -----------------------------------------------------------------------------------
+set(debian ${CMAKE_BINARY_DIR}/debian)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
@@ -59,14 +60,40 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
 set(library_deb ${CPACK_DEBIAN_LIBRARY_PACKAGE_NAME})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "libibverbs1, librdmacm1") # loaded where they are
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library_deb} (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "openmpi-bin, libibverbs1, librdmacm1")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "gyre-nccl (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "libibverbs1, librdmacm1")
+if(GYRE_HAVE_MPI)
+  string(PREPEND CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "openmpi-bin, ")
+endif()
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS
+  "gyre-nccl (= ${PROJECT_VERSION}), python3-matplotlib, python3-jinja2") # for gyre report and gyre plot
 set(CPACK_DEBIAN_NCCL_PACKAGE_DEPENDS "${library_deb} (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_NCCL_PACKAGE_RECOMMENDS "gyre-tools (= ${PROJECT_VERSION})")
 
+# CPack would name the architecture of this machine.
+if(CMAKE_CROSSCOMPILING)
+  execute_process(COMMAND dpkg-architecture -f -t ${CMAKE_C_LIBRARY_ARCHITECTURE} -q DEB_HOST_ARCH
+    OUTPUT_VARIABLE CPACK_DEBIAN_PACKAGE_ARCHITECTURE OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+# Debian 13 and Ubuntu 24.04 call the package of libmpi.so.40 by other names than Debian 12 does, and
+# have no package that provides the old name. The calls that gyre uses are the same in OpenMPI 4 and 5.
+# CPack has no option for this, so it starts a script in the place of dpkg-shlibdeps.
+find_program(GYRE_SHLIBDEPS dpkg-shlibdeps)
+if(GYRE_SHLIBDEPS)
+  file(WRITE ${debian}/shlibs.other
+    "libmpi 40 libopenmpi3 (>= 4.1.2) | libopenmpi3t64 | libopenmpi40\n")
+  set(host_arch "")
+  if(CPACK_DEBIAN_PACKAGE_ARCHITECTURE)
+    set(host_arch "DEB_HOST_ARCH=${CPACK_DEBIAN_PACKAGE_ARCHITECTURE} ")
+  endif()
+  file(WRITE ${debian}/shlibdeps
+    "#!/bin/sh\n${host_arch}exec '${GYRE_SHLIBDEPS}' '-L${debian}/shlibs.other' \"$@\"\n")
+  file(CHMOD ${debian}/shlibdeps PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  file(WRITE ${debian}/cpack.cmake "set(SHLIBDEPS_EXECUTABLE \"${debian}/shlibdeps\")\n")
+  set(CPACK_PROJECT_CONFIG_FILE ${debian}/cpack.cmake)
+endif()
+
 # What Debian's policy wants: the control files of a shared library, and a changelog and a copyright
 # for each package. They are no part of `cmake --install`.
-set(debian ${CMAKE_BINARY_DIR}/debian)
 file(WRITE ${debian}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${debian}/shlibs
   "libgyre ${PROJECT_VERSION_MAJOR} ${library_deb} (>= ${PROJECT_VERSION})\n")

@@ -41,6 +41,9 @@ function(gyre_add_cuda)
   if(arch MATCHES "^[0-9]+$") # the last one: PTX too, for GPUs that come later
     list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=compute_${arch}")
   endif()
+  if(GYRE_COMPRESS_KERNELS)
+    list(APPEND flags "SHELL:--compress-mode=size")
+  endif()
   add_library(gyre_cuda_options INTERFACE)
   target_compile_options(gyre_cuda_options INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:${flags};--fmad=false;-Xcompiler=-fvisibility=hidden>)

@@ -25,9 +25,11 @@ install(TARGETS nccl LIBRARY DESTINATION ${GYRE_NCCL_DIR} COMPONENT nccl NAMELIN
 
 # ---- pages ------------------------------------------------------------------------------------
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
+install(DIRECTORY docs/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools
+  PATTERN *.c EXCLUDE PATTERN .ipynb_checkpoints EXCLUDE)
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
-install(DIRECTORY docs/pictures DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
+install(DIRECTORY docs/pictures docs/course DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence) # .deb: debian/copyright
 
 # ---- tools ------------------------------------------------------------------------------------
@@ -42,6 +44,8 @@ function(gyre_install_tools)
     endif()
   endforeach()
   install(TARGETS ${targets} RUNTIME DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
+  install(DIRECTORY bench/python DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools
+    PATTERN __pycache__ EXCLUDE)
   install(FILES bench/report/report.schema.json bench/doctor/output/doctor.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
   set(made ${CMAKE_BINARY_DIR}/installed)
   file(MAKE_DIRECTORY ${made}/bin ${made}/man)

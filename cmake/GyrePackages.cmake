@@ -16,7 +16,20 @@ else()
   message(STATUS "gyre: no rdma/rdma_cma.h (librdmacm-dev): built without rdma_cm")
 endif()
 
-find_package(MPI COMPONENTS C)
+# Debian 13's openmpi-bin brings mpicc without mpi.h, and there CMake's own search for MPI ends in an error.
+# An MPI that the user names is not looked for in PATH.
+find_program(GYRE_MPICC mpicc)
+set(mpicc_status 0)
+if(GYRE_MPICC AND NOT MPI_C_COMPILER AND NOT MPI_HOME)
+  file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/find_mpi.c "#include <mpi.h>\n")
+  execute_process(COMMAND ${GYRE_MPICC} -E ${CMAKE_BINARY_DIR}/CMakeFiles/find_mpi.c
+    RESULT_VARIABLE mpicc_status OUTPUT_QUIET ERROR_QUIET)
+endif()
+if(mpicc_status EQUAL 0)
+  find_package(MPI COMPONENTS C)
+else()
+  message(STATUS "gyre: ${GYRE_MPICC} finds no mpi.h")
+endif()
 set(GYRE_HAVE_MPI ${MPI_C_FOUND})
 if(NOT GYRE_HAVE_MPI)
   message(STATUS "gyre: no MPI (libopenmpi-dev): benches start with torchrun's variables or -g only")

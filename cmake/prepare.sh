@@ -7,6 +7,7 @@ say() { printf '\n== %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
+have_mpi_header() { echo "#include <mpi.h>" | mpicc -E -x c - >/dev/null 2>&1; }
 have_header() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 
 # need PACKAGE CHECK...: remember PACKAGE unless CHECK succeeds.
@@ -25,7 +26,7 @@ need_build() {
     have ninja || need make have make
     need pkg-config have pkg-config
     need libssl-dev have_header openssl/hmac.h
-    need libopenmpi-dev have mpicc
+    need libopenmpi-dev have_mpi_header # Debian 13's openmpi-bin has mpicc without it
     need openmpi-bin have mpirun
     need libjson-c-dev have_header json-c/json.h
     need libxml2-dev test -d /usr/include/libxml2
@@ -58,6 +59,16 @@ install_missing() {
         as_root "${install[@]}" >/dev/null || die "apt-get could not install ${missing[*]}"
     fi
     missing=()
+}
+
+has_python_package() { { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; } 2>/dev/null; }
+
+# wish PACKAGE CHECK...: install PACKAGE unless CHECK succeeds; go on without it where that fails.
+wish() {
+    local package=$1
+    shift
+    "$@" && return
+    (missing=("$package") && install_missing) || say "no $package: the tests that need it are skipped"
 }
 
 check_cmake() {

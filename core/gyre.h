@@ -8,7 +8,7 @@
  * thread, gyre_comm_last_error() for a communicator. No function ends the process.
  *
  * Contents: version, types, configuration; library; threads; communicators; groups; collectives;
- * registered buffers; memory and streams.
+ * observers; registered buffers; one-sided calls; memory and streams.
  *
  * ---- one example: two ranks in one process add up their vectors -------------------------------
  *
@@ -57,19 +57,26 @@
  *
  *     core/base/status.c        gyre_status_name gyre_last_error
  *     core/comm/library.c       gyre_get_version gyre_get_variable
+ *                               gyre_get_variable_name gyre_log_text
  *     core/comm/make.c          gyre_get_unique_id gyre_comm_init_rank gyre_comm_init_all
  *     core/comm/split.c         gyre_comm_split gyre_comm_shrink
+ *     core/comm/grow.c          gyre_comm_grow
+ *     core/comm/properties.c    gyre_comm_properties
+ *     core/comm/observe.c       gyre_comm_observe
  *     core/comm/comm.c          gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
  *                               gyre_comm_count gyre_comm_rank gyre_comm_device
  *                               gyre_comm_last_error gyre_comm_async_error gyre_comm_dump
  *     core/comm/exchange.c      gyre_comm_exchange
  *     core/comm/api.c           gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
  *                               gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
- *                               gyre_send gyre_recv gyre_op_create_premul_sum gyre_op_destroy
+ *                               gyre_send gyre_recv gyre_collective gyre_op_create_premul_sum
+ *                               gyre_op_destroy
  *     core/call/group.c         gyre_group_start gyre_group_end gyre_group_simulate_end
  *                               gyre_group_cancel
  *     core/comm/registration.c  gyre_comm_register gyre_comm_deregister
  *     core/comm/window.c        gyre_window_register gyre_window_deregister
+ *                               gyre_window_address
+ *     core/comm/signals.c       gyre_put gyre_signal gyre_wait_signal
  *     core/comm/memory.c        gyre_get_device gyre_mem_alloc gyre_mem_free gyre_stream_create
  *                               gyre_stream_destroy gyre_stream_synchronize gyre_stream_query
  */
@@ -182,6 +189,9 @@ typedef struct gyre_config {
     const char *name;      /* for messages; NULL = derived from the unique id */
     const char *net;       /* "IB" or "Socket", in upper or lower case, as GYRE_NET: the transport
                             * between hosts; or NULL */
+    const char *refusal;   /* NULL; else the call fails with INVALID_ARGUMENT and this text as its
+                            * cause, and init, split and growth tell the ranks that wait for this
+                            * one. For a layer above gyre.h that finds arguments of its own wrong */
 } gyre_config;
 
 #define GYRE_CONFIG_INIT                                                            \
@@ -189,7 +199,7 @@ typedef struct gyre_config {
         sizeof(gyre_config), GYRE_VERSION, GYRE_DEVICE_AUTO, GYRE_CONFIG_UNDEFINED, \
             GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
             GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
-            GYRE_CONFIG_UNDEFINED, NULL, NULL, NULL                                 \
+            GYRE_CONFIG_UNDEFINED, NULL, NULL, NULL, NULL                           \
     }
 
 /* ---- library ---------------------------------------------------------------------------- */
@@ -212,6 +222,14 @@ GYRE_API gyre_status gyre_get_device(int *ordinal_out);
  * text_bytes is too small). */
 GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes);
 
+/** gyre_get_variable_name - the name of a variable with its prefix, e.g. "GYRE_DEBUG". Never freed.
+ * @index: 0, 1, 2, ... Returns NULL from the first index on that has no variable. */
+GYRE_API const char *gyre_get_variable_name(int index);
+
+/** gyre_log_text - write a line to gyre's log, as a warning or as information of the subsystem
+ * INIT. Whether it is written depends on GYRE_DEBUG, as for gyre's own lines. Any thread. */
+GYRE_API void gyre_log_text(bool is_warning, const char *text);
+
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
@@ -226,12 +244,13 @@ GYRE_API const char *gyre_last_error(void);
  *
  * One handle. At most one thread at a time may be in one of these calls on a rank's handle:
  * collectives, gyre_send, gyre_recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split,
- * gyre_comm_finalize, gyre_window_*, and gyre_group_end() of a group that has calls on the handle.
- * Threads may take turns if the order of the calls is the same on all ranks. If a second thread
- * makes such a call while the first is in one, the second call fails with INVALID_USAGE and the
- * communicator ends on all ranks with that cause, because no order of the two calls would be the
- * same on every rank. Any thread may at any time call gyre_comm_abort, _async_error, _last_error,
- * _count, _rank, _device, _dump, _register, _deregister and _shrink.
+ * gyre_comm_finalize, gyre_comm_grow, gyre_comm_observe, gyre_window_*, gyre_put, gyre_signal,
+ * gyre_wait_signal, and gyre_group_end() of a group that has calls on the handle. Threads may take
+ * turns if the order of the calls is the same on all ranks. If a second thread makes such a call
+ * while the first is in one, the second call fails with INVALID_USAGE and the communicator ends on
+ * all ranks with that cause, because no order of the two calls would be the same on every rank. Any
+ * thread may at any time call gyre_comm_abort, _async_error, _last_error, _count, _rank, _device,
+ * _properties, _dump, _register, _deregister and _shrink.
  *
  * Destroying. If several threads destroy one handle, one of them succeeds; the others get
  * INVALID_USAGE, and so does every later use of the handle. gyre_comm_destroy() waits for a call
@@ -262,13 +281,14 @@ GYRE_API const char *gyre_last_error(void);
 /* ---- communicators ---------------------------------------------------------------------- */
 
 /* Communicators that do not block (config.blocking = 0). The calls that wait for other ranks are
- * init, split, shrink and finalize. They return GYRE_IN_PROGRESS at once and go on in the
+ * init, split, shrink, grow and finalize. They return GYRE_IN_PROGRESS at once and go on in the
  * background; so does the gyre_group_end() of a group with such calls. The new handle is set when
  * the call returns. Wrong arguments are still reported by the call itself. Poll
  * gyre_comm_async_error() until it is no longer GYRE_IN_PROGRESS: on the new communicator and, for
- * split and shrink, on the parent. Until then other calls on them are refused, except abort and
- * destroy. A failure in the background becomes the communicator's error, and its handle must still
- * be destroyed. Collectives never wait for other ranks, so they return as on any communicator.
+ * split, shrink and grow, on the parent. Until then other calls on them are refused, except abort
+ * and destroy. A failure in the background becomes the communicator's error, and its handle must
+ * still be destroyed. Collectives never wait for other ranks, so they return as on any
+ * communicator.
  *
  * A process may fork(). The child has none of its parent's communicators: calls with their handles
  * fail with INVALID_USAGE. The child can make communicators of its own; on GPUs only if the parent
@@ -310,7 +330,9 @@ GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
  * @color: ranks with the same color form one new communicator. A rank with GYRE_SPLIT_NOCOLOR
  * joins none and gets NULL.
  * @key: the new ranks are ordered by key, and by the parent's rank where keys are equal.
- * @config: NULL = the parent's. */
+ * @config: NULL = the parent's.
+ * Errors: INVALID_ARGUMENT (a bad argument of any rank of the same color, reported on every rank of
+ * that color), and those of gyre_comm_init_rank(). */
 GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
                                      const gyre_config *config);
 
@@ -330,6 +352,21 @@ GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_c
  * not come), UNSUPPORTED (no network interface). */
 GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
                                       int flags, gyre_comm **comm_out, const gyre_config *config);
+
+/** gyre_comm_grow - make a larger communicator of the ranks of `comm` and new ranks. Every rank of
+ * `comm` calls this. The new ranks call gyre_comm_init_rank() with the same n_ranks and id, and
+ * with the rank numbers from the size of `comm` on. Ranks of `comm` keep their numbers. `comm`
+ * stays as it is.
+ * @n_ranks: size of the new communicator, more than `comm` has; the same on all ranks.
+ * @id: on one rank of `comm` an id from gyre_get_unique_id(), made for this growth; NULL on the
+ * other ranks of `comm`.
+ * @config: NULL = the parent's. The new ranks must give the same settings, as in every init.
+ * Blocks until all ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed.
+ * Errors: INVALID_ARGUMENT (a bad argument of any rank of `comm`), INVALID_USAGE (n_ranks differs,
+ * or not exactly one rank of `comm` gives an id), both reported on every rank of `comm`, while the
+ * new ranks get REMOTE; and those of gyre_comm_init_rank(). */
+GYRE_API gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
+                                    gyre_comm **comm_out, const gyre_config *config);
 
 /** gyre_comm_finalize - wait until all enqueued work is done, then tell the other ranks that this
  * rank leaves. Afterwards the handle can only be queried and destroyed. */
@@ -360,6 +397,37 @@ GYRE_API gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out);
  * @ordinal_out: the CUDA ordinal, or -1 on the host. May be NULL. */
 GYRE_API gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out,
                                       int *ordinal_out);
+
+/** The facts about a communicator. Always start from GYRE_PROPERTIES_INIT. */
+typedef struct gyre_properties {
+    uint32_t struct_bytes; /* sizeof(gyre_properties) of the caller */
+    uint32_t version;      /* GYRE_VERSION of the caller */
+    int rank;
+    int n_ranks;
+    int n_hosts;
+    int device_kind;       /* GYRE_DEVICE_HOST or GYRE_DEVICE_CUDA */
+    int device_ordinal;    /* CUDA; -1 on the host */
+    int can_window;        /* 1: all ranks address each other, as gyre_window_register() needs */
+    int max_channels;      /* the most channels that one call may use */
+    uint64_t id;           /* equal on all ranks; other communicators have another */
+    uint64_t device_bytes; /* memory of this rank on its GPU for connections; 0 on the host */
+    uint64_t host_bytes;   /* memory of this rank on the host for connections */
+    char transports[64];   /* "SHM", "P2P/IPC+NET/IB/0"; "" if there is no other rank */
+    char name[64];         /* config.name, or the name that gyre derived from the unique id */
+} gyre_properties;
+
+#define GYRE_PROPERTIES_INIT                                                                      \
+    {                                                                                             \
+        sizeof(gyre_properties), GYRE_VERSION, -1, 0, 0, GYRE_DEVICE_AUTO, -1, 0, 0, 0, 0, 0, "", \
+            ""                                                                                    \
+    }
+
+/** gyre_comm_properties - the facts about the communicator. Local. Any thread may call it at any
+ * time, also if the communicator failed or was finalized.
+ * @properties_out: fields that the caller's version of the struct does not have are left out.
+ * Errors: INVALID_ARGUMENT (NULL, or not initialised with GYRE_PROPERTIES_INIT), INVALID_USAGE
+ * (destroyed, or still being made). */
+GYRE_API gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_out);
 
 /** gyre_comm_exchange - all-gather a few bytes of host memory over TCP, for set-up data such as
  * another library's id. Every rank calls this, outside groups. It blocks, also with
@@ -466,7 +534,8 @@ GYRE_API gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t co
                                          gyre_stream stream);
 
 /** gyre_all_to_all - on rank k, recv[r*count + i] = rank r's send[k*count + i]. Both buffers hold
- * n_ranks*count elements. There is no in-place form. */
+ * n_ranks*count elements. In place (send == recv) the call is carried out, but its result is
+ * undefined, because a block may be overwritten before it is sent. */
 GYRE_API gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                      gyre_comm *comm, gyre_stream stream);
 
@@ -490,6 +559,54 @@ GYRE_API gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype,
 GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer,
                                gyre_comm *comm, gyre_stream stream);
 
+/** The collectives of gyre_collective(). */
+typedef enum gyre_call_kind {
+    GYRE_CALL_ALL_REDUCE = 0,
+    GYRE_CALL_BROADCAST = 1,
+    GYRE_CALL_REDUCE = 2,
+    GYRE_CALL_ALL_GATHER = 3,
+    GYRE_CALL_REDUCE_SCATTER = 4,
+    GYRE_CALL_ALL_TO_ALL = 5,
+    GYRE_CALL_GATHER = 6,
+    GYRE_CALL_SCATTER = 7
+} gyre_call_kind;
+
+/** A collective with terms of its own. Always start from GYRE_CALL_ARGS_INIT. */
+typedef struct gyre_call_args {
+    uint32_t struct_bytes; /* sizeof(gyre_call_args) of the caller */
+    uint32_t version;      /* GYRE_VERSION of the caller */
+    int kind;              /* enum gyre_call_kind */
+    int root;              /* where the collective has one */
+    const void *send;      /* as in the collective's own function */
+    void *recv;
+    size_t count;
+    gyre_dtype dtype;
+    gyre_op op;            /* where the collective reduces */
+    const char *algorithm; /* allowed algorithms, as in GYRE_ALGO: "ring" or "^tree,direct"; NULL =
+                            * all that GYRE_ALGO allows */
+    const char
+        *protocol;    /* allowed protocols inside hosts, as in GYRE_PROTO, no slash; NULL = all */
+    int min_channels; /* 1..64, within those of the communicator; 0 = the communicator's */
+    int max_channels;
+} gyre_call_args;
+
+#define GYRE_CALL_ARGS_INIT                                                                      \
+    {                                                                                            \
+        sizeof(gyre_call_args), GYRE_VERSION, GYRE_CALL_ALL_REDUCE, 0, NULL, NULL, 0, GYRE_INT8, \
+            GYRE_SUM, NULL, NULL, 0, 0                                                           \
+    }
+
+/** gyre_collective - a collective whose algorithm, protocol and channels the caller limits for this
+ * one call. The rules of the collective's own function hold for all other arguments. All ranks must
+ * give the same terms; different ones are found as calls that differ are found.
+ * The programs of GYRE_ALGO_FILE are not used for calls with terms.
+ * @args: copied, with the texts.
+ * Errors: those of the collective's own function, INVALID_ARGUMENT (an unknown word, or channels
+ * out of range), INVALID_USAGE (no algorithm or protocol that GYRE_ALGO, GYRE_PROTO and the terms
+ * allow can carry out the call; nothing was enqueued). */
+GYRE_API gyre_status gyre_collective(const gyre_call_args *args, gyre_comm *comm,
+                                     gyre_stream stream);
+
 /** gyre_op_create_premul_sum - make the operation sum over ranks of (scalar * x). Each product is
  * rounded to dtype before it is added.
  * @scalar: one element of dtype, in host or device memory; copied before the call returns.
@@ -497,6 +614,65 @@ GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int p
 GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar,
                                                gyre_dtype dtype, gyre_comm *comm);
 GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
+
+/* ---- observers -------------------------------------------------------------------------- *
+ *
+ * A profiler can be told of every collective, send and receive of a communicator. A call has these
+ * stages, in this order; a communicator without an observer skips them.
+ *
+ *     submitted   the call was accepted; in a group it waits for the group's end
+ *     launching   the group's end, or a call outside groups, launches it now, perhaps with others
+ *     launched    the launch is made, or has failed
+ *     begun       its stream has come to it; may come before `launched`      (on the host only)
+ *     ended       it is complete, or was ended by a failure                  (on the host only)
+ *     finished    the last that is heard of the call
+ *
+ * A call that is never launched, because its group failed or was cancelled, has submitted and
+ * finished only. A rank's receive from itself is carried out by the send: it has no launch of its
+ * own. Of a captured CUDA graph the capture is observed, and no replay. */
+
+#define GYRE_OBSERVED_SEND 100
+#define GYRE_OBSERVED_RECV 101
+
+/** What an observer is told of a call. Texts and the struct are valid during the callback. */
+typedef struct gyre_observed_call {
+    int kind; /* enum gyre_call_kind, GYRE_OBSERVED_SEND or GYRE_OBSERVED_RECV */
+    int root; /* of a send or receive the peer; -1 where there is none */
+    const void *send;
+    void *recv;
+    size_t count; /* as the caller gave it */
+    gyre_dtype dtype;
+    gyre_stream stream;
+    void *tag;             /* from `submitted`; NULL there */
+    const char *algorithm; /* from `launching` on, else "" */
+    const char *protocol;
+    int n_channels;
+} gyre_observed_call;
+
+/** Functions of an observer; none may be NULL. They may not call gyre, except gyre_log_text(). */
+typedef struct gyre_observer {
+    uint32_t struct_bytes; /* sizeof(gyre_observer) of the caller */
+    uint32_t version;      /* GYRE_VERSION of the caller */
+    void *context;
+    /* On the thread that makes the call. Returns the call's tag, which may be NULL. */
+    void *(*submitted)(void *context, const gyre_observed_call *call);
+    /* On the thread that launches. All calls begin together. */
+    void (*launching)(void *context, const gyre_observed_call *calls, int n_calls);
+    void (*launched)(void *context, const gyre_observed_call *calls, int n_calls);
+    /* On the thread that runs the stream. now_ns: of CLOCK_MONOTONIC. */
+    void (*begun)(void *context, void *tag, uint64_t now_ns);
+    void (*ended)(void *context, void *tag, uint64_t now_ns);
+    /* On any thread. */
+    void (*finished)(void *context, void *tag);
+    /* The communicator has ended and all of its calls are finished. On any thread, once. */
+    void (*closed)(void *context);
+} gyre_observer;
+
+/** gyre_comm_observe - observe the calls of this rank from now on, until the communicator ends.
+ * @observer: copied.
+ * Errors: INVALID_ARGUMENT (NULL, a missing function), INVALID_USAGE (the communicator has an
+ * observer, or may not take calls), OUT_OF_MEMORY. Then `closed` is not called. */
+GYRE_API gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *observer);
 
 /* ---- registered buffers ------------------------------------------------------------------ */
 
@@ -541,6 +717,70 @@ GYRE_API gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t 
  * communicator; their buffers must live until all ranks have destroyed it.
  * Errors: INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window);
+
+/** gyre_window_address - where this rank reaches a rank's buffer of a window. Local.
+ * @rank: 0 <= rank < n_ranks; this rank's own gives the registered buffer.
+ * @address_out: receives the address of the buffer's first byte in this process, on the
+ * communicator's device. It is valid until the window is given back. Who reads and writes there
+ * when is the caller's concern.
+ * @n_bytes_out: receives the size of the smallest buffer of any rank. May be NULL.
+ * Errors: INVALID_ARGUMENT (no such window or rank, NULL), INVALID_USAGE. */
+GYRE_API gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank,
+                                         void **address_out, size_t *n_bytes_out);
+
+/* ---- one-sided calls -------------------------------------------------------------------- *
+ *
+ * A rank writes into another rank's window, and that rank makes no call for it. It learns of the
+ * data by a signal: a counter for each pair of ranks and each of GYRE_N_SIGNALS numbers. The calls
+ * are enqueued on streams, in order with everything else there, and at once also inside a group.
+ *
+ * Only on the host, where all ranks are threads of one process, and after the communicator's first
+ * gyre_window_register(). On GPUs the calls fail with UNSUPPORTED.
+ *
+ * A put is complete on the other rank when a wait there has seen its signal: then its data and the
+ * data of all earlier puts of that rank on the same stream can be read. Two puts to the same bytes
+ * without a signal between them leave either. A rank that waits needs a stream on which no other
+ * rank's put is queued behind the wait. */
+
+#define GYRE_N_SIGNALS 32
+#define GYRE_NO_SIGNAL (-1)
+
+/** The target of a put. */
+typedef struct gyre_put_target {
+    int peer; /* the rank that is written to; may be this rank */
+    gyre_window window;
+    size_t offset_bytes; /* in the peer's buffer of the window */
+    int signal;          /* 0..GYRE_N_SIGNALS-1, or GYRE_NO_SIGNAL */
+} gyre_put_target;
+
+/** Signals that a wait takes. */
+typedef struct gyre_signal_wait {
+    int peer;   /* the rank that sends them; may be this rank */
+    int signal; /* 0..GYRE_N_SIGNALS-1 */
+    int count;  /* how many, >= 0 */
+} gyre_signal_wait;
+
+/** gyre_put - write `count` elements of `local` into the target, then send the target's signal.
+ * @local: on the communicator's device; read until the stream has carried out the call. It may not
+ * overlap the bytes that are written, unless it is those bytes.
+ * Errors: INVALID_ARGUMENT (no such window, rank or signal; the bytes do not fit into the smallest
+ * buffer of the window), INVALID_USAGE (no window was ever registered, or the communicator failed),
+ * UNSUPPORTED (GPUs), OUT_OF_MEMORY. Later errors come through the stream: that which ended the
+ * communicator. */
+GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
+                              const gyre_put_target *target, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_signal - send a signal without data. It comes after the data of earlier puts on the stream.
+ * Errors: as gyre_put(). */
+GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
+ * once: the next wait for the same peer and number waits for further ones.
+ * @waits: n_waits of them; copied. 0 waits for nothing.
+ * Errors: as gyre_put(). Later errors come through the stream: TIMEOUT (config.timeout_ms passed),
+ * or that which ended the communicator, such as the death of a rank. */
+GYRE_API gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
+                                      gyre_stream stream);
 
 /* ---- memory and streams ----------------------------------------------------------------- */
 

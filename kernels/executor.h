@@ -14,6 +14,7 @@
 #include "core/model/fused.h"
 #include "core/model/schedule.h"
 #include "core/model/tile.h"
+#include "core/trace/trace.h"
 
 /* How far an executor is with its works. Each word has one writer at a time, the thread or the
  * kernel that runs the works, and is written with release. */
@@ -59,7 +60,8 @@ struct gyre_position {
     uint16_t work;     /* of the launch; works of one launch run side by side */
     uint8_t waits_for; /* enum gyre_wait; NOTHING: peer, fifo, slot and n_seen are 0 */
     uint8_t coll;      /* enum gyre_collective */
-    uint8_t pad[4];
+    uint8_t is_lines;  /* 1: the slot is one of LL between hosts, which have numbers of their own */
+    uint8_t pad[3];
     char algorithm[16];
     char step_text[GYRE_STEP_TEXT_BYTES]; /* gyre_step_to_text(), with communicator ranks */
 };
@@ -71,6 +73,7 @@ struct gyre_end_name {
     uint32_t peer;
     uint32_t fifo;
     bool is_send;
+    bool is_lines; /* its slots of LL between hosts, else those of SIMPLE */
 };
 
 struct gyre_end_state {
@@ -95,6 +98,8 @@ struct gyre_executor_config {
     uint32_t n_gpu_sharers;   /* CUDA: most ranks on one GPU, each of which uses its part of the
                                * multiprocessors. 0 = 1 */
     struct gyre_fault *fault; /* polled; when it is raised, all works end with its status */
+    struct gyre_trace *trace; /* gets what the workers do; outlives the executor. NULL = nothing is
+                               * recorded */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor
      * whose ops say `helps` calls this while its works wait, and with is_last when a launch has
      * ended. NULL = there is nothing to move. */
@@ -126,11 +131,12 @@ struct gyre_load_config {
      * collective, chunks and lanes. Outlive the loaded program. */
     const struct gyre_program *const *variants;
     uint32_t n_variants;
-    const uint16_t *rank_of; /* shape rank -> communicator rank; NULL = the same */
-    uint32_t n_channels;     /* channel c, lane l of the program uses the pair's FIFO
-                              * c * program->n_lanes + l */
-    enum gyre_proto proto;
-    uint32_t n_threads; /* CUDA: threads of a block; 0 = default */
+    const uint16_t *rank_of;   /* shape rank -> communicator rank; NULL = the same */
+    uint32_t n_channels;       /* channel c, lane l of the program uses the pair's FIFO
+                                * c * program->n_lanes + l */
+    enum gyre_proto proto;     /* of all connections but those that a proxy serves */
+    enum gyre_proto net_proto; /* of connections that a proxy serves: SIMPLE, or LL */
+    uint32_t n_threads;        /* CUDA: threads of a block; 0 = default */
     /* CUDA: copy engines run the program's copy tail (gyre_program_copy_tail()) for all channels
      * and tiles at once, or one after the other in a chain (broadcast). The same on all ranks. */
     bool by_copy_engines;

@@ -5,8 +5,10 @@
 #include "core/base/util.h"
 #include "transport/p2p_memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,16 +33,68 @@ static gyre_status get_process_id(uint64_t *id_out)
     return status;
 }
 
-static uint32_t count_interfaces(const struct gyre_params *params)
+/* How many interfaces may lie below one: below a VLAN a bond, below the bond a port, and one more.
+ */
+#define MAX_INTERFACE_DEPTH 3
+
+/* Is there a device behind a network interface, or behind one that it stands on? */
+static bool has_hardware(const char *name, int depth)
+{
+    char path[80];
+    bool found = false;
+    snprintf(path, sizeof(path), "/sys/class/net/%.15s/device", name);
+    if (access(path, F_OK) == 0)
+        return true;
+    snprintf(path, sizeof(path), "/sys/class/net/%.15s", name);
+    DIR *folder = depth < MAX_INTERFACE_DEPTH ? opendir(path) : NULL;
+    if (folder == NULL)
+        return false;
+    for (struct dirent *entry = readdir(folder); entry != NULL && !found; entry = readdir(folder))
+        found =
+            strncmp(entry->d_name, "lower_", 6) == 0 && has_hardware(entry->d_name + 6, depth + 1);
+    closedir(folder);
+    return found;
+}
+
+/* The speed that the driver of a network interface reports, in Mbit/s; 0 = unknown.
+ * @is_virtual_out: 1 if the interface has no device behind it, as veth and tunnels. */
+static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
+{
+    char path[80];
+    int mbit_per_s = 0;
+    *is_virtual_out = !has_hardware(name, 0);
+    snprintf(path, sizeof(path), "/sys/class/net/%.15s/speed", name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%d", &mbit_per_s) != 1)
+        mbit_per_s = 0; /* an interface that is down has no speed to read */
+    fclose(file);
+    return mbit_per_s > 0 ? (uint32_t)mbit_per_s : 0;
+}
+
+/* Describe the interface for data sockets, and say over how many of them the ranks of a host
+ * spread. Of several it is the slowest. If no interface fits, the code that needs one reports the
+ * error. */
+static void describe_interface(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
     const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
     int n = 0;
-    /* If no interface fits, the code that needs one reports the error. */
-    if (strchr(ifname, ',') == NULL ||
-        gyre_sock_list_addresses(params, addresses, &n) != GYRE_SUCCESS)
-        return 1;
-    return (uint32_t)gyre_sock_spread(addresses, n, ifname, 0, 1);
+    info->n_interfaces = 1;
+    if (gyre_sock_list_addresses(params, addresses, &n) != GYRE_SUCCESS)
+        return;
+    if (strchr(ifname, ',') != NULL)
+        info->n_interfaces = (uint32_t)gyre_sock_spread(addresses, n, ifname, 0, 1);
+    for (int i = 0; i < (info->n_interfaces > 1 ? n : 1); i++) {
+        uint32_t is_virtual;
+        const uint32_t mbit_per_s = read_speed(addresses[i].name, &is_virtual);
+        if (i > 0 && (mbit_per_s == 0 || mbit_per_s >= info->net_mbit_per_s))
+            continue;
+        info->net_mbit_per_s = mbit_per_s;
+        info->net_is_virtual = is_virtual;
+        snprintf(info->net_name, sizeof(info->net_name), "%.15s", addresses[i].name);
+    }
 }
 
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
@@ -62,7 +116,7 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
         return gyre_fail_errno(errno, "stat(/proc/self/ns/pid)");
     GYRE_TRY(device->ops->info(device, &info.device));
     info.path_level = GYRE_PEER_PATH_UNKNOWN;
-    info.n_interfaces = count_interfaces(params);
+    describe_interface(params, &info);
     gyre_transport_ib_probe(params, &info);
     *info_out = info;
     return GYRE_SUCCESS;

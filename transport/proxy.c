@@ -214,7 +214,11 @@ free_proxy:
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
     while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
-        if (gyre_load_acquire_u32(&proxy->wake_state) == WAKE_NOTED)
+        /* The note is there and is written again, because the proxy may be taking it now. With an
+         * exchange, either the caller finds the note gone, or the proxy's next poll sees the slots
+         * that the caller has published. A load promises neither on ARM64
+         * (tests/litmus/proxy_wake.litmus). */
+        if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
             continue; /* the thread has just woken by itself */
@@ -223,6 +227,16 @@ void gyre_proxy_wake(struct gyre_proxy *proxy)
             GYRE_WARN("proxy: write(eventfd): errno %d", errno);
         return;
     }
+}
+
+void gyre_proxy_pause(struct gyre_proxy *proxy)
+{
+    pthread_mutex_lock(&proxy->lock);
+}
+
+void gyre_proxy_resume(struct gyre_proxy *proxy)
+{
+    pthread_mutex_unlock(&proxy->lock);
 }
 
 void gyre_proxy_close(struct gyre_proxy *proxy)

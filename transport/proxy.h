@@ -50,6 +50,11 @@ void gyre_proxy_wake(struct gyre_proxy *proxy);
  */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
+/** gyre_proxy_pause - keep the thread from polling until gyre_proxy_resume(), so that the caller
+ * can use what the clients poll. It waits for the end of a poll. No thread may help meanwhile. */
+void gyre_proxy_pause(struct gyre_proxy *proxy);
+void gyre_proxy_resume(struct gyre_proxy *proxy);
+
 /** gyre_proxy_close - stop the thread and wait for its end. */
 void gyre_proxy_close(struct gyre_proxy *proxy);
 

@@ -13,6 +13,7 @@
 #include "core/device/device.h"
 #include "core/model/connector.h"
 #include "core/topo/topo.h"
+#include "core/trace/trace.h"
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
@@ -28,12 +29,19 @@ struct gyre_peer_info {
     uint32_t n_interfaces; /* over which the ranks of a host spread their data sockets; 1 or more */
     char host_name[64];
     struct gyre_device_info device;
-    uint32_t ib_usable; /* 1: the ib transport found a device and a GID */
+    uint32_t net_mbit_per_s; /* of the network interface for sockets; 0 = unknown */
+    uint32_t net_is_virtual; /* 1: no hardware stands behind that interface */
+    uint32_t ib_mbit_per_s;  /* of the slowest RDMA port; 0 = unknown */
+    uint32_t ib_n_ports;     /* that the rank may use */
+    char net_name[16];       /* of that interface; "" = none */
+    uint32_t ib_usable;      /* 1: the ib transport found a device and a GID */
     /* enum gyre_topo_level between this GPU and the GPU of the rank that holds this copy, or
      * GYRE_PEER_PATH_UNKNOWN. It is not exchanged: gyre_peer_info_measure() fills it in. */
     uint32_t path_level;
     char ib_reason[128]; /* why ib_usable is 0 */
     uint64_t topo_hash;  /* of the host's topology; 0 = unknown. Set by the communicator */
+    uint64_t trace_hash; /* of the file that the rank writes its trace to, if the file is not named
+                          * after the rank; 1 = after the rank; 0 = none. Set by the communicator */
     struct gyre_sock_list regroup_addresses; /* where the rank listens when the bootstrap is gone;
                                               * all zero = nowhere. Set by the communicator */
 };
@@ -62,6 +70,7 @@ struct gyre_transport_config {
     int traffic_class;        /* -1 = from params */
     int service_level;        /* -1 = from params */
     struct gyre_fault *fault; /* raised by proxies, polled by them */
+    struct gyre_trace *trace; /* gets what proxies do; outlives the transport. NULL = none */
     /* Are all ranks alive? If not, the cause names the rank that died or reported an error. Only
      * for gyre_transport_check(). NULL = unknown. */
     gyre_status (*check_ranks)(void *context);
@@ -81,6 +90,16 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
  * block. One thread at a time may call it. */
 gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
+/* The longest time that `measure` of a transport takes. */
+#define GYRE_MEASURE_NS 12000000ULL
+
+/* What a rank measured of the network to other hosts; 0 = unknown. Ranks exchange it, so its layout
+ * is fixed. */
+struct gyre_wire {
+    uint64_t round_trip_ns; /* the shortest one that was seen */
+    uint64_t mbit_per_s;    /* at which data of another host arrived */
+};
+
 struct gyre_transport_ops;
 
 struct gyre_transport {
@@ -92,6 +111,7 @@ struct gyre_transport_ops {
     bool is_direct;   /* a rank addresses the peers' own memory, not memory between the two */
     bool is_rdma;     /* RDMA verbs: the NIC writes into the peer's memory */
     bool is_proxied;  /* a proxy thread moves the slots */
+    bool has_lines;   /* proxied: makes slots of LL, too (gyre_fifo_spec.net_line_bytes) */
 
     /* Can the rank `mine` reach `peer` with this transport? Both ranks ask. A pair uses the first
      * transport that both ranks allow.
@@ -119,6 +139,14 @@ struct gyre_transport_ops {
     /* Bytes of device and host memory that open and connect allocated, for the log. */
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
+    /* Does this rank have slots of LL for lines that a network writes? Only after open, and only if
+     * has_lines. The config may ask for them where the NIC does not reach the device's memory. */
+    bool (*takes_lines)(const struct gyre_transport *transport);
+
+    /* Tell what this rank measured of the network to other hosts. Only when all ranks have
+     * connected and before the first slot moves. Takes GYRE_MEASURE_NS at most. */
+    void (*measure)(struct gyre_transport *transport, struct gyre_wire *wire_out);
+
     /* Wake a sleeping proxy, because an operation was enqueued. Fast; any thread. */
     void (*wake)(struct gyre_transport *transport);
 
@@ -140,10 +168,23 @@ extern const struct gyre_transport_ops gyre_transport_socket;
 /** All transports, the preferred one first, ended by NULL. */
 extern const struct gyre_transport_ops *const gyre_transports[];
 
+/** gyre_transport_no_wire - `measure` of transports that join no hosts: nothing is known. */
+void gyre_transport_no_wire(struct gyre_transport *transport, struct gyre_wire *wire_out);
+
+/** gyre_transport_no_lines - the takes_lines of transports whose has_lines is false: false. */
+bool gyre_transport_no_lines(const struct gyre_transport *transport);
+
 /** gyre_peer_info_fill - describe this rank: host, process, device and RDMA.
  * Errors: SYSTEM, and those of the device's info(). */
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out);
+
+/** gyre_peer_info_tells_rate - is there hardware behind the rank's interface for sockets, and does
+ * its driver tell a rate? */
+static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
+{
+    return info->net_mbit_per_s > 0 && info->net_is_virtual == 0;
+}
 
 /** gyre_peer_info_measure - set peer->path_level to the distance between the two GPUs. It is
  * GYRE_PEER_PATH_UNKNOWN between hosts, for host devices, and if a GPU is not in the topology. */

@@ -7,7 +7,8 @@
  *   reduce-scatter, all-gather     B (h-1)/h   (B: all blocks)
  *   broadcast, reduce              B           into, or out of, a host that is not the root's
  *
- * For a rank, n takes the place of h.
+ * For a rank, n takes the place of h, and all its bytes count on its links inside the host. Some of
+ * them go over NICs, so on several hosts a time can be shorter than this bound (simulate.h).
  */
 #include "algorithms/simulate/simulate.h"
 

@@ -45,27 +45,29 @@ const struct gyre_cost gyre_cost_h200 = {
     .nic_bytes_per_ns = 49,
 };
 
-/* The constants inside a host are those of shared memory between threads of one machine (2 cores,
- * AMD EPYC, 2026-11): one-shot of 8 bytes takes 0.3 us, of which a step takes 0.15 us, and a copy,
- * which reads and writes each byte once, runs at 10 GB/s. A rank runs all its workers on one
- * thread. The network is TCP over a 10 Gbit/s Ethernet. */
+/* The constants inside a host are those of ranks as threads of one process that all have a core, in
+ * the middle between two machines (2 cores each, 2026-11). On a shared Xeon, one-shot of 64 bytes
+ * between two ranks takes 0.9 us, a ring 1.2 us, and a pass over the memory runs at 22 to 48 GB/s.
+ * On a shared AMD EPYC, one-shot takes 0.3 to 0.4 us, and a pass runs at 20 GB/s. A rank runs all
+ * its workers on one thread. The number of cores differs from machine to machine, so that a file of
+ * constants has to say it (docs/tuning.md). The network is TCP over a 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
-    .launch_ns = 0,
+    .launch_ns = 200,
     .step_ns = {[GYRE_PROTO_SIMPLE] = 100,
                 [GYRE_PROTO_LL] = 100,
                 [GYRE_PROTO_LL128] = 100,
                 [GYRE_PROTO_LAMPORT] = 100},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {100, 20000},
-               [GYRE_PROTO_LL] = {100, 20000},
-               [GYRE_PROTO_LL128] = {100, 20000},
-               [GYRE_PROTO_LAMPORT] = {100, 20000}},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {200, 20000},
+               [GYRE_PROTO_LL] = {200, 20000},
+               [GYRE_PROTO_LL128] = {200, 20000},
+               [GYRE_PROTO_LAMPORT] = {200, 20000}},
     .wire_efficiency = {[GYRE_PROTO_SIMPLE] = 1,
                         [GYRE_PROTO_LL] = 0.5,
                         [GYRE_PROTO_LL128] = 0.9375,
                         [GYRE_PROTO_LAMPORT] = 1},
     .credit_ns = {100, 20000},
-    .worker_send_bytes_per_ns = {20, 20},
-    .worker_copy_bytes_per_ns = 20,
+    .worker_send_bytes_per_ns = {25, 25},
+    .worker_copy_bytes_per_ns = 25,
     .parallel_workers = 1,
     .nic_bytes_per_ns = 1.15,
 };

@@ -7,18 +7,21 @@
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 
+#include "algorithms/simulate/fabric.h"
+#include "algorithms/simulate/fold.h"
 #include "algorithms/simulate/simulate.h"
 
 struct gyre_sim_step {
-    uint32_t
-        first_fifo; /* into fifo_of: n_recvs FIFOs that it receives from, then n_sends others */
-    uint16_t chunk;
-    uint16_t last_chunk; /* of the step's range */
+    /* Index into fifo_of. There the step has the n_recvs FIFOs that it receives from, and behind
+     * them the n_sends FIFOs that it sends to. */
+    uint32_t first_fifo;
+    uint16_t chunk;      /* the first one of the step's range */
+    uint16_t last_chunk; /* the last one */
     uint16_t n_chunks;
     uint8_t n_recvs;
     uint8_t n_sends;
-    uint8_t n_copies; /* inputs that it reads and local outputs that it writes */
-    uint8_t n_ahead;  /* so many of the following steps may run before this one */
+    uint8_t n_copies; /* number of inputs and local outputs: each is one pass over the memory */
+    uint8_t n_ahead;  /* this many of the following steps may run before this step has run */
 };
 
 struct gyre_sim_worker {
@@ -43,7 +46,7 @@ struct gyre_sim_network {
     uint32_t n_kept; /* ranks that have a program here */
     uint32_t n_variants;
     uint32_t n_nics;   /* most of any host */
-    uint32_t n_hosts;  /* of the kept ranks */
+    uint32_t n_hosts;  /* of the shape, those without kept ranks included */
     uint32_t n_chunks; /* of the program */
     uint32_t n_lanes;
     uint32_t min_depth;
@@ -58,6 +61,8 @@ struct gyre_sim_network {
     uint32_t n_ends;
     struct gyre_sim_worker *workers;
     struct gyre_sim_fifo *fifos;
+    const struct gyre_fabric *fabric; /* NULL = only NICs are modelled between hosts */
+    struct gyre_fabric_route *routes; /* by FIFO, with a fabric; no links inside a host */
     struct gyre_sim_step *steps;
     uint32_t *fifo_of;
     uint32_t *host_of;      /* by kept rank */
@@ -65,12 +70,12 @@ struct gyre_sim_network {
     uint32_t *n_workers_of; /* [variant][kept rank] */
 };
 
-/* The limits for ranks that stand for other ranks. */
-enum gyre_sim_folding {
-    GYRE_SIM_FOLD_ALL,          /* the number of channels must be a multiple of channel_unit */
-    GYRE_SIM_FOLD_ANY_CHANNELS, /* channel_unit is 1 */
-    GYRE_SIM_FOLD_NOTHING
-};
+/* A tile may have so many steps. They take 3 GB of memory. */
+#define GYRE_SIM_MAX_STEPS (1U << 27)
+
+/* With a fabric, and where no rank stands for others, a tile may have so many steps. Each simulated
+ * tile then takes about 20 seconds (docs/fabric.md). */
+#define GYRE_SIM_FABRIC_MAX_STEPS 20000000U
 
 /** gyre_sim_network_open - see gyre_simulator_open(). */
 gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,

@@ -7,26 +7,45 @@
  */
 #include "algorithms/simulate/run.h"
 
+#include "algorithms/simulate/flows.h"
 #include "core/base/status.h"
+#include "core/base/util.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define NOT_QUEUED UINT32_MAX
 
+/* Of a place in the queue. With four, the queue is half as deep as with two, and the children lie
+ * side by side in memory. */
+#define N_CHILDREN 4
+
 struct worker {
-    double free_ns;   /* when its last step ends */
-    double wakeup_ns; /* when it next checks whether it can go on */
-    uint32_t place;   /* index in the queue, or NOT_QUEUED */
+    double free_ns; /* when its last step ends */
+    uint32_t place; /* index in the queue, or NOT_QUEUED */
     uint64_t tile;
     uint32_t step;      /* first step of its present group, counted within the worker */
     uint32_t done_mask; /* bit per step of the group that is done */
     double busy_ns;
 };
 
+/* The moment at which a worker checks whether it can go on. */
+struct event {
+    double at_ns;
+    uint32_t worker;
+};
+
 struct fifo {
     uint64_t n_posted;
     uint64_t n_consumed;
+    uint64_t n_flown; /* with a fabric, between hosts: slots that are through it */
+};
+
+/* A slot that waits for its way through the fabric. */
+struct parcel {
+    double full_ns; /* when it may leave */
+    double wire_bytes;
 };
 
 /* A resource that all channels and several workers share. It serves one step after the other. */
@@ -51,8 +70,10 @@ struct run {
     double *arrived_ns; /* by fifo and slot */
     double *freed_ns;
     struct port *ports;
-    uint32_t *queue; /* a heap of workers, by their wakeup_ns */
+    struct event *queue; /* a heap, the earliest event first */
     uint32_t n_queued;
+    struct gyre_flows *flows; /* a flow for each FIFO; NULL = there is no fabric */
+    struct parcel *parcels;   /* by fifo and slot, with a fabric */
     double end_ns;
     uint64_t n_steps;
 };
@@ -60,52 +81,60 @@ struct run {
 /* ---- the queue of events ------------------------------------------------------------------ */
 
 /* Events at the same time are ordered by worker, so that all runs are equal. */
-static bool is_before(const struct run *run, uint32_t a, uint32_t b)
+static bool is_before(struct event a, struct event b)
 {
-    const double a_ns = run->workers[a].wakeup_ns, b_ns = run->workers[b].wakeup_ns;
-    return a_ns < b_ns || (a_ns <= b_ns && a < b);
+    return a.at_ns < b.at_ns || (a.at_ns <= b.at_ns && a.worker < b.worker);
 }
 
-static void put(struct run *run, uint32_t place, uint32_t worker)
+static void put(struct run *run, uint32_t place, struct event event)
 {
-    run->queue[place] = worker;
-    run->workers[worker].place = place;
+    run->queue[place] = event;
+    run->workers[event.worker].place = place;
 }
 
 /* Let the worker check at `at_ns`, unless it will check earlier. */
 static void wake(struct run *run, uint32_t worker, double at_ns)
 {
     struct worker *state = &run->workers[worker];
+    const struct event event = {at_ns, worker};
     if (state->place == NOT_QUEUED)
         state->place = run->n_queued++;
-    else if (state->wakeup_ns <= at_ns)
+    else if (run->queue[state->place].at_ns <= at_ns)
         return;
-    state->wakeup_ns = at_ns;
     uint32_t i = state->place;
-    for (; i > 0 && is_before(run, worker, run->queue[(i - 1) / 2]); i = (i - 1) / 2)
-        put(run, i, run->queue[(i - 1) / 2]);
-    put(run, i, worker);
+    for (; i > 0 && is_before(event, run->queue[(i - 1) / N_CHILDREN]); i = (i - 1) / N_CHILDREN)
+        put(run, i, run->queue[(i - 1) / N_CHILDREN]);
+    put(run, i, event);
 }
 
-/* Remove the worker with the earliest event from the queue and return it. */
-static uint32_t take_next(struct run *run)
+/* The earliest of the children of a place in the queue; n_queued = it has none. */
+static uint32_t first_child(const struct run *run, uint32_t i)
 {
-    const uint32_t first = run->queue[0];
-    const uint32_t last = run->queue[--run->n_queued];
+    uint32_t first = N_CHILDREN * i + 1;
+    if (first >= run->n_queued)
+        return run->n_queued;
+    const uint32_t end = gyre_min_u32(first + N_CHILDREN, run->n_queued);
+    for (uint32_t child = first + 1; child < end; child++)
+        if (is_before(run->queue[child], run->queue[first]))
+            first = child;
+    return first;
+}
+
+/* Remove the earliest event from the queue and return it. */
+static struct event take_next(struct run *run)
+{
+    const struct event first = run->queue[0];
+    const struct event last = run->queue[--run->n_queued];
     uint32_t i = 0;
     for (;;) {
-        uint32_t child = 2 * i + 1;
-        if (child >= run->n_queued)
-            break;
-        if (child + 1 < run->n_queued && is_before(run, run->queue[child + 1], run->queue[child]))
-            child++;
-        if (!is_before(run, run->queue[child], last))
+        const uint32_t child = first_child(run, i);
+        if (child == run->n_queued || !is_before(run->queue[child], last))
             break;
         put(run, i, run->queue[child]);
         i = child;
     }
     put(run, i, last);
-    run->workers[first].place = NOT_QUEUED;
+    run->workers[first.worker].place = NOT_QUEUED;
     return first;
 }
 
@@ -184,6 +213,56 @@ static uint32_t nic_index(const struct run *run, uint32_t rank)
     return run->network->host_of[rank] * run->network->n_nics + run->network->nic_of[rank];
 }
 
+/* ---- through a fabric --------------------------------------------------------------------- */
+
+/* Let the next slot of a FIFO leave. The slots of a FIFO follow each other, as on a queue pair. */
+static void start_flow(struct run *run, uint32_t index, double now_ns)
+{
+    const uint64_t depth = run->simulation->depth;
+    const struct parcel *parcel = &run->parcels[index * depth + run->fifos[index].n_flown % depth];
+    const uint32_t sender = run->network->fifos[index].sender;
+    gyre_flows_start(run->flows, index, fmax(now_ns, parcel->full_ns), parcel->wire_bytes,
+                     channels_of(run, run->network->workers[sender].variant));
+}
+
+/* Put a slot that is full at `full_ns` on its way. Its receiver is woken when it arrives. */
+static void post_parcel(struct run *run, uint32_t index, double full_ns, double wire_bytes)
+{
+    const uint64_t depth = run->simulation->depth;
+    struct fifo *fifo = &run->fifos[index];
+    const uint64_t slot = index * depth + fifo->n_posted % depth;
+    const uint32_t variant = run->network->workers[run->network->fifos[index].sender].variant;
+    const double messages_ns = run->simulation->cost->nic_message_ns * channels_of(run, variant);
+    run->parcels[slot] = (struct parcel){full_ns + messages_ns, wire_bytes};
+    run->arrived_ns[slot] = INFINITY;
+    if (fifo->n_posted++ == fifo->n_flown)
+        start_flow(run, index, full_ns);
+}
+
+/* A slot is through the fabric. */
+static void end_flow(void *context, uint32_t index, double now_ns)
+{
+    struct run *run = context;
+    const struct gyre_cost *cost = run->simulation->cost;
+    const uint64_t depth = run->simulation->depth;
+    struct fifo *fifo = &run->fifos[index];
+    const double seen_ns = now_ns + run->network->routes[index].latency_ns +
+                           cost->hop_ns[run->simulation->net_proto][GYRE_LINK_NETWORK];
+    run->arrived_ns[index * depth + fifo->n_flown % depth] = seen_ns;
+    wake(run, run->network->fifos[index].receiver, seen_ns);
+    if (++fifo->n_flown < fifo->n_posted)
+        start_flow(run, index, now_ns);
+}
+
+/* The next event is one of the fabric. */
+static bool is_fabric_next(const struct run *run)
+{
+    return run->flows != NULL &&
+           gyre_flows_next_ns(run->flows) <= (run->n_queued > 0 ? run->queue[0].at_ns : DBL_MAX);
+}
+
+/* ---- through ports ------------------------------------------------------------------------ */
+
 /* Move one slot over the shared ports of its path. A proxied slot leaves when it is full, any other
  * slot while it is written. Returns the time at which the last byte has passed. */
 static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, double start_ns,
@@ -209,16 +288,34 @@ static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, doubl
                 use_port(run, run->first.nic_in + nic_index(run, fifo->to_rank), start_ns, nic_ns));
 }
 
+static enum gyre_proto proto_of(const struct run *run, uint32_t link)
+{
+    return link == GYRE_LINK_NETWORK ? run->simulation->net_proto : run->simulation->proto;
+}
+
+/* The time that a step takes beside its bytes. A step with links of both kinds takes as long as the
+ * slower protocol needs, since the worker goes on when the whole step is done. */
+static double step_ns(const struct run *run, const struct gyre_sim_step *step)
+{
+    const double *ns_of = run->simulation->cost->step_ns;
+    const unsigned n_links = step->n_recvs + (unsigned)step->n_sends;
+    double ns = n_links == 0 ? ns_of[run->simulation->proto] : 0;
+    for (unsigned i = 0; i < n_links; i++)
+        ns = fmax(ns,
+                  ns_of[proto_of(
+                      run, run->network->fifos[run->network->fifo_of[step->first_fifo + i]].link)]);
+    return ns;
+}
+
 /* The time that the worker itself needs for the step. */
 static double worker_ns(const struct run *run, const struct gyre_sim_step *step, double n_bytes)
 {
     const struct gyre_cost *cost = run->simulation->cost;
-    const enum gyre_proto proto = run->simulation->proto;
-    double ns = cost->step_ns[proto] +
-                transfer_ns(n_bytes * step->n_copies, cost->worker_copy_bytes_per_ns);
+    double ns =
+        step_ns(run, step) + transfer_ns(n_bytes * step->n_copies, cost->worker_copy_bytes_per_ns);
     for (unsigned i = step->n_recvs; i < step->n_recvs + (unsigned)step->n_sends; i++) {
         const uint32_t link = run->network->fifos[run->network->fifo_of[step->first_fifo + i]].link;
-        ns += transfer_ns(n_bytes / cost->wire_efficiency[proto],
+        ns += transfer_ns(n_bytes / cost->wire_efficiency[proto_of(run, link)],
                           cost->worker_send_bytes_per_ns[link]);
     }
     return ns;
@@ -274,7 +371,6 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
     struct gyre_simulated_step simulated;
     const struct gyre_sim_network *network = run->network;
     const struct gyre_cost *cost = run->simulation->cost;
-    const enum gyre_proto proto = run->simulation->proto;
     const uint64_t depth = run->simulation->depth;
     struct worker *worker = &run->workers[worker_index];
     const double n_bytes = step_bytes(run, step, worker->tile);
@@ -286,6 +382,12 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
         const struct gyre_sim_fifo *to = &network->fifos[fifo_of[i]];
         struct fifo *fifo = &run->fifos[fifo_of[i]];
         const bool is_proxied = to->link == GYRE_LINK_NETWORK;
+        const enum gyre_proto proto = proto_of(run, to->link);
+        if (is_proxied && run->flows != NULL) {
+            post_parcel(run, fifo_of[i], computed_ns, n_bytes / cost->wire_efficiency[proto]);
+            simulated.arrived_ns[i - step->n_recvs] = INFINITY;
+            continue;
+        }
         const double through_ns =
             fmax(computed_ns, send_slot(run, to, is_proxied ? computed_ns : now_ns,
                                         n_bytes / cost->wire_efficiency[proto]));
@@ -299,7 +401,8 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
     for (unsigned i = 0; i < step->n_recvs; i++) {
         const struct gyre_sim_fifo *from = &network->fifos[fifo_of[i]];
         struct fifo *fifo = &run->fifos[fifo_of[i]];
-        const double seen_ns = end_ns + cost->credit_ns[from->link];
+        const double way_ns = run->flows == NULL ? 0 : network->routes[fifo_of[i]].latency_ns;
+        const double seen_ns = end_ns + cost->credit_ns[from->link] + way_ns;
         run->freed_ns[fifo_of[i] * depth + fifo->n_consumed++ % depth] = seen_ns;
         wake(run, from->sender, seen_ns);
     }
@@ -368,6 +471,8 @@ static void close_run(struct run *run)
     free(run->freed_ns);
     free(run->ports);
     free(run->queue);
+    free(run->parcels);
+    gyre_flows_close(run->flows);
 }
 
 static gyre_status open_run(struct run *run)
@@ -387,13 +492,21 @@ static gyre_status open_run(struct run *run)
     run->freed_ns = calloc(n_slots + 1, sizeof(double));
     run->ports = calloc(first->n, sizeof(*run->ports));
     run->queue = calloc(network->n_workers + 1, sizeof(*run->queue));
+    run->parcels = calloc(network->fabric == NULL ? 1 : n_slots + 1, sizeof(*run->parcels));
     if (run->workers == NULL || run->fifos == NULL || run->arrived_ns == NULL ||
-        run->freed_ns == NULL || run->ports == NULL || run->queue == NULL) {
+        run->freed_ns == NULL || run->ports == NULL || run->queue == NULL || run->parcels == NULL) {
         close_run(run);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu slots to simulate",
                          n_slots);
     }
-    return GYRE_SUCCESS;
+    if (network->fabric == NULL)
+        return GYRE_SUCCESS;
+    const gyre_status status =
+        gyre_flows_open(network->fabric->bytes_per_ns, network->fabric->n_links, network->routes,
+                        network->n_fifos, &run->flows);
+    if (status != GYRE_SUCCESS)
+        close_run(run);
+    return status;
 }
 
 /* How long the busiest resource was busy, in ns. */
@@ -418,6 +531,13 @@ static void find_busiest(const struct run *run, struct gyre_prediction *predicti
             continue;
         most_ns = run->workers[i].busy_ns;
         prediction->bottleneck = GYRE_RESOURCE_WORKER;
+    }
+    for (uint32_t i = 0; run->flows != NULL && i < run->network->fabric->n_links; i++) {
+        if (gyre_flows_busy_ns(run->flows, i) <= most_ns)
+            continue;
+        most_ns = gyre_flows_busy_ns(run->flows, i);
+        prediction->bottleneck = GYRE_RESOURCE_FABRIC;
+        prediction->fabric_link = i;
     }
     prediction->busy_share = run->end_ns > 0 ? fmin(most_ns / run->end_ns, 1) : 0;
     if (prediction->busy_share < 0.5)
@@ -453,16 +573,19 @@ gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
         wake(&run, i, start_ns);
     }
     const double limit_ns = call->simulation->limit_ns;
-    while (run.n_queued > 0) {
-        const uint32_t worker = take_next(&run);
-        if (limit_ns > 0 && run.workers[worker].wakeup_ns > limit_ns &&
-            run.workers[worker].tile < n_tiles) {
+    while (run.n_queued > 0 || is_fabric_next(&run)) {
+        if (is_fabric_next(&run)) {
+            gyre_flows_advance(run.flows, end_flow, &run);
+            continue;
+        }
+        const struct event next = take_next(&run);
+        if (limit_ns > 0 && next.at_ns > limit_ns && run.workers[next.worker].tile < n_tiles) {
             prediction->time_ns = INFINITY;
             prediction->n_steps += run.n_steps;
             close_run(&run);
             return GYRE_SUCCESS;
         }
-        look(&run, worker, run.workers[worker].wakeup_ns);
+        look(&run, next.worker, next.at_ns);
     }
     gyre_status status = GYRE_SUCCESS;
     for (uint32_t i = 0; i < run.network->n_workers && status == GYRE_SUCCESS; i++)

@@ -26,6 +26,10 @@
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
+/* If all ranks together take so many steps in one tile, a rough prediction simulates as few tiles
+ * as tell the time of one. */
+#define LONG_TILE_STEPS 1000000
+
 const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
 #define RESOURCE_NAME(id, name) #name,
     GYRE_RESOURCE_TABLE(RESOURCE_NAME)
@@ -44,12 +48,15 @@ struct gyre_simulator {
 static gyre_status check_simulation(const struct gyre_simulation *simulation)
 {
     if (simulation->n_channels == 0 || simulation->tile_bytes == 0 || simulation->depth == 0 ||
-        simulation->depth > GYRE_SIMULATE_MAX_DEPTH || (unsigned)simulation->proto >= GYRE_N_PROTOS)
+        simulation->depth > GYRE_SIMULATE_MAX_DEPTH ||
+        (unsigned)simulation->proto >= GYRE_N_PROTOS ||
+        (unsigned)simulation->net_proto >= GYRE_N_PROTOS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "cannot simulate %u channels, tiles of %u bytes, %u slots (1..%d), "
-                         "protocol %d",
+                         "protocols %d and %d",
                          simulation->n_channels, simulation->tile_bytes, simulation->depth,
-                         GYRE_SIMULATE_MAX_DEPTH, (int)simulation->proto);
+                         GYRE_SIMULATE_MAX_DEPTH, (int)simulation->proto,
+                         (int)simulation->net_proto);
     return GYRE_SUCCESS;
 }
 
@@ -72,9 +79,9 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
 
 /* Simulate three runs with fewer tiles than the call has, where each run has `more` tiles more than
  * the previous one. If the two differences of time are equal, the pipeline is steady, and all
- * further tiles take as long. If they are not equal, `more` is doubled. The shortest run is longer
- * than the tiles that fill the FIFOs. Variations with a period that does not divide `more` become
- * small compared with the time of many tiles. */
+ * further tiles take as long. If they are not equal, `more` is doubled. The shortest run has more
+ * tiles than fill the FIFOs, except for has_long_tiles. Variations with a period that does not
+ * divide `more` become small compared with the time of many tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {
@@ -83,8 +90,9 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
     const double steady_share = is_rough ? ROUGH_STEADY_SHARE : STEADY_SHARE;
     const uint64_t most_steps = is_rough ? ROUGH_MOST_STEPS : MOST_STEPS;
     *is_steady_out = false;
-    for (uint64_t more = gyre_max_u64(call->simulation->depth, 4); 9 * more <= call->n_real_tiles;
-         more *= 2) {
+    const bool has_long_tiles = is_rough && call->network->n_steps >= LONG_TILE_STEPS;
+    const uint64_t least = has_long_tiles ? 1 : gyre_max_u64(call->simulation->depth, 4);
+    for (uint64_t more = least; 9 * more <= call->n_real_tiles; more *= 2) {
         const uint64_t n_tiles = 2 * more;
         for (unsigned i = 0; i < 3; i++)
             GYRE_TRY(gyre_sim_run(call, n_tiles + i * more, &at[i]));
@@ -108,6 +116,7 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
         prediction->busy_share = second_ns > 0 ? fmax(0, fmin(busy_ns / second_ns, 1)) : 0;
         prediction->bottleneck =
             prediction->busy_share < 0.5 ? GYRE_RESOURCE_LATENCY : at[2].bottleneck;
+        prediction->fabric_link = at[2].fabric_link;
         prediction->is_extrapolated = true;
         *is_steady_out = true;
         return GYRE_SUCCESS;

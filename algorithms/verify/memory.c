@@ -14,18 +14,21 @@
 /* The last read by one worker. Two steps with the same time are unordered, and so are two pieces of
  * one step. `many` says that several of them have read at this time. */
 struct reading {
-    uint32_t time; /* 0 = never */
+    int32_t time; /* 0 = never */
     uint32_t step;
-    uint32_t piece;
+    uint16_t piece;
     bool many;
 };
 
+/* A chunk of OUT in one tile. All that an access reads and writes lies together, because a proof of
+ * many ranks touches chunks in an order that no cache foresees. */
 struct cell {
-    uint32_t value; /* GYRE_NO_VALUE = not written */
-    uint32_t time;  /* of the last write */
+    struct gyre_content content; /* without a value: not written */
+    int32_t time;                /* of the last write */
     uint32_t step;
     uint32_t piece;
-    uint32_t worker; /* of the network */
+    uint32_t worker;           /* of the network */
+    struct reading readings[]; /* by worker of the rank */
 };
 
 struct gyre_verify_memory {
@@ -33,11 +36,10 @@ struct gyre_verify_memory {
     const struct gyre_program *const *programs;
     uint32_t n_ranks;
     uint32_t n_tiles;
-    uint32_t n_outs;    /* chunks of OUT */
-    uint32_t n_workers; /* most of any rank */
+    uint32_t n_outs; /* chunks of OUT */
     bool in_place;
-    struct cell *cells;       /* rank, tile, chunk */
-    struct reading *readings; /* cell, worker of the rank */
+    char *cells; /* rank, tile, chunk; cell_bytes each */
+    size_t cell_bytes;
 };
 
 gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
@@ -52,15 +54,15 @@ gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_
     memory->n_ranks = programs[0]->n_ranks;
     memory->n_tiles = n_tiles;
     memory->n_outs = gyre_program_n_parts(programs[0], GYRE_OPERAND_OUT);
-    memory->n_workers = 1;
     memory->in_place = in_place;
+    size_t n_workers = 1; /* most of any rank */
     for (uint32_t rank = 0; rank < memory->n_ranks; rank++)
-        if (programs[rank]->n_workers > memory->n_workers)
-            memory->n_workers = programs[rank]->n_workers;
+        if (programs[rank]->n_workers > n_workers)
+            n_workers = programs[rank]->n_workers;
     const size_t n_cells = (size_t)memory->n_ranks * n_tiles * memory->n_outs;
-    memory->cells = calloc(n_cells, sizeof(*memory->cells));
-    memory->readings = calloc(n_cells * memory->n_workers, sizeof(*memory->readings));
-    if (memory->cells == NULL || memory->readings == NULL) {
+    memory->cell_bytes = sizeof(struct cell) + n_workers * sizeof(struct reading);
+    memory->cells = calloc(n_cells, memory->cell_bytes);
+    if (memory->cells == NULL) {
         gyre_verify_memory_close(memory);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu chunks of the verifier",
                          n_cells);
@@ -74,7 +76,6 @@ void gyre_verify_memory_close(struct gyre_verify_memory *memory)
     if (memory == NULL)
         return;
     free(memory->cells);
-    free(memory->readings);
     free(memory);
 }
 
@@ -144,10 +145,79 @@ static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
     }
 }
 
-static size_t cell_index(const struct gyre_verify_memory *memory, uint32_t rank, uint32_t tile,
-                         uint32_t chunk)
+static struct cell *cell_at(const struct gyre_verify_memory *memory, uint32_t rank, uint32_t tile,
+                            uint32_t chunk)
 {
-    return ((size_t)rank * memory->n_tiles + tile) * memory->n_outs + chunk;
+    const size_t index = ((size_t)rank * memory->n_tiles + tile) * memory->n_outs + chunk;
+    return (struct cell *)(void *)&memory->cells[index * memory->cell_bytes];
+}
+
+/* The workers of a rank that touch a chunk. */
+struct touch {
+    uint32_t rank; /* plus 1; other chunks were not touched yet */
+    uint32_t worker;
+    bool is_written;
+};
+
+/* Note that a worker touches a part of IN or OUT. Returns whether another one does, too, and one of
+ * them writes. */
+static bool note_touch(const struct gyre_verify_memory *memory, struct touch *touches,
+                       const struct touch *own, struct gyre_operand operand, uint32_t part)
+{
+    uint32_t chunk = part;
+    if (operand.kind == GYRE_OPERAND_IN)
+        chunk = memory->in_place ? alias_of_in(memory->programs[own->rank - 1], part) : NO_CELL;
+    if (chunk == NO_CELL)
+        return false;
+    struct touch *touch = &touches[chunk];
+    const bool is_first = touch->rank != own->rank;
+    const bool is_shared =
+        !is_first && touch->worker != own->worker && (touch->is_written || own->is_written);
+    if (is_first)
+        *touch = *own;
+    else
+        touch->is_written = touch->is_written || own->is_written;
+    return is_shared;
+}
+
+/* The same for the operands of one side of a step. */
+static bool note_operands(const struct gyre_verify_memory *memory, struct touch *touches,
+                          const struct touch *own, const struct gyre_step *step, bool is_out)
+{
+    const struct gyre_program *program = memory->programs[own->rank - 1];
+    const struct gyre_operand *operands = is_out ? step->outs : step->ins;
+    bool is_shared = false;
+    for (uint32_t i = 0; i < (is_out ? step->n_outs : step->n_ins); i++) {
+        is_shared = is_shared || operands[i].is_placed;
+        if (operands[i].kind != GYRE_OPERAND_IN && operands[i].kind != GYRE_OPERAND_OUT)
+            continue;
+        const uint32_t n_parts =
+            gyre_program_n_parts(program, (enum gyre_operand_kind)operands[i].kind);
+        for (uint32_t piece = 0; piece < step->n_chunks; piece++)
+            is_shared = note_touch(memory, touches, own, operands[i],
+                                   gyre_step_part(step, operands[i].index, piece, n_parts)) ||
+                        is_shared;
+    }
+    return is_shared;
+}
+
+bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory)
+{
+    struct touch *touches = calloc((size_t)memory->n_outs + 1, sizeof(*touches));
+    bool is_shared = touches == NULL; /* to be safe */
+    for (uint32_t rank = 0; rank < memory->n_ranks && !is_shared; rank++) {
+        const struct gyre_program *program = memory->programs[rank];
+        for (uint32_t w = 0; w < program->n_workers && !is_shared; w++)
+            for (uint32_t s = 0; s < program->workers[w].n_steps && !is_shared; s++) {
+                const struct gyre_step *step = &program->steps[program->workers[w].first_step + s];
+                struct touch own = {rank + 1, w, false};
+                is_shared = note_operands(memory, touches, &own, step, false);
+                own.is_written = true;
+                is_shared = note_operands(memory, touches, &own, step, true) || is_shared;
+            }
+    }
+    free(touches);
+    return is_shared;
 }
 
 /* The rank of a worker of the network. */
@@ -157,6 +227,12 @@ static uint32_t rank_of(const struct gyre_verify_memory *memory, uint32_t worker
     while (memory->network->first_worker[rank + 1] <= worker)
         rank++;
     return rank;
+}
+
+/* Does the step come after everything that another worker did up to `time`? */
+static bool is_after(const struct gyre_access *access, uint32_t worker, int32_t time)
+{
+    return time == 0 || gyre_view_is_after(access->clocks, &access->view, worker, time);
 }
 
 /* Is the cell's last write over and known to this piece of this step? */
@@ -169,7 +245,7 @@ static gyre_status check_after_write(const struct gyre_verify_memory *memory,
     const bool is_own = cell->worker == access->worker;
     if (is_own ? cell->time == access->time &&
                      (cell->step != access->step || cell->piece != access->piece)
-               : access->known_times[cell->worker] < cell->time)
+               : !is_after(access, cell->worker, cell->time))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s chunk %u while rank %u in its step %u may write it", what, chunk,
                          rank_of(memory, cell->worker), cell->step);
@@ -182,12 +258,12 @@ static bool is_apart(const struct reading *reading, const struct gyre_access *ac
 }
 
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
-                             struct gyre_operand operand, uint32_t *value_out)
+                             struct gyre_operand operand, struct gyre_content *content_out)
 {
     const struct gyre_program *program = memory->programs[access->rank];
     const bool is_in = operand.kind == GYRE_OPERAND_IN;
     uint32_t chunk = operand.index;
-    *value_out = GYRE_NO_VALUE;
+    *content_out = (struct gyre_content){.value = GYRE_NO_VALUE};
     if (is_in && !gyre_verify_owns_in(program))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reads in %u, but this rank gives no input",
                          chunk);
@@ -195,45 +271,44 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
         chunk = memory->in_place ? alias_of_in(program, chunk) : NO_CELL;
     if (chunk == NO_CELL)
         return GYRE_SUCCESS; /* no step writes this memory */
-    const size_t at = cell_index(memory, access->rank, access->tile, chunk);
-    const struct cell *cell = &memory->cells[at];
+    struct cell *cell = cell_at(memory, access->rank, access->tile, chunk);
     GYRE_TRY(check_after_write(memory, cell, access, is_in ? "reads in place" : "reads", chunk));
-    if (is_in && cell->value != GYRE_NO_VALUE)
+    if (is_in && cell->content.value != GYRE_NO_VALUE)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "reads in %u after rank %u in its step %u overwrote it in place",
                          operand.index, rank_of(memory, cell->worker), cell->step);
-    if (!is_in && cell->value == GYRE_NO_VALUE)
+    if (!is_in && cell->content.value == GYRE_NO_VALUE)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reads out %u before it is written", chunk);
-    struct reading *reading = &memory->readings[at * memory->n_workers + access->worker -
-                                                memory->network->first_worker[access->rank]];
+    struct reading *reading =
+        &cell->readings[access->worker - memory->network->first_worker[access->rank]];
     reading->many = reading->time == access->time && (reading->many || is_apart(reading, access));
     reading->time = access->time;
     reading->step = access->step;
-    reading->piece = access->piece;
-    *value_out = is_in ? GYRE_NO_VALUE : cell->value;
+    reading->piece = (uint16_t)access->piece;
+    if (!is_in)
+        *content_out = cell->content;
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
-                              uint16_t owner, uint32_t chunk, uint32_t value)
+                              uint16_t owner, uint32_t chunk, struct gyre_content content)
 {
     const uint32_t first_worker = memory->network->first_worker[owner];
     if (!gyre_verify_expect(memory->programs[owner], chunk).is_owned)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "writes out %u, but rank %u gets no output",
                          chunk, owner);
-    const size_t at = cell_index(memory, owner, access->tile, chunk);
-    struct cell *cell = &memory->cells[at];
+    struct cell *cell = cell_at(memory, owner, access->tile, chunk);
     GYRE_TRY(check_after_write(memory, cell, access, "writes", chunk));
     for (uint32_t worker = 0; worker < memory->programs[owner]->n_workers; worker++) {
-        const struct reading *reading = &memory->readings[at * memory->n_workers + worker];
+        const struct reading *reading = &cell->readings[worker];
         const bool is_own = first_worker + worker == access->worker;
         if (is_own ? reading->time == access->time && (reading->many || is_apart(reading, access))
-                   : access->known_times[first_worker + worker] < reading->time)
+                   : !is_after(access, first_worker + worker, reading->time))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "writes out %u of rank %u while its worker %u, step %u may read it",
                              chunk, owner, worker, reading->step);
     }
-    cell->value = value;
+    cell->content = content;
     cell->time = access->time;
     cell->step = access->step;
     cell->piece = access->piece;
@@ -248,10 +323,10 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
 {
     const struct gyre_program *program = memory->programs[rank];
     const struct gyre_expectation expect = gyre_verify_expect(program, chunk);
-    const struct cell *cell = &memory->cells[cell_index(memory, rank, tile, chunk)];
+    const struct cell *cell = cell_at(memory, rank, tile, chunk);
     if (!expect.is_owned)
         return GYRE_SUCCESS; /* gyre_verify_write() refuses to touch it */
-    if (cell->value == GYRE_NO_VALUE) {
+    if (cell->content.value == GYRE_NO_VALUE) {
         /* In an in-place call a step need not write a chunk of OUT that holds the right input. */
         const bool stays = memory->in_place && !expect.from_all && expect.source == rank &&
                            gyre_verify_owns_in(program) &&
@@ -260,18 +335,18 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
                      : gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                                  "rank %u, tile %u: out %u was never written", rank, tile, chunk);
     }
-    const struct gyre_value *value = gyre_values_get(values, cell->value);
-    if (value->chunk != expect.chunk || value->tile != tile)
+    const struct gyre_value *value = gyre_values_get(values, cell->content.value);
+    if (cell->content.chunk != expect.chunk || cell->content.tile != tile)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "rank %u, tile %u: out %u holds in %u of tile %u, expected in %u", rank,
-                         tile, chunk, value->chunk, value->tile, expect.chunk);
+                         tile, chunk, cell->content.chunk, cell->content.tile, expect.chunk);
     if (value->n_ranks_in != (expect.from_all ? memory->n_ranks : 1))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "rank %u, tile %u: out %u holds the contributions of %u ranks, expected "
                          "%u",
                          rank, tile, chunk, value->n_ranks_in,
                          expect.from_all ? memory->n_ranks : 1);
-    if (!expect.from_all && !gyre_values_has(values, cell->value, expect.source))
+    if (!expect.from_all && !gyre_values_has(values, cell->content.value, expect.source))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "rank %u, tile %u: out %u does not hold the input of rank %u", rank, tile,
                          chunk, expect.source);
@@ -279,7 +354,7 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "rank %u, tile %u: out %u is not a finished reduction", rank, tile, chunk);
     if (program->coll == GYRE_COLL_ALL_REDUCE &&
-        cell->value != memory->cells[cell_index(memory, 0, tile, chunk)].value)
+        cell->content.value != cell_at(memory, 0, tile, chunk)->content.value)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "tile %u: out %u of rank %u was reduced in another order than on rank 0",
                          tile, chunk, rank);

@@ -7,9 +7,10 @@
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
 
-#include "algorithms/verify/verify.h"
+#include "algorithms/verify/clocks.h"
 #include "algorithms/verify/network.h"
 #include "algorithms/verify/values.h"
+#include "algorithms/verify/verify.h"
 
 /* One step of one worker, and how far that worker knows the other workers to be. */
 struct gyre_access {
@@ -18,8 +19,9 @@ struct gyre_access {
     uint32_t tile;
     uint32_t step;  /* of the worker */
     uint32_t piece; /* of the step's range; the pieces of a step may run in any order */
-    uint32_t time;  /* of the worker; steps that may run at the same time have the same one */
-    const uint32_t *known_times; /* by worker of the network */
+    int32_t time;   /* of the worker; steps that may run at the same time have the same one */
+    struct gyre_clocks *clocks;
+    struct gyre_view view; /* what the step knows of the other workers */
 };
 
 /* The contributions that a chunk of OUT must hold in the end. */
@@ -44,16 +46,21 @@ bool gyre_verify_owns_in(const struct gyre_program *program);
 /** gyre_verify_expect - the contributions that OUT(chunk) must hold in the end. */
 struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, uint32_t chunk);
 
+/** gyre_verify_shares_chunks - do two workers touch the same chunk, so that what a step knows of
+ * other workers counts? It does if a rank has a chunk that one of its workers writes and another
+ * one touches, or if data are placed. */
+bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory);
+
 /** gyre_verify_read - read a chunk of IN or OUT.
- * @value_out: GYRE_NO_VALUE stands for the caller's input.
+ * @content_out: without a value, it stands for the caller's input.
  * Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
-                             struct gyre_operand operand, uint32_t *value_out);
+                             struct gyre_operand operand, struct gyre_content *content_out);
 
 /** gyre_verify_write - write OUT(chunk) of `owner`, which is access->rank or, for placed data, the
  * receiving rank. Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
-                              uint16_t owner, uint32_t chunk, uint32_t value);
+                              uint16_t owner, uint32_t chunk, struct gyre_content content);
 
 /** gyre_verify_outputs - check that every OUT holds the expected contributions, and that all ranks
  * have the same expressions.

@@ -2,6 +2,10 @@
  *
  * Hash-consed expressions and sets of ranks (algorithms/verify/values.h). All data are in arrays
  * that only grow, and are freed together when the verifier has finished.
+ *
+ * Along rings and chains, every set is an interval of ranks. A ring of n ranks has n * n of these
+ * sets, because the sum of each of its n chunks begins at another rank. So an interval is stored as
+ * its two ends. Any other set is a bitmap.
  */
 #include "algorithms/verify/values.h"
 
@@ -10,51 +14,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Open addressing, a power of two long, at most half full; 0 = free. */
-struct index {
-    uint32_t *ids;
-    uint32_t n_slots;
-    uint32_t n_used;
+/* An entry of the index. It has most of the hash, so that a search reads only values that are very
+ * likely the right ones, and the index can grow without reading any. */
+struct entry {
+    uint32_t hash;
+    uint32_t value; /* 0 = free */
 };
 
 struct gyre_values {
     unsigned n_ranks;
-    unsigned n_words; /* of a set */
+    unsigned n_words; /* of a bitmap */
     struct gyre_value *values;
     uint32_t n_values, values_capacity;
     uint32_t *operands;
     uint32_t n_operands, operands_capacity;
-    uint64_t *sets; /* n_words each */
+    uint64_t *sets; /* n_words each; number 0 is unused */
     uint32_t n_sets, sets_capacity;
-    uint64_t *scratch_set;
-    struct index value_index, set_index;
+    uint64_t *union_words; /* the set of the reduction at hand */
+    struct entry *index;   /* open addressing, a power of two long, at most half full */
+    uint32_t n_entries, n_used;
 };
 
-/* A hash that multiplies and folds. The verifier searches the tables for every step, and FNV, which
- * works byte by byte, would take most of the run. The constant is 2^64 divided by the golden ratio,
- * made odd. */
+/* A hash that multiplies and folds. The verifier searches the index for every reduction, and FNV,
+ * which works byte by byte, would take most of the run. The constant is 2^64 divided by the golden
+ * ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
     return hash ^ hash >> 29;
 }
 
-static uint64_t hash_value(const struct gyre_value *value, const uint32_t *operands)
+static uint32_t hash_reduction(const uint32_t *ins, unsigned n_ins, bool is_final)
 {
-    uint64_t hash = mix((uint64_t)value->n_ins << 1 | value->is_final,
-                        (uint64_t)value->chunk << 32 | value->tile);
-    const unsigned n = value->n_ins == 0 ? 1 : value->n_ins;
-    for (unsigned i = 0; i < n; i++)
-        hash = mix(hash, operands[i]);
-    return hash;
-}
-
-static uint64_t hash_set(const struct gyre_values *values, const uint64_t *set)
-{
-    uint64_t hash = 0;
-    for (unsigned i = 0; i < values->n_words; i++)
-        hash = mix(hash, set[i]);
-    return hash;
+    uint64_t hash = (uint64_t)n_ins << 1 | is_final;
+    for (unsigned i = 0; i < n_ins; i++)
+        hash = mix(hash, ins[i]);
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 static bool reserve(void **array, uint32_t *capacity, uint64_t n_needed, size_t item_bytes)
@@ -74,49 +69,64 @@ static bool reserve(void **array, uint32_t *capacity, uint64_t n_needed, size_t 
     return true;
 }
 
-static uint64_t hash_of_id(const struct gyre_values *values, bool is_set, uint32_t id)
+/* Double the index when it is half full. */
+static bool make_room(struct gyre_values *values)
 {
-    if (is_set)
-        return hash_set(values, &values->sets[(size_t)id * values->n_words]);
-    const struct gyre_value *value = &values->values[id];
-    return hash_value(value, &values->operands[value->first_in]);
+    if (values->n_used * 2 < values->n_entries)
+        return true;
+    if (values->n_entries > UINT32_MAX / 2)
+        return false;
+    const uint32_t n_entries = values->n_entries == 0 ? 1024 : values->n_entries * 2;
+    struct entry *index = calloc(n_entries, sizeof(*index));
+    if (index == NULL)
+        return false;
+    for (uint32_t i = 0; i < values->n_entries; i++) {
+        if (values->index[i].value == 0)
+            continue;
+        uint32_t at = values->index[i].hash;
+        while (index[at & (n_entries - 1)].value != 0)
+            at++;
+        index[at & (n_entries - 1)] = values->index[i];
+    }
+    free(values->index);
+    values->index = index;
+    values->n_entries = n_entries;
+    return true;
 }
 
-/* Double the index when it is half full. */
-static bool make_room(const struct gyre_values *values, struct index *index, bool is_set)
+static bool reserve_value(struct gyre_values *values, unsigned n_ins)
 {
-    if (index->n_used * 2 < index->n_slots)
-        return true;
-    const uint32_t n_slots = index->n_slots == 0 ? 1024 : index->n_slots * 2;
-    uint32_t *ids = calloc(n_slots, sizeof(*ids));
-    if (ids == NULL)
-        return false;
-    for (uint32_t i = 0; i < index->n_slots; i++) {
-        if (index->ids[i] == 0)
-            continue;
-        uint64_t at = hash_of_id(values, is_set, index->ids[i]);
-        while (ids[at & (n_slots - 1)] != 0)
-            at++;
-        ids[at & (n_slots - 1)] = index->ids[i];
-    }
-    free(index->ids);
-    index->ids = ids;
-    index->n_slots = n_slots;
-    return true;
+    void *all = values->values, *lists = values->operands;
+    const bool has_values =
+        reserve(&all, &values->values_capacity, values->n_values + 1ULL, sizeof(*values->values));
+    values->values = all;
+    const bool has_operands =
+        reserve(&lists, &values->operands_capacity, (uint64_t)values->n_operands + n_ins,
+                sizeof(*values->operands));
+    values->operands = lists;
+    return has_values && has_operands;
 }
 
 gyre_status gyre_values_open(unsigned n_ranks, struct gyre_values **values_out)
 {
     struct gyre_values *values = calloc(1, sizeof(*values));
+    bool is_open = false;
     if (values != NULL) {
         values->n_ranks = n_ranks;
         values->n_words = (n_ranks + 63) / 64;
         values->n_values = 1; /* 0 is GYRE_NO_VALUE */
         values->n_sets = 1;
-        values->scratch_set = calloc(values->n_words, sizeof(uint64_t));
+        values->union_words = calloc(values->n_words, sizeof(uint64_t));
+        is_open = values->union_words != NULL;
     }
-    if (values == NULL || values->scratch_set == NULL) {
-        free(values);
+    for (unsigned rank = 0; rank < n_ranks && is_open; rank++) {
+        is_open = reserve_value(values, 0);
+        if (is_open)
+            values->values[values->n_values++] =
+                (struct gyre_value){.first_rank = rank, .n_ranks_in = 1};
+    }
+    if (!is_open) {
+        gyre_values_close(values);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's values");
     }
     *values_out = values;
@@ -130,126 +140,131 @@ void gyre_values_close(struct gyre_values *values)
     free(values->values);
     free(values->operands);
     free(values->sets);
-    free(values->scratch_set);
-    free(values->value_index.ids);
-    free(values->set_index.ids);
+    free(values->union_words);
+    free(values->index);
     free(values);
 }
 
-/* The number of the set in scratch_set; 0 without memory. */
-static uint32_t intern_set(struct gyre_values *values)
+/* Find the reduction of these operands. If there is none, return GYRE_NO_VALUE and set *at_out to
+ * its place in the index. */
+static uint32_t find_reduction(const struct gyre_values *values, const uint32_t *ins,
+                               unsigned n_ins, bool is_final, uint32_t *at_out)
 {
-    const size_t n_bytes = values->n_words * sizeof(uint64_t);
-    struct index *index = &values->set_index;
+    const uint32_t hash = hash_reduction(ins, n_ins, is_final);
+    for (uint32_t at = hash;; at++) {
+        const struct entry *entry = &values->index[at & (values->n_entries - 1)];
+        if (entry->value == 0) {
+            *at_out = at & (values->n_entries - 1);
+            return GYRE_NO_VALUE;
+        }
+        if (entry->hash != hash)
+            continue;
+        const struct gyre_value *known = &values->values[entry->value];
+        if (known->n_ins == n_ins && known->is_final == is_final &&
+            memcmp(&values->operands[known->first_in], ins, n_ins * sizeof(*ins)) == 0)
+            return entry->value;
+    }
+}
+
+/* The rank that follows `n` ranks after `rank`. */
+static uint32_t rank_after(const struct gyre_values *values, uint32_t rank, uint32_t n)
+{
+    return (rank + n) % values->n_ranks;
+}
+
+/* If the operands' sets are intervals that can be put together one after the other, each at one end
+ * of those before it, set the interval of all of them. Intervals that meet like this share no rank
+ * as long as there are no more ranks in them than there are ranks. */
+static bool join_intervals(const struct gyre_values *values, const uint32_t *ins, unsigned n_ins,
+                           struct gyre_value *result)
+{
+    for (unsigned i = 0; i < n_ins; i++) {
+        const struct gyre_value *in = &values->values[ins[i]];
+        if (in->set != 0 || result->n_ranks_in + in->n_ranks_in > values->n_ranks)
+            return false;
+        if (i == 0 || rank_after(values, in->first_rank, in->n_ranks_in) == result->first_rank)
+            result->first_rank = in->first_rank;
+        else if (rank_after(values, result->first_rank, result->n_ranks_in) != in->first_rank)
+            return false;
+        result->n_ranks_in += in->n_ranks_in;
+    }
+    return true;
+}
+
+/* Add a set to union_words. Returns false if they share a rank. */
+static bool add_set(struct gyre_values *values, const struct gyre_value *in)
+{
+    uint64_t shared = 0;
+    if (in->set != 0) {
+        const uint64_t *set = &values->sets[(size_t)in->set * values->n_words];
+        for (unsigned word = 0; word < values->n_words; word++) {
+            shared |= values->union_words[word] & set[word];
+            values->union_words[word] |= set[word];
+        }
+        return shared == 0;
+    }
+    for (uint32_t i = 0; i < in->n_ranks_in; i++) {
+        const uint32_t rank = rank_after(values, in->first_rank, i);
+        shared |= values->union_words[rank / 64] & 1ULL << rank % 64;
+        values->union_words[rank / 64] |= 1ULL << rank % 64;
+    }
+    return shared == 0;
+}
+
+/* Set the union of the operands' sets as a bitmap. A single operand is not an interval here, so its
+ * bitmap is the union. */
+static enum gyre_value_fault unite_bitmaps(struct gyre_values *values, const uint32_t *ins,
+                                           unsigned n_ins, struct gyre_value *result)
+{
+    result->n_ranks_in = 0;
+    if (n_ins == 1) {
+        result->set = values->values[ins[0]].set;
+        result->n_ranks_in = values->values[ins[0]].n_ranks_in;
+        return GYRE_VALUE_FINE;
+    }
+    memset(values->union_words, 0, values->n_words * sizeof(*values->union_words));
+    for (unsigned i = 0; i < n_ins; i++) {
+        const struct gyre_value *in = &values->values[ins[i]];
+        result->n_ranks_in += in->n_ranks_in;
+        if (!add_set(values, in))
+            return GYRE_VALUE_TWICE;
+    }
+    const size_t n_bytes = values->n_words * sizeof(*values->sets);
     void *sets = values->sets;
-    if (!make_room(values, index, true) ||
-        !reserve(&sets, &values->sets_capacity, values->n_sets + 1ULL, n_bytes))
-        return 0;
+    const bool has_room = reserve(&sets, &values->sets_capacity, values->n_sets + 1ULL, n_bytes);
     values->sets = sets;
-    uint64_t at = hash_set(values, values->scratch_set);
-    for (;; at++) {
-        const uint32_t id = index->ids[at & (index->n_slots - 1)];
-        if (id == 0)
-            break;
-        if (memcmp(&values->sets[(size_t)id * values->n_words], values->scratch_set, n_bytes) == 0)
-            return id;
-    }
-    memcpy(&values->sets[(size_t)values->n_sets * values->n_words], values->scratch_set, n_bytes);
-    index->ids[at & (index->n_slots - 1)] = values->n_sets;
-    index->n_used++;
-    return values->n_sets++;
-}
-
-/* Find the stored value that equals `value` with these operands. If there is none, return
- * GYRE_NO_VALUE and set *at_out to the value's place in the index. */
-static uint32_t find_value(const struct gyre_values *values, const struct gyre_value *value,
-                           const uint32_t *operands, uint32_t *at_out)
-{
-    const struct index *index = &values->value_index;
-    const size_t n_bytes = (value->n_ins == 0 ? 1 : value->n_ins) * sizeof(*operands);
-    uint64_t at = hash_value(value, operands);
-    for (;; at++) {
-        const uint32_t id = index->ids[at & (index->n_slots - 1)];
-        if (id == 0)
-            break;
-        const struct gyre_value *known = &values->values[id];
-        if (known->n_ins == value->n_ins && known->is_final == value->is_final &&
-            known->chunk == value->chunk && known->tile == value->tile &&
-            memcmp(&values->operands[known->first_in], operands, n_bytes) == 0)
-            return id;
-    }
-    *at_out = (uint32_t)(at & (index->n_slots - 1));
-    return GYRE_NO_VALUE;
-}
-
-/* Add a value whose set is in scratch_set. */
-static uint32_t add_value(struct gyre_values *values, struct gyre_value value,
-                          const uint32_t *operands, uint32_t at)
-{
-    const uint32_t n = value.n_ins == 0 ? 1 : value.n_ins;
-    void *all = values->values, *lists = values->operands;
-    const bool has_values =
-        reserve(&all, &values->values_capacity, values->n_values + 1ULL, sizeof(*values->values));
-    values->values = all;
-    const bool has_operands = reserve(&lists, &values->operands_capacity,
-                                      (uint64_t)values->n_operands + n, sizeof(*operands));
-    values->operands = lists;
-    value.set = intern_set(values);
-    if (!has_values || !has_operands || value.set == 0)
-        return GYRE_NO_VALUE;
-    value.first_in = values->n_operands;
-    memcpy(&values->operands[values->n_operands], operands, n * sizeof(*operands));
-    values->n_operands += n;
-    values->values[values->n_values] = value;
-    values->value_index.ids[at] = values->n_values;
-    values->value_index.n_used++;
-    return values->n_values++;
-}
-
-uint32_t gyre_values_input(struct gyre_values *values, unsigned rank, unsigned chunk, unsigned tile)
-{
-    const struct gyre_value value = {.chunk = chunk, .tile = tile, .n_ranks_in = 1};
-    const uint32_t operand = rank;
-    uint32_t at;
-    if (!make_room(values, &values->value_index, false))
-        return GYRE_NO_VALUE;
-    const uint32_t known = find_value(values, &value, &operand, &at);
-    if (known != GYRE_NO_VALUE)
-        return known;
-    memset(values->scratch_set, 0, values->n_words * sizeof(uint64_t));
-    values->scratch_set[rank / 64] = 1ULL << rank % 64;
-    return add_value(values, value, &operand, at);
+    if (!has_room)
+        return GYRE_VALUE_NO_MEMORY;
+    memcpy(&values->sets[(size_t)values->n_sets * values->n_words], values->union_words, n_bytes);
+    result->set = values->n_sets++;
+    return GYRE_VALUE_FINE;
 }
 
 enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
                                          unsigned n_ins, bool is_final, uint32_t *value_out)
 {
-    const struct gyre_value *first = &values->values[ins[0]];
-    struct gyre_value value = {
-        .chunk = first->chunk, .tile = first->tile, .n_ins = (uint16_t)n_ins, .is_final = is_final};
     uint32_t at;
-    if (!make_room(values, &values->value_index, false))
+    if (!make_room(values) || !reserve_value(values, n_ins))
         return GYRE_VALUE_NO_MEMORY;
-    const uint32_t known = find_value(values, &value, ins, &at);
+    const uint32_t known = find_reduction(values, ins, n_ins, is_final, &at);
     if (known != GYRE_NO_VALUE) {
         *value_out = known;
         return GYRE_VALUE_FINE;
     }
-    memset(values->scratch_set, 0, values->n_words * sizeof(uint64_t));
-    for (unsigned i = 0; i < n_ins; i++) {
-        const struct gyre_value *in = &values->values[ins[i]];
-        const uint64_t *set = &values->sets[(size_t)in->set * values->n_words];
-        if (in->chunk != value.chunk || in->tile != value.tile)
-            return GYRE_VALUE_MIXED;
-        value.n_ranks_in += in->n_ranks_in;
-        for (unsigned word = 0; word < values->n_words; word++) {
-            if ((values->scratch_set[word] & set[word]) != 0)
-                return GYRE_VALUE_TWICE;
-            values->scratch_set[word] |= set[word];
-        }
+    struct gyre_value result = {
+        .first_in = values->n_operands, .n_ins = (uint16_t)n_ins, .is_final = is_final};
+    if (!join_intervals(values, ins, n_ins, &result)) {
+        const enum gyre_value_fault fault = unite_bitmaps(values, ins, n_ins, &result);
+        if (fault != GYRE_VALUE_FINE)
+            return fault;
     }
-    *value_out = add_value(values, value, ins, at);
-    return *value_out == GYRE_NO_VALUE ? GYRE_VALUE_NO_MEMORY : GYRE_VALUE_FINE;
+    memcpy(&values->operands[values->n_operands], ins, n_ins * sizeof(*ins));
+    values->n_operands += n_ins;
+    *value_out = values->n_values++;
+    values->values[*value_out] = result;
+    values->index[at] = (struct entry){hash_reduction(ins, n_ins, is_final), *value_out};
+    values->n_used++;
+    return GYRE_VALUE_FINE;
 }
 
 const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint32_t value)
@@ -259,6 +274,9 @@ const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint3
 
 bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned rank)
 {
-    const uint64_t *set = &values->sets[(size_t)values->values[value].set * values->n_words];
+    const struct gyre_value *known = &values->values[value];
+    if (known->set == 0)
+        return (rank + values->n_ranks - known->first_rank) % values->n_ranks < known->n_ranks_in;
+    const uint64_t *set = &values->sets[(size_t)known->set * values->n_words];
     return (set[rank / 64] >> rank % 64 & 1) != 0;
 }

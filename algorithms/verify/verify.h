@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier runs all ranks' programs of one shape symbolically. A value is an expression over
- * contributions (rank, chunk, tile) with one node for each reducing step, so equal expressions mean
- * equal bits. The verifier proves:
- *   - every output chunk holds exactly the right contributions, as the same expression on all
- * ranks;
+ * The verifier runs all ranks' programs of one shape symbolically. The content of a chunk or slot
+ * is an expression over contributions (rank, chunk, tile) with one node for each reducing step, so
+ * equal expressions mean equal bits. The verifier proves:
+ *   - every output chunk holds exactly the right contributions, and the same expression on all
+ *     ranks;
  *   - FINAL is set exactly where a reduction becomes complete;
  *   - the programs do not deadlock at a given FIFO depth, and leave nothing in a FIFO;
  *   - no chunk is read after it was overwritten, or while another worker may write it
@@ -22,21 +22,23 @@ struct gyre_verify_options {
     uint32_t n_tiles; /* 0 = depth + 2 */
 };
 
-/* Where the programs are wrong. -1 = the finding is about no single one. */
+/* The place of an error in the programs. A field is -1 if the error concerns no single rank,
+ * worker, step, tile or chunk. */
 struct gyre_verify_place {
     int32_t rank;
     int32_t worker; /* of the rank */
     int32_t step;   /* of the worker */
     int32_t tile;
-    int32_t chunk; /* of the rank's OUT; set if OUT is wrong in the end */
+    int32_t chunk; /* of the rank's OUT, if OUT has a wrong value after the last step; else -1 */
 };
 
 struct gyre_verify_report {
-    uint32_t min_depth;             /* least depth that completes; set if options.depth was 0 */
-    uint64_t n_steps;               /* steps that were run, of all ranks and tiles */
-    bool credits_elidable;          /* at depth 2 every sender has credit whenever it sends */
-    char reason[512];               /* why the programs are wrong; "" when proved */
-    struct gyre_verify_place place; /* what the reason names, for programs that read it */
+    uint32_t min_depth;    /* the least depth of FIFOs at which the programs complete; set if
+                            * options.depth was 0 */
+    uint64_t n_steps;      /* steps that were run, of all ranks and tiles */
+    bool credits_elidable; /* with FIFOs of depth 2, no sender ever waits for credit */
+    char reason[512];      /* why the programs are wrong; "" when they are proved */
+    struct gyre_verify_place place; /* the place that the reason names in words */
 };
 
 /** A finding that names no rank. */

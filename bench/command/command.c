@@ -90,8 +90,9 @@ int bench_command_folder(char *folder_out, size_t folder_bytes)
     return 1;
 }
 
-int bench_command_start(const char *program, char **argv)
+int bench_command_start(const char *prefix, const char *program, char **argv)
 {
+    char called_as[64]; /* the longest is "gyre bench reducescatter" */
     char folder[PATH_MAX];
     char path[PATH_MAX];
     if (!bench_command_folder(folder, sizeof(folder)))
@@ -100,6 +101,8 @@ int bench_command_start(const char *program, char **argv)
         fprintf(stderr, "gyre: the path of %s is too long\n", program);
         return CANNOT_START;
     }
+    snprintf(called_as, sizeof(called_as), "%s %s", prefix, program);
+    argv[0] = called_as;
     fflush(NULL);
     execv(path, argv);
     fprintf(stderr, "gyre: cannot start %s: %s (errno %d)\n", path, strerror(errno), errno);
@@ -127,7 +130,7 @@ int bench_command_bench(int argc, char **argv)
             printf("examples:\n  gyre bench %s -g 4 -b 8 -e 16M -f 8\n"
                    "  mpirun -np 4 gyre bench %s -b 8 -e 64M -f 8\n\n",
                    *name, *name);
-        return bench_command_start(*name, argv + 1);
+        return bench_command_start("gyre bench", *name, argv + 1);
     }
     if (is_near(argv[1], best))
         fprintf(stderr, "gyre bench: there is no bench %s: did you mean %s?\n", argv[1], best);
@@ -158,7 +161,9 @@ int bench_command_main(int argc, char **argv)
     }
     if (row->run != NULL)
         return row->run(argc - 1, argv + 1);
+    if (row->python != NULL)
+        return bench_command_start_python(row->python, argc - 1, argv + 1);
     if (bench_command_asks_help(argc - 1, argv + 1))
         bench_command_print_examples(row->name, stdout);
-    return bench_command_start(row->program, argv + 1);
+    return bench_command_start("gyre", row->program, argv + 1);
 }

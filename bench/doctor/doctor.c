@@ -3,6 +3,7 @@
  * `gyre doctor`: runs the checks, brings the ranks' findings together, writes them.
  */
 #include "bench/command/command.h"
+#include "bench/doctor/counters.h"
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/merge.h"
 #include "bench/doctor/options.h"
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #define CANNOT_TELL 3
+/* Apart from the severities, so that a script cannot take it for a finding. */
+#define WRONG_USAGE 4
 
 static void run_checks(struct bench_doctor *doctor, const char *only)
 {
@@ -88,7 +91,11 @@ static gyre_status report(struct bench_doctor *doctor, const struct bench_doctor
     for (int i = 0; i < doctor->findings.n; i++)
         report.n_by_severity[doctor->findings.list[i].severity]++;
     report.exit_status = bench_findings_exit_status(&doctor->findings);
-    bench_doctor_print(&report, options->is_quiet, stdout);
+    bench_doctor_print(&report,
+                       options->is_quiet ? BENCH_PRINT_PROBLEMS
+                       : options->is_all ? BENCH_PRINT_ALL
+                                         : BENCH_PRINT_USUAL,
+                       stdout);
     *exit_status_out = report.exit_status;
     return write_files(&report, options);
 }
@@ -155,6 +162,11 @@ static int examine(const struct bench_doctor_options *options)
     free(doctor->findings.list);
     free_matrix(&doctor->hosts);
     free_matrix(&doctor->gpus);
+    free_matrix(&doctor->rails);
+    free(doctor->cuda);
+    bench_paths_free(doctor->paths);
+    bench_counters_free(doctor->before_load);
+    bench_counters_free(doctor->after_load);
     free(doctor);
     return exit_status;
 }
@@ -163,7 +175,7 @@ int bench_command_doctor(int argc, char **argv)
 {
     struct bench_doctor_options options;
     if (!bench_doctor_parse(argc, argv, &options))
-        return CANNOT_TELL;
+        return WRONG_USAGE;
     if (options.is_help) {
         bench_command_print_examples("doctor", stdout);
         fputs(bench_doctor_usage, stdout);

@@ -85,7 +85,7 @@ struct bench_matrix {
     char (*names)[64];    /* n */
     double *latency_us;   /* n * n, from row to column */
     double *gbytes_per_s; /* n * n */
-    char what[64];        /* "hosts", "GPUs" */
+    char what[64];        /* "network between hosts" */
 };
 
 struct bench_doctor {
@@ -100,6 +100,10 @@ struct bench_doctor {
     struct bench_facts facts; /* filled in by checks as they read */
     struct bench_matrix hosts;
     struct bench_matrix gpus;
+    struct bench_matrix rails;
+    struct bench_counters *before_load, *after_load; /* of job.rails; NULL = it put no load here */
+    struct bench_paths *paths;       /* of job.firewall and job.path_mtu; NULL until needed */
+    struct bench_cuda_results *cuda; /* NULL until a check needs them */
     bool is_out_of_memory;
 };
 
@@ -143,6 +147,9 @@ const char *bench_finding_doc(const struct bench_finding *finding, char *text_ou
 
 /** bench_severity_name - "ok", "skipped", "unknown", "warn", "fail". */
 const char *bench_severity_name(int severity);
+
+/** bench_paths_free - the measurement of packets between hosts; NULL does nothing. */
+void bench_paths_free(struct bench_paths *paths);
 
 /* The functions of the rows. */
 #define X(group, name, title) void bench_check_##group##_##name(struct bench_doctor *doctor);

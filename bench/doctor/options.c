@@ -16,13 +16,15 @@ const char bench_doctor_usage[] =
     "  --html FILE      write them as one HTML file that loads nothing\n"
     "  --only PREFIX    run only the checks whose id begins so: rdma, host.memlock\n"
     "  --quiet          print problems alone\n"
+    "  --all            print skipped checks too, each with its reason\n"
     "  --root DIR       read proc, sys, etc and dev below DIR instead of this machine's\n"
     "  --list           print the id and the title of every check\n"
     "  -h, --help       print this text\n"
     "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
     "measures\n"
     "the network between them.\n"
-    "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told.\n";
+    "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told,\n"
+    "4 wrong usage: nothing was checked.\n";
 
 static bool is_known_prefix(const char *prefix)
 {
@@ -52,6 +54,8 @@ static bool *flag_of(struct bench_doctor_options *options, const char *name)
         return &options->is_list;
     if (strcmp(name, "--quiet") == 0)
         return &options->is_quiet;
+    if (strcmp(name, "--all") == 0)
+        return &options->is_all;
     return strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ? &options->is_help : NULL;
 }
 

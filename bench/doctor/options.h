@@ -16,6 +16,7 @@ struct bench_doctor_options {
     bool is_list;
     bool is_help;
     bool is_quiet; /* print problems alone */
+    bool is_all;   /* print each check that was skipped, with its reason */
 };
 
 /** bench_doctor_parse - read the command line. Returns false after printing what is wrong. */

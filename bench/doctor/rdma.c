@@ -72,7 +72,7 @@ struct bench_rdma *bench_rdma_read(const char *root)
         const int n = bench_read_names(root, path, &ports);
         for (int j = 0; j < n && rdma->n_ports < BENCH_MAX_RDMA_PORTS; j++) {
             int64_t number = 0;
-            if (bench_parse_number(ports[j], &number) && number > 0 && number < 256)
+            if (bench_text_to_number(ports[j], &number) && number > 0 && number < 256)
                 read_port(root, devices[i], (int)number, &rdma->ports[rdma->n_ports++]);
         }
         free(ports);
@@ -159,7 +159,7 @@ int bench_rdma_gids(const struct bench_doctor *doctor, const struct bench_rdma_p
             bench_read_text(doctor->root, bench_rdma_path(port, file, path), text, sizeof(text));
         if (result == BENCH_READ_ABSENT)
             continue;
-        if (result != BENCH_READ_OK || !bench_parse_number(names[i], &index) ||
+        if (result != BENCH_READ_OK || !bench_text_to_number(names[i], &index) ||
             !parse_gid(text, row->raw)) {
             n_rows = -1;
             break;

@@ -96,7 +96,7 @@ enum bench_read bench_read_all(const char *root, const char *path, char **text_o
     return result;
 }
 
-bool bench_parse_number(const char *text, int64_t *number_out)
+bool bench_text_to_number(const char *text, int64_t *number_out)
 {
     char *end = NULL;
     errno = 0;
@@ -115,7 +115,7 @@ enum bench_read bench_read_number(const char *root, const char *path, int64_t *n
     const enum bench_read result = bench_read_text(root, path, text, sizeof(text));
     if (result != BENCH_READ_OK)
         return result;
-    return bench_parse_number(text, number_out) ? BENCH_READ_OK : BENCH_READ_BROKEN;
+    return bench_text_to_number(text, number_out) ? BENCH_READ_OK : BENCH_READ_BROKEN;
 }
 
 enum bench_read bench_read_link(const char *root, const char *path, char *name_out,

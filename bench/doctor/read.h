@@ -52,8 +52,8 @@ bool bench_exists(const char *root, const char *path);
 /** bench_can_open - may this process open the file for reading and writing, if it is a device? */
 bool bench_can_open(const char *root, const char *path);
 
-/** bench_parse_number - the whole text is a decimal or 0x number, with blanks around it. */
-bool bench_parse_number(const char *text, int64_t *number_out);
+/** bench_text_to_number - the whole text is a decimal or 0x number, with blanks around it. */
+bool bench_text_to_number(const char *text, int64_t *number_out);
 
 /** bench_next_line - split off the first line of *rest. NULL at the end. */
 char *bench_next_line(char **rest);

@@ -1,262 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills a drawing (bench/draw/drawing.h). The rounds come from the walk of core/model/rounds.h, and
- * the values from the verifier's expressions. FIFOs keep their order, so the n-th slot that is
- * received is the n-th slot that was sent.
+ * Opens a drawing (bench/draw/drawing.h): checks the programs, lists their steps, walks them
+ * (drawing_walk.c) and asks the verifier for its verdict.
  */
 #include "bench/draw/drawing.h"
 
-#include "algorithms/verify/memory.h"
-#include "algorithms/verify/values.h"
+#include "bench/draw/drawing_walk.h"
 #include "core/base/status.h"
-#include "core/model/rounds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-_Static_assert(BENCH_DRAW_NOTHING == GYRE_NO_VALUE, "values have the verifier's numbers");
-
-/* A slot that was sent and not yet received. */
-struct slot {
-    uint32_t value;
-    uint32_t next; /* index in `slots`; 0 = the last one */
-};
-
-struct fifo {
-    uint32_t first; /* index in `slots`; 0 = empty */
-    uint32_t last;
-};
-
-/* The state of the walk, besides the drawing. */
-struct walk {
-    struct bench_drawing *drawing;
-    struct gyre_values *values;
-    struct bench_draw_state state;
-    uint32_t n_lanes;
-    struct fifo *fifos; /* by (from, to, lane) */
-    struct slot *slots; /* number 0 is unused */
-    uint32_t n_slots, slots_capacity;
-    uint32_t n_scratch;    /* of the rank with the most */
-    uint32_t *scratch;     /* [rank][n_scratch] */
-    uint32_t *first_input; /* by rank: the value of IN(0); its other inputs follow */
-};
-
-static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, size_t elem_bytes)
-{
-    void *array;
-    if (n <= *capacity)
-        return GYRE_SUCCESS;
-    memcpy(&array, array_address, sizeof(array));
-    array = n > UINT32_MAX / 2 ? NULL : realloc(array, 2 * n * elem_bytes);
-    if (array == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing");
-    memcpy(array_address, &array, sizeof(array));
-    *capacity = (uint32_t)(2 * n);
-    return GYRE_SUCCESS;
-}
-
-/* ---- values ------------------------------------------------------------------------------- */
-
-/* Add a value of the verifier's store to the drawing if it is new. The store numbers values in
- * order. */
-static gyre_status remember(struct walk *walk, uint32_t value, const uint32_t *ins, uint32_t n_ins)
-{
-    struct bench_drawing *drawing = walk->drawing;
-    if (value == GYRE_NO_VALUE)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the values of a drawing");
-    if (value <= drawing->n_values)
-        return GYRE_SUCCESS;
-    GYRE_TRY(reserve(&drawing->values, &drawing->values_capacity, value, sizeof(*drawing->values)));
-    GYRE_TRY(reserve(&drawing->operands, &drawing->operands_capacity,
-                     (uint64_t)drawing->n_operands + n_ins, sizeof(*drawing->operands)));
-    const struct gyre_value *known = gyre_values_get(walk->values, value);
-    drawing->values[value - 1] = (struct bench_draw_value){.chunk = known->chunk,
-                                                           .first_operand = drawing->n_operands,
-                                                           .n_operands = n_ins,
-                                                           .is_final = known->is_final};
-    for (uint32_t i = 0; i < n_ins; i++)
-        drawing->operands[drawing->n_operands++] = ins[i];
-    drawing->n_values = value;
-    return GYRE_SUCCESS;
-}
-
-/* Add all inputs, before there is any result. */
-static gyre_status add_inputs(struct walk *walk)
-{
-    struct bench_drawing *drawing = walk->drawing;
-    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
-        const struct gyre_program *program = drawing->programs[rank];
-        if (!gyre_verify_owns_in(program))
-            continue;
-        for (uint32_t i = 0; i < gyre_program_n_parts(program, GYRE_OPERAND_IN); i++) {
-            const uint32_t value = gyre_values_input(walk->values, rank, i, 0);
-            GYRE_TRY(remember(walk, value, NULL, 0));
-            drawing->values[value - 1].rank = rank;
-            if (i == 0)
-                walk->first_input[rank] = value;
-        }
-    }
-    return GYRE_SUCCESS;
-}
-
-static uint32_t find_input(const struct walk *walk, uint32_t rank, uint32_t chunk)
-{
-    const uint32_t first = walk->first_input[rank];
-    return first == BENCH_DRAW_NOTHING ? BENCH_DRAW_NOTHING : first + chunk;
-}
-
-static gyre_status reduce(struct walk *walk, const struct gyre_step *step, const uint32_t *ins,
-                          uint32_t *value_out)
-{
-    const bool is_final = (step->flags & GYRE_STEP_FINAL) != 0;
-    *value_out = step->n_ins == 0 ? BENCH_DRAW_NOTHING : ins[0];
-    for (uint32_t i = 0; i < step->n_ins; i++)
-        if (ins[i] == BENCH_DRAW_NOTHING) {
-            *value_out = BENCH_DRAW_NOTHING;
-            return GYRE_SUCCESS;
-        }
-    if (step->n_ins == 0 || (step->n_ins == 1 && !is_final))
-        return GYRE_SUCCESS;
-    switch (gyre_values_reduce(walk->values, ins, step->n_ins, is_final, value_out)) {
-    case GYRE_VALUE_FINE:
-        return remember(walk, *value_out, ins, step->n_ins);
-    case GYRE_VALUE_NO_MEMORY:
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the values of a drawing");
-    default: /* of different chunks, or one contribution twice */
-        *value_out = BENCH_DRAW_NOTHING;
-        return GYRE_SUCCESS;
-    }
-}
-
-/* ---- one step ----------------------------------------------------------------------------- */
-
-static struct fifo *fifo_of(const struct walk *walk, uint32_t rank, struct gyre_operand operand)
-{
-    const struct gyre_connection *c = &walk->drawing->programs[rank]->connections[operand.index];
-    const size_t from = c->is_send ? rank : c->peer, to = c->is_send ? c->peer : rank;
-    return &walk->fifos[(from * walk->drawing->n_ranks + to) * walk->n_lanes + c->lane];
-}
-
-static uint32_t read_operand(struct walk *walk, uint32_t rank, struct gyre_operand operand)
-{
-    const struct bench_drawing *drawing = walk->drawing;
-    switch (operand.kind) {
-    case GYRE_OPERAND_IN:
-        return find_input(walk, rank, operand.index);
-    case GYRE_OPERAND_OUT:
-        return walk->state.out[(size_t)rank * drawing->n_parts + operand.index];
-    case GYRE_OPERAND_SCRATCH:
-        return walk->scratch[(size_t)rank * walk->n_scratch + operand.index];
-    default: {
-        struct fifo *fifo = fifo_of(walk, rank, operand);
-        const struct slot *slot = &walk->slots[fifo->first]; /* the walk saw that there is one */
-        fifo->first = slot->next;
-        return slot->value;
-    }
-    }
-}
-
-static gyre_status send_value(struct walk *walk, struct fifo *fifo, uint32_t value)
-{
-    GYRE_TRY(reserve(&walk->slots, &walk->slots_capacity, (uint64_t)walk->n_slots + 1,
-                     sizeof(*walk->slots)));
-    const uint32_t number = walk->n_slots++;
-    walk->slots[number] = (struct slot){.value = value};
-    if (fifo->first == 0)
-        fifo->first = number;
-    else
-        walk->slots[fifo->last].next = number;
-    fifo->last = number;
-    return GYRE_SUCCESS;
-}
-
-static gyre_status run_step(struct walk *walk, uint32_t rank, uint32_t number, uint32_t round)
-{
-    struct bench_drawing *drawing = walk->drawing;
-    const struct gyre_step *step = &drawing->programs[rank]->steps[number];
-    struct bench_draw_step *drawn = &drawing->steps[drawing->first_step[rank] + number];
-    uint32_t ins[GYRE_STEP_MAX_INS];
-    for (uint32_t i = 0; i < step->n_ins; i++)
-        ins[i] = read_operand(walk, rank, step->ins[i]);
-    drawn->round = round;
-    GYRE_TRY(reduce(walk, step, ins, &drawn->value));
-    for (uint32_t i = 0; i < step->n_outs; i++) {
-        const struct gyre_operand operand = step->outs[i];
-        if (operand.kind == GYRE_OPERAND_CONNECTION)
-            GYRE_TRY(send_value(walk, fifo_of(walk, rank, operand), drawn->value));
-        else if (operand.kind == GYRE_OPERAND_SCRATCH)
-            walk->scratch[(size_t)rank * walk->n_scratch + operand.index] = drawn->value;
-    }
-    bench_draw_apply(drawing, rank, number, &walk->state);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status run_steps(void *context, const struct gyre_round_steps *steps)
-{
-    struct walk *walk = context;
-    walk->drawing->n_rounds = steps->round + 1;
-    for (uint32_t i = 0; i < steps->n_steps; i++)
-        GYRE_TRY(run_step(walk, steps->rank, steps->first_step + i, steps->round));
-    return GYRE_SUCCESS;
-}
-
-/* ---- state -------------------------------------------------------------------------------- */
-
-/* A rank's place for its input: the chunk with this number, or, where OUT alone consists of blocks,
- * the block of this rank. */
-static void place_inputs(const struct bench_drawing *drawing, uint32_t *now)
-{
-    for (uint32_t i = 0; i < drawing->n_values && drawing->values[i].n_operands == 0; i++) {
-        const struct bench_draw_value *value = &drawing->values[i];
-        const struct gyre_collective_traits *traits =
-            &gyre_collectives[drawing->programs[value->rank]->coll];
-        const uint32_t part = traits->out_blocks && !traits->in_blocks ? value->rank : value->chunk;
-        now[(size_t)value->rank * drawing->n_parts + part] = i + 1;
-    }
-}
-
-gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
-                                  struct bench_draw_state *state_out)
-{
-    const size_t n = (size_t)drawing->n_ranks * drawing->n_parts;
-    state_out->now = calloc(n, sizeof(*state_out->now));
-    state_out->out = calloc(n, sizeof(*state_out->out));
-    if (state_out->now == NULL || state_out->out == NULL) {
-        bench_draw_state_close(state_out);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing of %zu chunks", n);
-    }
-    place_inputs(drawing, state_out->now);
-    return GYRE_SUCCESS;
-}
-
-void bench_draw_state_close(struct bench_draw_state *state)
-{
-    free(state->now);
-    free(state->out);
-    state->now = state->out = NULL;
-}
-
-void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32_t step_number,
-                      struct bench_draw_state *state)
-{
-    const struct gyre_program *program = drawing->programs[rank];
-    const struct gyre_step *step = &program->steps[step_number];
-    const uint32_t value = drawing->steps[drawing->first_step[rank] + step_number].value;
-    state->now[(size_t)rank * drawing->n_parts + step->chunk] = value;
-    for (uint32_t i = 0; i < step->n_outs; i++) {
-        const struct gyre_operand operand = step->outs[i];
-        if (operand.kind == GYRE_OPERAND_OUT)
-            state->out[(size_t)rank * drawing->n_parts + operand.index] = value;
-        else if (operand.is_placed != 0)
-            state->out[(size_t)program->connections[operand.index].peer * drawing->n_parts +
-                       step->chunk] = value;
-    }
-}
-
-/* ---- a drawing ---------------------------------------------------------------------------- */
-
-static gyre_status count(struct bench_drawing *drawing, uint32_t *n_lanes, uint32_t *n_scratch)
+/* Check that the programs can be drawn, and count the chunks of a rank. */
+static gyre_status check(struct bench_drawing *drawing)
 {
     uint64_t n_steps = 0;
     drawing->n_parts = 1;
@@ -280,8 +36,6 @@ static gyre_status count(struct bench_drawing *drawing, uint32_t *n_lanes, uint3
         n_steps += program->n_steps;
         drawing->n_parts = n_in > drawing->n_parts ? n_in : drawing->n_parts;
         drawing->n_parts = n_out > drawing->n_parts ? n_out : drawing->n_parts;
-        *n_lanes = program->n_lanes > *n_lanes ? program->n_lanes : *n_lanes;
-        *n_scratch = program->n_scratch > *n_scratch ? program->n_scratch : *n_scratch;
     }
     if (n_steps > BENCH_DRAW_MAX_STEPS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -305,22 +59,6 @@ static gyre_status open_steps(struct bench_drawing *drawing)
     for (uint32_t i = 0; i < drawing->first_step[drawing->n_ranks]; i++)
         drawing->steps[i].round = BENCH_DRAW_NEVER;
     return GYRE_SUCCESS;
-}
-
-static gyre_status run_walk(struct walk *walk)
-{
-    struct bench_drawing *drawing = walk->drawing;
-    const size_t n = drawing->n_ranks;
-    walk->fifos = calloc(n * n * walk->n_lanes, sizeof(*walk->fifos));
-    walk->scratch = calloc(n * walk->n_scratch + 1, sizeof(*walk->scratch));
-    walk->first_input = calloc(n, sizeof(*walk->first_input));
-    walk->n_slots = 1;
-    if (walk->fifos == NULL || walk->first_input == NULL || walk->scratch == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing of %zu ranks", n);
-    GYRE_TRY(gyre_values_open(drawing->n_ranks, &walk->values));
-    GYRE_TRY(add_inputs(walk));
-    GYRE_TRY(bench_draw_state_open(drawing, &walk->state));
-    return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);
 }
 
 /* Verify the programs out of place, then in place. The drawing keeps the report of the first
@@ -350,20 +88,13 @@ gyre_status bench_drawing_open(const struct gyre_program *const *programs, int n
 {
     struct bench_drawing drawing = {
         .programs = programs, .grouping = grouping, .n_ranks = (uint32_t)n_ranks};
-    struct walk walk = {.drawing = &drawing, .n_lanes = 1};
-    gyre_status status = count(&drawing, &walk.n_lanes, &walk.n_scratch);
+    gyre_status status = check(&drawing);
     if (status == GYRE_SUCCESS)
         status = open_steps(&drawing);
     if (status == GYRE_SUCCESS)
-        status = run_walk(&walk);
+        status = bench_drawing_walk(&drawing);
     if (status == GYRE_SUCCESS)
         status = verify(&drawing);
-    gyre_values_close(walk.values);
-    bench_draw_state_close(&walk.state);
-    free(walk.fifos);
-    free(walk.slots);
-    free(walk.scratch);
-    free(walk.first_input);
     if (status == GYRE_SUCCESS)
         *drawing_out = drawing;
     else
@@ -378,45 +109,6 @@ void bench_drawing_close(struct bench_drawing *drawing)
     free(drawing->values);
     free(drawing->operands);
     free(drawing->times.steps);
-}
-
-/* ---- questions ---------------------------------------------------------------------------- */
-
-uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has)
-{
-    if (value == BENCH_DRAW_NOTHING)
-        return 0;
-    const struct bench_draw_value *known = &drawing->values[value - 1];
-    uint32_t n = 0;
-    if (known->n_operands == 0) {
-        has[known->rank] = true;
-        return 1;
-    }
-    for (uint32_t i = 0; i < known->n_operands; i++)
-        n += bench_draw_contributors(drawing, drawing->operands[known->first_operand + i], has);
-    return n;
-}
-
-bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint32_t chunk,
-                        uint32_t value)
-{
-    const struct gyre_program *program = drawing->programs[rank];
-    const struct gyre_expectation expect = gyre_verify_expect(program, chunk);
-    if (value == BENCH_DRAW_NOTHING || !expect.is_owned ||
-        chunk >= gyre_program_n_parts(program, GYRE_OPERAND_OUT))
-        return false;
-    const struct bench_draw_value *known = &drawing->values[value - 1];
-    if (known->chunk != expect.chunk)
-        return false;
-    if (!expect.from_all)
-        return known->n_operands == 0 && known->rank == expect.source;
-    bool *has = calloc(drawing->n_ranks, sizeof(*has));
-    if (has == NULL)
-        return false; /* only a mark in a picture is lost */
-    const bool is_whole =
-        known->is_final && bench_draw_contributors(drawing, value, has) == drawing->n_ranks;
-    free(has);
-    return is_whole;
 }
 
 gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_out)

@@ -10,13 +10,14 @@
 #include "algorithms/simulate/simulate.h"
 #include "algorithms/verify/verify.h"
 
-#define BENCH_DRAW_NEVER     UINT32_MAX /* in place of a round: the step cannot run */
-#define BENCH_DRAW_NOTHING   0U /* in place of a value: nothing, or nothing that has a meaning */
-#define BENCH_DRAW_MAX_STEPS 100000U /* more make a page that browsers are slow to show */
+#define BENCH_DRAW_NEVER     UINT32_MAX /* the round of a step that cannot run */
+#define BENCH_DRAW_NOTHING   0U /* the value of a chunk that was not written, or has no meaning */
+#define BENCH_DRAW_MAX_RANKS 1024U   /* proofs of more ranks take long */
+#define BENCH_DRAW_MAX_STEPS 100000U /* browsers show a page with more steps slowly */
 
 struct bench_draw_step {
     uint32_t round;
-    uint32_t value; /* that it computes */
+    uint32_t value; /* number of the value that the step computes */
 };
 
 /* Number i of this list is the value i + 1. First there are all inputs, then all results. */
@@ -28,9 +29,9 @@ struct bench_draw_value {
     bool is_final;
 };
 
-/* The chunks that each rank has at some moment: value numbers. */
+/* The numbers of the values that each rank holds after a round. */
 struct bench_draw_state {
-    uint32_t *now; /* [rank][n_parts]: the last result of a step on this chunk */
+    uint32_t *now; /* [rank][n_parts]: the last value that a step computed for this chunk */
     uint32_t *out; /* [rank][n_parts] */
 };
 
@@ -41,6 +42,7 @@ struct bench_draw_times {
     struct gyre_simulated_step *steps; /* of the variant that is drawn */
     uint32_t n_steps;
     uint32_t n_tiles;
+    bool is_measured;    /* taken from a trace; of `simulation` only sizes are set */
     const char *missing; /* why there are no times; NULL = there are */
 };
 
@@ -56,11 +58,12 @@ struct bench_drawing {
     struct bench_draw_step *steps;
     struct bench_draw_value *values;
     uint32_t n_values, values_capacity;
-    uint32_t *operands; /* of values that are results, in the order of the reduction */
+    uint32_t *operands; /* numbers of the values that each result is reduced from, in that order */
     uint32_t n_operands, operands_capacity;
     bool is_proved;
     bool is_wrong_in_place_only;
-    struct gyre_verify_report report; /* out of place, or the one that found something */
+    struct gyre_verify_report report; /* of the run out of place; if only the run in place found an
+                                       * error, of that run */
     struct bench_draw_times times;
 };
 

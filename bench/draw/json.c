@@ -150,10 +150,12 @@ static void write_times(const struct bench_drawing *drawing, FILE *file)
         fputs("\"times\":null\n", file);
         return;
     }
-    fputs("\"times\":{", file);
-    write_field("cost", times->cost, file);
-    write_field("proto", gyre_proto_names[times->simulation.proto], file);
-    write_field("bottleneck", gyre_resource_names[times->prediction.bottleneck], file);
+    fprintf(file, "\"times\":{\"measured\":%s,", times->is_measured ? "true" : "false");
+    if (!times->is_measured) {
+        write_field("cost", times->cost, file);
+        write_field("proto", gyre_proto_names[times->simulation.proto], file);
+        write_field("bottleneck", gyre_resource_names[times->prediction.bottleneck], file);
+    }
     fprintf(file,
             "\"bytes\":%llu,\"channels\":%u,\"tile_bytes\":%u,\"depth\":%u,\"tiles\":%u,"
             "\"time_ns\":%.0f,\n\"steps\":[",

@@ -56,7 +56,9 @@ static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks,
                 }
             const double next_x = radius_x * sin(turn * i / FINE);
             const double next_y = -radius_y * cos(turn * i / FINE);
-            done += hypot(next_x - x, next_y - y);
+            /* Not hypot(): its symbol is of glibc 2.35, and would keep the wheel off older systems.
+             */
+            done += sqrt((next_x - x) * (next_x - x) + (next_y - y) * (next_y - y));
             x = next_x;
             y = next_y;
         }

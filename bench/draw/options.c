@@ -10,12 +10,13 @@
 #include "core/base/status.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 
 #define DEFAULT_BYTES (1U << 20)
 #define MAX_ROUND     1000000
 
-enum { HTML = 256, SVG, DOT, JSON, ROUND, STEPS, BYTES };
+enum { HTML = 256, SVG, DOT, JSON, ROUND, STEPS, BYTES, TRACE, CALL };
 
 static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"html", required_argument, NULL, HTML},
@@ -25,15 +26,19 @@ static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"round", required_argument, NULL, ROUND},
                                              {"steps", no_argument, NULL, STEPS},
                                              {"bytes", required_argument, NULL, BYTES},
+                                             {"from-trace", required_argument, NULL, TRACE},
+                                             {"call", required_argument, NULL, CALL},
                                              BENCH_PREDICT_LONG_OPTIONS,
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
-void bench_draw_print_usage(FILE *out)
+void bench_draw_print_usage(const char *program, FILE *out)
 {
-    fputs("usage: draw --algo NAME --coll NAME --ranks N --html FILE [options]\n"
-          "       draw --file PROGRAMS {--html FILE | --svg FILE | --dot FILE | --json FILE}\n"
-          "      --html FILE     a page that shows the programs step by step (- = standard "
+    fprintf(out,
+            "usage: %s --algo NAME --coll NAME --ranks N --html FILE [options]\n"
+            "       %s --file PROGRAMS {--html FILE | --svg FILE | --dot FILE | --json FILE}\n",
+            program, program);
+    fputs("      --html FILE     a page that shows the programs step by step (- = standard "
           "output)\n"
           "      --svg FILE      a picture of the rounds, side by side\n"
           "      --round R       this round alone, in the SVG\n"
@@ -42,13 +47,19 @@ void bench_draw_print_usage(FILE *out)
           "      --json FILE     the data of the page\n",
           out);
     bench_shape_print_usage(out);
-    fputs("      --bytes SIZE    the size whose times are predicted (default 1M); all blocks "
-          "together\n"
-          "      --cost NAME     the machine: host, h200 (default), or a file that tune wrote\n"
-          "      --proto NAME    simple, ll, ll128 or lamport (default: the tuner's choice)\n"
-          "      --channels N, --tile BYTES, --depth SLOTS    likewise\n"
-          "  -h, --help          print this text\n\nalgorithms:\n",
-          out);
+    fputs(
+        "      --bytes SIZE    the size whose times are predicted (default 1M); all blocks "
+        "together\n"
+        "      --cost NAME     the machine: host, h200 (default), or a file that gyre tune wrote\n"
+        "      --proto NAME    simple, ll, ll128 or lamport (default: the tuner's choice)\n"
+        "      --channels N, --tile BYTES, --depth SLOTS    likewise\n"
+        "      --from-trace FILE   show the times of a call that GYRE_TRACE_FILE recorded, "
+        "instead\n"
+        "      --call N        its number in the trace (default: the last one of these programs)\n"
+        "  -h, --help          print this text\n"
+        "Exit status: 0, also if the programs are wrong; 1 nothing was drawn; 2 wrong usage.\n"
+        "\nalgorithms:\n",
+        out);
     bench_shape_print_algorithms(out);
 }
 
@@ -90,6 +101,11 @@ static bool take_option(int id, struct bench_draw_options *options)
     case STEPS:
         options->has_steps = true;
         return true;
+    case TRACE:
+        options->trace = optarg;
+        return true;
+    case CALL:
+        return bench_parse_number("draw", "--call", optarg, 0, INT_MAX, &options->call);
     case 'h':
         options->wants_help = true;
         return true;
@@ -122,19 +138,23 @@ static bool check_together(const struct bench_draw_options *options)
     else if (options->asks_for_times && !has_times)
         wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --html or --json, "
                 "which show times";
-    else if (options->asks_for_times && options->shape.file != NULL)
-        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth do not go with --file, "
-                "whose pictures have no times";
+    else if (options->trace != NULL && (options->asks_for_times || !has_times))
+        wrong =
+            "--from-trace needs --html or --json, and does not go with --bytes, --cost, --proto, "
+            "--channels, --tile and --depth, which are about predicted times";
+    else if (options->call >= 0 && options->trace == NULL)
+        wrong = "--call needs --from-trace";
     else if (options->shape.file != NULL && options->shape.variant >= 0)
         wrong = "--variant does not go with --file, which holds one variant";
     if (wrong != NULL)
         fprintf(stderr, "draw: %s\n", wrong);
-    return wrong == NULL;
+    return wrong == NULL && (shape->file != NULL || bench_shape_is_right(shape, true));
 }
 
 bool bench_draw_parse(int argc, char **argv, struct bench_draw_options *options_out)
 {
-    struct bench_draw_options options = {.shape = {.user = "draw", .variant = -1}, .round = -1};
+    struct bench_draw_options options = {
+        .shape = {.user = "draw", .variant = -1}, .round = -1, .call = -1};
     for (;;) {
         const int id = getopt_long(argc, argv, BENCH_SHAPE_LETTERS "h", long_options, NULL);
         if (id == -1)

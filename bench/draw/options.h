@@ -16,6 +16,8 @@ struct bench_draw_options {
     const char *svg;
     const char *dot;
     const char *json;
+    const char *trace; /* its times are shown instead of predicted ones */
+    int call;          /* of the trace; -1 = the last one that fits */
     uint64_t n_bytes;
     bool asks_for_times; /* some option is about them */
     int round;           /* the only one in the SVG; -1 = several */
@@ -23,7 +25,7 @@ struct bench_draw_options {
     bool wants_help;
 };
 
-void bench_draw_print_usage(FILE *out);
+void bench_draw_print_usage(const char *program, FILE *out);
 
 /** bench_draw_parse - read the command line and check that its options go together. Returns false
  * after it has printed what is wrong. */

@@ -112,11 +112,14 @@ class Page {
         this.isTime = true;
         this.setFrames(framesByTime(this.events));
         this.chart.show(chartOfTimes(this.drawing, this.events, this.network.selected));
-        this.find('chart-text').textContent = `x: predicted time of ${describeBytes(times.bytes)}` +
-            `${this.drawing.reduces ? '' : ' of one block or vector'}, ${times.proto}, ` +
-            `${times.channels} channel${times.channels === 1 ? '' : 's'} (one is shown), ` +
-            `${times.tiles} tile${times.tiles === 1 ? '' : 's'} of ${describeBytes(times.tile_bytes)}, ` +
-            `constants "${times.cost}": ${describeTime(times.time_ns)}, limited by ${times.bottleneck}. ` +
+        const what = `time of ${describeBytes(times.bytes)}` +
+            `${this.drawing.reduces ? '' : ' of one block or vector'}, `;
+        const how = `${times.channels} channel${times.channels === 1 ? '' : 's'} (one is shown), ` +
+            `${times.tiles} tile${times.tiles === 1 ? '' : 's'} of ${describeBytes(times.tile_bytes)}`;
+        this.find('chart-text').textContent = (times.measured
+            ? `x: measured ${what}${how}: ${describeTime(times.time_ns)}. `
+            : `x: predicted ${what}${times.proto}, ${how}, constants "${times.cost}": ` +
+              `${describeTime(times.time_ns)}, limited by ${times.bottleneck}. `) +
             'Below the workers: one lane for each link, from the start of a send to the arrival.' +
             (times.tiles > 1 ? ' The picture above follows the first tile.' : '');
         this.goTo(0);

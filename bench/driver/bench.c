@@ -96,6 +96,9 @@ static gyre_status run_combination(struct bench_run *run,
     if (given.csv_path != NULL) {
         GYRE_TRY(bench_combination_path(given.csv_path, combination, csv_path));
         run->options.csv_path = csv_path;
+        if (strcmp(csv_path, given.csv_path) != 0)
+            run->options.sweep_csv_path = given.csv_path;
+        run->options.appends_to_sweep = run->has_sweep_rows;
     }
     if (combination->algo[0] != '\0')
         run->allowed.algos = combination->algo;
@@ -157,21 +160,24 @@ static int run_bench(int argc, char **argv, const struct bench_kind *kind)
 {
     struct bench_run run = {.kind = kind, .argc = argc, .argv = argv, .exit_status = 1};
     gyre_status status = bench_options_parse(argc, argv, kind, &run.options);
+    const bool is_usage_wrong = status != GYRE_SUCCESS;
     if (status == GYRE_SUCCESS && run.options.wants_help) {
-        bench_options_print_help(kind->name);
+        bench_options_print_help(argv[0]);
         return 0;
     }
     if (status == GYRE_SUCCESS && run.options.wants_variables) {
         gyre_params_print_help(stdout);
         return 0;
     }
+    if (status == GYRE_SUCCESS)
+        status = bench_options_try_algo_file(&run.options);
     if (status == GYRE_SUCCESS) {
         run.allowed = bench_options_allowed(&run.options);
         status = run_process(&run);
     }
     if (status != GYRE_SUCCESS) {
         fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), gyre_cause());
-        return 1;
+        return is_usage_wrong ? 2 : 1;
     }
     return run.exit_status;
 }

@@ -92,9 +92,13 @@ static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
     return GYRE_SUCCESS;
 }
 
+/* @host_us_out: the part of *us_out that the enqueue took; 0 with graphs, whose launch enqueues
+ * all calls at once. */
 static gyre_status time_batch(const struct bench_rank *rank, const struct bench_call *call,
-                              double *us_out)
+                              double *us_out, double *host_us_out)
 {
+    const double n_calls = (double)rank->options->n_iters * rank->options->n_aggregated;
+    *host_us_out = 0;
     if (rank->options->n_graph_launches > 0)
         return bench_time_graph(rank, call, rank->options->n_iters, us_out);
     const uint64_t start_ns = gyre_now_ns();
@@ -102,8 +106,9 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
     const uint64_t called_ns = gyre_now_ns();
     GYRE_TRY(bench_wait(rank));
     const uint64_t end_ns = rank->options->is_cputime ? called_ns : gyre_now_ns();
-    *us_out = (double)(end_ns - start_ns) / 1e3 /
-              ((double)rank->options->n_iters * rank->options->n_aggregated);
+    *us_out = (double)(end_ns - start_ns) / 1e3 / n_calls;
+    if (!rank->options->is_blocking) /* else the enqueue includes the waits */
+        *host_us_out = (double)(called_ns - start_ns) / 1e3 / n_calls;
     return GYRE_SUCCESS;
 }
 
@@ -218,11 +223,16 @@ static gyre_status run_gyre(void *context, const struct bench_call *call)
     return bench_wait(rank);
 }
 
+bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call)
+{
+    return rank->options->n_checks > 0 && (!call->is_in_place || rank->kind->is_in_place_checkable);
+}
+
 static gyre_status check(struct bench_rank *rank, const struct bench_call *call,
                          int64_t *n_wrong_out)
 {
     *n_wrong_out = -1;
-    if (rank->options->n_checks == 0 || (call->is_in_place && !rank->kind->is_in_place_checkable))
+    if (!bench_is_checked(rank, call))
         return GYRE_SUCCESS;
     *n_wrong_out = 0;
     for (int i = 0; i < rank->options->n_checks; i++) {
@@ -237,7 +247,7 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
                           bool wants_samples, struct bench_timing *timing_out)
 {
     struct bench_timing timing = {0};
-    double mine = 0, launch_us = 0;
+    double mine = 0, host_us = 0, launch_us = 0;
     bench_progress_begin(rank->progress, call->what.n_bytes, "warming up");
     gyre_status status = bench_fill(rank, call);
     if (status == GYRE_SUCCESS)
@@ -246,9 +256,10 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
         status = bench_wait(rank);
     GYRE_TRY(bench_rank_agree(rank, status)); /* this is also the barrier before the batch */
     bench_progress_begin(rank->progress, call->what.n_bytes, "timing");
-    status = time_batch(rank, call, &mine);
+    status = time_batch(rank, call, &mine, &host_us);
     GYRE_TRY(bench_rank_agree(rank, status));
     GYRE_TRY(reduce_time(rank, mine, &timing.time_us));
+    GYRE_TRY(reduce_time(rank, host_us, &timing.host_us));
     if (rank->options->is_cputime) {
         status = time_launches(rank, &launch_us);
         GYRE_TRY(bench_rank_agree(rank, status));

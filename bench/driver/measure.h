@@ -14,6 +14,7 @@ struct bench_timing {
     double algbw;   /* GB/s */
     double busbw;
     int64_t n_wrong;       /* wrong elements on all ranks; -1 = not checked */
+    double host_us;        /* time of the enqueue alone, over ranks as -a says; 0 = not measured */
     double launch_us;      /* -C on GPUs: time to launch an empty kernel; 0 = not measured */
     struct bench_stats us; /* of single calls; each call counts as long as its slowest rank */
 };
@@ -32,6 +33,10 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
 
 /** bench_max_over_ranks - replace each of n values by its maximum over the ranks. Collective. */
 gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n);
+
+/** bench_is_checked - are the values of this call to be checked? Not with -c 0, and not in place
+ * where the result in place is undefined. The same for gyre and for other engines. Pure. */
+bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call);
 
 /** bench_check_all - fill the inputs, carry out the call once by @run, and count the wrong elements
  * on all ranks. Collective. */

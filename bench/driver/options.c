@@ -25,6 +25,7 @@ enum {
     DEVICE,
     COMPARE,
     COMPARE_ALGOS,
+    HOST_TIME,
     CSV,
     ROUNDS,
     SWEEP,
@@ -77,6 +78,8 @@ enum {
       NUMBER(n_graph_launches, 0, 1000000))                                                       \
     X('C', "report_cputime", "0|1", "report the time of the calls without the wait [0]",          \
       BOOLEAN(is_cputime))                                                                        \
+    X(HOST_TIME, "host-time", "0|1",                                                              \
+      "show the host's time to enqueue a call, beside its time [0]", BOOLEAN(has_host_time))      \
     X('a', "average", "0..3", "time over the ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]",          \
       NUMBER(average, 0, BENCH_MAX))                                                              \
     X('S', "report_timestamps", "0|1", "print a time stamp at the end of each line [0]",          \
@@ -98,7 +101,10 @@ enum {
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]", WORD(device, device_names, 3))       \
     X(COMPARE, "compare", "engine", "also time mpi or nccl, in turn with gyre", ENGINE(compare))  \
     X(COMPARE_ALGOS, "compare-algos", "names",                                                    \
-      "time these algorithms in turns; \"file\" is that of --algo-file", TEXT(compare_algos))     \
+      "time these algorithms in turns, each with \"@\" and a protocol or none with it; \"file\" " \
+      "is "                                                                                       \
+      "that of --algo-file",                                                                      \
+      TEXT(compare_algos))                                                                        \
     X(ROUNDS, "rounds", "n", "rounds of --compare, --compare-algos, --predict and tune [9]",      \
       NUMBER(n_rounds, 1, 1000))                                                                  \
     X(SWEEP, "sweep", "0|1",                                                                      \
@@ -111,7 +117,7 @@ enum {
       BOOLEAN(is_predict))                                                                        \
     X(ACCURACY, "accuracy", "0|1",                                                                \
       "compare errors of sums with --compare's; all types with -d all [0]", BOOLEAN(is_accuracy)) \
-    X(LIMITS, "limits", "file", "show busbw as % of a ceiling that build/bench/limits measured",  \
+    X(LIMITS, "limits", "file", "show busbw as % of a ceiling that gyre limits measured",         \
       TEXT(limits_path))                                                                          \
     X(FROM, "from", "folder", "tune: fit to the reports (--json) there instead of measuring",     \
       TEXT(from_folder))                                                                          \
@@ -124,8 +130,8 @@ enum {
     X(NCCL_PROTO, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl",         \
       TEXT(nccl_proto))                                                                           \
     X(NCCL_MODE, "nccl-mode", "mode",                                                             \
-      "NCCL's buffers: plain, window, or best (the faster one) [plain]",                          \
-      WORD(nccl_mode, bench_nccl_mode_names, 3))                                                  \
+      "how NCCL runs: plain, registered, window, zero-sm or best (the fastest) [plain]",          \
+      WORD(nccl_mode, bench_nccl_mode_names, BENCH_N_NCCL_MODES))                                 \
     X(HELP_VARS, "help-vars", "", "print the table of the library's variables",                   \
       FLAG(wants_variables))                                                                      \
     X('h', "help", "", "print this text", FLAG(wants_help))
@@ -137,7 +143,8 @@ static const struct option long_options[] = {
 #undef OPTION_ROW
         {NULL, 0, NULL, 0}};
 
-const char *const bench_nccl_mode_names[] = {"plain", "window", "best"};
+const char *const bench_nccl_mode_names[] = {"plain",      "window",  "best",
+                                             "registered", "zero-sm", "default"};
 
 static const char *const device_names[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
 static const char *const engine_names[] = {"mpi", "nccl"};
@@ -369,5 +376,7 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     if (optind < argc)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: benches take options only (see --help)",
                          argv[optind]);
+    if (options_out->nccl_mode == BENCH_NCCL_DEFAULT)
+        options_out->nccl_mode = BENCH_NCCL_PLAIN;
     return bench_options_check(options_out, kind);
 }

@@ -11,15 +11,26 @@
 #include "core/model/types.h"
 #include "core/plan/plan.h"
 
-#define BENCH_ALL            (-1) /* value of -o, -d and -r: try each */
-#define BENCH_MAX_CONTENDERS 8    /* of --compare-algos */
+#define BENCH_ALL             (-1) /* value of -o, -d and -r: try each */
+#define BENCH_MAX_CONTENDERS  8    /* of --compare-algos */
+#define BENCH_CONTENDER_BYTES 48   /* of one of their names, with its protocol */
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
-/* The buffers over which --compare nccl measures NCCL: those of gyre's calls, NCCL's own in
- * symmetric windows, or both. With both, the faster one counts. */
-enum bench_nccl_mode { BENCH_NCCL_PLAIN, BENCH_NCCL_WINDOW, BENCH_NCCL_BEST };
-extern const char *const bench_nccl_mode_names[3];
+/* How --compare nccl runs NCCL: over the buffers of gyre's calls, over NCCL's own in symmetric
+ * windows, in every way that it has (the fastest one counts), over registered buffers of its own,
+ * or over windows with the policy that uses copy engines in place of multiprocessors. "default" is
+ * another name for plain. */
+enum bench_nccl_mode {
+    BENCH_NCCL_PLAIN,
+    BENCH_NCCL_WINDOW,
+    BENCH_NCCL_BEST,
+    BENCH_NCCL_BUFFERS,
+    BENCH_NCCL_ZERO_SM,
+    BENCH_NCCL_DEFAULT,
+    BENCH_N_NCCL_MODES
+};
+extern const char *const bench_nccl_mode_names[BENCH_N_NCCL_MODES];
 
 struct bench_options {
     int n_threads; /* -t; a process has n_threads * n_gpus ranks, each a thread */
@@ -43,6 +54,7 @@ struct bench_options {
     bool is_stream_null;
     bool is_cputime;
     bool has_timestamps;
+    bool has_host_time;    /* show the time of the enqueue alone */
     bool is_unaligned;     /* buffers start one element after an aligned address */
     int registration;      /* of buffers: 0 none, 1 local, 2 in windows */
     int device;            /* gyre_device_kind */
@@ -66,7 +78,9 @@ struct bench_options {
     const char *limits_path; /* of build/bench/limits; NULL = no such column */
     const char *json_path;
     const char *csv_path;
-    int n_rounds; /* of --compare, --predict and tune */
+    const char *sweep_csv_path; /* the CSV of all combinations of --sweep; NULL = none */
+    bool appends_to_sweep;      /* an earlier combination has written that file */
+    int n_rounds;               /* of --compare, --predict and tune */
     bool wants_help;
     bool wants_variables;
 };
@@ -80,6 +94,13 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
 /** bench_options_check - check that the options go together and that each given option is used.
  * Errors: INVALID_ARGUMENT, UNSUPPORTED, both with the option. */
 gyre_status bench_options_check(const struct bench_options *options, const struct bench_kind *kind);
+
+/** bench_is_same_file - do both paths lead to one file, or are they the same text? */
+bool bench_is_same_file(const char *a, const char *b);
+
+/** bench_options_try_algo_file - read the file of --algo-file, so that what is wrong with it is
+ * said before the ranks meet. Errors: as gyre_algo_file_load(). */
+gyre_status bench_options_try_algo_file(const struct bench_options *options);
 
 /** bench_options_allowed - the algorithms, protocols and paths that --algo, --proto and --path
  * allow in every communicator of the run. With --sweep the lists of --algo and --proto name

@@ -23,6 +23,10 @@ static gyre_status check_sizes(const struct bench_options *options)
                          options->max_bytes);
     if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
+    if (options->has_host_time && (options->n_graph_launches > 0 || options->is_blocking))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--host-time does not go with -G, whose launches enqueue many calls at "
+                         "once, or with -z 1, which waits after each call");
     if (options->n_threads * options->n_gpus > 1024)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "-t %d times -g %d is more than 1024, the most ranks of a process",
@@ -30,22 +34,56 @@ static gyre_status check_sizes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* The list of --compare-algos: algorithms, and the word "file" if there is one. */
+/* Refuses a protocol that does not exist, before the ranks meet. */
+static gyre_status check_proto(const char *algorithm, const char *protos)
+{
+    struct gyre_filter filter;
+    const struct gyre_filter_words words = {.protos = protos, .proto_source = "--compare-algos"};
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    const gyre_status status = gyre_filter_override(&words, &filter);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s@%s", algorithm, protos);
+}
+
+/* Is the first name of `at` also one of the names before it in the list? */
+static bool is_double(const char *list, const char *at)
+{
+    const size_t n_bytes = strcspn(at, ",");
+    for (const char *other = list; other < at; other += strcspn(other, ",") + 1)
+        if (strcspn(other, ",") == n_bytes && strncmp(other, at, n_bytes) == 0)
+            return true;
+    return false;
+}
+
+/* The list of --compare-algos: algorithms, and the word "file" if there is one. Each may be
+ * followed by '@' and a protocol, as in GYRE_PROTO. */
 static gyre_status check_contenders(const char *list, bool has_file)
 {
-    int n = 0;
+    int n = 0, n_protos = 0;
     for (const char *at = list; at != NULL; n++) {
         const size_t n_bytes = strcspn(at, ",");
-        char name[16];
+        char name[BENCH_CONTENDER_BYTES];
         snprintf(name, sizeof(name), "%.*s", (int)n_bytes, at);
+        char *protos = strchr(name, '@');
+        n_protos += protos != NULL;
+        if (protos != NULL)
+            *protos++ = '\0';
         const bool is_file = strcmp(name, "file") == 0;
         if (n_bytes >= sizeof(name) || (is_file ? !has_file : gyre_algorithm_find(name) == NULL))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--compare-algos: \"%.*s\" is %s",
                              (int)n_bytes, at,
                              is_file ? "a word for programs, which --algo-file names"
                                      : "neither an algorithm nor the word file");
+        if (is_double(list, at))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "--compare-algos %s: \"%.*s\" is named twice", list, (int)n_bytes, at);
+        if (protos != NULL)
+            GYRE_TRY(check_proto(name, protos));
         at = at[n_bytes] == ',' ? at + n_bytes + 1 : NULL;
     }
+    if (n_protos != 0 && n_protos != n)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "--compare-algos %s: name a protocol behind each algorithm, or behind none", list);
     if (n < 2 || n > BENCH_MAX_CONTENDERS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--compare-algos %s: expected 2 to %d names, separated by commas", list,
@@ -55,14 +93,13 @@ static gyre_status check_contenders(const char *list, bool has_file)
 
 static gyre_status check_compare_algos(const struct bench_options *options)
 {
-    const bool reports = options->json_path != NULL || options->csv_path != NULL;
     if (options->compare_algos == NULL)
         return GYRE_SUCCESS;
     if (options->compare != NULL || options->is_sweep || options->is_predict ||
-        options->is_accuracy || reports || options->limits_path != NULL || options->algo != NULL)
+        options->is_accuracy || options->limits_path != NULL || options->algo != NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--compare-algos does not go with --compare, --algo, --sweep, --predict, "
-                         "--accuracy, --limits, --json or --csv");
+                         "--accuracy or --limits");
     if (options->op == BENCH_ALL || options->dtype == BENCH_ALL || options->root == BENCH_ALL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--compare-algos takes one type, operation and root, not all");
@@ -169,11 +206,9 @@ static gyre_status check_allowed(const struct bench_options *options)
     return gyre_filter_override(&words, &filter);
 }
 
-/* Reads the file of programs, so that what is wrong with it is said before the ranks meet. */
 static gyre_status check_algo_file(const struct bench_options *options,
                                    const struct bench_kind *kind)
 {
-    struct gyre_algo_file file = {0};
     if (options->algo_file == NULL)
         return GYRE_SUCCESS;
     if (options->algo != NULL)
@@ -182,13 +217,21 @@ static gyre_status check_algo_file(const struct bench_options *options,
     if (options->is_sweep || options->is_predict || kind->run != NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--algo-file does not go with --sweep, --predict or tune (for predictions "
-                         "there is build/bench/schedule --predict --file)");
+                         "there is gyre schedule --predict --file)");
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_options_try_algo_file(const struct bench_options *options)
+{
+    struct gyre_algo_file file = {0};
+    if (options->algo_file == NULL)
+        return GYRE_SUCCESS;
     GYRE_TRY(gyre_algo_file_load(options->algo_file, "--algo-file", &file));
     gyre_algo_file_free(&file);
     return GYRE_SUCCESS;
 }
 
-static bool is_same_file(const char *a, const char *b)
+bool bench_is_same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;
     return strcmp(a, b) == 0 || (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
@@ -208,7 +251,7 @@ static gyre_status check_paths(const struct bench_options *options)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s -: give the path of a file",
                              written[i].option);
     if (options->json_path != NULL && options->csv_path != NULL &&
-        is_same_file(options->json_path, options->csv_path))
+        bench_is_same_file(options->json_path, options->csv_path))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--json and --csv are the same file, %s",
                          options->csv_path);
     return GYRE_SUCCESS;

@@ -214,11 +214,16 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
     case GYRE_COLL_ALL_TO_ALL:
         return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
                                rank->stream);
+    case GYRE_COLL_GATHER:
+        return gyre_gather(call->send, call->recv, what->count, what->dtype, what->root, rank->comm,
+                           rank->stream);
+    case GYRE_COLL_SCATTER:
+        return gyre_scatter(call->send, call->recv, what->count, what->dtype, what->root,
+                            rank->comm, rank->stream);
     case GYRE_COLL_SEND_RECV:
         return enqueue_send_recv(rank, call);
     default:
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures %s",
-                         gyre_collectives[what->coll].name);
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures collective %d", (int)what->coll);
     }
 }
 
@@ -263,8 +268,9 @@ gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *
     const uint32_t me = (uint32_t)rank->member.rank;
     const uint32_t n_ranks = (uint32_t)rank->member.n_ranks;
     struct gyre_pattern_errors errors = {0};
+    const bool is_only_on_root = what->coll == GYRE_COLL_REDUCE || what->coll == GYRE_COLL_GATHER;
     *n_wrong_out = 0;
-    if (what->count == 0 || (what->coll == GYRE_COLL_REDUCE && rank->member.rank != what->root))
+    if (what->count == 0 || (is_only_on_root && rank->member.rank != what->root))
         return GYRE_SUCCESS;
     if (traits->reduces) {
         const uint64_t first = traits->in_blocks ? me * (uint64_t)what->count : 0;
@@ -277,7 +283,7 @@ gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *
     const uint32_t n_blocks = traits->out_blocks ? n_ranks : 1;
     for (uint32_t block = 0; block < n_blocks; block++) {
         uint32_t source = block;
-        if (what->coll == GYRE_COLL_BROADCAST)
+        if (what->coll == GYRE_COLL_BROADCAST || what->coll == GYRE_COLL_SCATTER)
             source = (uint32_t)what->root;
         else if (what->coll == GYRE_COLL_SEND_RECV)
             source = (me + n_ranks - 1) % n_ranks;

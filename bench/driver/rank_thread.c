@@ -26,7 +26,7 @@ struct table {
     struct bench_setting setting;
     struct bench_machine machine; /* opened with --json only */
     struct bench_engine engine;
-    char engine_text[192];
+    char engine_text[640];
     struct bench_output *output; /* on rank 0 only */
     struct bench_summary summary;
     int n_halves;     /* number of timings in the means of the summary */
@@ -85,8 +85,8 @@ static gyre_status read_limit(struct table *table)
                              &table->setting.limit);
 }
 
-/* Gathers the places of all ranks, then opens the outputs of rank 0. */
-static gyre_status open_output(struct table *table)
+/* Gathers the places of all ranks, and what else reports say about the run. */
+static gyre_status open_setting(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
     struct bench_place mine;
@@ -108,6 +108,15 @@ static gyre_status open_output(struct table *table)
         .reference = table->engine_text,
         .machine = &table->machine,
     };
+    return GYRE_SUCCESS;
+}
+
+/* Opens the outputs of rank 0. */
+static gyre_status open_output(struct table *table)
+{
+    struct bench_rank *rank = &table->rank;
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(open_setting(table));
     if (table->run->options.json_path != NULL)
         bench_machine_open(rank, &table->machine);
     if (rank->member.rank == 0) {
@@ -131,8 +140,10 @@ static gyre_status add_row(struct table *table, const struct bench_row *row)
     }
     bench_progress_end(table->rank.progress);
     gyre_status status = GYRE_SUCCESS;
-    if (table->output != NULL)
+    if (table->output != NULL) {
         status = bench_output_row(table->output, row);
+        table->run->has_sweep_rows |= status == GYRE_SUCCESS;
+    }
     return bench_rank_agree(&table->rank, status);
 }
 
@@ -176,10 +187,9 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
         call = bench_call_of(rank, &rank->buffers, what,
                              what->coll == GYRE_COLL_BROADCAST && !table->engine.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison));
-        if (table->engine.ops->is_on_stream) {
-            call = bench_call_of(rank, &rank->buffers, what, true);
+        call = bench_call_of(rank, &rank->buffers, what, true);
+        if (table->engine.ops->is_on_stream && call.is_in_place)
             GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison_in_place));
-        }
     }
     GYRE_TRY(describe_row(table, &row));
     return add_row(table, &row);
@@ -301,6 +311,12 @@ static gyre_status run_table(struct table *table)
     return run_cycles(table);
 }
 
+static gyre_status compare_algos(struct table *table)
+{
+    GYRE_TRY(open_setting(table));
+    return bench_rank_agree(&table->rank, bench_compare_algos(&table->rank, &table->setting));
+}
+
 /* The rank's work after it has joined. */
 static gyre_status run_bench(struct table *table)
 {
@@ -310,7 +326,7 @@ static gyre_status run_bench(struct table *table)
     if (rank->options->is_predict)
         return bench_rank_agree(rank, bench_predict(rank));
     if (rank->options->compare_algos != NULL)
-        return bench_rank_agree(rank, bench_compare_algos(rank));
+        return compare_algos(table);
     if (rank->options->is_accuracy)
         return bench_accuracy(rank, &table->engine, &table->n_inaccurate);
     return run_table(table);

@@ -21,9 +21,10 @@ struct bench_run {
     struct bench_progress *progress;
     struct bench_dump *dump;
     gyre_unique_id id;
-    gyre_comm **comms;  /* by local rank if all ranks are in this process; else NULL */
-    int exit_status;    /* written by local rank 0 */
-    int interrupted_by; /* written by local rank 0: the signal that some process got; 0 = none */
+    gyre_comm **comms;   /* by local rank if all ranks are in this process; else NULL */
+    bool has_sweep_rows; /* written by local rank 0: the CSV of the whole sweep is begun */
+    int exit_status;     /* written by local rank 0 */
+    int interrupted_by;  /* written by local rank 0: the signal that some process got; 0 = none */
 };
 
 /** bench_rank_thread - the whole life of one rank of this process. Collective over all ranks.

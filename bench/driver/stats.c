@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int ascending(const void *left, const void *right)
 {
@@ -34,4 +35,10 @@ struct bench_stats bench_stats_of(double *samples, size_t n)
     stats.max = samples[n - 1];
     stats.p99 = samples[(size_t)ceil(0.99 * (double)n) - 1];
     return stats;
+}
+
+double bench_median_of_row(const double *samples, double *scratch, size_t n)
+{
+    memcpy(scratch, samples, n * sizeof(*scratch));
+    return bench_median_of(scratch, n);
 }

@@ -24,4 +24,8 @@ struct bench_stats bench_stats_of(double *samples, size_t n);
  * @samples: sorted by this call. */
 double bench_median_of(double *samples, size_t n);
 
+/** bench_median_of_row - the median of n samples, which keep their order.
+ * @scratch: room for n samples. */
+double bench_median_of_row(const double *samples, double *scratch, size_t n);
+
 #endif

@@ -6,10 +6,8 @@
  */
 #include "bench/engines/compare.h"
 
-#include "bench/driver/graph.h"
 #include "bench/driver/measure.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
+#include "bench/engines/batch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,87 +24,9 @@
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
-/* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
- */
-struct batch {
-    const struct bench_engine *engine;       /* NULL = gyre */
-    const struct bench_contender *contender; /* of gyre's call; NULL = as it is */
-    const struct bench_call *call;
-    int n_batch;
-    struct bench_graph *graph; /* NULL = not captured */
-    int n_replays;
-};
-
-static gyre_status enqueue_batch(struct bench_rank *rank, const struct batch *batch)
-{
-    for (int i = 0; i < batch->n_batch; i++)
-        GYRE_TRY(batch->engine == NULL
-                     ? bench_enqueue(rank, batch->call)
-                     : batch->engine->ops->run(batch->engine->state, batch->call));
-    return GYRE_SUCCESS;
-}
-
-static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch)
-{
-    if (batch->graph == NULL)
-        GYRE_TRY(enqueue_batch(rank, batch));
-    for (int i = 0; i < batch->n_replays && batch->graph != NULL; i++)
-        GYRE_TRY(bench_graph_launch(batch->graph, rank->stream));
-    const bool is_done = batch->engine != NULL && !batch->engine->ops->is_on_stream;
-    return is_done ? GYRE_SUCCESS : bench_wait(rank);
-}
-
-/* Makes the plan choose the batch's contender. The call that follows makes the plan anew, which
- * must not be timed. Graphs have theirs already. */
-static gyre_status select_contender(struct bench_rank *rank, const struct batch *batch)
-{
-    if (batch->contender == NULL || batch->graph != NULL)
-        return GYRE_SUCCESS;
-    struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
-    const bool is_file = strcmp(batch->contender->name, "file") == 0;
-    const struct gyre_filter_words words = {.algos = is_file ? "" : batch->contender->name,
-                                            .algo_source = "--compare-algos"};
-    GYRE_TRY(gyre_plan_restrict(plans, &words));
-    if (is_file)
-        gyre_plan_resume_file(plans);
-    GYRE_TRY(bench_enqueue(rank, batch->call));
-    return bench_wait(rank);
-}
-
-static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
-{
-    GYRE_TRY(select_contender(rank, batch));
-    GYRE_TRY(
-        enqueue_batch(rank, batch)); /* loading, which the first call may do, cannot be captured */
-    GYRE_TRY(bench_wait(rank));
-    GYRE_TRY(bench_graph_begin(rank->stream));
-    const gyre_status status = enqueue_batch(rank, batch);
-    const gyre_status ended = bench_graph_end(rank->stream, &batch->graph);
-    GYRE_TRY(status);
-    GYRE_TRY(ended);
-    return run_batch(rank, batch); /* the first launch also uploads the graph */
-}
-
-/* Times n samples of one engine; us[i] becomes the longest time over the ranks. */
-static gyre_status time_samples(struct bench_rank *rank, const struct batch *batch, double *us,
-                                size_t n)
-{
-    gyre_status status = GYRE_SUCCESS;
-    if (batch->contender != NULL)
-        GYRE_TRY(bench_rank_agree(rank, select_contender(rank, batch)));
-    GYRE_TRY(bench_ranks_barrier(&rank->member));
-    for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
-        const uint64_t start_ns = gyre_now_ns();
-        status = run_batch(rank, batch);
-        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3 / (batch->n_batch * batch->n_replays);
-    }
-    GYRE_TRY(bench_rank_agree(rank, status));
-    return bench_max_over_ranks(rank, us, n);
-}
-
 /* The batches of a comparison in the order of their turns: gyre's, then one for each mode. */
 struct batches {
-    struct batch list[BENCH_MAX_CONTENDERS];
+    struct bench_batch list[BENCH_MAX_CONTENDERS];
     struct bench_call calls[BENCH_MAX_CONTENDERS];
     int n;
 };
@@ -122,11 +42,11 @@ static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batch
                                   int *n_calls_out)
 {
     double us[PROBE_CALLS];
-    double slowest_us = 0;
+    double slowest_us = 0, host_us = 0;
     for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
         slowest_us = 0;
         for (int i = 0; i < batches->n; i++) {
-            GYRE_TRY(time_samples(rank, &batches->list[i], us, PROBE_CALLS));
+            GYRE_TRY(bench_batch_time(rank, &batches->list[i], us, PROBE_CALLS, &host_us));
             const double median = bench_median_of(us, PROBE_CALLS);
             slowest_us = median > slowest_us ? median : slowest_us;
         }
@@ -159,7 +79,7 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
 {
     struct run_context run = {rank, engine};
     int64_t n_wrong = 0;
-    if (rank->options->n_checks == 0)
+    if (!bench_is_checked(rank, call))
         return GYRE_SUCCESS;
     GYRE_TRY(bench_check_all(rank, call, run_engine, &run, &n_wrong));
     gyre_status status = GYRE_SUCCESS;
@@ -168,38 +88,6 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
             gyre_fail(GYRE_ERROR_INTERNAL, "%s itself gave %lld wrong values%s", engine->ops->name,
                       (long long)n_wrong, engine->ops->wrong_value_hint(call));
     return bench_rank_agree(rank, status);
-}
-
-/* The median of a row, which keeps its order. */
-static double median_of_row(const double *row, double *scratch, size_t n)
-{
-    memcpy(scratch, row, n * sizeof(*scratch));
-    return bench_median_of(scratch, n);
-}
-
-void bench_comparison_judge(double *medians, struct bench_comparison *comparison)
-{
-    const size_t n_rounds = (size_t)comparison->n_rounds;
-    double *ratios = medians + (size_t)(1 + comparison->n_modes) * n_rounds;
-    comparison->mode = 0;
-    for (int i = 0; i < comparison->n_modes; i++) {
-        const double *row = medians + (size_t)(1 + i) * n_rounds;
-        comparison->mode_us[i] = median_of_row(row, ratios, n_rounds);
-        if (comparison->mode_us[i] < comparison->mode_us[comparison->mode])
-            comparison->mode = i;
-    }
-    comparison->reference_us = comparison->mode_us[comparison->mode];
-    const double *reference = medians + (size_t)(1 + comparison->mode) * n_rounds;
-    for (size_t round = 0; round < n_rounds; round++)
-        ratios[round] = reference[round] / medians[round];
-    comparison->ratio = bench_median_of(ratios, n_rounds);
-    size_t spread = 0; /* 1.96 standard deviations of the median's rank, on both sides */
-    while ((double)(spread * spread) < 3.84 * (double)n_rounds)
-        spread++;
-    const size_t low = spread < n_rounds ? (n_rounds - spread) / 2 : 0;
-    comparison->ratio_low = ratios[low]; /* bench_median_of() has sorted the ratios */
-    comparison->ratio_high = ratios[n_rounds - 1 - low];
-    comparison->gyre_us = bench_median_of(medians, n_rounds);
 }
 
 /* Samples of a comparison. */
@@ -246,12 +134,13 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
 {
     const size_t n_rounds = (size_t)result->n_rounds;
     const size_t n_calls = (size_t)result->n_calls;
+    double host_us[BENCH_MAX_CONTENDERS] = {0};
     for (size_t round = 0; round < n_rounds; round++)
         for (int i = 0; i < batches->n; i++) {
             double *at = samples->all + ((size_t)i * n_rounds + round) * n_calls;
-            GYRE_TRY(time_samples(rank, &batches->list[i], at, n_calls));
+            GYRE_TRY(bench_batch_time(rank, &batches->list[i], at, n_calls, &host_us[i]));
             samples->medians[(size_t)i * n_rounds + round] =
-                median_of_row(at, samples->turn, n_calls);
+                bench_median_of_row(at, samples->turn, n_calls);
         }
     if (batches->list[0].contender != NULL) {
         judge_contenders(samples, batches, result);
@@ -259,6 +148,10 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
     }
     bench_comparison_judge(samples->medians, result);
     fill_extremes(samples, 1 + result->mode, result);
+    GYRE_TRY(bench_max_over_ranks(rank, host_us, (size_t)batches->n));
+    const double n_enqueued = (double)(n_rounds * n_calls) * batches->list[0].n_batch;
+    result->gyre_host_us = host_us[0] / n_enqueued;
+    result->reference_host_us = host_us[1 + result->mode] / n_enqueued;
     return GYRE_SUCCESS;
 }
 
@@ -307,20 +200,20 @@ static void list_batches(const struct bench_rank *rank, const struct bench_engin
             own == NULL ? *call : bench_call_of(rank, own, &call->what, call->is_in_place);
     }
     for (int i = 0; i < batches_out->n; i++)
-        batches_out->list[i] = (struct batch){.engine = i == 0 ? NULL : engine,
-                                              .call = &batches_out->calls[i],
-                                              .n_batch = n_batch,
-                                              .n_replays = 1};
+        batches_out->list[i] = (struct bench_batch){.engine = i == 0 ? NULL : engine,
+                                                    .call = &batches_out->calls[i],
+                                                    .n_batch = n_batch,
+                                                    .n_replays = 1};
 }
 
 /* Captures graphs where -G asks for them, and compares. */
 static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *batches,
-                                       bool is_on_stream, struct bench_comparison *result)
+                                       bool can_capture, struct bench_comparison *result)
 {
     gyre_status status = GYRE_SUCCESS;
-    for (int i = 0; i < batches->n && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
+    for (int i = 0; i < batches->n && rank->options->n_graph_launches > 0 && can_capture; i++) {
         if (status == GYRE_SUCCESS)
-            status = capture_batch(rank, &batches->list[i]);
+            status = bench_batch_capture(rank, &batches->list[i]);
         status = bench_rank_agree(rank, status);
     }
     if (status == GYRE_SUCCESS)
@@ -333,7 +226,6 @@ static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *engine,
                           const struct bench_call *call, struct bench_comparison *comparison_out)
 {
-    const bool is_on_stream = engine->ops->is_on_stream;
     struct bench_comparison result = {.is_present = true, .n_rounds = rank->options->n_rounds};
     struct batches batches;
     list_batches(rank, engine, call, &batches, &result);
@@ -342,7 +234,7 @@ gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *en
     GYRE_TRY(bench_rank_agree(rank, status));
     for (int i = 1; i < batches.n; i++)
         GYRE_TRY(check_engine(rank, engine, &batches.calls[i]));
-    status = capture_and_compare(rank, &batches, is_on_stream, &result);
+    status = capture_and_compare(rank, &batches, engine->ops->is_on_stream, &result);
     if (status == GYRE_SUCCESS)
         *comparison_out = result;
     return status;
@@ -356,10 +248,10 @@ static gyre_status run_gyre(void *context, const struct bench_call *call)
 }
 
 /* The time of a contender that gives wrong values would mean nothing. */
-static gyre_status check_contender(struct bench_rank *rank, const struct batch *batch)
+static gyre_status check_contender(struct bench_rank *rank, const struct bench_batch *batch)
 {
     int64_t n_wrong = 0;
-    GYRE_TRY(bench_rank_agree(rank, select_contender(rank, batch)));
+    GYRE_TRY(bench_rank_agree(rank, bench_batch_select(rank, batch)));
     if (rank->options->n_checks == 0)
         return GYRE_SUCCESS;
     GYRE_TRY(bench_check_all(rank, batch->call, run_gyre, rank, &n_wrong));
@@ -378,10 +270,10 @@ gyre_status bench_compare_contenders(struct bench_rank *rank,
     struct batches batches = {.n = n_contenders};
     for (int i = 0; i < n_contenders; i++) {
         batches.calls[i] = *call;
-        batches.list[i] = (struct batch){.contender = &contenders[i],
-                                         .call = &batches.calls[i],
-                                         .n_batch = rank->options->n_iters,
-                                         .n_replays = 1};
+        batches.list[i] = (struct bench_batch){.contender = &contenders[i],
+                                               .call = &batches.calls[i],
+                                               .n_batch = rank->options->n_iters,
+                                               .n_replays = 1};
     }
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
     comparisons_out[0] =

@@ -19,6 +19,8 @@ struct bench_comparison {
     double ratio;     /* median over the rounds of engine / gyre: above 1, gyre is faster */
     double ratio_low; /* interval of about 95 % confidence, from the order of the rounds' ratios */
     double ratio_high;
+    double gyre_host_us;      /* mean time of a call's enqueue alone, of the slowest rank; */
+    double reference_host_us; /* 0 = not measured (graphs, engines that are on no stream) */
     double gyre_min_us;
     double reference_min_us;
     double gyre_p99_us; /* over all samples of all rounds */

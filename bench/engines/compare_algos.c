@@ -7,15 +7,38 @@
 
 #include "bench/driver/measure.h"
 #include "bench/driver/streams.h"
+#include "bench/report/tidy.h"
 
 #include <stdio.h>
 #include <string.h>
 
 struct list {
-    char names[BENCH_MAX_CONTENDERS][16];
+    char names[BENCH_MAX_CONTENDERS][BENCH_CONTENDER_BYTES];
     struct bench_contender contenders[BENCH_MAX_CONTENDERS];
     int n;
 };
+
+/* The files of rank 0. */
+struct files {
+    struct bench_json *json;
+    struct bench_tidy *tidy;
+};
+
+static gyre_status open_files(const struct bench_setting *setting, struct files *files)
+{
+    if (setting->options->json_path != NULL)
+        GYRE_TRY(bench_json_open(setting, &files->json));
+    if (setting->options->csv_path != NULL)
+        return bench_tidy_open(setting->options->csv_path, false, &files->tidy);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status close_files(struct files *files)
+{
+    const gyre_status status = bench_tidy_close(files->tidy);
+    const gyre_status closed = bench_json_close(files->json, NULL);
+    return status != GYRE_SUCCESS ? status : closed;
+}
 
 /* The options were checked before. */
 static void parse_list(const char *text, struct list *list)
@@ -56,30 +79,66 @@ static gyre_status print_row(const struct bench_case *what, const struct list *l
     return bench_streams_flush();
 }
 
-static gyre_status compare_size(struct bench_rank *rank, const struct list *list,
-                                const struct bench_case *what)
+static gyre_status write_row(const struct bench_setting *setting, const struct bench_case *what,
+                             const struct list *list, const struct bench_comparison *comparisons,
+                             const struct files *files)
+{
+    for (int i = 0; i < list->n; i++) {
+        const struct bench_comparison *compared = i == 0 ? NULL : &comparisons[i - 1];
+        const double us = i == 0 ? comparisons[0].gyre_us : compared->reference_us;
+        struct bench_tidy_row row = {.engine = "gyre",
+                                     .machine = setting->places[0].host,
+                                     .device = setting->device,
+                                     .fabric = "",
+                                     .dtype = gyre_dtype_names[what->dtype],
+                                     .n_ranks = (unsigned)setting->n_ranks,
+                                     .n_hosts = bench_n_hosts(setting),
+                                     .coll = what->coll,
+                                     .algorithm = list->contenders[i].name,
+                                     .proto = "",
+                                     .n_bytes = what->n_bytes,
+                                     .time_us = us};
+        if (compared != NULL) {
+            row.ratio = compared->ratio;
+            row.ratio_low = compared->ratio_low;
+            row.ratio_high = compared->ratio_high;
+        }
+        GYRE_TRY(bench_tidy_row(files->tidy, &row));
+        GYRE_TRY(bench_json_contender(files->json, what, row.algorithm, us, compared));
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status compare_size(struct bench_rank *rank, const struct bench_setting *setting,
+                                const struct list *list, const struct bench_case *what,
+                                const struct files *files)
 {
     struct bench_comparison comparisons[BENCH_MAX_CONTENDERS];
     const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
     GYRE_TRY(bench_compare_contenders(rank, list->contenders, list->n, &call, comparisons));
     bench_progress_end(rank->progress);
-    const gyre_status status =
-        rank->member.rank == 0 ? print_row(what, list, comparisons) : GYRE_SUCCESS;
+    gyre_status status = GYRE_SUCCESS;
+    if (rank->member.rank == 0) {
+        status = print_row(what, list, comparisons);
+        if (status == GYRE_SUCCESS)
+            status = write_row(setting, what, list, comparisons, files);
+    }
     return bench_rank_agree(rank, status);
 }
 
-gyre_status bench_compare_algos(struct bench_rank *rank)
+static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_setting *setting,
+                                 const struct list *list, struct files *files)
 {
     const struct bench_options *options = rank->options;
-    struct list list;
     gyre_status status = GYRE_SUCCESS;
-    parse_list(options->compare_algos, &list);
     if (rank->kind->coll == GYRE_COLL_SEND_RECV)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "--compare-algos: point to point has one algorithm only");
+    else if (rank->member.rank == 0)
+        status = open_files(setting, files);
     GYRE_TRY(bench_rank_agree(rank, status));
     if (rank->member.rank == 0)
-        print_header(rank, &list);
+        print_header(rank, list);
     struct bench_case wanted = {.coll = rank->kind->coll,
                                 .dtype = (gyre_dtype)options->dtype,
                                 .op = (gyre_op)options->op,
@@ -87,8 +146,18 @@ gyre_status bench_compare_algos(struct bench_rank *rank)
                                 .n_bytes = options->min_bytes};
     while (wanted.n_bytes <= options->max_bytes) {
         const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
-        GYRE_TRY(compare_size(rank, &list, &what));
+        GYRE_TRY(compare_size(rank, setting, list, &what, files));
         wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
     }
     return GYRE_SUCCESS;
+}
+
+gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting)
+{
+    struct list list;
+    struct files files = {NULL, NULL};
+    parse_list(rank->options->compare_algos, &list);
+    const gyre_status status = compare_sizes(rank, setting, &list, &files);
+    const gyre_status closed = close_files(&files);
+    return status != GYRE_SUCCESS ? status : closed;
 }

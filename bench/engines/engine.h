@@ -8,7 +8,7 @@
 
 #include "bench/driver/rank.h"
 
-#define BENCH_MAX_MODES 2
+#define BENCH_MAX_MODES 4
 
 /* A mode: one way to measure an engine. Modes differ in the buffers of the calls. */
 struct bench_mode {

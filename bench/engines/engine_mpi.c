@@ -132,7 +132,17 @@ static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatyp
     MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
 }
 
-/* Indexed by collective; NULL = mpi_check() refuses the collective. */
+static void run_gather(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Gather(call->send, count, type, call->recv, count, type, call->what.root, MPI_COMM_WORLD);
+}
+
+static void run_scatter(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Scatter(call->send, count, type, call->recv, count, type, call->what.root, MPI_COMM_WORLD);
+}
+
+/* Indexed by collective. */
 static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
                                               MPI_Datatype type) = {
     [GYRE_COLL_ALL_REDUCE] = run_all_reduce,
@@ -142,14 +152,13 @@ static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int
     [GYRE_COLL_REDUCE_SCATTER] = run_reduce_scatter,
     [GYRE_COLL_ALL_TO_ALL] = run_all_to_all,
     [GYRE_COLL_SEND_RECV] = run_send_recv,
+    [GYRE_COLL_GATHER] = run_gather,
+    [GYRE_COLL_SCATTER] = run_scatter,
 };
 
 static gyre_status mpi_check(void *state, const struct bench_call *call)
 {
     (void)state;
-    if (runs[call->what.coll] == NULL)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: not for %s",
-                         gyre_collectives[call->what.coll].name);
     if (call->what.count > INT_MAX)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts are at most %d", INT_MAX);
     if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)

@@ -7,31 +7,21 @@
 
 #include "core/base/util.h"
 
-#include <dlfcn.h>
-#include <string.h>
-
 /* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h; ncclMemAlloc() aligns to more. */
 #define WINDOW_ALIGN_BYTES 4096
 
-/* POSIX allows the result of dlsym() to be a function. ISO C has no cast for that, so the bytes of
- * the pointer are copied. */
-static bool load_symbol(void *library, const char *name, void *function_out)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(function_out, &symbol, sizeof(symbol));
-    return symbol != NULL;
-}
-
 gyre_status bench_nccl_windows_load(void *library, const char *path,
+                                    enum bench_nccl_buffer_kind kind,
                                     struct bench_nccl_windows *windows_out)
 {
-    struct bench_nccl_windows windows = {.comm = NULL};
-#define LOAD(member, symbol, result, parameters)                                           \
-    if (!load_symbol(library, #symbol, &windows.member))                                   \
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,                                           \
-                         "--nccl-mode: %s has no %s (NCCL has windows since 2.27); leave " \
-                         "--nccl-mode at plain",                                           \
-                         path, #symbol);
+    struct bench_nccl_windows windows = {.kind = kind};
+#define LOAD(member, symbol, result, parameters, needed_by)                                      \
+    if (!bench_nccl_find(library, #symbol, &windows.member) &&                                   \
+        ((needed_by) < 0 || (needed_by) == (int)kind))                                           \
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--nccl-mode %s: %s has no %s (NCCL has %s)",   \
+                         kind == BENCH_NCCL_IN_WINDOWS ? "window" : "registered", path, #symbol, \
+                         kind == BENCH_NCCL_IN_WINDOWS ? "windows since 2.27"                    \
+                                                       : "registration since 2.19");
     BENCH_NCCL_WINDOW_TABLE(LOAD)
 #undef LOAD
     *windows_out = windows;
@@ -57,17 +47,25 @@ static gyre_status allocate(struct bench_nccl_windows *windows, size_t n_bytes)
                         buffers->n_bytes);
 }
 
+static int add(struct bench_nccl_windows *windows, void *base, void **handle_out)
+{
+    const size_t n_bytes = windows->buffers.n_bytes;
+    if (windows->kind == BENCH_NCCL_REGISTERED)
+        return windows->add_buffer(windows->comm, base, n_bytes, handle_out);
+    return windows->add(windows->comm, base, n_bytes, handle_out, BENCH_NCCL_WINDOW_SYMMETRIC);
+}
+
 static gyre_status add_windows(struct bench_nccl_windows *windows)
 {
+    const bool is_window = windows->kind == BENCH_NCCL_IN_WINDOWS;
+    const char *call = is_window ? "ncclCommWindowRegister" : "ncclCommRegister";
     void *const bases[] = {windows->buffers.send, windows->buffers.recv};
-    for (int i = 0; i < 2; i++) {
-        const int result = windows->add(windows->comm, bases[i], windows->buffers.n_bytes,
-                                        &windows->windows[i], BENCH_NCCL_WINDOW_SYMMETRIC);
-        GYRE_TRY(check_result(windows, result, "ncclCommWindowRegister", windows->buffers.n_bytes));
-    }
+    for (int i = 0; i < 2; i++)
+        GYRE_TRY(check_result(windows, add(windows, bases[i], &windows->handles[i]), call,
+                              windows->buffers.n_bytes));
     /* If NCCL cannot use windows, it returns success without a window. The times would then be
      * those of plain buffers under the wrong name. */
-    if (windows->windows[0] == NULL || windows->windows[1] == NULL)
+    if (is_window && (windows->handles[0] == NULL || windows->handles[1] == NULL))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--nccl-mode: NCCL makes no symmetric windows here; is one of "
                          "NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE 0, or peer access off?");
@@ -85,11 +83,13 @@ gyre_status bench_nccl_windows_open(const struct bench_member *member, void *com
 void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly)
 {
     for (int i = 0; i < 2 && is_orderly; i++)
-        if (windows->windows[i] != NULL)
-            (void)windows->remove(windows->comm, windows->windows[i]);
+        if (windows->handles[i] != NULL && windows->kind == BENCH_NCCL_IN_WINDOWS)
+            (void)windows->remove(windows->comm, windows->handles[i]);
+        else if (windows->handles[i] != NULL)
+            (void)windows->remove_buffer(windows->comm, windows->handles[i]);
     if (windows->buffers.send != NULL)
         (void)windows->free(windows->buffers.send);
     if (windows->buffers.recv != NULL)
         (void)windows->free(windows->buffers.recv);
-    *windows = (struct bench_nccl_windows){.comm = NULL};
+    *windows = (struct bench_nccl_windows){.kind = windows->kind};
 }

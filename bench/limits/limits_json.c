@@ -106,7 +106,7 @@ static gyre_status check_kind(struct json_object *root)
     struct json_object *version = find(root, "schema_version", json_type_int);
     if (bench == NULL || strcmp(json_object_get_string(bench), "limits") != 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "was not written by build/bench/limits (\"bench\" is not \"limits\")");
+                         "was not written by gyre limits (\"bench\" is not \"limits\")");
     if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "its schema_version is not %d: measure the limits again", SCHEMA_VERSION);

@@ -8,11 +8,13 @@ void bench_csv_header(FILE *file)
 {
     fputs("collective,bytes,count,type,op,root,in_place,time_us,algbw_gbytes_per_s,"
           "busbw_gbytes_per_s,wrong,min_us,median_us,mean_us,p99_us,max_us,algorithm,protocol,"
-          "channels,transports,reference_us,ratio,reference_mode\n",
+          "channels,transports,reference_us,ratio,reference_mode,reference_version,host_us,"
+          "compared_host_us,reference_host_us\n",
           file);
 }
 
-static void write_half(FILE *file, const struct bench_row *row, bool is_in_place)
+static void write_half(FILE *file, const struct bench_setting *setting, const struct bench_row *row,
+                       bool is_in_place)
 {
     const struct bench_timing *timing = is_in_place ? &row->in_place : &row->out_of_place;
     const struct gyre_collective_traits *traits = &gyre_collectives[row->what.coll];
@@ -27,15 +29,22 @@ static void write_half(FILE *file, const struct bench_row *row, bool is_in_place
             timing->us.mean, timing->us.p99, timing->us.max, row->plan.algorithm, row->plan.proto,
             row->plan.n_channels, row->plan.transports);
     if (row->comparison.is_present && !is_in_place)
-        fprintf(file, "%.3f,%.4f,%s", row->comparison.reference_us, row->comparison.ratio,
-                row->comparison.mode_names[row->comparison.mode]);
+        fprintf(file, "%.3f,%.4f,%s,\"%.*s\"", row->comparison.reference_us, row->comparison.ratio,
+                row->comparison.mode_names[row->comparison.mode],
+                bench_n_reference_version(setting), setting->reference);
+    else
+        fputs(",,,", file);
+    fprintf(file, ",%.3f", timing->host_us);
+    if (row->comparison.is_present && !is_in_place)
+        fprintf(file, ",%.3f,%.3f", row->comparison.gyre_host_us,
+                row->comparison.reference_host_us);
     else
         fputs(",,", file);
     fputc('\n', file);
 }
 
-void bench_csv_row(FILE *file, const struct bench_row *row)
+void bench_csv_row(FILE *file, const struct bench_setting *setting, const struct bench_row *row)
 {
-    write_half(file, row, false);
-    write_half(file, row, true);
+    write_half(file, setting, row, false);
+    write_half(file, setting, row, true);
 }

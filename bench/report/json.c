@@ -6,6 +6,8 @@
  */
 #include "bench/report/output.h"
 
+#include "bench/report/table_file.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -36,6 +38,7 @@ bool bench_is_secret(const char *variable)
 
 #ifdef GYRE_BENCH_WITH_JSON
 
+#include "bench/report/bus_factor.h"
 #include "bench/report/json_add.h"
 #include "core/base/file.h"
 
@@ -140,6 +143,7 @@ gyre_status bench_json_read(const char *path, struct json_object **root_out)
 
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out)
 {
+    GYRE_TRY(bench_table_file_check("--json", setting->options->json_path));
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for JSON report");
@@ -162,12 +166,6 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
     add_places(json->root, setting);
     add_environment(json->root);
     json->results = add_array(json->root, "results");
-    const gyre_status status = bench_json_write(json->root, json->path);
-    if (status != GYRE_SUCCESS) {
-        json_object_put(json->root);
-        free(json);
-        return status;
-    }
     *json_out = json;
     return GYRE_SUCCESS;
 }
@@ -178,6 +176,8 @@ static void add_timing(struct json_object *row, const char *key, const struct be
     add_number(object, "time_us", timing->time_us);
     add_number(object, "algbw_gbytes_per_s", timing->algbw);
     add_number(object, "busbw_gbytes_per_s", timing->busbw);
+    if (timing->host_us > 0)
+        add_number(object, "host_us", timing->host_us);
     if (timing->launch_us > 0)
         add_number(object, "launch_us", timing->launch_us);
     if (timing->n_wrong >= 0)
@@ -214,8 +214,8 @@ static void add_versions(struct json_object *row, const struct bench_json *json)
 {
     const struct bench_setting *setting = json->setting;
     struct json_object *versions = add_object(row, "versions");
-    char reference[64]; /* the engine's name and version, without its mode */
-    snprintf(reference, sizeof(reference), "%.*s", (int)strcspn(setting->reference, ","),
+    char reference[64];
+    snprintf(reference, sizeof(reference), "%.*s", bench_n_reference_version(setting),
              setting->reference);
     add_text(versions, "gyre", json->gyre_version);
     add_version(versions, "reference", reference);
@@ -259,6 +259,10 @@ static void add_comparison(struct json_object *row, const char *key,
     add_int(object, "calls_of_a_sample", comparison->n_batch);
     add_number(object, "ratio_low", comparison->ratio_low);
     add_number(object, "ratio_high", comparison->ratio_high);
+    if (comparison->gyre_host_us > 0)
+        add_number(object, "gyre_host_us", comparison->gyre_host_us);
+    if (comparison->reference_host_us > 0)
+        add_number(object, "reference_host_us", comparison->reference_host_us);
     add_number(object, "gyre_min_us", comparison->gyre_min_us);
     add_number(object, "reference_min_us", comparison->reference_min_us);
     add_number(object, "gyre_p99_us", comparison->gyre_p99_us);
@@ -279,6 +283,8 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_int(object, "cycle", row->cycle);
     add_text(object, "algorithm", row->plan.algorithm);
     add_text(object, "protocol", row->plan.proto);
+    if (row->plan.net_proto[0] != '\0')
+        add_text(object, "protocol_between_hosts", row->plan.net_proto);
     add_int(object, "channels", row->plan.n_channels);
     add_int(object, "blocks", row->plan.n_blocks);
     add_int(object, "slot_bytes", row->plan.slot_bytes);
@@ -297,6 +303,33 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     return bench_json_write(json->root, json->path);
 }
 
+gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
+                                 const char *algorithm, double time_us,
+                                 const struct bench_comparison *comparison)
+{
+    if (json == NULL)
+        return GYRE_SUCCESS;
+    struct json_object *object = json_object_new_object();
+    struct json_object *list = NULL;
+    if (!json_object_object_get_ex(json->root, "contenders", &list))
+        list = add_array(json->root, "contenders");
+    const double algbw = time_us > 0 ? (double)what->n_bytes / (time_us * 1e3) : 0;
+    add_text(object, "algorithm", algorithm);
+    add_int(object, "bytes", (int64_t)what->n_bytes);
+    add_number(object, "time_us", time_us);
+    add_number(object, "algbw_gbytes_per_s", algbw);
+    add_number(object, "busbw_gbytes_per_s",
+               algbw * bench_bus_factor(what->coll, (unsigned)json->setting->n_ranks));
+    if (comparison != NULL) {
+        add_int(object, "rounds", comparison->n_rounds);
+        add_number(object, "ratio", comparison->ratio);
+        add_number(object, "ratio_low", comparison->ratio_low);
+        add_number(object, "ratio_high", comparison->ratio_high);
+    }
+    json_object_array_add(list, object);
+    return bench_json_write(json->root, json->path);
+}
+
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -308,7 +341,10 @@ gyre_status bench_json_close(struct bench_json *json, const struct bench_summary
         add_number(object, "average_busbw_gbytes_per_s", summary->busbw);
         add_bool(object, "interrupted", summary->is_interrupted);
         add_time(json->root, "ended");
-        status = bench_json_write(json->root, json->path);
+        /* A run that ended before its first row leaves the old file. */
+        const bool is_cut_short = summary->has_failed || summary->is_interrupted;
+        if (!is_cut_short || json_object_array_length(json->results) > 0)
+            status = bench_json_write(json->root, json->path);
     }
     json_object_put(json->root);
     free(json);
@@ -316,6 +352,18 @@ gyre_status bench_json_close(struct bench_json *json, const struct bench_summary
 }
 
 #else
+
+gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
+                                 const char *algorithm, double time_us,
+                                 const struct bench_comparison *comparison)
+{
+    (void)json;
+    (void)what;
+    (void)algorithm;
+    (void)time_us;
+    (void)comparison;
+    return GYRE_SUCCESS;
+}
 
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out)
 {

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The text table. Its header, columns and footer are those of nccl-tests, byte for byte, because
- * scripts parse them. Only --compare, --limits and -S add columns, and -C on GPUs adds a line to
- * the footer.
+ * scripts parse them. Only --compare, --limits, --host-time and -S add columns, and -C on GPUs adds
+ * a line to the footer.
  */
 #include "bench/report/output.h"
 
 #include "bench/driver/streams.h"
+#include "bench/report/table_file.h"
+#include "bench/report/tidy.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 struct bench_output {
     const struct bench_setting *setting;
-    FILE *csv;
+    struct bench_table_file csv; /* zeros = there is none */
     struct bench_json *json;
+    struct bench_tidy *tidy; /* of all combinations of --sweep; NULL = this is no sweep */
 };
 
 #define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
@@ -94,6 +96,8 @@ static void print_columns(const struct bench_setting *setting)
         "", "", "", "", "");
     if (has_limit) /* this comes after the column of the time stamp and a blank */
         printf("%*s  %% of limit", width, "");
+    if (options->has_host_time)
+        printf("  host's time%s", compares ? "               " : "     ");
     if (compares)
         printf("  median of %d rounds", options->n_rounds);
     printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "size",
@@ -101,17 +105,40 @@ static void print_columns(const struct bench_setting *setting)
            "algbw", "busbw", "#wrong", width, stamp);
     if (has_limit)
         printf("  %5s  %5s", "out", "in");
+    if (options->has_host_time)
+        printf("  %7s  %7s", "out", "in");
+    if (options->has_host_time && compares)
+        printf("  %7s", options->compare);
     if (compares)
         printf("  %9s  %9s  %6s  %9s  %9s%s", "gyre", options->compare, "ratio", "p99 gyre", "p99",
-               options->nccl_mode == BENCH_NCCL_BEST ? "    mode" : "");
+               options->nccl_mode == BENCH_NCCL_BEST ? "        mode" : "");
     printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "(B)",
            "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "",
            width, format);
     if (has_limit)
         printf("  %5s  %5s", "(%)", "(%)");
+    if (options->has_host_time)
+        printf("  %7s  %7s%s", "(us)", "(us)", compares ? "     (us)" : "");
     if (compares)
         printf("  %9s  %9s  %6s  %9s  %9s", "(us)", "(us)", "", "(us)", "(us)");
     printf("\n");
+}
+
+unsigned bench_n_hosts(const struct bench_setting *setting)
+{
+    unsigned n = 0;
+    for (int i = 0; i < setting->n_ranks; i++) {
+        int same = 0;
+        while (strcmp(setting->places[same].host, setting->places[i].host) != 0)
+            same++;
+        n += same == i;
+    }
+    return n;
+}
+
+int bench_n_reference_version(const struct bench_setting *setting)
+{
+    return (int)strcspn(setting->reference, ",");
 }
 
 gyre_status bench_output_open(const struct bench_setting *setting, struct bench_output **output_out)
@@ -124,21 +151,24 @@ gyre_status bench_output_open(const struct bench_setting *setting, struct bench_
     if (setting->options->json_path != NULL)
         GYRE_TRY_GOTO(status, bench_json_open(setting, &output->json), free_output);
     if (setting->options->csv_path != NULL) {
-        output->csv = fopen(setting->options->csv_path, "w");
-        if (output->csv == NULL) {
-            status = gyre_fail_errno(errno, "--csv %s", setting->options->csv_path);
-            goto free_output;
-        }
-        bench_csv_header(output->csv);
+        GYRE_TRY_GOTO(
+            status, bench_table_file_open("--csv", setting->options->csv_path, false, &output->csv),
+            free_output);
+        bench_csv_header(output->csv.file);
     }
+    if (setting->options->sweep_csv_path != NULL)
+        GYRE_TRY_GOTO(status,
+                      bench_tidy_open(setting->options->sweep_csv_path,
+                                      setting->options->appends_to_sweep, &output->tidy),
+                      free_output);
     print_settings(setting);
     print_columns(setting);
     GYRE_TRY_GOTO(status, bench_streams_flush(), free_output);
     *output_out = output;
     return GYRE_SUCCESS;
 free_output:
-    if (output->csv != NULL)
-        fclose(output->csv);
+    (void)bench_tidy_close(output->tidy);
+    (void)bench_table_file_close(&output->csv);
     (void)bench_json_close(output->json, NULL);
     free(output);
     return status;
@@ -164,24 +194,47 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
         printf("   %5.1f  %5.1f", 100 * row->out_of_place.busbw / setting->limit.gbytes_per_s,
                100 * row->in_place.busbw / setting->limit.gbytes_per_s);
     const struct bench_comparison *compared = &row->comparison;
+    if (setting->options->has_host_time)
+        printf("   %7.2f  %7.2f", row->out_of_place.host_us, row->in_place.host_us);
+    if (setting->options->has_host_time && compared->is_present)
+        printf("  %7.2f", compared->reference_host_us);
     if (compared->is_present)
         printf("   %9.2f  %9.2f  %6.2f  %9.2f  %9.2f", compared->gyre_us, compared->reference_us,
                compared->ratio, compared->gyre_p99_us, compared->reference_p99_us);
     if (compared->n_modes > 1)
-        printf("  %6s", compared->mode_names[compared->mode]);
+        printf("  %10s", compared->mode_names[compared->mode]);
     printf("\n");
+}
+
+static gyre_status add_to_sweep(const struct bench_output *output, const struct bench_row *row)
+{
+    const struct bench_tidy_row line = {.engine = "gyre",
+                                        .machine = output->setting->places[0].host,
+                                        .device = output->setting->device,
+                                        .fabric = "",
+                                        .dtype = gyre_dtype_names[row->what.dtype],
+                                        .n_ranks = (unsigned)output->setting->n_ranks,
+                                        .n_hosts = bench_n_hosts(output->setting),
+                                        .coll = row->what.coll,
+                                        .algorithm = row->plan.algorithm,
+                                        .proto = row->plan.proto,
+                                        .n_channels = row->plan.n_channels,
+                                        .n_bytes = row->what.n_bytes,
+                                        .time_us = row->out_of_place.time_us};
+    return bench_tidy_row(output->tidy, &line);
 }
 
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row)
 {
     print_row(output->setting, row);
     GYRE_TRY(bench_streams_flush());
-    if (output->csv != NULL) {
-        bench_csv_row(output->csv, row);
-        if (fflush(output->csv) != 0)
-            return gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);
+    if (output->csv.file != NULL) {
+        bench_csv_row(output->csv.file, output->setting, row);
+        GYRE_TRY(bench_table_file_put(&output->csv));
     }
-    return output->json == NULL ? GYRE_SUCCESS : bench_json_row(output->json, row);
+    if (output->json != NULL)
+        GYRE_TRY(bench_json_row(output->json, row));
+    return add_to_sweep(output, row); /* last: success means that the sweep's CSV has a row */
 }
 
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary)
@@ -207,8 +260,13 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
         bench_streams_flush(); /* after an interrupt, mpirun kills this process soon */
     const gyre_status closed = bench_json_close(output->json, summary);
     status = status != GYRE_SUCCESS ? status : closed;
-    if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)
-        status = gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);
+    const bool is_cut_short = summary->has_failed || summary->is_interrupted;
+    if (output->csv.file != NULL && !is_cut_short && status == GYRE_SUCCESS)
+        status = bench_table_file_put(&output->csv); /* if there was no row */
+    const gyre_status closed_csv = bench_table_file_close(&output->csv);
+    status = status != GYRE_SUCCESS ? status : closed_csv;
+    const gyre_status tidied = bench_tidy_close(output->tidy);
+    status = status != GYRE_SUCCESS ? status : tidied;
     free(output);
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * The outputs of rank 0: the text table (with nccl-tests' header, columns and footer), CSV and
  * JSON. All three are written from the same rows. The CSV and JSON files are complete after every
- * row, so they are valid however the run ends.
+ * row, so they are valid however the run ends. Until the first row the old files stay.
  */
 #ifndef GYRE_BENCH_OUTPUT_H
 #define GYRE_BENCH_OUTPUT_H
@@ -76,14 +76,27 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
 /* ---- the file formats ------------------------------------------------------------------- */
 
 void bench_csv_header(FILE *file);
-void bench_csv_row(FILE *file, const struct bench_row *row);
+void bench_csv_row(FILE *file, const struct bench_setting *setting, const struct bench_row *row);
+
+/** bench_n_hosts - how many different hosts the ranks run on. Pure. */
+unsigned bench_n_hosts(const struct bench_setting *setting);
+
+/** bench_n_reference_version - the length of the engine's name and version, with which
+ * setting->reference begins. Its modes follow behind a comma. Pure. */
+int bench_n_reference_version(const struct bench_setting *setting);
 
 struct bench_json;
 
-/** bench_json_open - start a report. Errors: UNSUPPORTED if the build has no json-c. */
+/** bench_json_open - start a report. The first row writes the file. Errors: UNSUPPORTED if the
+ * build has no json-c. */
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
 /** bench_json_row - add a row and write the file again; the new file replaces the old one. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
+/** bench_json_contender - likewise, one algorithm of --compare-algos. NULL does nothing.
+ * @comparison: with the first algorithm; NULL = this is the first one. */
+gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
+                                 const char *algorithm, double time_us,
+                                 const struct bench_comparison *comparison);
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary);
 
 /** bench_is_reported - may this environment variable ("NAME=value") appear in a report? Only the

@@ -65,11 +65,14 @@ static void read_result(struct reading *reading, struct json_object *result,
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];
     const bool has_blocks = traits->in_blocks || traits->out_blocks;
     const int proto = gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, text_of(result, "protocol"));
+    const int net_proto =
+        gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, text_of(result, "protocol_between_hosts"));
     const char *path = text_of(result, "path");
     const struct bench_fit_row row = {
         .coll = coll,
         .choice = {.algorithm = gyre_algorithm_find(text_of(result, "algorithm")),
                    .proto = (enum gyre_proto)(proto < 0 ? 0 : proto),
+                   .net_proto = net_proto < 0 ? GYRE_PROTO_SIMPLE : (enum gyre_proto)net_proto,
                    .n_channels = (uint32_t)int_of(result, "channels"),
                    .tile_bytes = (uint32_t)int_of(result, "slot_bytes")},
         .n_bytes = (uint64_t)int_of(result, "bytes") / (has_blocks ? n_ranks : 1),

@@ -163,6 +163,7 @@ static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
     GYRE_TRY(find_model(fit, row, &simulator));
     const struct gyre_simulation simulation = {.cost = cost,
                                                .proto = row->choice.proto,
+                                               .net_proto = row->choice.net_proto,
                                                .n_channels = row->choice.n_channels,
                                                .tile_bytes = row->choice.tile_bytes,
                                                .depth = facts->spec.depth,

@@ -4,11 +4,28 @@
  */
 #include "bench/tools/predict_options.h"
 
+#include "bench/driver/options.h"
 #include "bench/tools/shape_options.h"
+
+#define MAX_TILE_BYTES ((size_t)1 << 30)
 
 bool bench_predict_is_option(int id)
 {
     return id >= BENCH_PREDICT_COST && id <= BENCH_PREDICT_DEPTH;
+}
+
+/* Reads a size, as 65536 or 64K. */
+static bool take_tile(const char *user, const char *text, int *tile_bytes_out)
+{
+    size_t n_bytes;
+    if (bench_parse_bytes(text, &n_bytes) != GYRE_SUCCESS || n_bytes < 1 ||
+        n_bytes > MAX_TILE_BYTES) {
+        fprintf(stderr, "%s: --tile %s: expected a size from 1 to 1G, such as 65536 or 64K\n", user,
+                text);
+        return false;
+    }
+    *tile_bytes_out = (int)n_bytes;
+    return true;
 }
 
 bool bench_predict_take(const char *user, int id, const char *value,
@@ -24,7 +41,7 @@ bool bench_predict_take(const char *user, int id, const char *value,
     case BENCH_PREDICT_CHANNELS:
         return bench_parse_number(user, "--channels", value, 1, 1024, &request->n_channels);
     case BENCH_PREDICT_TILE:
-        return bench_parse_number(user, "--tile", value, 1, 1 << 30, &request->tile_bytes);
+        return take_tile(user, value, &request->tile_bytes);
     default: /* BENCH_PREDICT_DEPTH */
         return bench_parse_number(user, "--depth", value, 1, 64, &request->depth);
     }

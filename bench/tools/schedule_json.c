@@ -85,8 +85,12 @@ void bench_schedule_json_prediction(struct bench_schedule_json *json,
     add_int(row, "hosts", prediction->n_hosts);
     add_int(row, "root", prediction->root);
     add_text(row, "constants", prediction->constants);
+    if (prediction->fabric_path != NULL)
+        add_text(row, "fabric", prediction->fabric_path);
     add_int(row, "bytes", (int64_t)prediction->n_bytes);
     add_text(row, "protocol", gyre_proto_names[prediction->proto]);
+    if (prediction->net_proto != NULL)
+        add_text(row, "protocol_between_hosts", prediction->net_proto);
     add_int(row, "channels", prediction->n_channels);
     add_int(row, "tile_bytes", prediction->tile_bytes);
     add_number(row, "time_us", time_ns / 1e3);
@@ -94,7 +98,7 @@ void bench_schedule_json_prediction(struct bench_schedule_json *json,
     add_number(row, "busbw_gbytes_per_s",
                algbw * bench_bus_factor(prediction->coll, prediction->n_ranks));
     add_number(row, "percent_of_bound", prediction->percent_of_bound);
-    add_text(row, "busiest", gyre_resource_names[prediction->prediction.bottleneck]);
+    add_text(row, "busiest", prediction->busiest);
     add_number(row, "busy_percent", prediction->prediction.busy_share * 100);
     add_bool(row, "extrapolated", prediction->prediction.is_extrapolated);
     json_object_array_add(json->predictions, row);

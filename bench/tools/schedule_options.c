@@ -5,18 +5,23 @@
  */
 #include "bench/tools/schedule_options.h"
 
+#include "bench/driver/options.h"
 #include "bench/tools/predict_options.h"
+#include "core/base/util.h"
 
 #include <getopt.h>
 #include <stdlib.h>
+#include <string.h>
 
-void bench_schedule_print_usage(FILE *out)
+void bench_schedule_print_usage(const char *program, FILE *out)
 {
-    fputs("usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
-          "       schedule --file PROGRAMS [options]\n"
-          "       schedule --from-msccl ALGO.xml [options]\n"
-          "       schedule --predict --coll NAME {--ranks N | --hosts 2x8} [options]\n",
-          out);
+    fprintf(out,
+            "usage: %s --algo NAME --coll NAME --ranks N [options]\n"
+            "       %s --file PROGRAMS [options]\n"
+            "       %s --from-msccl ALGO.xml [options]\n"
+            "       %s --predict --coll NAME {--ranks N | --hosts 2x8 | --fabric FILE} "
+            "[options]\n",
+            program, program, program, program);
     bench_shape_print_usage(out);
     fputs(
         "  -k, --rank R        print the program of this rank only\n"
@@ -26,15 +31,23 @@ void bench_schedule_print_usage(FILE *out)
         "  -p, --predict       predict the time for each size; without --algo for all algorithms\n"
         "      --bytes SIZES   sizes for --predict: 1M, or 1K:1G in factors of 4 (default)\n"
         "      --cost NAME     the machine for --predict: host, h200 (default), or a file\n"
-        "                      that build/bench/tune wrote\n"
+        "                      that gyre tune wrote\n"
         "      --proto NAME    the protocol for --predict: simple, ll, ll128 or lamport\n"
         "                      (default: the tuner's choice)\n"
         "      --channels N, --tile BYTES, --depth SLOTS    for --predict, likewise\n"
+        "      --trace FILE    write the steps of --predict as a trace, for one algorithm and "
+        "size\n"
         "      --nic-rate R    GB/s of one NIC in each direction, for --predict\n"
+        "      --fabric FILE   hosts, NICs, switches and links for --predict, in place of "
+        "--hosts,\n"
+        "                      --nics and --nic-rate (docs/fabric.md)\n"
         "      --from-msccl XML   read an algorithm of MSCCL, and print it as programs that are "
         "proved\n"
         "      --json FILE     write the results of --verify or --predict as JSON, too\n"
-        "  -h, --help          print this text\n\nalgorithms:\n",
+        "      --csv FILE      write the results of --predict as CSV, too\n"
+        "  -h, --help          print this text\n"
+        "Exit status: 0; 1 a proof failed, or a file cannot be used or written; 2 wrong usage.\n"
+        "\nalgorithms:\n",
         out);
     bench_shape_print_algorithms(out);
 }
@@ -51,8 +64,29 @@ static bool parse_rate(const char *name, const char *text, double *rate_out)
     return true;
 }
 
-/* Ids of long options without a letter. The first two belong to --predict. */
-enum { BYTES = 256, NIC_RATE, JSON, MSCCL };
+/* Ids of long options without a letter. The first four belong to --predict. */
+enum { BYTES = 256, NIC_RATE, TRACE, FABRIC, JSON, CSV, MSCCL };
+
+/* Reads "SIZE" or "FIRST:LAST". */
+static bool parse_sizes(const char *text, struct bench_schedule_request *request)
+{
+    char first[32];
+    size_t first_bytes = 0, last_bytes = 0;
+    const char *colon = strchr(text, ':');
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(text, ":"), text);
+    if (bench_parse_bytes(first, &first_bytes) != GYRE_SUCCESS ||
+        bench_parse_bytes(colon == NULL ? first : colon + 1, &last_bytes) != GYRE_SUCCESS ||
+        first_bytes == 0 || first_bytes > last_bytes) {
+        fprintf(stderr,
+                "schedule: --bytes %s: expected SIZE or FIRST:LAST, with sizes from 1 on, such as "
+                "1M or 1K:1G\n",
+                text);
+        return false;
+    }
+    request->first_bytes = first_bytes;
+    request->last_bytes = last_bytes;
+    return true;
+}
 
 static bool take_predict_option(int id, struct bench_schedule_request *request)
 {
@@ -60,7 +94,35 @@ static bool take_predict_option(int id, struct bench_schedule_request *request)
         return bench_predict_take("schedule", id, optarg, request);
     if (id == NIC_RATE)
         return parse_rate("--nic-rate", optarg, &request->nic_gbytes_per_s);
-    request->bytes = optarg;
+    if (id == TRACE)
+        request->trace = optarg;
+    else if (id == FABRIC)
+        request->fabric_path = optarg;
+    else
+        return parse_sizes(optarg, request);
+    return true;
+}
+
+#define N_WRITTEN 3
+
+/* Refuses a file of results that is also read, or is that of the other results. */
+static bool check_files(const struct bench_schedule_options *options)
+{
+    const struct {
+        const char *option;
+        const char *path;
+    } files[] = {{"--csv", options->csv_path},          {"--json", options->json_path},
+                 {"--trace", options->request.trace}, /* the first three are written */
+                 {"--file", options->shape.file},       {"--fabric", options->request.fabric_path},
+                 {"--from-msccl", options->msccl_path}, {"--cost", options->request.cost}};
+    for (size_t i = 0; i < N_WRITTEN; i++)
+        for (size_t k = i + 1; k < GYRE_ARRAY_LENGTH(files); k++)
+            if (files[i].path != NULL && files[k].path != NULL &&
+                bench_is_same_file(files[i].path, files[k].path)) {
+                fprintf(stderr, "schedule: %s and %s are the same file, %s\n", files[i].option,
+                        files[k].option, files[k].path);
+                return false;
+            }
     return true;
 }
 
@@ -69,15 +131,16 @@ static bool check_together(const struct bench_schedule_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
     const char *wrong = NULL;
-    const bool is_about_predictions = request->bytes != NULL || request->cost != NULL ||
-                                      request->proto != NULL || request->n_channels > 0 ||
-                                      request->tile_bytes > 0 || request->depth > 0 ||
-                                      request->nic_gbytes_per_s > 0;
+    const bool is_about_predictions =
+        request->first_bytes > 0 || request->cost != NULL || request->proto != NULL ||
+        request->n_channels > 0 || request->tile_bytes > 0 || request->depth > 0 ||
+        request->nic_gbytes_per_s > 0 || request->trace != NULL || request->fabric_path != NULL;
     const bool is_given = options->shape.file != NULL || options->msccl_path != NULL;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
-        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --nic-rate need "
-                "--predict";
+        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth, --nic-rate, --trace and "
+                "--fabric "
+                "need --predict";
     else if (options->predict && (prints || options->verify || options->shape.is_placed))
         wrong = "--predict does not go with --rank, --rounds, --verify or --placed";
     else if (is_given &&
@@ -91,13 +154,29 @@ static bool check_together(const struct bench_schedule_options *options)
                 "prints, and predict that file";
     else if (options->json_path != NULL && !options->predict && !options->verify)
         wrong = "--json needs --verify or --predict";
+    else if (options->csv_path != NULL && !options->predict)
+        wrong = "--csv needs --predict";
+    else if (request->fabric_path != NULL &&
+             (options->shape.hosts != NULL || options->shape.n_ranks > 0 ||
+              options->shape.n_nics > 0 || request->nic_gbytes_per_s > 0))
+        wrong =
+            "--ranks, --hosts, --nics and --nic-rate do not go with --fabric, which says all of "
+            "that";
+    else if (request->fabric_path != NULL && request->trace != NULL)
+        wrong = "--trace does not go with --fabric: when a step starts, it is not known yet when "
+                "its slots arrive";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (options->rank >= 0 && options->rounds)
         wrong = "--rank does not go with --rounds, which shows all ranks";
     if (wrong != NULL)
         fprintf(stderr, "schedule: %s\n", wrong);
-    return wrong == NULL;
+    struct bench_shape_options shape = options->shape;
+    if (request->fabric_path != NULL) /* the file says how many ranks there are */
+        shape.n_ranks = 1;
+    return wrong == NULL && check_files(options) &&
+           (is_given ||
+            bench_shape_is_right(&shape, !options->predict || options->shape.algorithm != NULL));
 }
 
 static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
@@ -108,7 +187,10 @@ static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"bytes", required_argument, NULL, BYTES},
                                              BENCH_PREDICT_LONG_OPTIONS,
                                              {"nic-rate", required_argument, NULL, NIC_RATE},
+                                             {"trace", required_argument, NULL, TRACE},
+                                             {"fabric", required_argument, NULL, FABRIC},
                                              {"json", required_argument, NULL, JSON},
+                                             {"csv", required_argument, NULL, CSV},
                                              {"from-msccl", required_argument, NULL, MSCCL},
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
@@ -130,6 +212,9 @@ static bool take_option(int id, struct bench_schedule_options *options)
         return true;
     case 'h':
         options->wants_help = true;
+        return true;
+    case CSV:
+        options->csv_path = optarg;
         return true;
     case JSON:
         options->json_path = optarg;

@@ -14,6 +14,7 @@ struct bench_schedule_options {
     struct bench_shape_options shape; /* variant -1 = print the first one, prove all */
     int rank;                         /* the program to print; -1 = those of all ranks */
     const char *json_path;
+    const char *csv_path;
     const char *msccl_path;
     bool rounds;
     bool verify;
@@ -22,7 +23,7 @@ struct bench_schedule_options {
     struct bench_schedule_request request; /* the options that only --predict reads */
 };
 
-void bench_schedule_print_usage(FILE *out);
+void bench_schedule_print_usage(const char *program, FILE *out);
 
 /** bench_schedule_parse - read the command line and check that its options go together. Returns
  * false after it has printed what is wrong. */

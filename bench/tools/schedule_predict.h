@@ -6,6 +6,7 @@
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
 
 #include "algorithms/simulate/simulate.h"
+#include "bench/report/tidy.h"
 #include "bench/tools/schedule_json.h"
 
 /* Texts are those of the command line; NULL or 0 = the option was not given. */
@@ -16,14 +17,19 @@ struct bench_schedule_request {
     unsigned n_ranks;
     unsigned root;
     const struct gyre_grouping *grouping;
-    const char *cost;  /* name of a table of constants, or a file; default h200 */
-    const char *bytes; /* "SIZE", or "FIRST:LAST" in steps of a factor of four; default 1K:1G */
+    const char *cost;     /* name of a table of constants, or a file; default h200 */
+    uint64_t first_bytes; /* and on in steps of a factor of four; default 1K */
+    uint64_t last_bytes;  /* default 1G */
     const char *proto;
+    const char *trace;       /* file for the trace of one call of one algorithm and size */
     double nic_gbytes_per_s; /* of one NIC in each direction */
+    const char *fabric_path;
+    const struct gyre_fabric *fabric; /* of fabric_path; its hosts are those of `grouping` */
     int n_channels;
     int tile_bytes;
     int depth;
     struct bench_schedule_json *json; /* gets each prediction; NULL = no file is wanted */
+    struct bench_tidy *csv;           /* likewise */
 };
 
 /** bench_schedule_predict - print a line for each size. For one algorithm the line has time,
@@ -32,9 +38,20 @@ struct bench_schedule_request {
  * Errors: INVALID_ARGUMENT, SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 
+struct bench_schedule_fastest {
+    const struct gyre_algorithm *algorithm;
+    struct gyre_prediction prediction;
+};
+
+/** bench_schedule_fastest - the prediction of the fastest algorithm for one call. Prints nothing.
+ * @n_bytes: of the whole vector or of all blocks.
+ * Errors: as bench_schedule_predict(); UNSUPPORTED also if no algorithm can be predicted. */
+gyre_status bench_schedule_fastest(const struct bench_schedule_request *request, uint64_t n_bytes,
+                                   struct bench_schedule_fastest *fastest_out);
+
 /** bench_schedule_simulate - simulate one call, of all ranks and tiles, in the way that a
  * communicator would choose.
- * @request: names one algorithm; its `bytes` are not read.
+ * @request: names one algorithm; its sizes are not read.
  * @n_bytes: of the whole vector or of all blocks.
  * @most_steps: a call of more steps, over all ranks, variants and tiles, is not simulated.
  * @simulation: has `observe` and `observer`; the other fields are set, except for `cost`.

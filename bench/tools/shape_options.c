@@ -32,7 +32,7 @@ void bench_shape_print_usage(FILE *out)
 void bench_shape_print_algorithms(FILE *out)
 {
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        fprintf(out, "  %-14s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
+        fprintf(out, "  %-15s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
                 fprintf(out, " %s", gyre_collectives[coll].name);
@@ -185,6 +185,16 @@ static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
     return true;
 }
 
+static void print_unknown(const char *user, const char *given, bool is_algorithm)
+{
+    fprintf(stderr, "%s: %s: \"%s\" is none of", user, is_algorithm ? "--algo" : "--coll", given);
+    for (int i = 0; is_algorithm && gyre_algorithms[i] != NULL; i++)
+        fprintf(stderr, " %s", gyre_algorithms[i]->name);
+    for (int i = 0; !is_algorithm && i < GYRE_N_COLLECTIVES; i++)
+        fprintf(stderr, " %s", gyre_collectives[i].name);
+    fputc('\n', stderr);
+}
+
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out)
 {
@@ -199,27 +209,43 @@ bool bench_shape_find(const struct bench_shape_options *options, bool needs_algo
         const char *given = no_algorithm ? options->algorithm : options->collective;
         if (coll >= 0 && !no_algorithm)
             given = NULL;
-        fprintf(stderr, "%s: %s%s%s; --help lists what there is\n", options->user, wrong,
-                given == NULL ? " is missing" : ": there is no ", given == NULL ? "" : given);
+        if (given == NULL)
+            fprintf(stderr, "%s: %s is missing; --help lists what there is\n", options->user,
+                    wrong);
+        else
+            print_unknown(options->user, given, no_algorithm);
         return false;
     }
     if (options->hosts != NULL && !parse_hosts(options->user, options->hosts, &n_ranks, &grouping))
         return false;
     grouping.n_nics = (uint16_t)options->n_nics;
-    *shape_out = (struct gyre_shape){.coll = (enum gyre_collective)coll,
-                                     .n_ranks = (uint16_t)n_ranks,
-                                     .root = (uint16_t)options->root,
-                                     .is_placed = options->is_placed,
-                                     .grouping = options->hosts == NULL ? NULL : &grouping};
+    *shape_out =
+        (struct gyre_shape){.coll = (enum gyre_collective)coll,
+                            .n_ranks = (uint16_t)n_ranks,
+                            .root = (uint16_t)options->root,
+                            .is_placed = options->is_placed,
+                            .grouping = options->hosts == NULL ? options->grouping : &grouping};
     *algorithm_out = algorithm;
     return true;
+}
+
+bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm)
+{
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape shape;
+    return bench_shape_find(options, needs_algorithm, &algorithm, &shape);
 }
 
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out)
 {
     static struct gyre_grouping grouping; /* large; one job a process */
-    *grouping_out = NULL;
+    *grouping_out = options->grouping;
+    if (options->grouping != NULL && options->n_ranks != n_ranks) {
+        fprintf(stderr, "%s: the fabric has %d GPUs, the programs have %d ranks\n", options->user,
+                options->n_ranks, n_ranks);
+        return false;
+    }
     if (options->hosts == NULL)
         return true;
     if (!parse_hosts(options->user, options->hosts, &n_ranks, &grouping))

@@ -23,6 +23,7 @@ struct bench_shape_options {
     int variant; /* -1 = the option was not given */
     int n_nics;
     bool is_placed;
+    const struct gyre_grouping *grouping; /* in place of --hosts, of n_ranks ranks; NULL = none */
 };
 
 /* Ids of the options without a letter. */
@@ -61,6 +62,10 @@ bool bench_shape_take(int id, const char *value, struct bench_shape_options *opt
  * @shape_out: its grouping lies in static memory, so that a process has one shape at a time. */
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
+
+/** bench_shape_is_right - do the options name a shape? If not, what is wrong is printed. Options
+ * are checked with it before any work begins. @needs_algorithm: as for bench_shape_find(). */
+bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm);
 
 /** bench_shape_find_hosts - the hosts that --hosts names for the programs of a file.
  * @grouping_out: NULL = one host; else in static memory. */

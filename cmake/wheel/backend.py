@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the wheel of gyre: what `cmake --install` puts down, with a small Python package around it.
+"""Makes the wheel of gyre: the Python package gyre, with what `cmake --install` puts down in its folder tree.
 
     cmake/wheel/backend.py [--build-dir BUILD] [--output FOLDER]
 
@@ -28,9 +28,11 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 OPTIONS = ["-DCMAKE_BUILD_TYPE=Release", "-DGYRE_TESTS=OFF", "-DCMAKE_INSTALL_LIBDIR=lib",
+           "-DGYRE_ONE_PROGRAM=ON", "-DGYRE_COMPRESS_KERNELS=ON",
            "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_LibXml2=ON"]
 # Every Linux has these, but for libcrypto, which auditwheel copies into the wheel.
 ALLOWED = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|crypto|gyre)\.so|ld-linux")
+LIBRARY, PROGRAM = "lib/libgyre.so.0", "libexec/gyre/one_program"  # below gyre/tree
 DATE = (1980, 1, 1, 0, 0, 0)  # of every file, so that equal contents give equal wheels
 
 
@@ -66,6 +68,26 @@ def check_needed(path):
                  f"configure with {' '.join(OPTIONS)}")
 
 
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def replace_programs(build_dir, tree):
+    """Replaces the programs by scripts that start one_program, where it was built, and the library by
+    one that has the programs inside. Programs of their own would each carry the GPU kernels."""
+    if not os.path.exists(os.path.join(build_dir, "wheel", PROGRAM)):
+        return
+    folder = os.path.join(tree, os.path.dirname(PROGRAM))
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and is_elf(path):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nexec "$(dirname -- "$0")/one_program" {name} "$@"\n')
+    for name in (PROGRAM, LIBRARY):
+        run("strip", "-o", os.path.join(tree, name), os.path.join(build_dir, "wheel", name))
+
+
 def install(build_dir, tree):
     """Installs into `tree` what the wheel carries."""
     if cached(build_dir, "CMAKE_INSTALL_LIBDIR") not in ("lib", ""):
@@ -81,18 +103,18 @@ def install(build_dir, tree):
             with open(manifest, "wb") as file:
                 file.write(kept)
         # A wheel has no symbolic links, so of a library only the file that programs load is carried.
-        shutil.copytree(os.path.join(stage, "libexec"), os.path.join(tree, "libexec"))
+        # The package itself is the top of the wheel.
+        shutil.copytree(os.path.join(stage, "libexec"), os.path.join(tree, "libexec"),
+                        ignore=lambda folder, _: ["gyre"] if folder.endswith(os.path.join("gyre", "python")) else [])
         shutil.copytree(os.path.join(stage, "include"), os.path.join(tree, "include"))
         shutil.copytree(os.path.join(stage, "share", "gyre"), os.path.join(tree, "share", "gyre"))
-        for library in ("lib/libgyre.so.0", "lib/gyre/nccl/libnccl.so.2"):
+        for library in (LIBRARY, "lib/gyre/nccl/libnccl.so.2"):
             os.makedirs(os.path.dirname(os.path.join(tree, library)), exist_ok=True)
             shutil.copy(os.path.join(stage, library), os.path.join(tree, library))
+    replace_programs(build_dir, tree)
     for folder, _, names in os.walk(tree):
-        for name in names:
-            path = os.path.join(folder, name)
-            with open(path, "rb") as file:
-                is_elf = file.read(4) == b"\x7fELF"
-            if is_elf:
+        for path in (os.path.join(folder, name) for name in names):
+            if is_elf(path):
                 check_needed(path)
 
 
@@ -152,12 +174,11 @@ def make_wheel(build_dir, output):
     files = {}
     with tempfile.TemporaryDirectory() as work:
         install(build_dir, os.path.join(work, "tree"))
-        collect(os.path.join(HERE, "gyre"), "gyre", files)
+        collect(os.path.join(ROOT, "bench", "python", "gyre"), "gyre", files)
         collect(os.path.join(work, "tree"), "gyre/tree", files)
         with open(os.path.join(ROOT, "LICENSE"), "rb") as file:
             files[f"{info}/LICENSE"] = (file.read(), 0o644)
         for name, text in (
-                ("gyre/_version.py", f'__version__ = "{version}"\n'),
                 (f"{info}/METADATA", metadata(version)),
                 (f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: gyre\nRoot-Is-Purelib: false\n"
                                   f"Tag: py3-none-{platform}\n"),

@@ -18,7 +18,8 @@
 #define LISTEN_BACKLOG       1024
 #define CONNECT_RETRY_MAX_MS 200
 
-static socklen_t to_sockaddr(const struct gyre_sock_address *address, struct sockaddr_storage *out)
+socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
+                                struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof(*out));
     if (address->family == AF_INET6) {
@@ -139,7 +140,7 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
     char text[64];
     int fd = -1;
     struct sockaddr_storage name;
-    socklen_t n_name = to_sockaddr(address, &name);
+    socklen_t n_name = gyre_sock_to_sockaddr(address, &name);
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(open_socket(address, &fd));
     if (bind(fd, (const struct sockaddr *)&name, n_name) != 0 || listen(fd, LISTEN_BACKLOG) != 0 ||
@@ -217,7 +218,7 @@ static gyre_status connect_once(const struct gyre_sock_address *address, uint64_
 {
     char text[64];
     struct sockaddr_storage name;
-    const socklen_t n_name = to_sockaddr(address, &name);
+    const socklen_t n_name = gyre_sock_to_sockaddr(address, &name);
     int fd = -1;
     int error_number = 0;
     socklen_t n_error = sizeof(error_number);

@@ -115,6 +115,11 @@ int gyre_sock_take(int listen_fd);
 gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns);
 gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadline_ns);
 
+/** gyre_sock_to_sockaddr - the address (IPv4 or IPv6) as socket calls take it. Returns its bytes.
+ */
+socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
+                                struct sockaddr_storage *out);
+
 /** gyre_sock_to_text - "10.0.0.1:4242" or "[fe80::1%2]:4242". @text_out: >= 64 bytes. */
 const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *text_out,
                               size_t text_bytes);

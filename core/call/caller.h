@@ -6,6 +6,8 @@
 #ifndef GYRE_CALL_CALLER_H
 #define GYRE_CALL_CALLER_H
 
+#include "core/call/metrics.h"
+#include "core/call/observe.h"
 #include "core/call/record.h"
 #include "core/links/links.h"
 #include "core/plan/plan.h"
@@ -42,8 +44,11 @@ struct gyre_caller {
     const struct gyre_windows *windows;
     struct gyre_plan_cache *plans;
     struct gyre_executor *executor;
+    struct gyre_trace_buffer *recorded; /* gets launches; NULL = they are not recorded */
     struct gyre_call_log call_log;
-    uint64_t *n_p2p;       /* by peer * 2 + is_send: messages so far */
+    struct gyre_metrics *metrics;     /* NULL = GYRE_METRICS_FILE is unset */
+    struct gyre_observing *observing; /* NULL = no observer */
+    uint64_t *n_p2p;                  /* by peer * 2 + is_send: messages so far */
     uint64_t stream;       /* host: address of the stream of this rank's latest launch, 0 = none.
                             * Set under the registry's lock; the caller reads it without */
     uint64_t stream_works; /* n_launched after that launch; one writer: the caller; release */

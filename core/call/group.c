@@ -33,16 +33,22 @@ bool gyre_group_is_open(void)
 
 gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call)
 {
-    if (group.depth == 0)
-        return gyre_launch_one(caller, call);
+    gyre_observe_submitted(caller->observing, call);
+    if (group.depth == 0) {
+        const gyre_status status = gyre_launch_one(caller, call);
+        gyre_observed_release(call->observed);
+        return status;
+    }
     if (group.n_calls == group.max_calls) {
         const size_t more = group.max_calls > 0 ? group.max_calls * 2 : 32;
         struct gyre_pending *calls = realloc(group.calls, more * sizeof(*calls));
-        if (calls == NULL)
+        if (calls == NULL) {
+            gyre_observed_release(call->observed);
             /* Without this call, the sequence of calls on this rank would differ from that on all
              * other ranks. */
             return caller->ops->give_up(caller,
                                         gyre_fail_errno(ENOMEM, "group of %zu calls", more));
+        }
         group.calls = calls;
         group.max_calls = more;
     }
@@ -87,6 +93,8 @@ static struct group take_group(void)
 
 static void free_group(const struct group *ending)
 {
+    for (size_t i = 0; i < ending->n_calls; i++)
+        gyre_observed_release(ending->calls[i].call.observed);
     free(ending->tasks);
     free(ending->calls);
 }

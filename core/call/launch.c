@@ -1,204 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches the calls that a group has collected. Decides which calls run at the same time, in which
- * order and on which streams, and posts the record of each call in the call log.
+ * Launches the calls that a group has collected, communicator after communicator. Decides in which
+ * order and on which streams they are launched.
  */
 #include "core/call/launch.h"
 
-#include "core/base/sync.h"
 #include "core/base/util.h"
 #include "core/call/compare.h"
-#include "core/device/host_stream.h"
+#include "core/call/launch_p2p.h"
+#include "core/call/launch_together.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* Refuses two ranks of a communicator on the same host stream. A host stream runs one launch after
- * the other, so the first rank would wait for the second for ever. On GPUs every rank has a GPU of
- * its own, and so has streams of its own. */
-static gyre_status take_stream(struct gyre_caller *caller, gyre_stream stream)
-{
-    gyre_stream own;
-    if (caller->member->device_info.kind != GYRE_DEVICE_HOST)
-        return GYRE_SUCCESS;
-    GYRE_TRY(gyre_host_stream_resolve(stream, &own));
-    if (gyre_load_acquire_u64(&caller->stream) == (uint64_t)(uintptr_t)own)
-        return GYRE_SUCCESS;
-    const int other = caller->ops->take_stream(caller, own);
-    if (other < 0)
-        return GYRE_SUCCESS;
-    return caller->ops->give_up(
-        caller,
-        gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                  "rank %d of communicator %s was called on the stream where a call of rank "
-                  "%d waits for it: on the host each rank of a communicator needs a stream "
-                  "of its own (gyre_stream_create; NULL is one stream a thread)",
-                  caller->member->rank, caller->member->name, other));
-}
-
-/* Ends the communicator after a failed launch, because the other ranks take part in the call and
- * this rank does not. Errors that all ranks get alike (usage, arguments, unsupported calls) do not
- * end the communicator. */
-static void end_unless_refused_alike(struct gyre_caller *caller, gyre_status status)
-{
-    if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
-        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
-}
-
-/* Can the call complete without any other rank? */
-static bool is_alone(const struct gyre_caller *caller, const struct gyre_call *call)
-{
-    return call->count == 0 || caller->member->n_ranks == 1 ||
-           (call->coll == GYRE_COLL_SEND_RECV && call->root == caller->member->rank);
-}
-
-/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread
- * compares. */
-static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *const *calls,
-                          int n_calls, gyre_stream stream, struct gyre_comparer *comparer)
-{
-    struct gyre_work few[8];
-    struct gyre_work *works = few;
-    if (n_calls > 8)
-        works = malloc((size_t)n_calls * sizeof(*works));
-    if (works == NULL)
-        return gyre_fail_errno(ENOMEM, "group of %d calls", n_calls);
-    const uint64_t n_launched = caller->executor->n_launched;
-    const bool compares = gyre_compares_calls(caller);
-    gyre_status status = GYRE_SUCCESS;
-    bool waits = false; /* a call waits for other ranks */
-    int n_works = 0;
-    for (int i = 0; i < n_calls; i++) {
-        struct gyre_record record = gyre_launch_record(calls[i]);
-        if (record.coll == GYRE_COLL_SEND_RECV) /* the call log numbers collectives */
-            record.sequence = ++caller->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
-        const uint64_t index = gyre_call_log_post(&caller->call_log, &record);
-        caller->ops->posted(caller, &record);
-        if (compares && record.coll != GYRE_COLL_SEND_RECV)
-            GYRE_TRY_GOTO(status,
-                          comparer != NULL ? gyre_comparer_take(comparer)
-                                           : gyre_compare_call(caller, &record),
-                          out);
-        struct gyre_work *work = &works[n_works];
-        GYRE_TRY_GOTO(status, gyre_plan_work(caller->plans, calls[i], work), out);
-        work->signature = gyre_record_signature(&record, caller->member->rank);
-        work->sequence = record.sequence;
-        gyre_call_log_launched(&caller->call_log, n_launched + (uint64_t)n_works, index);
-        waits = waits || !is_alone(caller, calls[i]);
-        n_works++;
-    }
-    if (waits) {
-        GYRE_TRY_GOTO(status, take_stream(caller, stream), out);
-        gyre_store_release_u64(&caller->stream_works, n_launched + (uint64_t)n_works);
-    }
-    GYRE_TRY_GOTO(status, caller->executor->ops->launch(caller->executor, works, n_works, stream),
-                  out);
-    if (!caller->executor->ops->helps)
-        gyre_links_wake(caller->links);
-out:
-    end_unless_refused_alike(caller, status);
-    if (works != few)
-        free(works);
-    return status;
-}
-
-/* Finds the receive that matches a rank's send to itself. The send carries out both as one local
- * copy. */
-static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls,
-                                           const struct gyre_caller *caller)
-{
-    for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].caller == caller && !calls[i].is_joined &&
-            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
-            calls[i].call.root == caller->member->rank)
-            return &calls[i];
-    return NULL;
-}
-
-static gyre_status join_self_calls(struct gyre_pending *calls, size_t n_calls)
-{
-    for (size_t i = 0; i < n_calls; i++) {
-        struct gyre_caller *caller = calls[i].caller;
-        struct gyre_call *call = &calls[i].call;
-        if (caller == NULL || call->coll != GYRE_COLL_SEND_RECV ||
-            call->root != caller->member->rank || !call->is_send)
-            continue;
-        struct gyre_pending *recv = find_self_recv(calls, n_calls, caller);
-        if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
-            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                             "rank %d sends %zu x %s to itself: the same group needs a recv from "
-                             "itself of as many elements of that type",
-                             caller->member->rank, (size_t)call->count,
-                             gyre_dtype_names[call->dtype]);
-        call->recv = recv->call.recv;
-        recv->is_joined = true;
-    }
-    for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].caller != NULL && !calls[i].is_joined &&
-            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
-            calls[i].call.root == calls[i].caller->member->rank)
-            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                             "rank %d receives from itself without a send to itself in the group",
-                             calls[i].caller->member->rank);
-    return GYRE_SUCCESS;
-}
-
-/* Launches a wave: the calls of one protocol at the same time, and the protocols one after the
- * other. Both ends of a message choose the same protocol, by the size of the message. Short
- * messages go first, because they may complete before their receivers take them. */
-static gyre_status launch_wave(struct gyre_caller *caller, const struct gyre_call *const *wave,
-                               int n_wave, const struct gyre_call **part, gyre_stream stream)
-{
-    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
-    int n_launched = 0;
-    for (size_t p = 0; p < GYRE_ARRAY_LENGTH(protos) && n_launched < n_wave; p++) {
-        int n_part = 0;
-        for (int i = 0; i < n_wave; i++) {
-            struct gyre_choice choice;
-            GYRE_TRY(gyre_plan_choice(caller->plans, wave[i], &choice));
-            if (choice.proto == protos[p])
-                part[n_part++] = wave[i];
-        }
-        if (n_part > 0)
-            GYRE_TRY(launch(caller, part, n_part, stream, NULL));
-        n_launched += n_part;
-    }
-    return n_launched == n_wave ? GYRE_SUCCESS
-                                : gyre_fail(GYRE_ERROR_INTERNAL, "sends and receives by a protocol "
-                                                                 "that does not copy");
-}
-
-/* Launches a run of point-to-point calls in waves. A wave has at most one call for each peer and
- * direction. Both ends count their calls alike, so wave k of one rank fits wave k of the other. */
-static gyre_status launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
-                              gyre_stream stream)
-{
-    const struct gyre_call **wave = malloc((size_t)n_run * 2 * sizeof(*wave));
-    const struct gyre_call **part = wave != NULL ? wave + n_run : NULL;
-    bool *is_busy = calloc((size_t)caller->member->n_ranks * 2, sizeof(*is_busy));
-    gyre_status status =
-        wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
-    while (status == GYRE_SUCCESS && n_run > 0) {
-        int n_wave = 0;
-        int n_later = 0;
-        memset(is_busy, 0, (size_t)caller->member->n_ranks * 2 * sizeof(*is_busy));
-        for (int i = 0; i < n_run; i++) {
-            bool *busy = &is_busy[run[i]->root * 2 + run[i]->is_send];
-            if (!*busy)
-                wave[n_wave++] = run[i];
-            else
-                run[n_later++] = run[i];
-            *busy = true;
-        }
-        n_run = n_later;
-        status = launch_wave(caller, wave, n_wave, part, stream);
-    }
-    free(is_busy);
-    free(wave);
-    return status;
-}
 
 /* One communicator's part of a group. */
 struct group_part {
@@ -227,13 +41,13 @@ static gyre_status launch_in_order(const struct group_part *part, const struct g
             continue;
         }
         if (n_run > 0)
-            status = launch_p2p(caller, run, n_run, stream);
+            status = gyre_launch_p2p(caller, run, n_run, stream);
         n_run = 0;
         if (status == GYRE_SUCCESS)
-            status = launch(caller, &call, 1, stream, part->comparer);
+            status = gyre_launch_together(caller, &call, 1, stream, part->comparer);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
-        status = launch_p2p(caller, run, n_run, stream);
+        status = gyre_launch_p2p(caller, run, n_run, stream);
     free(run);
     return status;
 }
@@ -341,7 +155,7 @@ static gyre_status launch_parts(struct group_part *parts, size_t n_parts,
         /* An earlier communicator's failure does not stop this launch, because other ranks wait for
          * these calls. */
         const gyre_status launched = launch_in_order(&parts[i], calls, n_calls);
-        end_unless_refused_alike(parts[i].caller, launched);
+        gyre_launch_failed(parts[i].caller, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
         status = launched;
@@ -398,7 +212,7 @@ static void find_windows(struct gyre_pending *calls, size_t n_calls)
 static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
 {
     find_windows(calls, n_calls);
-    GYRE_TRY(join_self_calls(calls, n_calls));
+    GYRE_TRY(gyre_launch_join_self(calls, n_calls));
     if (n_calls > 1)
         prepare_all(calls, n_calls);
     bool has_begun = false;
@@ -410,7 +224,7 @@ static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
     if (!has_begun)
         for (size_t i = 0; i < n_calls; i++)
             if (calls[i].caller != NULL)
-                end_unless_refused_alike(calls[i].caller, status);
+                gyre_launch_failed(calls[i].caller, status);
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     /* Also after a failure, for the calls that were launched. */
@@ -442,5 +256,5 @@ gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call)
         return launch_held(&alone, 1);
     }
     find_window(caller, call);
-    return launch(caller, calls, 1, call->stream, NULL);
+    return gyre_launch_together(caller, calls, 1, call->stream, NULL);
 }

@@ -29,10 +29,13 @@ const char *gyre_record_text(const struct gyre_record *record, char *text_out, s
     if (record->window != 0)
         snprintf(window, sizeof(window), " at window %u + %" PRIu64, record->window,
                  record->window_offset);
-    snprintf(text_out, text_bytes, "%s(%" PRIu64 " B, %" PRIu64 " x %s%s%s%s%s, seq %" PRIu64 ")",
+    char terms[32] = "";
+    if (record->terms != 0)
+        snprintf(terms, sizeof(terms), " on terms %08x", record->terms);
+    snprintf(text_out, text_bytes, "%s(%" PRIu64 " B, %" PRIu64 " x %s%s%s%s%s%s, seq %" PRIu64 ")",
              name, record->count * gyre_dtype_bytes((gyre_dtype)record->dtype), record->count,
              gyre_dtype_names[record->dtype], traits->reduces && op[0] != ' ' ? " " : "", op, where,
-             window, record->sequence);
+             window, terms, record->sequence);
     return text_out;
 }
 
@@ -73,7 +76,7 @@ bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b)
 {
     return a->coll == b->coll && a->count == b->count && a->dtype == b->dtype && a->op == b->op &&
            (a->coll == GYRE_COLL_SEND_RECV || a->root == b->root) && a->window == b->window &&
-           a->window_offset == b->window_offset;
+           a->window_offset == b->window_offset && a->terms == b->terms;
 }
 
 void gyre_call_log_init(struct gyre_call_log *call_log)

@@ -2,7 +2,8 @@
  *
  * Records of a rank's calls, their comparison between ranks, and their text in an error. A rank
  * posts a record of every call in its own call log and waits for no other rank; call logs are
- * compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls asks for it.
+ * compared only when a wait stalls (core/health/health_compare.c) or when GYRE_CHECK=calls asks for
+ * it.
  */
 #ifndef GYRE_CALL_RECORD_H
 #define GYRE_CALL_RECORD_H
@@ -23,7 +24,7 @@ struct gyre_record {
     int32_t root;           /* or the peer; -1 where the collective has none */
     uint64_t window_offset; /* of recv, where data may be placed */
     uint32_t window;        /* in which; 0 = none */
-    uint32_t pad;
+    uint32_t terms;         /* hash of the call's own terms; 0 = it has none */
 };
 
 _Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* One block must fit into 63 bits, and so must all of them. */
 #define MAX_BYTES ((uint64_t)INT64_MAX)
@@ -109,7 +110,8 @@ static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *
         b.reads = comm->member.rank == call->root;
         b.in_place = (const char *)((uintptr_t)send + own);
         break;
-    case GYRE_COLL_ALL_TO_ALL:
+    case GYRE_COLL_ALL_TO_ALL: /* the result is undefined then, as in NCCL, whose users call it */
+        b.in_place = send;
         break;
     case GYRE_COLL_SEND_RECV:
         b.reads = call->is_send;
@@ -286,6 +288,63 @@ gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre
                                             .root = peer,
                                             .stream = stream});
 }
+
+/* ---- calls with terms of their own -------------------------------------------------------- */
+
+/* The collective of each enum gyre_call_kind. */
+static const enum gyre_collective collective_of[] = {
+    [GYRE_CALL_ALL_REDUCE] = GYRE_COLL_ALL_REDUCE,
+    [GYRE_CALL_BROADCAST] = GYRE_COLL_BROADCAST,
+    [GYRE_CALL_REDUCE] = GYRE_COLL_REDUCE,
+    [GYRE_CALL_ALL_GATHER] = GYRE_COLL_ALL_GATHER,
+    [GYRE_CALL_REDUCE_SCATTER] = GYRE_COLL_REDUCE_SCATTER,
+    [GYRE_CALL_ALL_TO_ALL] = GYRE_COLL_ALL_TO_ALL,
+    [GYRE_CALL_GATHER] = GYRE_COLL_GATHER,
+    [GYRE_CALL_SCATTER] = GYRE_COLL_SCATTER,
+};
+
+/* Refuses terms that leave no choice now, where that does not end the communicator. */
+static gyre_status submit_on_terms(gyre_comm *comm, const gyre_call_args *args,
+                                   struct gyre_call *call)
+{
+    struct gyre_choice choice;
+    GYRE_TRY(gyre_call_terms_parse(call->coll, args->algorithm, args->protocol, args->min_channels,
+                                   args->max_channels, &call->terms));
+    GYRE_TRY(check_types(comm, call));
+    if (gyre_call_terms_any(&call->terms) && call->count > 0 && comm->member.n_ranks > 1)
+        GYRE_TRY(gyre_plan_choice(comm->plans, call, &choice));
+    return check_and_submit(comm, call);
+}
+
+gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_stream stream)
+{
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    if (given == NULL || given->version == 0 ||
+        given->struct_bytes < offsetof(gyre_call_args, algorithm))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "collective: the arguments are NULL or were not initialised with "
+                         "GYRE_CALL_ARGS_INIT");
+    memcpy(&args, given, given->struct_bytes < sizeof(args) ? given->struct_bytes : sizeof(args));
+    if (args.kind < 0 || (size_t)args.kind >= GYRE_ARRAY_LENGTH(collective_of))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "collective: %d is no enum gyre_call_kind",
+                         args.kind);
+    struct gyre_call call = {.coll = collective_of[args.kind],
+                             .send = args.send,
+                             .recv = args.recv,
+                             .count = args.count,
+                             .dtype = args.dtype,
+                             .op = args.op,
+                             .root = -1,
+                             .stream = stream};
+    if (gyre_collectives[call.coll].has_root)
+        call.root = args.root;
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = submit_on_terms(comm, &args, &call);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
 
 static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
                                      gyre_comm *comm)

@@ -48,7 +48,7 @@ static void drain(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
     while (!gyre_fault_is_raised(&comm->member.fault) &&
-           !comm->executor->ops->is_idle(comm->executor))
+           !(comm->executor->ops->is_idle(comm->executor) && gyre_signals_is_idle(comm)))
         nanosleep(&nap, NULL);
 }
 

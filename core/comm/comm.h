@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator, as its own files see it. Each part has one owner: connect.c makes the links,
- * plan.c the programs, group.c collects calls, launch.c launches them, health.c and health_stall.c
- * watch, make.c and split.c make it, origin.c knows its parent, registry.c keeps the live ones,
- * comm.c ends them.
+ * plan_cache.c the plans, group.c collects calls, launch.c launches them, health.c and
+ * health_stall.c watch, make.c and split.c make it, origin.c knows its parent, registry.c keeps the
+ * live ones, calling.c lets threads use them, comm.c ends them.
  */
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
 
 #include "core/call/group.h"
 #include "core/comm/registration.h"
+#include "core/comm/signals.h"
 #include "core/comm/window.h"
 #include "core/health/health.h"
 #include "core/plan/tuning_file.h"
@@ -39,6 +40,7 @@ struct gyre_comm {
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;
+    struct gyre_signal_end signals;
     struct gyre_caller caller;
     struct gyre_health *health;
     struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
@@ -55,10 +57,6 @@ struct gyre_comm {
                        * by that thread, release */
 };
 
-/** gyre_comm_check - may the communicator take calls? The caller holds or has pinned it. Errors:
- * INVALID_USAGE (finalized, still being made), or the communicator's fault. */
-gyre_status gyre_comm_check(gyre_comm *comm);
-
 /** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator. */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
@@ -69,12 +67,7 @@ void gyre_comm_attach(const gyre_comm *comm);
 /** gyre_comm_set_made - end the init, after success or failure: the phase becomes READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 
-/** gyre_comm_give_up - end the communicator on all ranks with `status` and the thread's cause,
- * because this rank cannot take part in an all-gather that the other ranks wait in. Returns
- * `status`. */
-gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
-
-/* ---- registry.c: the live handles --------------------------------------------------------- */
+/* ---- calling.c: may a thread use it? ------------------------------------------------------- */
 
 /** gyre_comm_begin_call - is this a live handle that may take calls? Then it is this thread's until
  * gyre_comm_end_call(), and is not freed before that. A thread that comes while another one is in a
@@ -88,15 +81,26 @@ gyre_status gyre_comm_begin_call(gyre_comm *comm);
 gyre_status gyre_comm_begin_launch(gyre_comm *comm);
 void gyre_comm_end_call(gyre_comm *comm);
 
-/** gyre_comm_pin - gyre_registry_check(), and the memory of the handle stays until
- * gyre_comm_unpin(), whatever other threads do with it. */
-gyre_status gyre_comm_pin(gyre_comm *comm);
-void gyre_comm_unpin(gyre_comm *comm);
+/** gyre_comm_check - may the communicator take calls? The caller holds or has pinned it. Errors:
+ * INVALID_USAGE (finalized, still being made), or the communicator's fault. */
+gyre_status gyre_comm_check(gyre_comm *comm);
 
 /** gyre_comm_pin_made - may it be asked about its ranks and devices, by any thread at any time? As
  * gyre_comm_begin_call(), but failed and finalized communicators are fine, and other threads' calls
  * too. Then it is pinned. */
 gyre_status gyre_comm_pin_made(gyre_comm *comm);
+
+/** gyre_comm_give_up - end the communicator on all ranks with `status` and the thread's cause,
+ * because this rank cannot take part in an all-gather that the other ranks wait in. Returns
+ * `status`. */
+gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
+
+/* ---- registry.c: the live handles --------------------------------------------------------- */
+
+/** gyre_comm_pin - gyre_registry_check(), and the memory of the handle stays until
+ * gyre_comm_unpin(), whatever other threads do with it. */
+gyre_status gyre_comm_pin(gyre_comm *comm);
+void gyre_comm_unpin(gyre_comm *comm);
 
 /** gyre_registry_check - is it a handle that may still be used? Errors: INVALID_ARGUMENT (NULL),
  * INVALID_USAGE (destroyed, or of the process that this one was forked from). */
@@ -104,6 +108,18 @@ gyre_status gyre_registry_check(const gyre_comm *comm);
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
 void gyre_registry_remove(gyre_comm *comm);
+
+/* What became of a thread's attempt to take a communicator for a call. */
+enum gyre_entry {
+    GYRE_ENTRY_TAKEN,
+    GYRE_ENTRY_NO_HANDLE, /* it is no live handle */
+    GYRE_ENTRY_BUSY,      /* another thread makes a call on it; it is pinned now */
+    GYRE_ENTRY_DESTROYED  /* another thread destroys it; it is pinned now */
+};
+
+/** gyre_registry_enter - take a communicator for a call of this thread until
+ * gyre_comm_end_call(), whatever the communicator's state. */
+enum gyre_entry gyre_registry_enter(gyre_comm *comm);
 
 /** gyre_registry_wait_unpinned - wait until no other thread has pinned the communicator. */
 void gyre_registry_wait_unpinned(gyre_comm *comm);
@@ -136,6 +152,13 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
 enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
+
+/** gyre_registry_set_signals - set comm->signals.board, while no other rank takes it.
+ * gyre_registry_hold_signals - return the board that the job's rank 0 has, after hold(board). Rank
+ * 0 is in this process; if it has ended its communicator, returns NULL. */
+void gyre_registry_set_signals(gyre_comm *comm, struct gyre_signals *board);
+struct gyre_signals *gyre_registry_hold_signals(const gyre_comm *comm,
+                                                void (*hold)(struct gyre_signals *board));
 
 /** gyre_registry_set_ready - set the phase to READY. If the communicator has failed, change nothing
  * and return false. */
@@ -174,6 +197,7 @@ struct gyre_init_request {
      * communicator; NULL = this rank takes part but gets no communicator. */
     gyre_status (*find)(struct gyre_init_request *request, gyre_comm *comm);
     gyre_comm *parent; /* used by find() only */
+    bool has_id;       /* grow: this rank gives the rendezvous, `id` */
     int color;         /* split */
     int key;
     bool takes_failures; /* find() with comm NULL tells the other ranks of `failure` */
@@ -188,6 +212,26 @@ struct gyre_init_request {
  * @config: complete (gyre_config_take). @comm_out: NULL = only take part in request->find. */
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out);
+
+/** gyre_comm_refuse - end a split or growth whose arguments are wrong on this rank. The other ranks
+ * of the parent wait for this rank in the all-gathers of request->find, so it takes part in these
+ * and tells its failure there.
+ * @request: with parent and takes_failures. @status: of the failure; gyre_cause() has the text.
+ * Returns @status, with its text. */
+gyre_status gyre_comm_refuse(const struct gyre_init_request *request, gyre_status status);
+
+/* ---- split.c ------------------------------------------------------------------------------ */
+
+/** gyre_comm_child_config - the configuration of a communicator that is made of `parent`: the
+ * caller's, or the parent's if @given is NULL; on the parent's device unless it says otherwise.
+ * Errors: as gyre_config_take(). */
+gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
+                                   gyre_config *config_out);
+
+/** gyre_comm_blame_parent - the parent's fault if the parent failed, because the fault says more
+ * than the error of an all-gather; else `status`. Waits a moment for a fault that is still under
+ * way. */
+gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status);
 
 /* ---- parts.c ------------------------------------------------------------------------------ */
 

@@ -37,6 +37,8 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out)
     /* Fields that an older caller does not know keep their defaults. */
     memcpy(config_out, given, gyre_min_u64(given->struct_bytes, sizeof(*config_out)));
     config_out->struct_bytes = sizeof(*config_out);
+    if (config_out->refusal != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s", config_out->refusal);
     return GYRE_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
  *
  * The public calls about the library itself.
  */
+#include "core/base/log.h"
 #include "core/base/param.h"
 
 #include <errno.h>
@@ -39,4 +40,20 @@ gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_byte
         memcpy(text_out, text, strlen(text) + 1);
     free(params);
     return status;
+}
+
+const char *gyre_get_variable_name(int index)
+{
+    static const char *const names[] = {
+#define X(id, type, flags, fallback, low, high, unit, words, help) "GYRE_" #id,
+#include "core/base/param_table.h"
+#undef X
+    };
+    return index >= 0 && index < GYRE_N_PARAMS ? names[index] : NULL;
+}
+
+void gyre_log_text(bool is_warning, const char *text)
+{
+    if (text != NULL)
+        gyre_log(is_warning ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_INIT, "%s", text);
 }

@@ -47,6 +47,8 @@ struct init_task {
 /* Finds out which of the parent's ranks belong to the new communicator, and its id. */
 static gyre_status find(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
+    if (comm != NULL && request->parent != NULL)
+        comm->member.file_rank = request->parent->member.file_rank;
     if (request->find == NULL)
         return GYRE_SUCCESS;
     const gyre_status status = request->find(request, comm);
@@ -70,6 +72,8 @@ static gyre_status join_rendezvous(gyre_comm *comm, const struct gyre_init_reque
                                                &comm->member.fault};
     comm->member.n_ranks = request->n_ranks;
     comm->member.rank = request->rank;
+    if (request->parent == NULL)
+        comm->member.file_rank = request->rank;
     /* The device starts before the other ranks wait for this rank. The times that are logged below
      * then do not include CUDA's start. */
     comm->member.stage_ns = gyre_now_ns();
@@ -188,7 +192,8 @@ static gyre_status make_in_background(struct init_task *task, bool is_waited)
     return GYRE_IN_PROGRESS;
 }
 
-/* Tells the other ranks of a split that this rank cannot take part, because they wait for it. */
+/* Tells the other ranks of a split or a growth that this rank cannot take part, because they wait
+ * for it. */
 static void pass_failure_on(const gyre_config *config, const struct gyre_init_request *request,
                             gyre_status status)
 {
@@ -208,6 +213,12 @@ static void pass_failure_on(const gyre_config *config, const struct gyre_init_re
     if (!in_background || start(task) != GYRE_SUCCESS)
         free(task);
     gyre_set_cause(cause);
+}
+
+gyre_status gyre_comm_refuse(const struct gyre_init_request *request, gyre_status status)
+{
+    pass_failure_on(&request->parent->member.config, request, status);
+    return status;
 }
 
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
@@ -308,6 +319,7 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
         inits[rank].comm->member.job = job;
         inits[rank].comm->member.n_ranks = n_ranks;
         inits[rank].comm->member.rank = rank;
+        inits[rank].comm->member.file_rank = rank;
     }
     struct gyre_bootstrap **bootstraps = calloc((size_t)n_ranks, sizeof(*bootstraps));
     if (bootstraps == NULL)

@@ -27,13 +27,17 @@ void gyre_comm_free(gyre_comm *comm)
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
     gyre_algo_file_free(&comm->algo_file);
+    gyre_signals_fini(comm);
     gyre_windows_fini(comm);
     gyre_links_close(&comm->links);
+    gyre_trace_close(comm->member.trace);
     if (comm->member.bootstrap != NULL)
         comm->member.bootstrap->ops->close(comm->member.bootstrap);
     if (comm->member.device != NULL)
         comm->member.device->ops->close(comm->member.device);
     gyre_origin_release(comm->origin);
+    gyre_metrics_close(comm->caller.metrics);
+    gyre_observing_close(comm->caller.observing);
     free(comm->caller.n_p2p);
     gyre_call_log_fini(&comm->caller.call_log);
     gyre_registrations_fini(&comm->registrations);
@@ -148,8 +152,39 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
                                   : gyre_origin_settle(&comm->member, comm->origin, status);
 }
 
+static gyre_status open_trace(struct gyre_member *member)
+{
+    const struct gyre_trace_config config = {
+        .file = gyre_param_text(&member->params, GYRE_PARAM_TRACE_FILE),
+        .n_events = (uint32_t)gyre_param_number(&member->params, GYRE_PARAM_TRACE_EVENTS),
+        .rank = member->rank,
+        .n_ranks = member->n_ranks,
+        .file_rank = member->file_rank,
+    };
+    return config.file[0] == '\0' ? GYRE_SUCCESS : gyre_trace_open(&config, &member->trace);
+}
+
+/* Collective, because clocks are measured between hosts. */
+static gyre_status identify_trace(const struct gyre_comm *comm)
+{
+    const struct gyre_member *member = &comm->member;
+    struct gyre_trace_identity identity = {
+        .communicator = member->name,
+        .job = member->job,
+        .number = member->number,
+        .process_id = comm->links.infos[member->rank].process_id,
+        .shares_a_thread = member->device_info.kind == GYRE_DEVICE_HOST,
+    };
+    GYRE_TRY(gyre_links_measure_clock(member, &comm->links, &identity.clock_offset_ns,
+                                      &identity.clock_error_ns));
+    if (member->trace != NULL)
+        gyre_trace_identify(member->trace, &identity);
+    return GYRE_SUCCESS;
+}
+
 static gyre_status open_links(gyre_comm *comm)
 {
+    GYRE_TRY(open_trace(&comm->member));
     const struct gyre_links_terms terms = {.algo_hash = comm->algo_file.content.hash,
                                            .tuning_hash = comm->tuning.hash,
                                            .newest_number = gyre_registry_number()};
@@ -226,12 +261,14 @@ static gyre_status open_caller(gyre_comm *comm)
     if (caller->n_p2p == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
     GYRE_TRY(gyre_plan_cache_open(&config, &comm->plans));
+    GYRE_TRY(gyre_metrics_open(&comm->member, &comm->links, &caller->metrics));
     caller->ops = &caller_ops;
     caller->member = &comm->member;
     caller->links = &comm->links;
     caller->windows = &comm->windows;
     caller->plans = comm->plans;
     caller->executor = comm->executor;
+    caller->recorded = gyre_trace_use(comm->member.trace, GYRE_TRACE_CALLER);
     return GYRE_SUCCESS;
 }
 
@@ -245,6 +282,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
                  (unsigned)(comm->member.job ^ comm->member.job >> 32));
     comm->member.stage_ns = gyre_now_ns();
     GYRE_TRY(end_together(comm, open_links(comm)));
+    GYRE_TRY(identify_trace(comm));
     gyre_links_log(&comm->member, &comm->links);
     const struct gyre_executor_config config = {
         .device = comm->member.device,
@@ -257,6 +295,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .n_gpu_sharers = comm->links.n_gpu_sharers,
         .fault = &comm->member.fault,
+        .trace = comm->member.trace,
         .help = comm->links.is_proxied ? gyre_links_help : NULL, /* NULL: no slots to move */
         .help_context = &comm->links,
     };

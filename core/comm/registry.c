@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The registry of live communicators: which handles may still be used, by which thread, and for
- * what. A thread that makes a call holds its communicator, and a thread that only reads it pins it.
- * A communicator is not freed while it is held or pinned. */
+ * The registry of live communicators: which handles may still be used, and by which thread. A
+ * thread that makes a call holds its communicator, and a thread that only reads it pins it. A
+ * communicator is not freed while it is held or pinned.
+ */
 #include "core/comm/comm.h"
 
 #include "core/base/sync.h"
@@ -141,6 +142,27 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
     return rank;
 }
 
+void gyre_registry_set_signals(gyre_comm *comm, struct gyre_signals *board)
+{
+    pthread_mutex_lock(&registry.lock);
+    comm->signals.board = board;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+struct gyre_signals *gyre_registry_hold_signals(const gyre_comm *comm,
+                                                void (*hold)(struct gyre_signals *board))
+{
+    struct gyre_signals *board = NULL;
+    pthread_mutex_lock(&registry.lock);
+    for (gyre_comm *at = registry.first; at != NULL && board == NULL; at = at->next)
+        if (at->member.job == comm->member.job && at->member.rank == 0)
+            board = at->signals.board;
+    if (board != NULL)
+        hold(board);
+    pthread_mutex_unlock(&registry.lock);
+    return board;
+}
+
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
 {
     pthread_mutex_lock(&registry.lock);
@@ -209,7 +231,7 @@ gyre_status gyre_registry_check(const gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* ---- looking and calling ------------------------------------------------------------------ */
+/* ---- pinning and holding ------------------------------------------------------------------- */
 
 gyre_status gyre_comm_pin(gyre_comm *comm)
 {
@@ -237,116 +259,21 @@ void gyre_registry_wait_unpinned(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-static gyre_status check_made(const gyre_comm *comm)
+enum gyre_entry gyre_registry_enter(gyre_comm *comm)
 {
-    const enum gyre_phase phase = gyre_comm_phase(comm);
-    /* A communicator that failed during init stays in that phase for a moment after its error is
-     * known. */
-    const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->member.fault);
-    if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING))
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "the communicator is still %s: poll gyre_comm_async_error until it is not "
-                         "in progress",
-                         phase == GYRE_PHASE_INIT ? "being made" : "busy with a split or shrink");
-    if (is_lost || !comm->is_made)
-        return gyre_fail(comm->member.fault.status, "the communicator was never made: %s",
-                         comm->member.fault.cause);
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_comm_pin_made(gyre_comm *comm)
-{
-    GYRE_TRY(gyre_comm_pin(comm));
-    const gyre_status status = check_made(comm);
-    if (status != GYRE_SUCCESS)
-        gyre_comm_unpin(comm);
-    return status;
-}
-
-/* Checks everything except the phase. */
-static gyre_status check_live(gyre_comm *comm)
-{
-    GYRE_TRY(gyre_fault_status(&comm->member.fault));
-    if (gyre_load_acquire_u32(&comm->is_finalized) != 0)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
-                         comm->member.name, comm->member.rank);
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_comm_check(gyre_comm *comm)
-{
-    GYRE_TRY(check_live(comm));
-    return check_made(comm);
-}
-
-gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
-{
-    if (gyre_fault_raise(&comm->member.fault, status, gyre_cause()))
-        gyre_health_pass_on(comm->health);
-    return gyre_fault_status(&comm->member.fault);
-}
-
-/* Refuses a call on a pinned communicator that another thread destroys or makes a call on. */
-static gyre_status refuse_call(gyre_comm *comm, bool is_destroyed)
-{
-    if (is_destroyed)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "communicator %s is being destroyed by another thread", comm->member.name);
-    GYRE_TRY(gyre_comm_check(comm));
-    return gyre_comm_give_up(
-        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                        "two threads called on rank %d of communicator %s at the same time: the "
-                        "ranks would not all have the same order of calls; let the threads take "
-                        "turns, in an order that is the same on all ranks, or give each thread a "
-                        "communicator",
-                        comm->member.rank, comm->member.name));
-}
-
-/* Takes the communicator for a call, in any state. */
-static gyre_status enter(gyre_comm *comm)
-{
-    bool is_destroyed = false;
+    enum gyre_entry entry = GYRE_ENTRY_NO_HANDLE;
     pthread_mutex_lock(&registry.lock);
-    const bool is_live = is_listed(registry.first, comm);
-    const bool is_free =
-        is_live && !comm->is_destroyed && gyre_load_acquire_u32(&comm->in_call) == 0;
-    if (is_free) {
-        gyre_store_relaxed_u32(&comm->in_call, 1);
-    } else if (is_live) {
-        is_destroyed = comm->is_destroyed;
-        comm->n_pins++;
+    if (is_listed(registry.first, comm)) {
+        entry = comm->is_destroyed                           ? GYRE_ENTRY_DESTROYED
+                : gyre_load_acquire_u32(&comm->in_call) != 0 ? GYRE_ENTRY_BUSY
+                                                             : GYRE_ENTRY_TAKEN;
+        if (entry == GYRE_ENTRY_TAKEN)
+            gyre_store_relaxed_u32(&comm->in_call, 1);
+        else
+            comm->n_pins++;
     }
     pthread_mutex_unlock(&registry.lock);
-    if (is_free)
-        return GYRE_SUCCESS;
-    if (!is_live)
-        return gyre_registry_check(comm);
-    const gyre_status status = refuse_call(comm, is_destroyed);
-    gyre_comm_unpin(comm);
-    return status;
-}
-
-void gyre_comm_end_call(gyre_comm *comm)
-{
-    gyre_store_release_u32(&comm->in_call, 0);
-}
-
-gyre_status gyre_comm_begin_call(gyre_comm *comm)
-{
-    GYRE_TRY(enter(comm));
-    const gyre_status status = gyre_comm_check(comm);
-    if (status != GYRE_SUCCESS)
-        gyre_comm_end_call(comm);
-    return status;
-}
-
-gyre_status gyre_comm_begin_launch(gyre_comm *comm)
-{
-    GYRE_TRY(enter(comm));
-    const gyre_status status = check_live(comm);
-    if (status != GYRE_SUCCESS)
-        gyre_comm_end_call(comm);
-    return status;
+    return entry;
 }
 
 /* ---- ending ------------------------------------------------------------------------------- */

@@ -17,9 +17,8 @@
 
 #define PARENT_WORD_NS 200000000ULL /* how long the parent's links may take to name a dead rank */
 
-/* The caller's configuration, or the parent's; on the parent's device unless it says otherwise. */
-static gyre_status child_config(const gyre_comm *parent, const gyre_config *given,
-                                gyre_config *config_out)
+gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
+                                   gyre_config *config_out)
 {
     if (given == NULL) {
         *config_out = parent->member.config;
@@ -130,12 +129,7 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
     return GYRE_SUCCESS;
 }
 
-/* What ended the parent, if it did, says more than what the exchange ended with; it may be on its
- * way. */
-
-/* Returns the parent's fault if the parent failed, because the fault says more than the error of
- * the all-gather. Waits a moment for a fault that is still under way. */
-static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
+gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
     const uint64_t deadline_ns = gyre_now_ns() + PARENT_WORD_NS;
@@ -197,23 +191,31 @@ static gyre_status find_split(struct gyre_init_request *request, gyre_comm *chil
         return status;
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    GYRE_TRY(blame_parent(parent, status));
+    GYRE_TRY(gyre_comm_blame_parent(parent, status));
     gyre_set_cause(cause);
     return gyre_fail_context(status, "split(color %d, key %d)", request->color, request->key);
+}
+
+static gyre_status check_split(const gyre_comm *comm, int color, gyre_comm **comm_out,
+                               const gyre_config *config, gyre_config *config_out)
+{
+    if (comm_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "split: comm_out is NULL");
+    if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
+    return gyre_comm_child_config(comm, config, config_out);
 }
 
 static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
                          const gyre_config *config)
 {
     gyre_config own;
-    if (comm_out == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "split: comm_out is NULL");
-    if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
-    GYRE_TRY(child_config(comm, config, &own));
+    const gyre_status status = check_split(comm, color, comm_out, config, &own);
     const struct gyre_init_request request = {
         .find = find_split, .parent = comm, .color = color, .key = key, .takes_failures = true};
+    if (status != GYRE_SUCCESS)
+        return gyre_comm_refuse(&request, status);
     if (color != GYRE_SPLIT_NOCOLOR)
         return gyre_comm_make(&own, &request, comm_out);
     *comm_out = NULL;
@@ -345,7 +347,7 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
         return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
                                  "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
                                  "or was finalized");
-    GYRE_TRY(child_config(comm, config, &own));
+    GYRE_TRY(gyre_comm_child_config(comm, config, &own));
     struct gyre_init_request request = {
         .find = find_shrunk, .parent = comm, .is_aborted = flags == GYRE_SHRINK_ABORT};
     request.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));

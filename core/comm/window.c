@@ -21,6 +21,7 @@ struct window_offer {
     int32_t status;
     uint32_t pad;
     uint64_t n_bytes;
+    uint64_t has_signals; /* rank 0: 1 = it has a board of signals */
     struct gyre_share_handle handle;
     char cause[256]; /* of a failure */
 };
@@ -77,6 +78,7 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
                          "not all ranks of this communicator can address each other (%s)",
                          comm->links.summary);
     mine->n_bytes = n_bytes;
+    GYRE_TRY(gyre_signals_offer(comm, &mine->has_signals));
     return gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle);
 }
 
@@ -95,6 +97,7 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
         entry->bases[rank] = entry->mappings[rank].address;
     }
     entry->placement.bases = entry->bases;
+    GYRE_TRY(gyre_signals_take(comm, all[0].has_signals));
     return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
@@ -168,6 +171,34 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
 {
     GYRE_TRY(gyre_comm_begin_call(comm));
     const gyre_status status = register_window(comm, buffer, n_bytes, window_out);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status find_address(const gyre_comm *comm, gyre_window window, int rank,
+                                void **address_out, size_t *n_bytes_out)
+{
+    const struct gyre_window_entry *entry = comm->windows.newest;
+    while (entry != NULL && entry->number != window)
+        entry = entry->next;
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
+                         window);
+    if (address_out == NULL || rank < 0 || rank >= comm->member.n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "window_address: address_out is NULL, or rank %d is not in 0..%d", rank,
+                         comm->member.n_ranks - 1);
+    *address_out = entry->bases[rank];
+    if (n_bytes_out != NULL)
+        *n_bytes_out = entry->n_bytes;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank, void **address_out,
+                                size_t *n_bytes_out)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = find_address(comm, window, rank, address_out, n_bytes_out);
     gyre_comm_end_call(comm);
     return status;
 }

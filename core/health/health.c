@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The health thread, one for each communicator. The bootstrap links tell the thread which peers
- * have died. When an operation of this rank makes no progress (health_stall.c), the thread sends
- * the records of the unfinished calls to all peers, and the peers compare the records with their
- * own call logs. A rank that finds calls that do not fit tells all other ranks, so every rank
- * reports the same error. A slow peer is no error.
+ * The health thread, one for each communicator: it takes the events of the bootstrap links, checks
+ * the progress of this rank's operations and ends with the communicator. The links tell the thread
+ * which peers have died. When an operation makes no progress (health_stall.c), the thread sends the
+ * records of the unfinished calls to all peers, and the peers compare the records with their own
+ * call logs (health_compare.c). A rank that finds calls that do not fit tells all other ranks, so
+ * every rank reports the same error. A slow peer is no error.
  */
 #include "core/health/watch.h"
 
@@ -18,118 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TICK_MS   100
-#define MAX_ASKED GYRE_HEALTH_MAX_ASKED
-
-/* ---- comparing ---------------------------------------------------------------------------- */
-
-/* The message names the lower rank first, so both ranks report the mismatch in the same words. */
-static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
-                            const struct gyre_record *theirs, int their_rank)
-{
-    struct gyre_member *member = health->member;
-    const bool mine_first = member->rank < their_rank;
-    const struct gyre_record *first = mine_first ? mine : theirs;
-    const struct gyre_record *second = mine_first ? theirs : mine;
-    const int first_rank = mine_first ? member->rank : their_rank;
-    const int second_rank = mine_first ? their_rank : member->rank;
-    char first_name[GYRE_RANK_NAME_BYTES];
-    char second_name[GYRE_RANK_NAME_BYTES];
-    char first_text[160];
-    char second_text[160];
-    char text[GYRE_CAUSE_MAX_BYTES];
-    snprintf(text, sizeof(text),
-             "calls do not fit: %s called %s, %s called %s; outputs are "
-             "undefined - make all ranks call the same, or set GYRE_CHECK=calls to be told before "
-             "data moves",
-             gyre_health_rank_name(health, first_rank, first_name),
-             gyre_record_text(first, first_text, sizeof(first_text)),
-             gyre_health_rank_name(health, second_rank, second_name),
-             gyre_record_text(second, second_text, sizeof(second_text)));
-    gyre_health_end(health, GYRE_ERROR_INVALID_USAGE, text);
-    gyre_health_fail(health, GYRE_ERROR_INVALID_USAGE, text, true);
-}
-
-static void remember_question(struct gyre_health *health, int rank,
-                              const struct gyre_record *record)
-{
-    pthread_mutex_lock(&health->lock);
-    bool is_known = false;
-    for (uint32_t i = 0; i < health->n_questions; i++)
-        is_known = is_known || (health->questions[i].rank == rank &&
-                                memcmp(&health->questions[i].record, record, sizeof(*record)) == 0);
-    if (!is_known && health->n_questions < health->max_questions) {
-        health->questions[health->n_questions].rank = rank;
-        health->questions[health->n_questions].record = *record;
-        gyre_store_release_u32(&health->n_questions, health->n_questions + 1);
-    }
-    pthread_mutex_unlock(&health->lock);
-}
-
-void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record)
-{
-    /* In the common case no peer has asked, and one load is enough. answer() finds this record in
-     * the call log if a question arrives right after the load. */
-    if (gyre_load_acquire_u32(&health->n_questions) == 0)
-        return;
-    struct gyre_member *member = health->member;
-    struct gyre_health_question misfit = {.rank = -1};
-    pthread_mutex_lock(&health->lock);
-    for (uint32_t i = 0; i < health->n_questions;) {
-        struct gyre_health_question *question = &health->questions[i];
-        if (!gyre_record_same_place(record, member->rank, &question->record, question->rank)) {
-            i++;
-            continue;
-        }
-        if (!gyre_record_fits(record, &question->record))
-            misfit = *question;
-        *question = health->questions[health->n_questions - 1];
-        gyre_store_release_u32(&health->n_questions, health->n_questions - 1);
-    }
-    pthread_mutex_unlock(&health->lock);
-    if (misfit.rank >= 0)
-        report_mismatch(health, record, &misfit.record, misfit.rank);
-}
-
-/* Tell a rank the place of this rank. A rank that asks questions itself sends its place to all
- * ranks with every question, so it does not send it again here. */
-static void tell_place(struct gyre_health *health, int rank, bool is_behind)
-{
-    struct gyre_member *member = health->member;
-    struct gyre_health_message reply = {.kind = GYRE_HEALTH_ANSWER};
-    const uint64_t now_ns = gyre_now_ns();
-    if (!is_behind && health->asked_ns != 0 &&
-        now_ns - health->asked_ns < gyre_health_ask_ns(health, now_ns))
-        return;
-    gyre_health_place_of(health, &reply.place);
-    reply.place.is_behind = is_behind;
-    member->bootstrap->ops->post(member->bootstrap, rank, &reply,
-                                 offsetof(struct gyre_health_message, records));
-}
-
-static void answer(struct gyre_health *health, int rank, const struct gyre_health_message *message)
-{
-    struct gyre_member *member = health->member;
-    bool is_behind = false;
-    for (uint32_t i = 0; i < message->n_records && i < MAX_ASKED; i++) {
-        const struct gyre_record *theirs = &message->records[i];
-        struct gyre_record mine;
-        if (!gyre_health_is_record(theirs))
-            continue;
-        if (!gyre_call_log_find(&health->caller->call_log, member->rank, theirs, rank, &mine)) {
-            remember_question(health, rank, theirs);
-            /* If the caller posted the record in between, gyre_health_posted() may have missed the
-             * question. */
-            if (gyre_call_log_find(&health->caller->call_log, member->rank, theirs, rank, &mine))
-                gyre_health_posted(health, &mine);
-            is_behind = true;
-        } else if (!gyre_record_fits(&mine, theirs)) {
-            report_mismatch(health, &mine, theirs, rank);
-            return;
-        }
-    }
-    tell_place(health, rank, is_behind);
-}
+#define TICK_MS 100
 
 /* ---- events ------------------------------------------------------------------------------- */
 
@@ -150,7 +40,7 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     case GYRE_HEALTH_ASK:
         peer->asked_ns = peer->heard_ns;
         if (event->n_bytes >= n_head + (size_t)message.n_records * sizeof(struct gyre_record))
-            answer(health, event->rank, &message);
+            gyre_health_answer(health, event->rank, &message);
         break;
     case GYRE_HEALTH_ANSWER:
         peer->behind_ns = message.place.is_behind != 0 ? peer->heard_ns : 0;
@@ -179,18 +69,6 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     default: /* an echo, or a message of a kind that this library does not send */
         break;
     }
-}
-
-/* Tell the children that this communicator has failed: ranks of a child that have not joined its
- * rendezvous yet may never join it.
- * @lost_rank: the rank that died; -1 = none did. @how: the cause of its death. */
-static void tell_children(struct gyre_health *health, int lost_rank, const char *how,
-                          const char *text)
-{
-    pthread_mutex_lock(&health->lock);
-    for (struct gyre_origin *at = health->children; at != NULL; at = at->next)
-        gyre_origin_tell(at, lost_rank, how, text);
-    pthread_mutex_unlock(&health->lock);
 }
 
 static void mark_lost(struct gyre_health *health, int rank)
@@ -229,7 +107,7 @@ static void take_loss(struct gyre_health *health, const struct gyre_event *event
                          member->rank == (event->rank == 0 ? 1 : 0));
     mark_lost(health, event->rank);
     mark_left(health, event->rank);
-    tell_children(health, event->rank, event->text, text);
+    gyre_health_tell_children(health, event->rank, event->text, text);
 }
 
 static void take_event(struct gyre_health *health, const struct gyre_event *event)
@@ -302,7 +180,7 @@ static void *watch(void *argument)
         }
         gyre_health_pass_on(health);
         if (!health->has_told_children)
-            tell_children(health, -1, "", member->fault.cause);
+            gyre_health_tell_children(health, -1, "", member->fault.cause);
         health->has_told_children = true;
     }
     return NULL;
@@ -310,11 +188,7 @@ static void *watch(void *argument)
 
 static void free_health(struct gyre_health *health)
 {
-    while (health->children != NULL) {
-        struct gyre_origin *next = health->children->next;
-        gyre_origin_release(health->children);
-        health->children = next;
-    }
+    gyre_health_release_children(health);
     for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++)
         free(health->peers[rank].waits);
     free(health->dump.text);
@@ -340,7 +214,7 @@ gyre_status gyre_health_open(const struct gyre_health_config *config,
     health->links = config->links;
     health->caller = config->caller;
     health->origin = config->origin;
-    health->max_questions = (uint32_t)n * MAX_ASKED;
+    health->max_questions = (uint32_t)n * GYRE_HEALTH_MAX_ASKED;
     health->has_left = calloc(n, sizeof(bool));
     health->was_lost = calloc(n, sizeof(bool));
     health->peers = calloc(n, sizeof(*health->peers));
@@ -363,38 +237,6 @@ gyre_status gyre_health_open(const struct gyre_health_config *config,
     }
     *health_out = health;
     return GYRE_SUCCESS;
-}
-
-/* Forget the children that are gone. The caller holds the lock. */
-static void drop_children(struct gyre_health *health)
-{
-    for (struct gyre_origin **at = &health->children; *at != NULL;) {
-        struct gyre_origin *child = *at;
-        if (gyre_origin_is_alone(child)) {
-            *at = child->next;
-            gyre_origin_release(child);
-        } else {
-            at = &child->next;
-        }
-    }
-}
-
-void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
-{
-    struct gyre_member *member = health->member;
-    pthread_mutex_lock(&health->lock);
-    drop_children(health);
-    origin->next = health->children;
-    health->children = origin;
-    /* Losses and the failure of the past are told here, because they are not announced again. */
-    const bool has_failed = gyre_fault_is_raised(&member->fault);
-    const char *cause = has_failed ? member->fault.cause : "";
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        if (health->was_lost[rank])
-            gyre_origin_tell(origin, rank, "its process ended", cause);
-    if (has_failed)
-        gyre_origin_tell(origin, -1, "", cause);
-    pthread_mutex_unlock(&health->lock);
 }
 
 static bool all_left(const struct gyre_health *health)

@@ -205,8 +205,11 @@ void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_rec
         list_numbers(health->standings, member->n_ranks, GYRE_STANDS_IN_THE_CALL, who_out);
     }
     if (n_of[GYRE_STANDS_DONE] > 0) {
-        gyre_health_append(who_out, WHO_BYTES, "%sdone with their part: ranks ",
-                           who_out[0] != '\0' ? "; " : "");
+        /* Replays of graphs are not on record, so a rank that has not begun its replay looks like
+         * one that has ended it. */
+        gyre_health_append(who_out, WHO_BYTES, "%sdone with their part%s: ranks ",
+                           who_out[0] != '\0' ? "; " : "",
+                           mine->sequence == 0 ? ", or not begun yet" : "");
         list_numbers(health->standings, member->n_ranks, GYRE_STANDS_DONE, who_out);
     }
 }

@@ -18,6 +18,7 @@
 #define PATIENCE_NS 3000000000ULL /* for the health thread to print */
 #define LINE_BYTES  512
 #define MAX_OWN     256 /* workers of this rank that are printed */
+#define MAX_RANKS   16 /* ranks that are printed. All n ranks of a job may print at the same time */
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
@@ -106,10 +107,61 @@ static void print_why(FILE *file, struct gyre_health *health, uint64_t now_ns)
         fprintf(file, "  chain of waits: %s\n", why);
 }
 
+/* The states of ranks, the one that most likely explains a standstill first. */
+enum state { IS_THIS_RANK, HAS_GONE, IS_SILENT, WAITS_IN_NO_CALL, WAITS_IN_A_CALL, N_STATES };
+
+static enum state state_of(const struct gyre_health *health, int rank)
+{
+    const struct gyre_health_peer *peer = &health->peers[rank];
+    if (rank == health->member->rank)
+        return IS_THIS_RANK;
+    if (health->has_left[rank])
+        return HAS_GONE;
+    if (peer->waits == NULL || peer->waits_ns < health->dump.started_ns)
+        return IS_SILENT;
+    return peer->place.is_waiting != 0 ? WAITS_IN_A_CALL : WAITS_IN_NO_CALL;
+}
+
+static void print_rank(FILE *file, struct gyre_health *health, int rank)
+{
+    char name[GYRE_RANK_NAME_BYTES];
+    fprintf(file, "  %s ", gyre_health_rank_name(health, rank, name));
+    if (rank == health->member->rank)
+        print_own(file, health);
+    else
+        print_other(file, health, rank);
+}
+
+/* Print MAX_RANKS ranks in the order of their states, and count the other ones. */
+static void print_most_useful(FILE *file, struct gyre_health *health)
+{
+    static const char *const words[N_STATES] = {
+        [HAS_GONE] = "have left or died",
+        [IS_SILENT] = "do not answer",
+        [WAITS_IN_NO_CALL] = "wait in no call",
+        [WAITS_IN_A_CALL] = "wait in a call",
+    };
+    int n_printed = 0;
+    for (int state = 0; state < N_STATES; state++) {
+        int n_left_out = 0;
+        for (int rank = 0; rank < health->member->n_ranks; rank++) {
+            if ((int)state_of(health, rank) != state)
+                continue;
+            if (n_printed < MAX_RANKS) {
+                print_rank(file, health, rank);
+                n_printed++;
+            } else {
+                n_left_out++;
+            }
+        }
+        if (n_left_out > 0)
+            fprintf(file, "  and %d more ranks %s\n", n_left_out, words[state]);
+    }
+}
+
 static char *print_all(struct gyre_health *health, uint64_t now_ns)
 {
     const struct gyre_member *member = health->member;
-    char name[GYRE_RANK_NAME_BYTES];
     char *text = NULL;
     size_t n_bytes = 0;
     FILE *file = open_memstream(&text, &n_bytes);
@@ -117,13 +169,10 @@ static char *print_all(struct gyre_health *health, uint64_t now_ns)
         return NULL;
     fprintf(file, "gyre: positions of %d ranks, as rank %d sees them\n", member->n_ranks,
             member->rank);
-    for (int rank = 0; rank < member->n_ranks; rank++) {
-        fprintf(file, "  %s ", gyre_health_rank_name(health, rank, name));
-        if (rank == member->rank)
-            print_own(file, health);
-        else
-            print_other(file, health, rank);
-    }
+    for (int rank = 0; rank < member->n_ranks && member->n_ranks <= MAX_RANKS; rank++)
+        print_rank(file, health, rank);
+    if (member->n_ranks > MAX_RANKS)
+        print_most_useful(file, health);
     print_why(file, health, now_ns);
     const bool is_whole = ferror(file) == 0;
     if (fclose(file) == 0 && is_whole)

@@ -32,7 +32,7 @@ static bool waits_at_end(const struct gyre_position *position)
 static bool is_same_wait(const struct gyre_position *a, const struct gyre_position *b)
 {
     return a->peer == b->peer && a->fifo == b->fifo && a->slot == b->slot &&
-           a->waits_for == b->waits_for;
+           a->waits_for == b->waits_for && a->is_lines == b->is_lines;
 }
 
 /* Keep the answers of peers about waits that still go on. */
@@ -99,6 +99,7 @@ static void ask_about_ends(struct gyre_health *health)
             .slot = position->slot,
             .fifo = position->fifo,
             .is_send = !waits_as_sender(position),
+            .is_lines = position->is_lines,
         };
         post(health, position->peer, &message, sizeof(message.end));
     }
@@ -201,8 +202,8 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
     if (n_bytes != offsetof(struct gyre_health_message, end) + sizeof(message->end) ||
         executor == NULL)
         return;
-    const struct gyre_end_name name = {(uint32_t)rank, message->end.fifo,
-                                       message->end.is_send != 0};
+    const struct gyre_end_name name = {(uint32_t)rank, message->end.fifo, message->end.is_send != 0,
+                                       message->end.is_lines != 0};
     reply.end = message->end;
     reply.end.is_known = executor->ops->end_state(executor, &name, &state) == GYRE_SUCCESS;
     if (reply.end.is_known) {
@@ -235,7 +236,8 @@ void gyre_health_take_end_answer(struct gyre_health *health, int rank,
         struct gyre_health_wait *wait = &health->waits.waits[i];
         const struct gyre_position *position = &wait->position;
         if (!waits_at_end(position) || position->peer != rank || position->fifo != end->fifo ||
-            position->slot != end->slot || waits_as_sender(position) == (end->is_send != 0))
+            position->slot != end->slot || position->is_lines != end->is_lines ||
+            waits_as_sender(position) == (end->is_send != 0))
             continue;
         wait->answer = (uint8_t)answer_of(position, end);
         wait->peer_worker = end->worker;

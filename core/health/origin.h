@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the ranks of a split or shrunk communicator (the child) come from. Failures name a child's
- * rank together with its rank in the parent, and the parent's links tell of deaths that the child's
- * rendezvous cannot know of: those of ranks that had not joined it yet.
+ * The origin of a communicator that was split or shrunk from another one. The new communicator is
+ * the child, the other one the parent. An origin serves two purposes. Messages about a failure name
+ * a rank of the child together with its number in the parent. And while the child is being made,
+ * the parent's links report the death of a rank that has not joined the child's rendezvous, which
+ * the rendezvous itself cannot notice.
  */
 #ifndef GYRE_HEALTH_ORIGIN_H
 #define GYRE_HEALTH_ORIGIN_H

@@ -10,12 +10,15 @@
 
 #include <stdint.h>
 
-/* The answer of the awaited rank about its end of the connection. */
+/* A worker waits for one slot: for its arrival, or for its credit. The rank at the other end of the
+ * connection (the peer) is asked about that slot. This is the peer's answer. */
 enum gyre_peer_end {
-    GYRE_PEER_END_UNKNOWN, /* nothing (yet), or it cannot tell */
-    GYRE_PEER_END_MOVED,   /* it has sent, or consumed, the slot in question */
-    GYRE_PEER_END_HELD,    /* it has not; an unfinished worker of it uses the connection */
-    GYRE_PEER_END_FREE,    /* it has not, and no unfinished worker of it uses the connection */
+    GYRE_PEER_END_UNKNOWN, /* the peer has not answered, or its executor cannot tell */
+    GYRE_PEER_END_MOVED,   /* the peer has sent the slot, or consumed it */
+    GYRE_PEER_END_HELD,    /* the peer has not, but one of its workers that uses the connection has
+                            * not finished and may still do so */
+    GYRE_PEER_END_FREE,    /* the peer has not, and none of its unfinished workers uses the
+                            * connection */
     GYRE_N_PEER_ENDS
 };
 

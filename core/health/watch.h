@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The types and functions that the files of health share. health.c has the thread, its messages and
- * the comparison of calls. health_stall.c notices that a call makes no progress and asks.
- * health_culprits.c names the ranks that hold a call up. health_place.c says where this rank is and
- * which ranks are silent. health_waits.c sends and receives the positions of workers,
- * health_explain.c finds the cause of a stall in them, and health_dump.c prints them on request.
- * health_tell.c tells the other ranks about failures.
+ * The types and functions that the files of health share. health.c has the thread and its events.
+ * health_compare.c compares calls with those of other ranks. health_stall.c notices that a call
+ * makes no progress and asks. health_culprits.c names the ranks that hold a call up. health_place.c
+ * says where this rank is and which ranks are silent. health_waits.c sends and receives the
+ * positions of workers, health_explain.c finds the cause of a stall in them, and health_dump.c
+ * prints them on request. health_tell.c tells the other ranks about failures, and health_children.c
+ * tells communicators that are made from this one.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
@@ -55,24 +56,26 @@ struct gyre_health_wait {
 struct gyre_health_waits {
     uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
     uint16_t n_waits;
-    uint32_t n_all;    /* workers that have not finished */
+    uint32_t n_all;    /* number of workers that have not finished; `waits` has room for fewer */
     uint8_t is_known;  /* 0: the executor cannot tell where its workers are */
-    uint8_t has_begun; /* its first unfinished launch runs; else it waits in its stream */
+    uint8_t has_begun; /* 1: the rank's first unfinished launch is running; 0: the launch waits for
+                        * earlier work of its stream */
     uint8_t pad[6];
     struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
 };
 
-/* END_ASK: the asked rank's end of a connection with the sender. END_ANSWER: the same, and how far
- * that end is. */
+/* The payload of two messages about one connection. END_ASK comes from a rank that waits for a slot
+ * of the connection. END_ANSWER repeats the question and says how far the asked rank's end is. */
 struct gyre_health_end {
-    uint64_t slot; /* that the sender waits for */
-    uint64_t n_moved;
+    uint64_t slot;    /* the asking rank waits for this slot */
+    uint64_t n_moved; /* answer: slots that the asked rank's end has sent or consumed */
     uint32_t fifo;
-    uint16_t is_send;
-    uint16_t is_known;
-    uint16_t is_held;
-    uint16_t pad[3];
-    struct gyre_wait_worker worker; /* that uses the end */
+    uint16_t is_send;  /* 1: the asked rank's end is the sending one */
+    uint16_t is_known; /* answer: 0 = the asked rank's executor cannot tell */
+    uint16_t is_held;  /* answer: 1 = an unfinished worker uses the end */
+    uint16_t is_lines; /* as in struct gyre_end_name */
+    uint16_t pad[2];
+    struct gyre_wait_worker worker; /* answer: that worker */
 };
 
 struct gyre_health_message {
@@ -165,6 +168,26 @@ enum gyre_health_standing {
     GYRE_STANDS_IN_THE_CALL,
     GYRE_N_STANDINGS
 };
+
+/* ---- health_compare.c --------------------------------------------------------------------- */
+
+/** gyre_health_answer - a rank asks about its unfinished calls: compare them with the calls of this
+ * rank, keep the questions about calls that this rank has not made, and tell the place of this
+ * rank.
+ */
+void gyre_health_answer(struct gyre_health *health, int rank,
+                        const struct gyre_health_message *message);
+
+/* ---- health_children.c -------------------------------------------------------------------- */
+
+/** gyre_health_tell_children - tell the children that this communicator has failed: ranks of a
+ * child that have not joined its rendezvous yet may never join it.
+ * @lost_rank: the rank that died; -1 = none did. @how: the cause of its death. */
+void gyre_health_tell_children(struct gyre_health *health, int lost_rank, const char *how,
+                               const char *text);
+
+/** gyre_health_release_children - stop telling all children. Only when the health ends. */
+void gyre_health_release_children(struct gyre_health *health);
 
 /* ---- health_tell.c ------------------------------------------------------------------------ */
 

@@ -130,7 +130,7 @@ static gyre_status agree(struct gyre_member *member, const struct gyre_links_ter
     return status;
 }
 
-/* ---- who is where ------------------------------------------------------------------------- */
+/* ---- facts about all ranks and their hosts ------------------------------------------------ */
 
 static gyre_status gather_infos(const struct gyre_member *member, struct gyre_links *links)
 {
@@ -142,6 +142,7 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
                                                    &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
     mine.topo_hash = gyre_topology_hash(links);
+    mine.trace_hash = gyre_trace_hash(member->trace);
     links->infos = calloc((size_t)member->n_ranks, sizeof(*links->infos));
     if (links->infos == NULL)
         return gyre_fail_errno(ENOMEM, "init");
@@ -210,15 +211,16 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
         return agreed;
     const struct gyre_transport_ops *ops = gyre_transports[agreed];
     const bool is_nvlink = (says_a & says_b & OVER_NVLINK) != 0 && ops->is_direct;
-    if (links->is_ll128_safe && !is_nvlink)
+    const bool is_inside = links->grouping.host_of[a] == links->grouping.host_of[b];
+    const bool has_lines = is_inside || !ops->is_proxied; /* links between hosts go by SIMPLE */
+    if (links->is_ll128_safe && has_lines && !is_nvlink)
         GYRE_INFO(TUNING, "no ll128: ranks %zu and %zu see no NVLink between their GPUs", a, b);
-    links->is_ll128_safe = links->is_ll128_safe && is_nvlink;
+    links->is_ll128_safe = links->is_ll128_safe && (is_nvlink || !has_lines);
     links->is_p2p = links->is_p2p && ops->is_direct;
     links->is_proxied = links->is_proxied || ops->is_proxied;
-    links->is_proxied_inside =
-        links->is_proxied_inside ||
-        (ops->is_proxied && links->grouping.host_of[a] == links->grouping.host_of[b]);
+    links->is_proxied_inside = links->is_proxied_inside || (ops->is_proxied && is_inside);
     links->uses_rdma = links->uses_rdma || ops->is_rdma;
+    links->has_net_lines = links->has_net_lines && (ops->has_lines || !ops->is_proxied);
     if ((int)a == rank)
         links->transport_of[b] = agreed;
     if ((int)b == rank)
@@ -269,16 +271,17 @@ static gyre_status choose_transports(const struct gyre_member *member, struct gy
 }
 
 /* The number of NICs that the ranks of a host use; all ranks find the same number. Over sockets it
- * is the number of interfaces over which the ranks spread. Over RDMA the result is 0, which means
- * one NIC for each rank: a GPU uses the nearest NIC, and hosts that are built for many GPUs have
- * one for each GPU. */
+ * is the number of interfaces over which the ranks spread. Over RDMA it is the number of ports that
+ * a rank may use. A host with more ports than ranks uses one for each rank. */
 static uint16_t count_nics(const struct gyre_member *member, const struct gyre_links *links)
 {
     uint32_t most = 1;
-    for (int rank = 0; rank < member->n_ranks && !links->uses_rdma; rank++)
-        if (links->infos[rank].n_interfaces > most)
-            most = links->infos[rank].n_interfaces;
-    return links->uses_rdma ? 0 : (uint16_t)gyre_min_u64(most, UINT16_MAX);
+    for (int rank = 0; rank < member->n_ranks; rank++) {
+        const struct gyre_peer_info *info = &links->infos[rank];
+        const uint32_t n = links->uses_rdma ? info->ib_n_ports : info->n_interfaces;
+        most = n > most ? n : most;
+    }
+    return (uint16_t)gyre_min_u64(most, UINT16_MAX);
 }
 
 /* ---- connecting --------------------------------------------------------------------------- */
@@ -323,6 +326,7 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .traffic_class = member->config.traffic_class,
         .service_level = member->config.service_level,
         .fault = &member->fault,
+        .trace = member->trace,
         .authenticate = gyre_authenticate,
         .check_ranks = check_ranks,
         .check_context = member->bootstrap,
@@ -359,6 +363,19 @@ static gyre_status fill_before(struct gyre_links *links, int n_ranks)
     return GYRE_SUCCESS;
 }
 
+/* Does another protocol than SIMPLE come first behind some slash of GYRE_PROTO? All ranks have the
+ * same text. GPUs set memory aside for lines between hosts only then, because they are not used
+ * unless they are asked for, and take 32 MiB. */
+static bool asks_for_net_lines(const struct gyre_member *member)
+{
+    static const char simple[] = "simple";
+    const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
+    for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
+        if (strncasecmp(at + 1, simple, strlen(simple)) != 0)
+            return true;
+    return false;
+}
+
 /* Compute the sizes of the FIFOs, and which ranks are far from this one. */
 static gyre_status size_fifos(const struct gyre_member *member, struct gyre_links *links)
 {
@@ -370,9 +387,12 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     links->is_far = calloc(n_ranks, 1);
     if (links->is_far == NULL)
         return gyre_fail_errno(ENOMEM, "init");
+    const bool has_lines = links->has_net_lines && links->is_proxied;
     if (links->grouping.n_hosts == 1) {
         links->spec =
             gyre_tuner_fifo_spec(kind, n_ranks, links->is_proxied, buffer_bytes, max_channels);
+        if (has_lines && kind == GYRE_DEVICE_HOST)
+            links->spec.net_line_bytes = gyre_net_line_bytes(kind, &links->spec, n_ranks - 1, 0);
         return GYRE_SUCCESS;
     }
     struct gyre_peer_counts peers;
@@ -380,6 +400,12 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     GYRE_TRY(gyre_near_peers_find(&links->grouping, n_ranks, member->rank, links->is_far));
     links->spec = gyre_tuner_fifo_spec_across(kind, &peers, links->is_proxied_inside, buffer_bytes,
                                               max_channels);
+    /* Kernels go by one line protocol in a call, so GPUs need slots of LL inside hosts, too. */
+    if (has_lines && (kind == GYRE_DEVICE_HOST ||
+                      (links->spec.slot_bytes[GYRE_PROTO_LL] > 0 && asks_for_net_lines(member))))
+        links->spec.net_line_bytes = gyre_net_line_bytes(
+            kind, &links->spec, peers.n_near + (links->is_proxied_inside ? peers.n_inside : 0),
+            peers.n_far);
     if (member->rank == 0)
         GYRE_INFO(INIT,
                   "FIFOs: %u of %u x %u B with %u near ranks at most, %u of %u x %u B with %u far "
@@ -388,6 +414,39 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
                   peers.n_inside + peers.n_near, links->spec.far.n_fifos, links->spec.depth,
                   links->spec.far.slot_bytes, peers.n_far);
     return GYRE_SUCCESS;
+}
+
+/* Go on without lines between hosts if some rank has none. On the host device all ranks have them.
+ */
+static gyre_status agree_on_lines(const struct gyre_member *member, struct gyre_links *links)
+{
+    const size_t n = (size_t)member->n_ranks;
+    uint8_t has_lines = 1;
+    if (links->spec.net_line_bytes == 0 || member->device_info.kind == GYRE_DEVICE_HOST)
+        return GYRE_SUCCESS;
+    uint8_t *all = malloc(n);
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    for (int i = 0; gyre_transports[i] != NULL; i++)
+        if (links->transports[i] != NULL && gyre_transports[i]->has_lines &&
+            !gyre_transports[i]->takes_lines(links->transports[i]))
+            has_lines = 0;
+    const gyre_status status =
+        member->bootstrap->ops->all_gather(member->bootstrap, &has_lines, 1, all);
+    for (size_t rank = 0; rank < n && status == GYRE_SUCCESS; rank++) {
+        if (all[rank] != 0)
+            continue;
+        links->spec.net_line_bytes = 0;
+        if (member->rank == 0)
+            GYRE_INFO(
+                TUNING,
+                "between hosts protocol simple alone: the NIC of rank %zu (%s) does not reach "
+                "GPU memory, where kernels poll lines",
+                rank, links->infos[rank].host_name);
+        break;
+    }
+    free(all);
+    return status;
 }
 
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
@@ -401,10 +460,12 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     GYRE_TRY(agree(member, terms));
     GYRE_TRY(gather_infos(member, links));
     GYRE_TRY(gyre_links_check_gpus(member, links));
+    GYRE_TRY(gyre_links_check_traces(member, links));
     GYRE_TRY(gyre_topology_dump(member, links));
     gyre_topology_compare(member, links);
     links->is_ll128_safe = member->device_info.kind == GYRE_DEVICE_CUDA;
     links->is_p2p = true;
+    links->has_net_lines = true;
     GYRE_TRY(choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
     links->grouping.n_nics = count_nics(member, links);
@@ -417,6 +478,9 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     for (int i = 0; gyre_transports[i] != NULL; i++)
         GYRE_TRY(open_transport(member, links, i, deadline_ns));
     gyre_member_end_stage(member, "connecting");
+    GYRE_TRY(agree_on_lines(member, links));
+    GYRE_TRY(gyre_links_measure(member, links));
+    gyre_member_end_stage(member, "measuring the network");
     return GYRE_SUCCESS;
 }
 

@@ -8,19 +8,24 @@
 
 #include "core/base/util.h"
 
-#define MIN_SLOT_BYTES    4096
-#define MAX_SIMPLE_BYTES  (512 * 1024) /* on GPUs */
-#define MAX_HOST_BYTES    (128 * 1024)
-#define RING_SLOT_BYTES   (128 * 1024)
-#define MAX_LANES         2 /* of a channel: trees */
-#define ACROSS_SLOT_BYTES (32 * 1024)
-#define MOST_NEAR_BYTES   (128 * 1024)
-#define MOST_FAR_FIFOS    16  /* calls of few bytes do not use more channels */
-#define MIN_FAR_BYTES     256 /* 16,384 ranks fit the budget */
-#define MIN_LL_BYTES      3072
-#define MAX_LL_BYTES      (16 * 1024)
-#define MAX_LL128_BYTES   (64 * 1024)
-#define ENDS_BYTES        64 /* a slot's share of inboxes and credits, about */
+#define MIN_SLOT_BYTES     4096
+#define MAX_SIMPLE_BYTES   (512 * 1024) /* on GPUs */
+#define MAX_HOST_BYTES     (128 * 1024)
+#define RING_SLOT_BYTES    (128 * 1024)
+#define MAX_LANES          2 /* of a channel: trees */
+#define ACROSS_SLOT_BYTES  (32 * 1024)
+#define LEAST_NEAR_BYTES   (12 * 1024)
+#define MOST_NEAR_BYTES    (128 * 1024)
+#define MOST_FAR_FIFOS     16  /* calls of few bytes do not use more channels */
+#define MIN_FAR_BYTES      256 /* 16,384 ranks fit the budget */
+#define MIN_LL_BYTES       3072
+#define MAX_LL_BYTES       (16 * 1024)
+#define MAX_LL128_BYTES    (64 * 1024)
+#define MIN_NET_LINE_BYTES 256
+#define MAX_NET_LINE_BYTES (16 * 1024)
+#define ENDS_BYTES         64 /* a slot's share of inboxes and credits, about */
+/* A slot of LL and a slot of LL128. */
+#define MIN_LINES_BYTES (MIN_LL_BYTES + MIN_SLOT_BYTES + ENDS_BYTES)
 
 static uint32_t floor_to_power_of_two(uint64_t value)
 {
@@ -181,6 +186,17 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
+/* The memory for slots of the line protocols between the ranks of a host: enough for the shortest
+ * slots of `n_fifos`, and a sixteenth of the budget at least. More would shorten the slots of
+ * SIMPLE: with an eighth, 1 GiB on 512 hosts of 8 GPUs is predicted to take 7.1 ms instead of 6.4
+ * (2026-11). 0: they do not fit an eighth. */
+static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
+                           uint64_t budget_bytes)
+{
+    const uint64_t least = (uint64_t)n_inside * depth * n_fifos * MIN_LINES_BYTES;
+    return least <= budget_bytes / 8 ? gyre_max_u64(least, budget_bytes / 16) : 0;
+}
+
 /* Compute the FIFOs of far pairs. There are few, because only small calls and point to point use
  * them. */
 static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t rest_bytes,
@@ -203,23 +219,30 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                                                   uint32_t max_channels)
 {
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
-    const uint64_t budget = is_cuda ? GYRE_FIFO_BUDGET_ACROSS_BYTES : GYRE_FIFO_BUDGET_BYTES;
+    const uint64_t all = is_cuda ? GYRE_FIFO_BUDGET_ACROSS_BYTES : GYRE_FIFO_BUDGET_BYTES;
     const uint32_t n_near = 2 * peers->n_near + (is_proxied_inside ? 2 : 1) * peers->n_inside;
     const uint64_t channels = gyre_min_u64((uint64_t)max_channels * MAX_LANES, 64);
     const struct gyre_fifo_size most = {
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
     struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
+    const bool has_lines = is_cuda && !is_proxied_inside && peers->n_inside > 0;
+    const uint64_t lines_bytes =
+        has_lines ? size_lines(peers->n_inside, spec.depth, most.n_fifos, all) : 0;
+    const uint64_t budget = all - lines_bytes; /* of SIMPLE */
     /* Near pairs get three quarters of the budget. Many FIFOs are better than long slots, as long
-     * as a slot has half of ACROSS_SLOT_BYTES: predicted for 1 GiB on 64 hosts of 8 GPUs and 8
-     * NICs, trees in 32 channels with slots of 16 KiB take 5.9 ms, in 16 channels with 32 KiB 6.6
-     * (2026-11). On the host device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for
-     * longer slots. */
+     * as a slot has LEAST_NEAR_BYTES: predicted for 1 GiB on 64 hosts of 8 GPUs and 8 NICs, trees
+     * in 32 channels with slots of 16 KiB take 5.9 ms, in 16 channels with 32 KiB 6.6; on 2048
+     * such hosts, in 32 channels with 12 KiB 6.2 ms, in 16 channels with 24 KiB 9.5 (2026-11). On
+     * the host device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for longer slots. */
     const struct gyre_fifo_size near =
         size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
-                  most, is_cuda ? ACROSS_SLOT_BYTES / 2 : 0);
+                  most, is_cuda ? LEAST_NEAR_BYTES : 0);
     spec.n_fifos = near.n_fifos;
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = near.slot_bytes;
+    if (lines_bytes > 0)
+        divide_between_lines(&spec,
+                             lines_bytes / ((uint64_t)peers->n_inside * spec.depth * spec.n_fifos));
     if (peers->n_far > 0) {
         const uint64_t near_bytes = (uint64_t)n_near * spec.depth * near.n_fifos * near.slot_bytes;
         /* A large GYRE_BUFFSIZE takes more than the budget for near pairs. Far pairs keep theirs.
@@ -229,4 +252,22 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
             size_far(2 * peers->n_far, spec.depth, gyre_max_u64(rest_bytes, budget / 4), near);
     }
     return spec;
+}
+
+/* ---- lines between hosts -------------------------------------------------------------------- */
+
+uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
+                             uint32_t n_near, uint32_t n_far)
+{
+    const uint64_t n_fifos =
+        (uint64_t)n_near * spec->n_fifos + (uint64_t)n_far * gyre_fifo_size_of(spec, true).n_fifos;
+    if (n_fifos == 0)
+        return 0;
+    /* A FIFO has slots at both ends, and each rank has both ends of FIFOs. */
+    const uint64_t budget =
+        kind == GYRE_DEVICE_CUDA ? GYRE_FIFO_BUDGET_ACROSS_BYTES / 8 : GYRE_FIFO_BUDGET_BYTES / 16;
+    const uint64_t share = budget / (2 * n_fifos * spec->depth);
+    return share < MIN_NET_LINE_BYTES
+               ? 0
+               : gyre_min_u32(floor_to_power_of_two(share), MAX_NET_LINE_BYTES);
 }

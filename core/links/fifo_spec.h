@@ -33,4 +33,12 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                                                   bool is_proxied_inside, uint64_t buffer_bytes,
                                                   uint32_t max_channels);
 
+/** gyre_net_line_bytes - the memory of one slot of LL on connections that a proxy serves: all of
+ * them together take a sixteenth of GYRE_FIFO_BUDGET_BYTES at most, on GPUs an eighth of
+ * GYRE_FIFO_BUDGET_ACROSS_BYTES, in addition to the other slots.
+ * 0: the slots would be too short to be of use. Pure.
+ * @n_near, @n_far: the number of peers that a proxy serves, by the size of their FIFOs. */
+uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
+                             uint32_t n_near, uint32_t n_far);
+
 #endif

@@ -2,8 +2,8 @@
  *
  * Checks that each rank has a GPU of its own, because two ranks on one GPU could wait for each
  * other's blocks for ever. Tests on few GPUs may allow sharing with GYRE_SHARE_GPU. The GPU then
- * runs the kernels of all its ranks at the same time, because the ranks are threads of one process
- * and each uses only its part of the multiprocessors.
+ * runs the kernels of all its ranks at the same time, because the ranks are threads of one process,
+ * or processes under NVIDIA MPS, and each uses only its part of the multiprocessors.
  */
 #include "core/links/links.h"
 
@@ -13,18 +13,12 @@
  * each tree. */
 #define WORKERS_AT_MOST 4
 
-static gyre_status check_pair(const struct gyre_peer_info *a, const struct gyre_peer_info *b,
-                              bool may_share)
+static gyre_status refuse_pair(const struct gyre_peer_info *a, const struct gyre_peer_info *b)
 {
-    if (may_share && a->process_id == b->process_id)
-        return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                      "init: ranks %d and %d are on the same GPU (%s on %s); give each rank its own "
-                     "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)%s",
-                     (int)a->rank, (int)b->rank, a->device.pci_bus_id, a->host_name,
-                     may_share ? "; with GYRE_SHARE_GPU, ranks of one GPU must be threads of one "
-                                 "process"
-                               : "");
+                     "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)",
+                     (int)a->rank, (int)b->rank, a->device.pci_bus_id, a->host_name);
 }
 
 /* Count the ranks of the GPU that the most ranks share. */
@@ -40,7 +34,8 @@ static gyre_status count_sharers(const struct gyre_member *member, const struct 
             const struct gyre_peer_info *second = &links->infos[b];
             if (memcmp(first->device.uuid, second->device.uuid, sizeof(first->device.uuid)) != 0)
                 continue;
-            GYRE_TRY(check_pair(first, second, may_share));
+            if (!may_share)
+                return refuse_pair(first, second);
             n_sharers++;
         }
         if (n_sharers > most)

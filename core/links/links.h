@@ -8,6 +8,7 @@
 
 #include "core/links/fifo_spec.h"
 #include "core/links/member.h"
+#include "core/links/network.h"
 #include "core/model/schedule.h"
 #include "core/topo/topo.h"
 #include "transport/transport.h"
@@ -24,12 +25,16 @@ struct gyre_links {
     uint8_t *is_far;     /* by rank: 1 = far from this one, so the pair has spec.far */
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
-    bool is_proxied;        /* some pair of ranks talks through a proxy */
-    bool is_proxied_inside; /* so does some pair of one host */
-    bool uses_rdma;         /* some pair of ranks talks through the ib transport */
-    bool is_ll128_safe;     /* all pairs of all ranks */
+    bool is_proxied;        /* a proxy serves at least one pair of ranks */
+    bool is_proxied_inside; /* a proxy serves at least one pair of ranks of the same host */
+    bool uses_rdma;         /* at least one pair of ranks is connected by the ib transport */
+    bool has_net_lines;     /* all pairs that talk through a proxy can use lines */
+    bool is_ll128_safe;     /* NVLink connects every pair of ranks. Pairs on different hosts that a
+                             * proxy serves do not count, as they never go by LL128 */
     bool is_p2p;            /* all pairs of ranks address each other's memory directly */
-    uint32_t n_gpu_sharers; /* most ranks on one GPU; 1 but for GYRE_SHARE_GPU */
+    uint32_t n_gpu_sharers; /* number of ranks on the GPU that has the most; above 1 only with
+                             * GYRE_SHARE_GPU */
+    struct gyre_network network; /* between hosts; zeros on one host */
     /* The other ranks of a shrink connect to this listener; NULL = the rank has none. */
     struct gyre_regroup_listener *regroup_listener;
     char summary[64]; /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
@@ -69,6 +74,29 @@ bool gyre_links_help(void *context, bool is_last);
  * it, set links->n_gpu_sharers and limit member->config.sm_budget to this rank's part of the GPU.
  * Errors: INVALID_USAGE naming two ranks and their GPU. */
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
+
+/* ---- clocks.c ----------------------------------------------------------------------------- */
+
+/** gyre_links_check_traces - refuse a trace file that several processes would write. All ranks come
+ * to the same result. Errors: INVALID_ARGUMENT naming two ranks. */
+gyre_status gyre_links_check_traces(const struct gyre_member *member,
+                                    const struct gyre_links *links);
+
+/** gyre_links_measure_clock - find the offset between this host's clock and that of rank 0's host,
+ * if some rank is traced and there are several hosts. Collective. A message cannot arrive before it
+ * was sent, so every message between two hosts bounds the offset from one side.
+ * @offset_ns_out: this clock minus that of rank 0's host. @error_ns_out: it is wrong by at most
+ * this, apart from the drift of the clocks later on. Both are 0 on one host.
+ * Errors: those of the rendezvous, OUT_OF_MEMORY. */
+gyre_status gyre_links_measure_clock(const struct gyre_member *member,
+                                     const struct gyre_links *links, int64_t *offset_ns_out,
+                                     uint64_t *error_ns_out);
+
+/* ---- network.c ---------------------------------------------------------------------------- */
+
+/** gyre_links_measure - fill links->network with the same values on all ranks, and log it on rank
+ * 0. Does nothing on one host. Collective, after connecting. Errors: those of the bootstrap. */
+gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links);
 
 /* ---- topology.c --------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include "core/base/fault.h"
 #include "core/base/param.h"
 #include "core/device/device.h"
+#include "core/trace/trace.h"
 
 struct gyre_member {
     int rank;
@@ -22,6 +23,9 @@ struct gyre_member {
     struct gyre_params params;
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
+    struct gyre_trace *trace; /* NULL: the rank is not traced */
+    int file_rank; /* %r in the names of files: the rank, in the first of the communicators
+                    * that were made out of each other */
     struct gyre_device *device;
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;

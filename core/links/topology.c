@@ -84,6 +84,6 @@ void gyre_topology_compare(const struct gyre_member *member, const struct gyre_l
     if (first >= 0)
         GYRE_WARN("the topology of rank %d (%s) differs from that of rank 0 (%s), and so for %d "
                   "more ranks: other GPUs, a link that is down or slower, or another "
-                  "GYRE_TOPO_FILE; the slowest link sets the pace. Compare build/bench/topo there",
+                  "GYRE_TOPO_FILE; the slowest link sets the pace. Compare gyre topo there",
                   first, infos[first].host_name, infos[0].host_name, n_others);
 }

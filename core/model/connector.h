@@ -39,8 +39,14 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_
  * writes them. */
 struct gyre_inbox {
     uint64_t tail[8]; /* by protocol; its one writer is the sender or the receiving proxy */
-    uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE only; written before the tail that publishes it */
+    uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE, and lines behind GYRE_FIRST_LINE_INFO; written
+                                         * before the tail that publishes the slot */
 };
+
+/* At the sending end of a connection that a proxy serves, tail[GYRE_PROTO_LL] counts the slots of
+ * lines that the proxy may send, and entry GYRE_FIRST_LINE_INFO + slot of slot_info is the number
+ * of their lines. The receiving end uses neither: it polls the lines. */
+#define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
 
 /* The counters that the sender polls. They lie in the sender's memory, and the receiving side
  * writes them. */
@@ -66,11 +72,14 @@ struct gyre_fifo_spec {
     uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = the protocol is not
                                               * available. gyre_slot_payload_bytes() says how
                                               * much data a slot holds. */
-    uint32_t ring_slot_bytes;  /* SIMPLE slots of the FIFOs from a rank's predecessor in the ring,
-                                * which carry the largest calls; 0 = as the other FIFOs */
-    struct gyre_fifo_size far; /* On several hosts: what far pairs have, which the algorithms for
-                                * large calls do not use (gyre_near_peers_find()). n_fifos 0 = as
-                                * all other pairs */
+    uint32_t ring_slot_bytes;  /* a SIMPLE slot of the FIFOs from a rank's predecessor in the ring.
+                                * These FIFOs carry the largest calls. 0 = the same size as in
+                                * other FIFOs */
+    uint32_t net_line_bytes;   /* memory of a slot of LL on a connection that a proxy serves; 0 =
+                                * such connections have SIMPLE alone */
+    struct gyre_fifo_size far; /* the FIFOs of a far pair of ranks. There are far pairs only on
+                                * several hosts, and the algorithms for large calls do not use them
+                                * (gyre_near_peers_find()). n_fifos 0 = there are no far pairs */
 };
 
 /* One end of a FIFO, with addresses that are valid on this rank's device. Read by devices. */
@@ -81,10 +90,11 @@ struct gyre_connector {
     struct gyre_credit *credit;
     uint32_t slot_bytes; /* of SIMPLE; for other protocols see gyre_fifo_spec */
     uint16_t depth;
-    uint16_t is_proxied; /* 1: a proxy moves the slots, so only SIMPLE is possible */
+    uint16_t is_proxied; /* 1: a proxy moves the slots. The connection then goes by SIMPLE, or by LL
+                          * if spec.net_line_bytes is not 0, whatever other connections go by */
 };
 
-GYRE_STATIC_ASSERT(GYRE_COMM_DEPTH <= GYRE_MAX_DEPTH, "slot_info has room");
+GYRE_STATIC_ASSERT(GYRE_COMM_DEPTH <= GYRE_FIRST_LINE_INFO, "slot_info has room");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");

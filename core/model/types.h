@@ -110,8 +110,9 @@ static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 
 struct gyre_collective_traits {
     const char *name;
-    bool in_blocks;  /* IN is n_ranks blocks of count elements, chunk k = block k */
-    bool out_blocks; /* the same of OUT */
+    bool in_blocks;  /* IN has one block of count elements for each rank, and chunk k is block k.
+                      * Otherwise IN is one vector of count elements */
+    bool out_blocks; /* likewise for OUT */
     bool reduces;
     bool has_root;
 };

@@ -7,7 +7,7 @@
 #include <limits.h>
 
 /* Built-in operations have the same values. User operations are moved behind NCCL's own. */
-static gyre_op to_op(ncclRedOp_t op)
+gyre_op nccl_to_op(ncclRedOp_t op)
 {
     const int value = (int)op;
     if (value > INT_MAX - GYRE_FIRST_USER_OP)
@@ -37,20 +37,22 @@ NCCL_EXPORT ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, &result);
-    return own == NULL ? result : nccl_result_of(gyre_op_destroy(to_op(op), own));
+    return own == NULL ? result : nccl_result_of(gyre_op_destroy(nccl_to_op(op), own));
 }
 
-#define CALL(expression)                         \
-    ncclResult_t result;                         \
-    gyre_comm *own = nccl_usable(comm, &result); \
-    return nccl_group_note(own == NULL ? result : nccl_result_of(expression))
+#define CALL(expression)                                                         \
+    ncclResult_t result;                                                         \
+    gyre_comm *own = nccl_usable(comm, &result);                                 \
+    const int is_own_group = own != NULL && nccl_profile_enter(comm);            \
+    result = nccl_group_note(own == NULL ? result : nccl_result_of(expression)); \
+    return nccl_profile_exit(is_own_group, result)
 
 NCCL_EXPORT ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                      ncclDataType_t datatype, ncclRedOp_t op, int root,
                                      ncclComm_t comm, cudaStream_t stream)
 {
-    CALL(
-        gyre_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, to_op(op), root, own, stream));
+    CALL(gyre_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, nccl_to_op(op), root, own,
+                     stream));
 }
 
 NCCL_EXPORT ncclResult_t pncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
@@ -70,15 +72,16 @@ NCCL_EXPORT ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, si
                                         ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                         cudaStream_t stream)
 {
-    CALL(gyre_all_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, to_op(op), own, stream));
+    CALL(gyre_all_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, nccl_to_op(op), own,
+                         stream));
 }
 
 NCCL_EXPORT ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                             ncclDataType_t datatype, ncclRedOp_t op,
                                             ncclComm_t comm, cudaStream_t stream)
 {
-    CALL(gyre_reduce_scatter(sendbuff, recvbuff, recvcount, (gyre_dtype)datatype, to_op(op), own,
-                             stream));
+    CALL(gyre_reduce_scatter(sendbuff, recvbuff, recvcount, (gyre_dtype)datatype, nccl_to_op(op),
+                             own, stream));
 }
 
 NCCL_EXPORT ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,

@@ -5,6 +5,7 @@
 #include "core/nccl/nccl_shim.h"
 
 #include "core/nccl/nccl_fallback.h"
+#include "core/nccl/nccl_plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +29,12 @@ gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out)
 static struct ncclComm *new_handle(void)
 {
     struct ncclComm *comm = calloc(1, sizeof(*comm));
-    if (comm == NULL)
+    if (comm == NULL) {
         nccl_refuse(ncclSystemError, "out of host memory");
-    else
-        pthread_mutex_init(&comm->lock, NULL);
+        return NULL;
+    }
+    pthread_mutex_init(&comm->lock, NULL);
+    comm->wants_profile = nccl_plugin_is_asked();
     return comm;
 }
 
@@ -52,6 +55,15 @@ static ncclResult_t prepare(const ncclConfig_t *given, struct ncclComm **handle_
     return *handle_out != NULL ? ncclSuccess : ncclSystemError;
 }
 
+/* Makes a configuration with which a call of gyre fails on all ranks by this thread's last error:
+ * the shim has found a wrong argument, and the other ranks wait for this one. */
+static void refuse_on_all_ranks(gyre_config *config_out)
+{
+    const gyre_config defaults = GYRE_CONFIG_INIT;
+    *config_out = defaults;
+    config_out->refusal = pncclGetLastError(NULL);
+}
+
 /* The handle and the result that a call which makes a communicator returns. */
 static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclComm_t *comm_out)
 {
@@ -61,25 +73,57 @@ static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclCo
         handle = NULL;
     } else if (handle->comm == NULL) {
         nccl_group_promise(handle);
+    } else {
+        nccl_profile_attach(handle);
     }
     *comm_out = handle;
     return result;
 }
 
-static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
-                              const ncclConfig_t *given)
+ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
+                            const ncclConfig_t *given)
 {
     gyre_config config;
     gyre_unique_id own_id;
-    struct ncclComm *handle;
-    if (comm_out == NULL)
-        return nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
-    *comm_out = NULL;
-    const ncclResult_t result = prepare(given, &handle, &config);
-    if (result != ncclSuccess)
-        return result;
+    struct ncclComm *handle = NULL;
+    ncclResult_t result;
     memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
+    if (comm_out == NULL) {
+        result = nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
+    } else {
+        *comm_out = NULL;
+        result = prepare(given, &handle, &config);
+    }
+    if (result != ncclSuccess) {
+        gyre_comm *none = NULL;
+        refuse_on_all_ranks(&config);
+        (void)gyre_comm_init_rank(&none, n_ranks, &own_id, rank, &config);
+        return result;
+    }
     return hand_out(handle, gyre_comm_init_rank(&handle->comm, n_ranks, &own_id, rank, &config),
+                    comm_out);
+}
+
+void nccl_comm_refuse_growth(gyre_comm *own, int n_ranks, const gyre_unique_id *id)
+{
+    gyre_comm *none = NULL;
+    gyre_config config;
+    refuse_on_all_ranks(&config);
+    (void)gyre_comm_grow(own, n_ranks, id, &none, &config);
+}
+
+ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *id,
+                            ncclComm_t *comm_out, const ncclConfig_t *given)
+{
+    gyre_config config;
+    struct ncclComm *handle;
+    const ncclResult_t result = prepare(given, &handle, &config);
+    if (result != ncclSuccess) {
+        nccl_comm_refuse_growth(own, n_ranks, id);
+        return result;
+    }
+    return hand_out(handle,
+                    gyre_comm_grow(own, n_ranks, id, &handle->comm, given != NULL ? &config : NULL),
                     comm_out);
 }
 
@@ -97,13 +141,13 @@ NCCL_EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *uniqueId)
 NCCL_EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
                                            int rank)
 {
-    return nccl_group_note(init_rank(comm, nranks, &commId, rank, NULL));
+    return nccl_group_note(nccl_comm_init(comm, nranks, &commId, rank, NULL));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
                                                  int rank, ncclConfig_t *config)
 {
-    return nccl_group_note(init_rank(comm, nranks, &commId, rank, config));
+    return nccl_group_note(nccl_comm_init(comm, nranks, &commId, rank, config));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nId,
@@ -113,7 +157,7 @@ NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks,
         return nccl_group_note(
             nccl_refuse(ncclInvalidArgument, "ncclCommInitRankScalable: no unique id was given"));
     /* One rendezvous serves all ranks; further ids are for NCCL's several roots. */
-    return nccl_group_note(init_rank(comm, nranks, &commIds[0], rank, config));
+    return nccl_group_note(nccl_comm_init(comm, nranks, &commIds[0], rank, config));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
@@ -137,8 +181,10 @@ NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int
         result = nccl_result_of(gyre_comm_init_all(made, ndev, devlist, NULL));
         for (int i = 0; i < ndev; i++) {
             comms[i]->comm = made[i];
-            if (result == ncclSuccess)
+            if (result == ncclSuccess) {
+                nccl_profile_attach(comms[i]);
                 continue;
+            }
             free_handle(comms[i]);
             comms[i] = NULL;
         }
@@ -182,29 +228,53 @@ NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
     return nccl_comm_end(comm, 1);
 }
 
-/* A revoked communicator is healthy again once it is quiescent, and may be split; one that gyre
- * aborts never is. */
+/* Has the user revoked the communicator? */
+static int is_revoked(struct ncclComm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    const int revoked = comm->is_revoked;
+    pthread_mutex_unlock(&comm->lock);
+    return revoked;
+}
+
 NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
 {
-    (void)comm;
-    (void)revokeFlags;
-    return nccl_unsupported(
-        "gyre does not revoke communicators (ncclCommRevoke); ncclCommAbort ends "
-        "one, ncclCommShrink with NCCL_SHRINK_ABORT goes on with another");
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own == NULL)
+        return result;
+    if (revokeFlags != NCCL_REVOKE_DEFAULT)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
+    pthread_mutex_lock(&comm->lock);
+    comm->is_revoked = 1;
+    pthread_mutex_unlock(&comm->lock);
+    return nccl_result_of(gyre_comm_abort(own));
 }
 
 static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t *comm_out,
                           const ncclConfig_t *given)
 {
     gyre_config config;
-    struct ncclComm *handle;
+    struct ncclComm *handle = NULL;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, &result);
     if (own == NULL)
         return result;
-    result = prepare(given, &handle, &config);
-    if (result != ncclSuccess)
+    if (is_revoked(comm))
+        return nccl_refuse(ncclInvalidUsage,
+                           "gyre does not split a revoked communicator: make a new one of all its "
+                           "ranks by ncclCommShrink without excluded ranks and split that");
+    if (comm_out == NULL)
+        result = nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
+    else
+        result = prepare(given, &handle, &config);
+    if (result != ncclSuccess) {
+        gyre_comm *none = NULL;
+        refuse_on_all_ranks(&config);
+        (void)gyre_comm_split(own, color, key, &none, &config);
         return result;
+    }
     const gyre_status status =
         gyre_comm_split(own, color, key, &handle->comm, given != NULL ? &config : NULL);
     if (color != NCCL_SPLIT_NOCOLOR)
@@ -216,9 +286,8 @@ static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t 
 NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                                         ncclConfig_t *config)
 {
-    if (newcomm == NULL)
-        return nccl_group_note(nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL"));
-    *newcomm = NULL;
+    if (newcomm != NULL)
+        *newcomm = NULL;
     return nccl_group_note(split(comm, color, key, newcomm, config));
 }
 
@@ -235,6 +304,8 @@ NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
     gyre_comm *own = nccl_usable(comm, &result);
     if (own != NULL)
         result = prepare(config, &handle, &own_config);
+    if (own != NULL && is_revoked(comm)) /* its operations have ended already */
+        shrinkFlags = NCCL_SHRINK_ABORT;
     if (result == ncclSuccess)
         result = hand_out(handle,
                           gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
@@ -254,6 +325,10 @@ NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *a
     }
     gyre_status status = GYRE_SUCCESS;
     const ncclResult_t result = nccl_result_of(gyre_comm_async_error(comm->comm, &status));
+    if (result == ncclSuccess && is_revoked(comm)) { /* quiescent, and no longer an error */
+        *asyncError = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
+        return ncclSuccess;
+    }
     *asyncError = nccl_translate(status);
     /* The failure happened on another thread. Callers ask this thread's last error for the cause,
      * so set it. */

@@ -8,88 +8,21 @@
 
 #include "core/nccl/nccl_shim.h"
 
-/* The result of functions whose type is not ncclResult_t. */
+/* The result of a refused function, by its type. A team of no ranks and a negative number cannot be
+ * taken for an answer. */
 static const ncclTeam_t no_team = {0, 0, 0};
+#define RESULT_ncclTeam_t(refusal)   ((void)(refusal), no_team)
+#define RESULT_ncclResult_t(refusal) (refusal)
+#define RESULT_int(refusal)          ((void)(refusal), -1)
 
-NCCL_EXPORT ncclTeam_t pncclTeamWorld(ncclComm_t comm)
-{
-    (void)comm;
-    nccl_unsupported("gyre does not have NCCL's device API (ncclTeamWorld)");
-    return no_team;
-}
+/* A function of NCCL_DEVICE_FUNCTIONS. It uses none of its arguments. */
+#define REFUSE(type, name, parameters)                                                 \
+    NCCL_EXPORT type pnccl##name parameters                                            \
+    {                                                                                  \
+        return RESULT_##type(                                                          \
+            nccl_unsupported("gyre does not have NCCL's device API (nccl" #name ")")); \
+    }
 
-NCCL_EXPORT ncclTeam_t pncclTeamLsa(ncclComm_t comm)
-{
-    (void)comm;
-    nccl_unsupported("gyre does not have NCCL's device API (ncclTeamLsa)");
-    return no_team;
-}
-
-NCCL_EXPORT ncclTeam_t pncclTeamRail(ncclComm_t comm)
-{
-    (void)comm;
-    nccl_unsupported("gyre does not have NCCL's device API (ncclTeamRail)");
-    return no_team;
-}
-
-NCCL_EXPORT int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank)
-{
-    (void)comm;
-    (void)team;
-    (void)rank;
-    nccl_unsupported("gyre does not have NCCL's device API (ncclTeamRankToWorld)");
-    return -1;
-}
-
-NCCL_EXPORT int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank)
-{
-    (void)comm;
-    (void)team;
-    (void)rank;
-    nccl_unsupported("gyre does not have NCCL's device API (ncclTeamRankToLsa)");
-    return -1;
-}
-
-NCCL_EXPORT ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam_t team, int nBarriers,
-                                                          void *outHandle, void *outReq)
-{
-    (void)team;
-    (void)nBarriers;
-    (void)outHandle;
-    (void)outReq;
-    return nccl_unsupported(
-        "gyre does not have NCCL's device API (ncclLsaBarrierCreateRequirement)");
-}
-
-NCCL_EXPORT ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam_t team,
-                                                          int nBarriers, void *outHandle,
-                                                          void *outReq)
-{
-    (void)comm;
-    (void)team;
-    (void)nBarriers;
-    (void)outHandle;
-    (void)outReq;
-    return nccl_unsupported(
-        "gyre does not have NCCL's device API (ncclGinBarrierCreateRequirement)");
-}
-
-NCCL_EXPORT int pncclLLA2ACalcSlots(int maxElts, int maxEltSize)
-{
-    (void)maxElts;
-    (void)maxEltSize;
-    nccl_unsupported("gyre does not have NCCL's device API (ncclLLA2ACalcSlots)");
-    return 0;
-}
-
-NCCL_EXPORT ncclResult_t pncclLLA2ACreateRequirement(int nBlocks, int nSlots, void *outHandle,
-                                                     void *outReq)
-{
-    (void)nBlocks;
-    (void)nSlots;
-    (void)outHandle;
-    (void)outReq;
-    return nccl_unsupported("gyre does not have NCCL's device API (ncclLLA2ACreateRequirement)");
-}
-
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NCCL_DEVICE_FUNCTIONS(REFUSE)
 NCCL_DEVICE_FUNCTIONS(NCCL_ALIAS)

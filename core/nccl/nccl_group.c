@@ -22,6 +22,11 @@ struct group {
 
 static _Thread_local struct group group;
 
+int nccl_group_depth(void)
+{
+    return group.depth;
+}
+
 int nccl_group_is_open(void)
 {
     return group.depth > 0;
@@ -68,6 +73,9 @@ static void settle(const struct group *ended)
     struct ncclComm *next;
     for (struct ncclComm *comm = ended->promised; comm != NULL; comm = next) {
         next = comm->next_promised;
+        if (comm->comm !=
+            NULL) /* before the promise ends: then another thread may free the handle */
+            nccl_profile_attach(comm);
         pthread_mutex_lock(&comm->lock);
         if (comm->comm == NULL)
             comm->failure = ended->failure != ncclSuccess ? ended->failure : ncclInternalError;
@@ -147,6 +155,7 @@ NCCL_EXPORT ncclResult_t pncclGroupEnd(void)
         group.depth -= group.depth > 0;
         return nccl_result_of(gyre_group_end());
     }
+    nccl_profile_group_ending();
     struct group ending = take_group();
     ncclResult_t result = ncclSuccess;
     if (ending.failure != ncclSuccess) {
@@ -158,6 +167,7 @@ NCCL_EXPORT ncclResult_t pncclGroupEnd(void)
             take_failure(&ending, make_windows(ending.wishes, ending.n_wishes));
     }
     const ncclResult_t failure = finish(&ending);
+    nccl_profile_group_ended();
     return failure != ncclSuccess ? failure : result;
 }
 
@@ -177,6 +187,7 @@ NCCL_EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
     else
         take_failure(&ending, nccl_result_of(gyre_group_simulate_end(&time_us)));
     const ncclResult_t failure = finish(&ending);
+    nccl_profile_group_ended();
     if (failure == ncclSuccess)
         simInfo->estimatedTime = (float)time_us;
     return failure;

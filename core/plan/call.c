@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the window in which a call's result lies.
+ * The facts of a call that do not depend on how it is carried out: the window in which its result
+ * lies, and the reduction that its operation stands for.
  */
 #include "core/plan/call.h"
 
@@ -24,4 +25,26 @@ void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, stru
         call->window_offset = at - base;
         return;
     }
+}
+
+struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t n_ranks)
+{
+    struct gyre_reduction reduction = {
+        .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .divisor = 1};
+    if (!gyre_collectives[call->coll].reduces) {
+        reduction.op = GYRE_SUM;
+    } else if ((int)call->op >= GYRE_FIRST_USER_OP) {
+        reduction.op = GYRE_SUM;
+        reduction.premultiply = 1;
+        reduction.scalar = call->scalar;
+    } else if (call->op == GYRE_AVG) {
+        reduction.op = GYRE_SUM;
+        if (gyre_dtype_is_float(call->dtype)) {
+            reduction.premultiply = n_ranks > 1;
+            reduction.scalar = gyre_premultiply_scalar(call->dtype, n_ranks);
+        } else {
+            reduction.divisor = n_ranks;
+        }
+    }
+    return reduction;
 }

@@ -8,8 +8,10 @@
 #define GYRE_PLAN_CALL_H
 
 #include "core/model/types.h"
+#include "core/plan/terms.h"
 #include "kernels/executor.h"
 
+struct gyre_observed;
 struct gyre_share_mapping;
 
 struct gyre_window_entry {
@@ -39,14 +41,22 @@ struct gyre_call {
     bool is_send; /* SEND_RECV */
     gyre_stream stream;
     uint64_t scalar; /* of a user's op, which may be gone before the group ends */
+    struct gyre_call_terms terms;
     /* By gyre_window_find(), once, right before the call is planned. */
     const struct gyre_window_entry *window; /* that holds recv; NULL = none does */
     uint64_t window_offset;                 /* of recv in it; 0 without one */
+    struct gyre_observed *observed;         /* core/call/observe.h; NULL = no observer */
 };
 
 /** gyre_window_find - fill in the call's window: the newest one that holds its result. Only
  * all-reduce, all-gather and broadcast have one, because every rank has a result of the same size.
  * The window stays valid until it is deregistered, which no thread does during a call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);
+
+/** gyre_call_reduction - the reduction that executors carry out for the call's operation, among
+ * @n_ranks ranks. An average becomes a sum with a factor ahead of it (floating point) or a division
+ * after it (integers), and an operation of the user becomes a sum with that factor. Collectives
+ * that do not reduce get a sum of one summand. */
+struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t n_ranks);
 
 #endif

@@ -83,6 +83,11 @@ gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_
  */
 void gyre_plan_forget(struct gyre_plan_cache *cache);
 
+/** gyre_plan_choice_of_work - the choice behind gyre_plan_work() of the call, whose window is
+ * filled in. Errors: as gyre_plan_work(). */
+gyre_status gyre_plan_choice_of_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                                     struct gyre_choice *choice_out);
+
 /** gyre_plan_choice - make the choice for a call whose result lies in no window, as
  * gyre_tuner_choose() makes it. */
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
@@ -104,7 +109,8 @@ const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache);
 /* The choice for a call in words and numbers, for people and benches. */
 struct gyre_plan_summary {
     char algorithm[16];
-    char proto[8];
+    char proto[8];     /* of links without a proxy; of all links if there is no such link */
+    char net_proto[8]; /* of links that a proxy serves; "" = there are none */
     unsigned n_channels;
     unsigned slot_bytes;
     unsigned n_blocks; /* thread blocks (CUDA) or cooperative workers (host) of one rank */

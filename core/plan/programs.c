@@ -27,6 +27,7 @@ struct gyre_shape_programs {
 struct gyre_loaded_programs {
     const struct gyre_variants *variants;
     enum gyre_proto proto;
+    enum gyre_proto net_proto;
     enum gyre_path path;
     uint32_t n_channels;
     uint16_t rank_of[2]; /* of a point-to-point program; else unused */
@@ -136,10 +137,10 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
     const uint16_t *key = rank_of != NULL ? rank_of : no_map;
     struct gyre_executor *executor = programs->executor;
     struct gyre_loaded_programs *entry = programs->loads;
-    while (entry != NULL &&
-           (entry->variants != variants || entry->proto != choice->proto ||
-            entry->path != choice->path || entry->n_channels != choice->n_channels ||
-            memcmp(entry->rank_of, key, sizeof(entry->rank_of)) != 0))
+    while (entry != NULL && (entry->variants != variants || entry->proto != choice->proto ||
+                             entry->net_proto != choice->net_proto || entry->path != choice->path ||
+                             entry->n_channels != choice->n_channels ||
+                             memcmp(entry->rank_of, key, sizeof(entry->rank_of)) != 0))
         entry = entry->next;
     if (entry == NULL) {
         entry = calloc(1, sizeof(*entry));
@@ -152,6 +153,7 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
             .rank_of = rank_of,
             .n_channels = choice->n_channels,
             .proto = choice->proto,
+            .net_proto = choice->net_proto,
             .by_copy_engines = choice->path == GYRE_PATH_COPY_ENGINE};
         const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
         if (status != GYRE_SUCCESS) {
@@ -160,6 +162,7 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
         }
         entry->variants = variants;
         entry->proto = choice->proto;
+        entry->net_proto = choice->net_proto;
         entry->path = choice->path;
         entry->n_channels = choice->n_channels;
         memcpy(entry->rank_of, key, sizeof(entry->rank_of));

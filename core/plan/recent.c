@@ -5,6 +5,8 @@
  */
 #include "core/plan/recent.h"
 
+#include <string.h>
+
 static unsigned place_of(const struct gyre_call *call)
 {
     /* Multiplicative hashing (Knuth, TAOCP 3, 6.4): the top bits depend on all bits of the word. */
@@ -20,7 +22,8 @@ static bool is_same(const struct gyre_call *a, const struct gyre_call *b)
 {
     return a->send == b->send && a->recv == b->recv && a->count == b->count && a->coll == b->coll &&
            a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->is_send == b->is_send && a->scalar == b->scalar;
+           a->is_send == b->is_send && a->scalar == b->scalar &&
+           memcmp(&a->terms, &b->terms, sizeof(a->terms)) == 0;
 }
 
 const struct gyre_work *gyre_recent_find(const struct gyre_recent *recent,

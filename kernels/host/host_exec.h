@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor's own structures, shared by its files: host_exec.c (life, launches),
- * host_load.c (loaded programs), host_step.c (one step), host_position.c (where workers are).
+ * The host executor's own structures, shared by its files: host_exec.c (life), host_launch.c
+ * (enqueues launches), host_run.c (runs them), host_load.c (loaded programs), host_step.c (one
+ * step), host_trace.c (one step, recorded), host_position.c (where workers are).
  */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
@@ -17,11 +18,15 @@ struct gyre_host_end {
     struct gyre_credit *credit;
     uint64_t n_moved; /* slots posted (sending end) or consumed (receiving end) */
     uint64_t n_seen;  /* the head or tail that was read last. The shared word is read again only
-                       * when this is not enough, which saves a cache miss for most slots */
+                       * when this is not enough, which saves a cache miss for most slots.
+                       * Receiving end of LL: the words of the current slot that have arrived */
     uint32_t slot;    /* n_moved % depth */
-    uint32_t depth;
+    uint16_t depth;
+    uint8_t proto; /* enum gyre_proto: SIMPLE, or LL */
+    bool is_proxied;
     uint32_t slot_bytes;
-    uint32_t peer;    /* rank in the communicator */
+    uint16_t peer;    /* rank in the communicator */
+    uint16_t fifo;    /* of the pair of ranks */
     uint64_t n_entry; /* placed data: n_moved when the work began */
 };
 
@@ -30,11 +35,18 @@ struct gyre_host_executor {
     int rank;
     uint32_t n_ranks;
     struct gyre_fifo_spec spec;
-    struct gyre_host_end *ends;     /* gyre_connector_index() order */
+    struct gyre_host_end *ends;      /* gyre_connector_index() order */
+    struct gyre_host_end *line_ends; /* likewise, the slots of LL; NULL = there are none */
+    /* The plain bytes of the slots of LL that a step moves: line_payload_bytes for each input and
+     * then for each output. Used under poll_lock. */
+    unsigned char *unpacked;
+    uint32_t line_payload_bytes;
     struct gyre_progress *progress; /* in its own cache line, because another thread reads it */
 
     pthread_mutex_t poll_lock; /* held during a poll; guards everything that polls change */
     struct gyre_fault *fault;
+    struct gyre_trace *trace;                  /* NULL: nothing is recorded */
+    struct gyre_trace_buffer *recorded;        /* of the trace; NULL likewise */
     bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
     void *help_context;
     uint64_t running_ticket;          /* of the launch that runs */
@@ -51,14 +63,14 @@ struct gyre_loaded {
     uint32_t n_users; /* the owner and every enqueued work; under the executor's lock */
     uint32_t n_channels;
     uint32_t n_chunks;
-    uint32_t n_variants; /* channel c runs variant c % n_variants */
-    uint32_t n_runners;  /* workers of all channels */
-    uint32_t n_workers;  /* most of any variant, as the next two */
-    uint32_t n_connections;
-    uint32_t n_scratch;  /* areas of one channel */
-    uint32_t max_range;  /* most chunks of a step */
-    uint32_t area_bytes; /* most bytes of one chunk's tile: so many of a range fit the smallest slot
-                          * of its connections */
+    uint32_t n_variants;    /* channel c runs variant c % n_variants */
+    uint32_t n_runners;     /* workers of all channels */
+    uint32_t n_workers;     /* of the variant that has the most */
+    uint32_t n_connections; /* of the variant that has the most */
+    uint32_t n_scratch;     /* scratch areas of one channel, of the variant that has the most */
+    uint32_t max_range;     /* number of chunks of the step that moves the most */
+    uint32_t area_bytes;    /* bytes of one chunk that a tile may have. A slot carries max_range
+                             * chunks of it, and the smallest slot of all connections counts */
     uint32_t n_parts[GYRE_OPERAND_CONNECTION]; /* gyre_program_n_parts() */
     bool in_blocks;
     bool out_blocks;
@@ -70,7 +82,8 @@ struct gyre_loaded {
     /* For messages: [variant][connection], with the peers' ranks in the communicator. */
     struct gyre_connection *connections;
     char algorithm[16];
-    uint8_t coll; /* enum gyre_collective */
+    uint8_t coll;    /* enum gyre_collective */
+    uint32_t traced; /* the number of variant 0 in the trace, or GYRE_TRACE_NO_PROGRAM */
 };
 
 struct gyre_host_work {
@@ -92,6 +105,10 @@ struct gyre_host_runner {
     uint32_t worker;  /* of the channel */
     bool has_entered; /* placed data: peers were told that they may write OUT */
     bool is_stuck;    /* its peer makes a different call; the runner waits for the fault */
+    bool is_next;     /* recorded launches: the step before has just ended, so no time has passed */
+    bool has_waited;  /* recorded launches: the step could not run when it was first tried */
+    uint64_t begin_ns; /* recorded launches: when the step before ended */
+    uint64_t data_ns;  /* likewise: when all data of the step were there; 0 = they are missing */
 };
 
 struct gyre_host_launch {
@@ -99,6 +116,10 @@ struct gyre_host_launch {
     struct gyre_host_executor *executor;
     struct gyre_host_launch *next_free;
     uint64_t ticket;
+    uint64_t first_work; /* works that were launched before this launch */
+    uint64_t begin_ns;   /* recorded launches: when it was polled first in its turn */
+    uint64_t last_ns;    /* likewise: the newest reading of the clock */
+    bool is_recorded;    /* from its first poll on */
     uint32_t n_works;
     uint32_t n_finished; /* the first works of the launch, which are complete */
     uint32_t n_runners;  /* unfinished runners, the first ones of the array */
@@ -109,11 +130,63 @@ struct gyre_host_launch {
     struct gyre_host_runner *runners;
 };
 
+/** gyre_host_drop_user_and_unlock - release one reference to the executor; the last one frees it.
+ * The caller holds executor->lock, which this unlocks. */
+void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
+
+/** gyre_host_launch - the function launch of gyre_executor_host. */
+gyre_status gyre_host_launch(struct gyre_executor *executor, const struct gyre_work *works,
+                             int n_works, gyre_stream stream);
+
+/** gyre_host_poll_launch - the function poll of a launch's task: run the launch for a short time if
+ * it is its turn. */
+enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out);
+
 /** gyre_host_step_try - run the runner's next step if all its slots are available. The caller holds
  * poll_lock. Returns false if nothing was done; else *n_bytes_out is the number of bytes moved, at
  * least 1. The runner is finished when its tile is n_tiles. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
+
+/** gyre_host_has_arrived - has the slot of this input of the runner's step arrived? @in: one of its
+ * connections. */
+bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct gyre_operand *in);
+
+/** gyre_host_has_data - have all slots arrived that the runner's step receives?
+ * gyre_host_has_room - may the step send all of its slots? */
+bool gyre_host_has_data(const struct gyre_host_runner *runner);
+bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *const *ends);
+
+/* ---- host_lines.c: slots of LL ------------------------------------------------------------ */
+
+/** gyre_host_lines_arrived - have the lines of n bytes arrived in the end's next slot? */
+bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes);
+
+/** gyre_host_lines_unpack - copy the data of lines that have arrived. */
+void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes);
+
+/** gyre_host_lines_pack - write n bytes as lines into the end's next slot. Returns the number of
+ * lines. */
+uint32_t gyre_host_lines_pack(const struct gyre_host_end *end, const unsigned char *from,
+                              uint64_t n_bytes);
+
+/** gyre_host_enter - tell the peers that place data into this rank's OUT that they may write it, if
+ * there are any and they were not told. */
+void gyre_host_enter(struct gyre_host_runner *runner);
+
+/** gyre_host_trace_step - as gyre_host_step_try(), and record the step. For recorded launches. */
+bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
+                          uint64_t *n_bytes_out);
+
+/** gyre_host_trace_begin, gyre_host_trace_end - the launch runs from now on, or has ended. The
+ * first decides whether the launch is recorded. The caller holds poll_lock. */
+void gyre_host_trace_begin(struct gyre_host_launch *launch);
+void gyre_host_trace_end(const struct gyre_host_launch *launch);
+
+/** gyre_host_trace_load - give the trace the steps of a loaded program. Does nothing for executors
+ * without a trace. @config: what the program was loaded from. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
+                                 const struct gyre_load_config *config, struct gyre_loaded *loaded);
 
 /** The functions load, prepare and unload of gyre_executor_host. */
 gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,

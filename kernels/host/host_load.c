@@ -18,6 +18,11 @@ static gyre_status check(const struct gyre_host_executor *executor,
     if (config->proto != GYRE_PROTO_SIMPLE)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the host executor has no protocol %d, only %s",
                          (int)config->proto, gyre_proto_names[GYRE_PROTO_SIMPLE]);
+    if (config->net_proto != GYRE_PROTO_SIMPLE &&
+        (config->net_proto != GYRE_PROTO_LL || executor->line_ends == NULL))
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "the connections between hosts have no slots for protocol %s",
+                         gyre_proto_names[config->net_proto]);
     for (uint32_t v = 0; v < gyre_load_variants(config); v++) {
         const struct gyre_program *program = gyre_load_program(config, v);
         if (executor->spec.slot_bytes[GYRE_PROTO_SIMPLE] == 0 && program->n_connections > 0)
@@ -32,6 +37,13 @@ static gyre_status check(const struct gyre_host_executor *executor,
     return GYRE_SUCCESS;
 }
 
+/* The most data bytes of one slot. */
+static uint32_t payload_bytes(const struct gyre_host_end *end)
+{
+    return end->proto == GYRE_PROTO_LL ? gyre_slot_payload_bytes(GYRE_PROTO_LL, end->slot_bytes)
+                                       : end->slot_bytes;
+}
+
 static gyre_status resolve_channel(const struct gyre_host_executor *executor,
                                    const struct gyre_load_config *config, uint32_t channel,
                                    struct gyre_loaded *loaded)
@@ -43,9 +55,13 @@ static gyre_status resolve_channel(const struct gyre_host_executor *executor,
             config->rank_of != NULL ? config->rank_of[connection->peer] : connection->peer;
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
         struct gyre_host_end *end = NULL;
-        if (peer < executor->n_ranks && fifo < executor->spec.n_fifos)
-            end = &executor->ends[gyre_connector_index(&executor->spec, peer, fifo,
-                                                       connection->is_send != 0)];
+        if (peer < executor->n_ranks && fifo < executor->spec.n_fifos) {
+            const uint32_t index =
+                gyre_connector_index(&executor->spec, peer, fifo, connection->is_send != 0);
+            end = &executor->ends[index];
+            if (end->is_proxied && config->net_proto == GYRE_PROTO_LL)
+                end = &executor->line_ends[index];
+        }
         if (end == NULL || end->inbox == NULL)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d has no connection %s rank %u (FIFO %u) for algorithm %s",
@@ -56,7 +72,7 @@ static gyre_status resolve_channel(const struct gyre_host_executor *executor,
             &loaded->connections[channel % loaded->n_variants * loaded->n_connections + i];
         *named = *connection;
         named->peer = (uint16_t)peer;
-        loaded->area_bytes = (uint32_t)gyre_min_u64(loaded->area_bytes, end->slot_bytes);
+        loaded->area_bytes = gyre_min_u32(loaded->area_bytes, payload_bytes(end));
     }
     return GYRE_SUCCESS;
 }
@@ -173,6 +189,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
         loaded->n_parts[kind] = gyre_program_n_parts(program, (enum gyre_operand_kind)kind);
     loaded->area_bytes = gyre_piece_bytes(loaded->area_bytes, loaded->max_range);
     GYRE_TRY_GOTO(status, allocate_scratch(config, loaded), fail_loaded);
+    GYRE_TRY_GOTO(status, gyre_host_trace_load(executor, config, loaded), fail_loaded);
     *loaded_out = loaded;
     return GYRE_SUCCESS;
 fail_loaded:

@@ -18,18 +18,24 @@ static const struct gyre_connection *connections_of(const struct gyre_host_runne
            (size_t)(runner->channel % loaded->n_variants) * loaded->n_connections;
 }
 
-static void name_end(const struct gyre_host_executor *executor, const struct gyre_host_end *end,
-                     struct gyre_position *position)
+static void name_end(const struct gyre_host_end *end, struct gyre_position *position)
 {
-    position->peer = (uint16_t)end->peer;
-    position->fifo = (uint16_t)((size_t)(end - executor->ends) / 2 % executor->spec.n_fifos);
+    position->peer = end->peer;
+    position->is_lines = end->proto == GYRE_PROTO_LL;
+    position->fifo = end->fifo;
 }
 
-static bool waits_for_slot(const struct gyre_host_end *end, struct gyre_position *position)
+/* @in: an input of the runner's step. Of slots of LL a receiving end sees only the next one. */
+static bool waits_for_slot(const struct gyre_host_runner *runner, const struct gyre_operand *in,
+                           struct gyre_position *position)
 {
+    const struct gyre_host_end *end = runner->ends[in->index];
     position->slot = end->n_moved;
-    position->n_seen = gyre_load_acquire_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE]);
     position->waits_for = GYRE_WAIT_SLOT;
+    if (end->proto == GYRE_PROTO_LL)
+        position->n_seen = end->n_moved + (gyre_host_has_arrived(runner, in) ? 1 : 0);
+    else
+        position->n_seen = gyre_load_acquire_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE]);
     return position->n_seen <= position->slot;
 }
 
@@ -38,7 +44,7 @@ static bool waits_for_credit(const struct gyre_host_end *end, struct gyre_positi
     if (end->n_moved < end->depth)
         return false;
     position->slot = end->n_moved - end->depth;
-    position->n_seen = gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_SIMPLE]);
+    position->n_seen = gyre_load_acquire_u64(&end->credit->head[end->proto]);
     position->waits_for = GYRE_WAIT_CREDIT;
     return position->n_seen <= position->slot;
 }
@@ -63,9 +69,8 @@ static const struct gyre_host_end *find_wait(const struct gyre_host_runner *runn
     for (uint32_t i = 0; i < step->n_ins; i++) {
         if (step->ins[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
-        const struct gyre_host_end *end = runner->ends[step->ins[i].index];
-        if (waits_for_slot(end, position))
-            return end;
+        if (waits_for_slot(runner, &step->ins[i], position))
+            return runner->ends[step->ins[i].index];
     }
     for (uint32_t i = 0; i < step->n_outs; i++) {
         if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
@@ -108,7 +113,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     }
     const struct gyre_host_end *end = find_wait(runner, position);
     if (end != NULL)
-        name_end(executor, end, position);
+        name_end(end, position);
 }
 
 /* The order in which runners are reported. Their array has no order, because the last runner takes
@@ -170,12 +175,13 @@ gyre_status gyre_host_end_state(struct gyre_executor *base, const struct gyre_en
 {
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     struct gyre_end_state state = {0};
-    if (name->peer >= executor->n_ranks || name->fifo >= executor->spec.n_fifos)
+    if (name->peer >= executor->n_ranks || name->fifo >= executor->spec.n_fifos ||
+        (name->is_lines && executor->line_ends == NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d has no FIFO %u with rank %u",
                          executor->rank, name->fifo, name->peer);
     const struct gyre_host_end *end =
-        &executor
-             ->ends[gyre_connector_index(&executor->spec, name->peer, name->fifo, name->is_send)];
+        (name->is_lines ? executor->line_ends : executor->ends) +
+        gyre_connector_index(&executor->spec, name->peer, name->fifo, name->is_send);
     pthread_mutex_lock(&executor->poll_lock);
     const struct gyre_host_launch *launch = executor->is_closed ? NULL : executor->running;
     state.n_moved = end->n_moved;

@@ -22,7 +22,7 @@ static bool has_credit(struct gyre_host_end *end)
 {
     if (end->n_moved - end->n_seen < end->depth)
         return true;
-    end->n_seen = gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_SIMPLE]);
+    end->n_seen = gyre_load_acquire_u64(&end->credit->head[end->proto]);
     return end->n_moved - end->n_seen < end->depth;
 }
 
@@ -34,8 +34,10 @@ static bool has_receiver_entered(const struct gyre_host_end *end)
 
 /* Tell the peers that place data into this rank's OUT that they may write it. This happens once for
  * each work. */
-static void enter(struct gyre_host_runner *runner)
+void gyre_host_enter(struct gyre_host_runner *runner)
 {
+    if (!runner->work->work.loaded->is_placed || runner->has_entered)
+        return;
     for (uint32_t s = 0; s < runner->n_steps; s++) {
         const struct gyre_step *step = &runner->steps[s];
         for (uint32_t i = 0; i < step->n_outs; i++)
@@ -50,11 +52,8 @@ static void enter(struct gyre_host_runner *runner)
     runner->has_entered = true;
 }
 
-static bool is_ready(const struct gyre_step *step, struct gyre_host_end *const *ends)
+bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *const *ends)
 {
-    for (uint32_t i = 0; i < step->n_ins; i++)
-        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION && !has_arrived(ends[step->ins[i].index]))
-            return false;
     for (uint32_t i = 0; i < step->n_outs; i++)
         if (step->outs[i].kind == GYRE_OPERAND_CONNECTION &&
             (!has_credit(ends[step->outs[i].index]) ||
@@ -63,7 +62,8 @@ static bool is_ready(const struct gyre_step *step, struct gyre_host_end *const *
     return true;
 }
 
-/* Does every incoming slot have this call's signature and size? If not, record the peer. */
+/* Does every incoming slot have this call's signature and size? If not, record the peer. Slots of
+ * LL have no signature. */
 static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends, uint64_t info,
                  uint32_t *peer_out)
 {
@@ -71,7 +71,8 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
         if (step->ins[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
         const struct gyre_host_end *end = ends[step->ins[i].index];
-        if (gyre_load_relaxed_u64(&end->inbox->slot_info[end->slot]) != info) {
+        if (end->proto == GYRE_PROTO_SIMPLE &&
+            gyre_load_relaxed_u64(&end->inbox->slot_info[end->slot]) != info) {
             *peer_out = end->peer;
             return false;
         }
@@ -123,9 +124,21 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
 
-static unsigned char *slot_address(const struct gyre_host_end *end, const struct piece *piece)
+/* The plain bytes of a slot of LL. @operand: number of the step's input, or of its output behind
+ * GYRE_STEP_MAX_INS. */
+static unsigned char *unpacked_address(const struct gyre_host_executor *executor, uint32_t operand)
 {
-    return end->slots + (size_t)end->slot * end->slot_bytes + piece->slot_skip_bytes;
+    return executor->unpacked + (size_t)operand * executor->line_payload_bytes;
+}
+
+static unsigned char *slot_address(const struct gyre_host_executor *executor,
+                                   const struct gyre_host_end *end, uint32_t operand,
+                                   const struct piece *piece)
+{
+    unsigned char *slot = end->proto == GYRE_PROTO_LL
+                              ? unpacked_address(executor, operand)
+                              : end->slots + (size_t)end->slot * end->slot_bytes;
+    return slot + piece->slot_skip_bytes;
 }
 
 /* The address of placed data: the step's chunk in this rank's OUT for an input, or in the peer's
@@ -145,7 +158,8 @@ static unsigned char *placed_address(const struct gyre_host_runner *runner,
            (here - (unsigned char *)work->out);
 }
 
-static void fill_call(const struct gyre_host_runner *runner, const struct gyre_step *step,
+static void fill_call(const struct gyre_host_executor *executor,
+                      const struct gyre_host_runner *runner, const struct gyre_step *step,
                       const struct piece *piece, struct gyre_reduce_step *call)
 {
     const struct gyre_reduction *reduction = &runner->work->work.reduction;
@@ -160,7 +174,7 @@ static void fill_call(const struct gyre_host_runner *runner, const struct gyre_s
         if (in->is_placed)
             call->ins[i] = placed_address(runner, step, in, piece, false);
         else if (in->kind == GYRE_OPERAND_CONNECTION)
-            call->ins[i] = slot_address(runner->ends[in->index], piece);
+            call->ins[i] = slot_address(executor, runner->ends[in->index], i, piece);
         else
             call->ins[i] = local_address(runner, step, in, piece);
         if (in->kind == GYRE_OPERAND_IN && reduction->premultiply)
@@ -171,7 +185,8 @@ static void fill_call(const struct gyre_host_runner *runner, const struct gyre_s
         if (out->is_placed)
             call->outs[i] = placed_address(runner, step, out, piece, true);
         else if (out->kind == GYRE_OPERAND_CONNECTION)
-            call->outs[i] = slot_address(runner->ends[out->index], piece);
+            call->outs[i] =
+                slot_address(executor, runner->ends[out->index], GYRE_STEP_MAX_INS + i, piece);
         else
             call->outs[i] = local_address(runner, step, out, piece);
     }
@@ -191,7 +206,8 @@ static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduc
 }
 
 /* Reduces all pieces of a range. Pieces that lie next to each other are reduced by one call. */
-static void reduce_range(const struct gyre_host_runner *runner, const struct gyre_step *step)
+static void reduce_range(const struct gyre_host_executor *executor,
+                         const struct gyre_host_runner *runner, const struct gyre_step *step)
 {
     struct gyre_reduce_step call = {.n_elems = 0}, next;
     uint64_t n_bytes = 0, call_bytes = 0;
@@ -201,7 +217,7 @@ static void reduce_range(const struct gyre_host_runner *runner, const struct gyr
         if (next_bytes == 0)
             continue;
         n_bytes += next_bytes;
-        fill_call(runner, step, &piece, &next);
+        fill_call(executor, runner, step, &piece, &next);
         if (call_bytes > 0 && follows(&call, &next, call_bytes)) {
             call.n_elems += next.n_elems;
             call_bytes += next_bytes;
@@ -216,16 +232,26 @@ static void reduce_range(const struct gyre_host_runner *runner, const struct gyr
         gyre_reduce_run(&call);
 }
 
-static void reduce(const struct gyre_host_runner *runner, const struct gyre_step *step,
-                   const struct piece *first)
+static void reduce(const struct gyre_host_executor *executor, const struct gyre_host_runner *runner,
+                   const struct gyre_step *step, const struct piece *first)
 {
     struct gyre_reduce_step call;
     if (step->n_chunks > 1) {
-        reduce_range(runner, step);
+        reduce_range(executor, runner, step);
         return;
     }
-    fill_call(runner, step, first, &call);
+    fill_call(executor, runner, step, first, &call);
     gyre_reduce_run(&call);
+}
+
+static void unpack(const struct gyre_host_executor *executor, const struct gyre_host_runner *runner,
+                   const struct gyre_step *step, uint64_t n_bytes)
+{
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION &&
+            runner->ends[step->ins[i].index]->proto == GYRE_PROTO_LL)
+            gyre_host_lines_unpack(runner->ends[step->ins[i].index], unpacked_address(executor, i),
+                                   n_bytes);
 }
 
 /* The number of bytes that the step moves over each connection. All blocks are equally long. */
@@ -242,6 +268,26 @@ static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct g
     return n_bytes;
 }
 
+bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct gyre_operand *in)
+{
+    const struct gyre_step *step = &runner->steps[runner->step];
+    struct gyre_host_end *end = runner->ends[in->index];
+    if (end->proto != GYRE_PROTO_LL)
+        return has_arrived(end);
+    const struct piece first = piece_of(runner, step, 0, 0);
+    return gyre_host_lines_arrived(end, step_bytes(runner, step, &first));
+}
+
+bool gyre_host_has_data(const struct gyre_host_runner *runner)
+{
+    const struct gyre_step *step = &runner->steps[runner->step];
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION &&
+            !gyre_host_has_arrived(runner, &step->ins[i]))
+            return false;
+    return true;
+}
+
 static void advance(struct gyre_host_end *end)
 {
     end->n_moved++;
@@ -250,17 +296,23 @@ static void advance(struct gyre_host_end *end)
 
 /* Publish outgoing slots and return credit. Tails are written first, because a peer that waits for
  * data is held up more than one that waits for credit. Returns how many slots moved. */
-static uint32_t publish(const struct gyre_step *step, struct gyre_host_end *const *ends,
-                        uint64_t info)
+static uint32_t publish(const struct gyre_host_executor *executor, const struct gyre_step *step,
+                        struct gyre_host_end *const *ends, uint64_t info)
 {
     uint32_t n_moved = 0;
     for (uint32_t i = 0; i < step->n_outs; i++) {
         if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
         struct gyre_host_end *end = ends[step->outs[i].index];
-        gyre_store_relaxed_u64(&end->inbox->slot_info[end->slot], info);
+        if (end->proto == GYRE_PROTO_LL)
+            gyre_store_relaxed_u64(
+                &end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
+                gyre_host_lines_pack(end, unpacked_address(executor, GYRE_STEP_MAX_INS + i),
+                                     info & UINT32_MAX));
+        else
+            gyre_store_relaxed_u64(&end->inbox->slot_info[end->slot], info);
         advance(end);
-        gyre_store_release_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE], end->n_moved);
+        gyre_store_release_u64(&end->inbox->tail[end->proto], end->n_moved);
         n_moved++;
     }
     for (uint32_t i = 0; i < step->n_ins; i++) {
@@ -268,7 +320,9 @@ static uint32_t publish(const struct gyre_step *step, struct gyre_host_end *cons
             continue;
         struct gyre_host_end *end = ends[step->ins[i].index];
         advance(end);
-        gyre_store_release_u64(&end->credit->head[GYRE_PROTO_SIMPLE], end->n_moved);
+        if (end->proto == GYRE_PROTO_LL)
+            end->n_seen = 0; /* words of the next slot */
+        gyre_store_release_u64(&end->credit->head[end->proto], end->n_moved);
         n_moved++;
     }
     return n_moved;
@@ -279,9 +333,8 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
 {
     const struct gyre_step *step = &runner->steps[runner->step];
     const struct gyre_work *work = &runner->work->work;
-    if (work->loaded->is_placed && !runner->has_entered)
-        enter(runner);
-    if (runner->is_stuck || !is_ready(step, runner->ends))
+    gyre_host_enter(runner);
+    if (runner->is_stuck || !gyre_host_has_data(runner) || !gyre_host_has_room(step, runner->ends))
         return false;
     const struct piece first = piece_of(runner, step, 0, 0);
     const uint64_t n_bytes = step_bytes(runner, step, &first);
@@ -294,9 +347,11 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
             gyre_store_release_u64(&progress->mismatch, (uint64_t)peer + 1);
         return false;
     }
-    if (n_bytes > 0 && step->n_outs > 0)
-        reduce(runner, step, &first);
-    const uint32_t n_moved = publish(step, runner->ends, info);
+    if (n_bytes > 0 && step->n_outs > 0) {
+        unpack(executor, runner, step, n_bytes);
+        reduce(executor, runner, step, &first);
+    }
+    const uint32_t n_moved = publish(executor, step, runner->ends, info);
     gyre_store_release_u64(&progress->activity, progress->activity + n_moved);
     if (++runner->step == runner->n_steps) {
         runner->step = 0;

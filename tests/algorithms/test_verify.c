@@ -175,6 +175,86 @@ static void two_levels_are_right_on_even_and_uneven_hosts(void)
         }
 }
 
+/* The trees of blocks along the rails, and the order in which hosts handle them, depend on the
+ * number of hosts in other ways than with few hosts. */
+static void blocks_find_their_way_between_many_hosts(void)
+{
+    const enum gyre_collective colls[] = {GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
+    struct gyre_grouping storage = {.n_hosts = 0};
+    for (int n_hosts = 9; n_hosts <= (max_ranks() > 64 ? 129 : 40);
+         n_hosts += n_hosts < 34 ? 1 : 19)
+        for (int c = 0; c < 2; c++) {
+            struct gyre_shape shape = {.coll = colls[c], .grouping = &storage};
+            struct summary summary = {.elidable = true};
+            uint64_t no_hash = 0;
+            storage.n_hosts = (uint16_t)n_hosts;
+            shape.n_ranks = (uint16_t)(n_hosts + n_hosts / 3); /* every third host has two ranks */
+            for (int rank = 0; rank < shape.n_ranks; rank++)
+                storage.host_of[rank] = (uint16_t)(rank < n_hosts ? rank : (rank - n_hosts) * 3);
+            prove_variant(&gyre_algorithm_two_level_tree, &shape, "many hosts", &no_hash, &summary);
+            CHECK(summary.max_depth <= 4); /* slots of a FIFO in a communicator */
+        }
+}
+
+/* From 256 hosts on, several workers share the blocks of a rail. Pairs inside a host, whose lanes
+ * then depend on the distance of a block, need two rails. */
+static void many_workers_share_the_blocks_of_a_rail(void)
+{
+    const enum gyre_collective colls[] = {GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
+    struct gyre_grouping storage = {.n_hosts = 256};
+    if (max_ranks() <= 64) {
+        printf("not in builds with checks of memory or threads, which take too long\n");
+        return;
+    }
+    for (int is_even = 0; is_even < 2; is_even++)
+        for (int c = 0; c < 2; c++) {
+            struct gyre_shape shape = {.coll = colls[c], .grouping = &storage};
+            struct summary summary = {.elidable = true};
+            uint64_t no_hash = 0;
+            storage.n_hosts = is_even ? 256 : 259;
+            shape.n_ranks = is_even ? 512 : 269; /* else ten hosts have two ranks */
+            for (int rank = 0; rank < shape.n_ranks; rank++)
+                storage.host_of[rank] =
+                    (uint16_t)(rank < storage.n_hosts ? rank : rank - storage.n_hosts);
+            prove_variant(&gyre_algorithm_two_level_tree, &shape, "workers", &no_hash, &summary);
+            CHECK(summary.max_depth <= 4); /* slots of a FIFO in a communicator */
+        }
+}
+
+/* A GPU runs all workers of all channels as thread blocks at the same time: 132 of an H100 or H200.
+ * A pair has at most 64 FIFOs, and a channel uses one for each lane. */
+static void the_workers_of_two_levels_fit_a_gpu(void)
+{
+    const unsigned hosts[] = {2, 3, 4, 5, 64, 255, 256, 257, 2048};
+    static struct gyre_grouping storage;
+    for (size_t h = 0; h < 2 * sizeof(hosts) / sizeof(hosts[0]); h++)
+        for (int a = 0; gyre_algorithms[a] != NULL; a++)
+            for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+                const unsigned n_hosts = hosts[h / 2], is_uneven = h % 2;
+                const struct gyre_shape shape = {.coll = (enum gyre_collective)c,
+                                                 .n_ranks = (uint16_t)(8 * n_hosts - is_uneven),
+                                                 .grouping = &storage};
+                struct gyre_program *program = NULL;
+                if (!gyre_algorithms[a]->is_two_level ||
+                    !gyre_algorithm_has(gyre_algorithms[a], shape.coll))
+                    continue;
+                storage.n_hosts = (uint16_t)n_hosts;
+                for (unsigned rank = 0; rank < shape.n_ranks; rank++)
+                    storage.host_of[rank] = (uint16_t)(rank / 8);
+                for (int rank = 0; rank < 8; rank++) { /* of the first host, which has 8 ranks */
+                    CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, rank, &program));
+                    if (program == NULL)
+                        return;
+                    CHECK_MSG(program->n_workers * (64 / program->n_lanes) <= 132,
+                              "%s %s on %u hosts: %u workers, %u lanes", program->algorithm,
+                              gyre_collectives[c].name, n_hosts, program->n_workers,
+                              program->n_lanes);
+                    gyre_program_free(program);
+                    program = NULL;
+                }
+            }
+}
+
 static void prove_algorithm(const struct gyre_algorithm *algorithm)
 {
     for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
@@ -545,6 +625,9 @@ static void a_new_algorithm_is_one_struct_proved_and_printed(void)
 static const struct test_case cases[] = {
     {"two levels are right on even and uneven hosts",
      two_levels_are_right_on_even_and_uneven_hosts},
+    {"blocks find their way between many hosts", blocks_find_their_way_between_many_hosts},
+    {"many workers share the blocks of a rail", many_workers_share_the_blocks_of_a_rail},
+    {"the workers of two levels fit a GPU", the_workers_of_two_levels_fit_a_gpu},
     {"every algorithm is proved", every_algorithm_is_proved},
     {"each mistake is refused with its reason", each_mistake_is_refused_with_its_reason},
     {"a finding says where it is", a_finding_says_where_it_is},

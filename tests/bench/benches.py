@@ -7,6 +7,7 @@ output is parsed strictly.
 
 import sys
 
+import cases_bottleneck
 import cases_command
 import cases_compare
 import cases_launch
@@ -15,9 +16,10 @@ import cases_process
 import cases_programs
 import cases_reports
 import cases_tools
+import cases_trace
 
-MODULES = [cases_command, cases_launch, cases_process, cases_options, cases_reports, cases_compare,
-           cases_tools, cases_programs]
+MODULES = [cases_bottleneck, cases_command, cases_launch, cases_process, cases_options, cases_reports,
+           cases_compare, cases_tools, cases_programs, cases_trace]
 
 
 def main():

@@ -1,8 +1,10 @@
 """`gyre`, the command in front of the other programs."""
 
+import json
 import os
 import re
 import subprocess
+import tempfile
 
 from running import bench, clean_environment, run
 
@@ -14,7 +16,7 @@ def start(directory, *arguments, status=0, **variables):
 
 def table_of_commands(source):
     with open(os.path.join(source, "bench", "command", "command_table.c"), encoding="utf-8") as file:
-        rows = re.findall(r'^    \{"([\w-]+)",', file.read(), re.M)
+        rows = re.findall(r'^    \{\.name = "([\w-]+)",', file.read(), re.M)
     assert "bench" in rows and "env" in rows, rows
     return rows
 
@@ -22,6 +24,37 @@ def table_of_commands(source):
 def names_of_variables(source):
     with open(os.path.join(source, "core", "base", "param_table.h"), encoding="utf-8") as file:
         return re.findall(r"^X\((\w+),", file.read(), re.M)
+
+
+TWO_GPUS = """<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+{}{}</cpu></system>"""
+GPU = """<pci busid="{0}" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="{1}" sm="90">
+<nvlink target="{2}" count="6" tclass="0x030200"/></gpu></pci>"""
+
+
+def check_topo_json(directory, folder):
+    """topo --json has what the text shows: nodes, both directions of a link, paths."""
+    xml, out = os.path.join(folder, "two.xml"), os.path.join(folder, "two.json")
+    first, second = "0000:18:00.0", "0000:19:00.0"
+    with open(xml, "w", encoding="utf-8") as file:
+        file.write(TWO_GPUS.format(GPU.format(first, 0, second), GPU.format(second, 1, first)))
+    done = subprocess.run([bench(directory, "topo"), "--xml", xml, "--json", out], capture_output=True, text=True,
+                          env=clean_environment(), check=False)
+    if "libxml2" in done.stderr or "json-c" in done.stderr:
+        return  # this build cannot read or write the file, and says so
+    assert done.returncode == 0, done
+    with open(out, encoding="utf-8") as file:
+        topo = json.load(file)
+    gpus = [node["index"] for node in topo["nodes"] if node["kind"] == "GPU"]
+    assert [topo["nodes"][gpu]["name"] for gpu in gpus] == ["GPU0", "GPU1"], topo
+    assert all(node["parent"] < node["index"] for node in topo["nodes"]), topo
+    both = [tuple(gpus), tuple(reversed(gpus))]
+    assert [(link["from"], link["to"]) for link in topo["links"]] == both, topo
+    assert all(link["kind"] == "NVLink" and link["lanes"] == 6 for link in topo["links"]), topo
+    # The whole way between the GPUs is that NVLink.
+    assert [(path["from"], path["to"], path["level"], path["gbytes_per_s"]) for path in topo["paths"]] == \
+        [(*pair, "NVL", topo["links"][0]["gbytes_per_s"]) for pair in both], topo
+    assert f"topology hash {topo['hash']}" in done.stdout, done
 
 
 def case_command(directory, source):
@@ -43,7 +76,31 @@ def case_command(directory, source):
     small = ["-g", "2", "--device", "host", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
     done = start(directory, "bench", "allreduce", *small)
     assert "# Avg bus bandwidth" in done.stdout, done.stdout
-    start(directory, "topo", "--no-such-option", status=2)
+    assert start(directory, "topo", "--no-such-option", status=2).returncode == 2
+
+    # Help names the program as it was called, and no path that is missing once gyre is installed.
+    for words in ("topo", "limits", "schedule", "draw", "bottleneck", "tune", "bench allreduce"):
+        shown = start(directory, *words.split(), "--help").stdout
+        assert f"usage: gyre {words} " in shown and "build/bench" not in shown, shown
+    called = bench(directory, "schedule")
+    assert f"usage: {called} --algo" in run([called, "--help"]).stdout
+    assert "build/bench" not in start(directory, "env").stdout
+
+    with tempfile.TemporaryDirectory() as folder:
+        check_topo_json(directory, folder)
+
+    # Tiles are named as other sizes are.
+    predict = ["schedule", "--predict", "--algo", "ring", "--coll", "all_reduce", "--ranks", "4", "--bytes", "1M"]
+    assert start(directory, *predict, "--tile", "64K").stdout == start(directory, *predict, "--tile", "65536").stdout
+    for tile in ("0", "2G", "64Q", ""):
+        done = start(directory, *predict, "--tile", tile, status=2)
+        assert done.returncode == 2 and f"--tile {tile}: expected a size" in done.stderr, done
+
+    # A shape that does not exist is wrong usage, whoever is asked for it.
+    for words in ("--algo pigeon --ranks 4", "--algo ring --hosts 0x8", "--algo ring"):
+        for tool in (["schedule"], ["draw", "--svg", "-"]):
+            done = start(directory, *tool, "--coll", "all_reduce", *words.split(), status=2)
+            assert done.returncode == 2 and done.stderr.startswith(f"{tool[0]}: --"), done
 
     # It is found through a link, from any folder.
     link = os.path.join(os.getcwd(), f"gyre_link_{os.getpid()}")

@@ -2,9 +2,12 @@
 limits of the machine (--limits)."""
 
 import csv
+import glob
+import itertools
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 
@@ -38,6 +41,12 @@ def case_compare(directory, source):
                 rows = list(csv.DictReader(file))
             assert all(None not in row.values() for row in rows), rows
             assert [row["reference_mode"] for row in rows] == ["plain", ""] * 4, rows
+            for row in rows:
+                compared = row["in_place"] == "0"
+                assert row["reference_version"].startswith("Open MPI v") == compared, row
+                # MPI's calls return when they are done: they have no enqueue
+                assert float(row["host_us"]) > 0, row
+                assert row["reference_host_us"] == ("0.000" if compared else ""), row
     for name in BENCHES:
         done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "mpi",
                           "--rounds", "3"] + SMALL)
@@ -51,6 +60,93 @@ def case_compare(directory, source):
     done = mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi", "-d",
                       "half"] + SMALL, status=1)
     assert "MPI has no type half" in done.stderr, done.stderr
+
+
+# The variables that tests/gpu/compare sets for both engines, by path.
+SHM = {"GYRE_P2P_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "GYRE_SHM_DISABLE": "0",
+       "NCCL_SHM_DISABLE": "0"}
+PATHS = {"nvlink": {}, "shm": SHM, "socket": {"GYRE_NET": "Socket", "NCCL_NET": "Socket"},
+         "nic": {"GYRE_NET": "IB", "NCCL_NET": "IB"}}
+# Without an RDMA device, VIA=nic takes the stand-in.
+if not glob.glob("/sys/class/infiniband/*"):
+    PATHS["nic"].update({"GYRE_TRANSPORT": "ib", "NCCL_CUMEM_ENABLE": "0", "NCCL_NET_GDR_LEVEL": "SYS"})
+CONNECTIONS = {"GYRE_SOCKET_NSOCKS": "8", "NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "2"}
+
+
+def gpu_compare(source, status=0, **variables):
+    """The commands that tests/gpu/compare would run, each as its variables and its words."""
+    done = run([os.path.join(source, "tests/gpu/compare"), "reports", "built"],
+               status=status, environment={"DRY": "1", "N": "4", **variables})
+    commands = []
+    for words in map(shlex.split, done.stdout.splitlines()):
+        assert words.pop(0) == "env", words
+        pairs = itertools.takewhile(lambda word: word != "timeout", words)
+        commands.append((dict(word.split("=", 1) for word in pairs),
+                         words[words.index("mpirun"):]))
+    return commands if status == 0 else done.stderr
+
+
+def value_after(words, option):
+    return words[words.index(option) + 1] if option in words else None
+
+
+def case_rivals(_, source):
+    """What tests/gpu/compare sets for gyre and for NCCL, read from the commands it prints."""
+    for via, expected in PATHS.items():
+        commands = gpu_compare(source, VIA=via)
+        assert [value_after(words, "-J") for _, words in commands] == \
+            [f"reports/{name}-4.json" for name in ("allreduce", "allgather", "reducescatter", "broadcast",
+                                           "reduce", "sendrecv", "alltoall", "gather", "scatter")]
+        for variables, words in commands:
+            paths = {name: value for name, value in variables.items()
+                     if name.startswith(("GYRE_", "NCCL_")) and name != "NCCL_NVLS_ENABLE"}
+            assert paths == expected, (via, paths)
+            assert variables["NCCL_NVLS_ENABLE"] == "0", variables
+            assert value_after(words, "-G") == "2" and "--host-time" not in words, words
+            if via in ("nvlink", "shm"):
+                assert not any("HOSTID" in word for word in words), words
+                continue
+            rank_command = words[words.index("none") + 1:words.index("--device") - 1]
+            hosts = [run(rank_command + ["printenv", "GYRE_HOSTID", "NCCL_HOSTID"],
+                         environment={"OMPI_COMM_WORLD_RANK": str(rank),
+                                      "OMPI_COMM_WORLD_SIZE": "4"}).stdout.split()
+                     for rank in range(4)]
+            first, second = hosts[0][0], hosts[3][0]
+            assert hosts == [[first] * 2] * 2 + [[second] * 2] * 2 and first != second, hosts
+    variables, words = gpu_compare(source, VIA="socket", SOCKETS="8", MODE="eager",
+                                   NAMES="gather", RIVAL="best", LIB="/x/libnccl.so.2")[0]
+    assert CONNECTIONS.items() <= variables.items(), variables
+    assert "-G" not in words and value_after(words, "--host-time") == "1", words
+    assert value_after(words, "--nccl-mode") == "best", words
+    assert value_after(words, "--nccl-lib") == "/x/libnccl.so.2", words
+    assert value_after(words, "-J") == "reports/eager/gather-4.json", words
+    both = gpu_compare(source, MODE="both", NAMES="reduce")
+    assert [value_after(words, "-J") for _, words in both] == \
+        ["reports/reduce-4.json", "reports/eager/reduce-4.json"], both
+    for variables, words in [({"VIA": "smoke"}, "VIA=smoke is none of nvlink, shm"),
+                             ({"MODE": "best"}, "NCCL's mode is RIVAL"),
+                             ({"SOCKETS": "8"}, "SOCKETS needs VIA=socket"),
+                             ({"SOCKETS": "3", "VIA": "socket"}, "SOCKETS=3 is not even"),
+                             ({"GYRE_SHARE_GPU": "1"}, "only if they are on different hosts")]:
+        assert words in gpu_compare(source, status=2, **variables), variables
+    with tempfile.TemporaryDirectory() as work:
+        check_eager_table(source, work)
+
+
+def check_eager_table(source, work):
+    """The table that tests/gpu/table.py makes of reports of eager calls."""
+    folder = os.path.join(work, "eager")
+    os.mkdir(folder)
+    row = {"bytes": 1048576, "algorithm": "direct", "protocol": "ll128", "blocks": 8,
+           "out_of_place": {"time_us": 10, "busbw_gbytes_per_s": 50},
+           "comparison": {"gyre_us": 8, "reference_us": 12, "ratio": 1.5, "gyre_host_us": 2.25,
+                          "reference_host_us": 3, "reference_mode": "zero-sm"}}
+    with open(os.path.join(folder, "gather-2.json"), "w", encoding="utf-8") as file:
+        json.dump({"results": [row]}, file)
+    lines = run([os.path.join(source, "tests/gpu/table.py"), "--print", folder]).stdout.splitlines()
+    assert lines[0].startswith("||size|2 GPUs, host us|gyre us|NCCL us|ratio|GB/s|4 GPUs, host us|")
+    # the bus bandwidth is that of the compared time: 50 GB/s * 10 us / 8 us
+    assert lines[2:] == ["|gather|1 MiB|2.25 / 3.00|8.00|12.0 z|1.50|62.5||||||"], lines
 
 
 ACCURACY = re.compile(r" *(\d+)  (\w+) +\w+ +\w+  ([\d.e+-]+)  ([\d.e+-]+) +([\d.e+-]+) +"
@@ -85,7 +181,8 @@ def case_accuracy(directory, _):
     for extra, words in [(["-d", "int32"], "sums of int32 are exact"), (["-o", "max"], "sums only"),
                          (["-J", "x.json"], "does not go with"),
                          (["--predict", "1"], "does not go with")]:
-        done = run([bench(directory, "allreduce"), "-g", "2"] + options + extra, status=1)
+        done = run([bench(directory, "allreduce"), "-g", "2"] + options + extra,
+                   status=2 if "go with" in words else 1)
         assert words in done.stderr, (extra, done.stderr)
     done = run([bench(directory, "reduce"), "-g", "2"] + options, status=1)
     assert "allreduce only" in done.stderr, done.stderr
@@ -131,7 +228,7 @@ def case_limits(directory, source):
         for options, words in [([], "these are limits of GPUs, but the ranks are in host memory"),
                                (["--predict", "1"], "does not go with --predict")]:
             done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host"] + limited +
-                       options, status=1)
+                       options, status=2 if "--predict" in options else 1)
             assert words in done.stderr, (options, done.stderr)
         # Without GPUs, only tests/bench/test_limits.c tests these columns.
         for name, n, limit, ceiling in [("allreduce", 4, 0.5, "all_reduce_push_push"),

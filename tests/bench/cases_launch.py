@@ -1,6 +1,7 @@
 """How the ranks of a bench are started: by mpirun, as threads of one process, with torchrun's
 variables, and by launchers that a bench cannot join."""
 
+import re
 import socket
 import threading
 
@@ -15,13 +16,14 @@ def case_mpi(directory, _):
             done = mpirun(n, [bench(directory, name), "--device", "host"] + SMALL)
             rows = parse(done.stdout, n)
             assert len(rows) == 4, rows
-            blocks = name in ("allgather", "alltoall", "reducescatter")
+            blocks = name in ("allgather", "alltoall", "gather", "reducescatter", "scatter")
             for size, row in zip((8, 128, 2048, 32768), rows):
                 expected = size // 4 // n // 4 * 4 * n * 4 if blocks else size
                 assert int(row[0]) == expected, row
                 assert row[2] == "float", row
                 assert row[3] == ("sum" if "reduce" in name else "none"), row
-                assert row[4] == ("0" if name in ("broadcast", "reduce") else "-1"), row
+                rooted = name in ("broadcast", "gather", "reduce", "scatter")
+                assert row[4] == ("0" if rooted else "-1"), row
                 assert row[-1].endswith("N/A") == (name == "sendrecv"), row
 
 
@@ -29,6 +31,12 @@ def case_threads(directory, _):
     for name in BENCHES:
         done = run([bench(directory, name), "-g", "4", "--device", "host"] + SMALL)
         parse(done.stdout, 4)
+    # columns of --host-time stand behind those of nccl-tests; an enqueue is a part of a call
+    done = run([bench(directory, "gather"), "-g", "2", "--device", "host", "--host-time", "1",
+                "--nccl-mode", "default"] + SMALL)
+    for line in [line for line in done.stdout.split("\n") if line and line[0] != "#"]:
+        out_of_place, in_place = (float(field) for field in line.split()[-2:])
+        assert out_of_place > 0 and in_place > 0 and len(line.split()) == 15, line
     rows = parse(run([bench(directory, "allreduce"), "-t", "2", "-g", "2", "--device", "host", "-d",
                       "all", "-o", "all", "-u", "1", "-b", "96", "-e", "96", "-n", "1"]).stdout, 4)
     assert len(rows) == 12 * 5, len(rows)
@@ -134,3 +142,52 @@ def case_launchers(directory, _):
                    status=1, environment=variables)
         assert words in done.stderr, (variables, done.stderr)
         assert done.stdout == "", done.stdout
+
+
+def run_hosts(directory, environment, of_last=None, ranks_a_host=2):
+    """Four ranks as two hosts of two ranks, or as more hosts. Returns (status, log) of each. The
+    last rank may get variables that the other ranks do not have."""
+    port = str(free_port())
+    ranks = []
+    for rank in range(4):
+        variables = {"RANK": str(rank), "WORLD_SIZE": "4", "LOCAL_RANK": str(rank % ranks_a_host),
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                     "GYRE_HOSTID": f"host{rank // ranks_a_host}", "GYRE_DEBUG": "INFO",
+                     "GYRE_DEBUG_SUBSYS": "TUNING", **environment,
+                     **(of_last or {} if rank == 3 else {})}
+        ranks.append(start([bench(directory, "allreduce"), "--device", "host", "-b", "1K", "-e",
+                            "256K", "-f", "16", "-n", "2", "-w", "1"], variables))
+    try:
+        errors = [rank.communicate(timeout=60) for rank in ranks]
+        return [(rank.returncode, "".join(error)) for rank, error in zip(ranks, errors)]
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+def case_network(directory, _):
+    """The rate and the latency of the network are measured or given, and all ranks plan alike."""
+    choice = re.compile(r"all_reduce (\d+) B: (.*), predicted ([\d.]+) us")
+    done = run_hosts(directory, {})
+    assert all(status == 0 for status, _ in done), done
+    assert re.search(r"network: (a latency of [1-9]\d* ns; round trips took [1-9]\d* ns|the latency "
+                     r"was not measured)", done[0][1]), done[0][1]
+    rate = (r"network: NICs (of [1-9]\d* Mbit/s; data arrived at [1-9]\d* Mbit/s|tell no rate, and data "
+            r"arrived as fast as one thread copies \([1-9]\d* Mbit/s|tell no rate and none was measured|"
+            r"of [1-9]\d* Mbit/s, the rate of \S+ of rank \d+, which is slowest)")
+    assert re.search(rate, done[0][1]), done[0][1]
+    plans = [set(choice.findall(log)) for _, log in done]
+    assert len(plans[0]) == 3 and all(plan == plans[0] for plan in plans), plans
+    done = run_hosts(directory, {}, ranks_a_host=1)  # each host measures with two others
+    assert all(status == 0 for status, _ in done), done
+    assert re.search(rate, done[0][1]), done[0][1]
+    assert len({tuple(choice.findall(log)) for _, log in done}) == 1, done
+    done = run_hosts(directory, {"GYRE_NET_RATE": "200", "GYRE_NET_LATENCY": "5000000"})
+    assert all(status == 0 for status, _ in done), done
+    assert "network: NICs of 200 Mbit/s, by GYRE_NET_RATE" in done[0][1], done[0][1]
+    assert "network: a latency of 5000000 ns, by GYRE_NET_LATENCY" in done[0][1], done[0][1]
+    predicted = [float(us) for _, _, us in choice.findall(done[0][1])]
+    assert len(predicted) >= 3 and min(predicted) > 5000, predicted  # a hop takes 5 ms
+    done = run_hosts(directory, {}, {"GYRE_NET_RATE": "200"})
+    for status, log in done:
+        assert status != 0 and "GYRE_NET_RATE differs" in log, log

@@ -1,12 +1,14 @@
 """Programs from files: they run, are predicted, and are made from MSCCL's XML."""
 
+import csv
 import json
 import os
 import re
+import socket
 import tempfile
 
 import msccl_algorithms as msccl
-from report_schema import has_json
+from report_schema import check_schema, has_json, schema_of_reports
 from running import bench, free_port, parse, run, start_ranks
 
 HOST = ["--device", "host", "-w", "1", "-n", "2"]
@@ -33,7 +35,7 @@ def check_refusals(directory, folder, ring):
             (["--algo-file", ring, "--algo", "ring"], "--algo does not go with --algo-file"),
             (["--algo-file", ring, "--predict", "1"], "--algo-file does not go with"),
             (["--algo-file", ring, "-g", "3"], "no program for all_reduce of 3 ranks")]:
-        done = run(allreduce + options, status=1)
+        done = run(allreduce + options, status=2 if "go with" in words else 1)
         assert words in done.stderr, (options, done.stderr)
     done = run(allreduce, environment={"GYRE_ALGO_FILE": wrong}, status=1)
     assert "GYRE_ALGO_FILE " + wrong in done.stderr, done.stderr
@@ -62,7 +64,8 @@ def check_predictions(directory, folder):
     for options, words in [(["--predict", "--hosts", "3x2"], "expected 4 numbers"),
                            (["--hosts", "2x2"], "do not go with --file"),
                            (["--json", "x"], "--json needs --verify or --predict")]:
-        done = run([bench(directory, "schedule"), "--file", path] + options, status=1)
+        done = run([bench(directory, "schedule"), "--file", path] + options,
+                   status=1 if "expected" in words else 2)
         assert words in done.stderr, (options, done.stderr)
     return path
 
@@ -199,7 +202,57 @@ def case_msccl(directory, _):
         check_xml_refusals(directory, folder)
 
 
-def case_contenders(directory, _):
+def check_contender_files(directory, source, allreduce, folder):
+    """--csv and --json of --compare-algos say what the table says."""
+    table, report = os.path.join(folder, "turns.csv"), os.path.join(folder, "turns.json")
+    command = allreduce + ["--rounds", "3", "--compare-algos", "ring,twoshot", "--csv", table]
+    done = run(command + (["--json", report] if has_json(directory) else []))
+    lines = [line.split() for line in done.stdout.split("\n") if line and line[0] != "#"]
+    with open(table, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["bytes"], row["algorithm"]) for row in rows] == \
+        [(line[0], name) for line in lines for name in ("ring", "twoshot")], rows
+    for at, row in enumerate(rows):
+        line, is_first = lines[at // 2], at % 2 == 0
+        assert (row["engine"], row["ranks"], row["hosts"], row["collective"]) == ("gyre", "3", "1", "all_reduce"), row
+        assert re.fullmatch(r"\d+\.\d+\.\d+", row["version"]) and re.fullmatch(r"\S+T\S+Z", row["date"]), row
+        where = (row["machine"], row["device"], row["fabric"], row["dtype"])
+        assert where == (socket.gethostname(), "host", "", "float"), row
+        us = float(row["time_us"])
+        assert abs(us - float(line[1 if is_first else 2])) < 0.006, (row, line)
+        # busbw of all-reduce: 2 (n - 1) / n of the bytes
+        assert abs(float(row["busbw_gbytes_per_s"]) - int(row["bytes"]) / us / 1e3 * 4 / 3) < 1e-3, row
+        shown = [row["ratio"], row["ratio_low"], row["ratio_high"]]
+        assert shown == ["", "", ""] if is_first else \
+            all(abs(float(a) - float(b)) < 0.0006 for a, b in zip(shown, line[3:])), (row, line)
+    if has_json(directory):
+        with open(report, encoding="utf-8") as file:
+            value = json.load(file)
+        check_schema(value, schema_of_reports(source))
+        assert [(row["bytes"], row["algorithm"]) for row in value["contenders"]] == \
+            [(int(row["bytes"]), row["algorithm"]) for row in rows] and value["results"] == [], value
+    done = run(allreduce + ["--compare-algos", "ring,tree", "--csv", "/nonexistent/x"], status=1)
+    assert "--csv /nonexistent/x: No such file" in done.stderr and done.stdout == "", done
+
+
+def check_predicted_csv(directory, folder):
+    """schedule --predict --csv has a line for each algorithm and size, with the times of the table."""
+    path = os.path.join(folder, "predicted.csv")
+    predict = [bench(directory, "schedule"), "--predict", "--coll", "all_gather", "--hosts", "2x4", "--bytes", "1M",
+               "--algo", "ring"]
+    shown = run(predict + ["--csv", path]).stdout.split("\n")[3].split()
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 1 and [rows[0][key] for key in ("engine", "ranks", "hosts", "algorithm", "protocol", "channels",
+                                                        "bytes")] == \
+        ["predicted", "8", "2", "ring", shown[1], shown[2], "1048576"], (rows, shown)
+    assert abs(float(rows[0]["time_us"]) - float(shown[4])) < 0.006, (rows, shown)
+    assert "are the same file" in run(predict + ["--csv", path, "--json", path], status=2).stderr
+    assert "--csv needs --predict" in run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_gather",
+                                           "--ranks", "2", "--verify", "--csv", path], status=2).stderr
+
+
+def case_contenders(directory, source):
     """--compare-algos times algorithms and a file in turns, and refuses lists that say nothing."""
     allreduce = [bench(directory, "allreduce"), "-g", "3", "-b", "8", "-e", "1K", "-f", "128"] + HOST
     with tempfile.TemporaryDirectory() as folder:
@@ -216,11 +269,13 @@ def case_contenders(directory, _):
                 assert float(line[at + 2]) <= float(line[at + 1]) <= float(line[at + 3]), line
         assert all(f"8 B: {words} simple" in done.stderr
                    for words in ("ring", "twoshot", "ring (from the file)")), done.stderr
+        check_contender_files(directory, source, allreduce, folder)
+        check_predicted_csv(directory, folder)
     for names, words in [("ring", "expected 2 to 8 names"), ("ring,rung", '"rung" is neither'),
                          ("ring,file", "--algo-file names"), ("ring,", '"" is neither'),
-                         ("ring,tree -J x", "does not go with"),
+                         ("ring,tree --predict 1", "does not go with"),
                          ("ring,tree -d all", "takes one type")]:
-        done = run(allreduce + ["--compare-algos"] + names.split(), status=1)
+        done = run(allreduce + ["--compare-algos"] + names.split(), status=2)
         assert words in done.stderr, (names, done.stderr)
     done = run([bench(directory, "allgather"), "-g", "2", "-b", "8", "-e", "8", "--compare-algos",
                 "ring,tree"] + HOST, status=1)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import resource
 import stat
 import sys
 import tempfile
@@ -66,12 +67,54 @@ def case_reports(directory, source):
         assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
 
 
+def case_kept(directory, _):
+    """A run that fails before its first row leaves the files of an earlier run, and tune leaves its constants."""
+    files = [("--csv", "t.csv")] + ([("-J", "r.json")] if has_json(directory) else [])
+    two = ["-g", "2", "--device", "host", "-b", "8", "-e", "64"]
+    with tempfile.TemporaryDirectory() as work:
+        def text_of(name):
+            with open(os.path.join(work, name), encoding="utf-8") as file:
+                return file.read()
+
+        def write_old():
+            for name in ("t.csv", "r.json", "constants"):
+                with open(os.path.join(work, name), "w", encoding="utf-8") as file:
+                    file.write("old")
+
+        write_old()
+        outputs = [word for option, name in files for word in (option, os.path.join(work, name))]
+        for command in (["alltoall"] + two + ["--algo", "tree"],
+                        ["allreduce"] + two + ["--sweep", "1", "--algo", "ring", "--proto", "ll128"],
+                        ["allreduce"] + two + ["--limits", "/nonexistent"],
+                        ["allreduce"] + two + ["--algo-file", "/nonexistent"]):
+            run([bench(directory, command[0])] + command[1:] + outputs, status=1)
+            assert {text_of(name) for _, name in files} == {"old"}, (command, text_of("t.csv"))
+        run([bench(directory, "tune"), "-g", "1", "--device", "host", "--output", os.path.join(work, "constants")],
+            status=1)
+        assert text_of("constants") == "old"
+        run([bench(directory, "allreduce")] + two + outputs)
+        assert text_of("t.csv").startswith("collective,bytes"), text_of("t.csv")
+        # A device is written directly.
+        done = run([bench(directory, "allreduce")] + two + ["--csv", "/dev/stdout"])
+        assert "\nall_reduce,8,2,float,sum," in done.stdout, done.stdout
+        assert sorted(os.listdir(work)) == ["constants", "r.json", "t.csv"], os.listdir(work)
+    if os.access("/dev/shm", os.W_OK):  # an ordinary file system, although it is below /dev
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
+            path = os.path.join(work, "t.csv")
+            for _ in range(2):
+                run([bench(directory, "allreduce")] + two + ["--csv", path])
+            with open(path, encoding="utf-8") as file:
+                assert file.read().count("collective,bytes") == 1
+
+
 def case_sweep(directory, _):
     """Every combination writes its own reports, and tune can read them."""
     command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "--sweep", "1",
                "--algo", "ring,tree", "--channels", "1,2"] + SMALL
     combinations = [("ring", "1"), ("ring", "2"), ("tree", "1"), ("tree", "2")]
     with tempfile.TemporaryDirectory() as work:
+        with open(os.path.join(work, "z.csv"), "w", encoding="utf-8") as file:
+            file.write("of an earlier sweep\n")
         run(command + ["--csv", os.path.join(work, "z.csv")])
         for algo, channels in combinations:
             with open(os.path.join(work, f"z.{algo}-{channels}.csv"), newline="",
@@ -79,6 +122,11 @@ def case_sweep(directory, _):
                 rows = list(csv.DictReader(file))
             assert len(rows) == 8, rows
             assert {(row["algorithm"], row["channels"]) for row in rows} == {(algo, channels)}, rows
+        with open(os.path.join(work, "z.csv"), newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))  # of the whole sweep
+        assert [(row["algorithm"], row["channels"]) for row in rows] == \
+            [combination for combination in combinations for _ in range(4)], rows
+        assert {(row["engine"], row["ranks"], row["hosts"]) for row in rows} == {("gyre", "2", "1")}, rows
         if has_json(directory):
             run(command + ["-J", os.path.join(work, "s.json")])
             for algo, channels in combinations:
@@ -90,4 +138,24 @@ def case_sweep(directory, _):
             run([bench(directory, "tune"), "--from", work, "--output", constants])
             with open(constants, encoding="utf-8") as file:
                 assert "constants from 16 calls" in file.read()
-        assert len(os.listdir(work)) == (9 if has_json(directory) else 4), os.listdir(work)
+        assert len(os.listdir(work)) == (10 if has_json(directory) else 5), os.listdir(work)
+    if has_json(directory):
+        check_sweep_with_failures(directory)
+
+
+def check_sweep_with_failures(directory):
+    """The JSON reports of both combinations become too large at the second row. The CSV of the whole sweep
+    keeps the rows of both."""
+    command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "-n", "2", "-w", "1", "-b", "8"]
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "r.json")
+        sizes = []
+        for last in ("8", "64"):
+            run(command + ["-e", last, "-f", "8", "-J", path])
+            sizes.append(os.path.getsize(path))
+        limit = sum(sizes) // 2
+        run(command + ["-e", "64", "-f", "8", "-J", path, "--csv", os.path.join(work, "z.csv"), "--sweep", "1",
+                       "--algo", "ring,tree"], status=1,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        with open(os.path.join(work, "z.csv"), newline="", encoding="utf-8") as file:
+            assert {row["algorithm"] for row in csv.DictReader(file)} == {"ring", "tree"}

@@ -1,7 +1,9 @@
 """The programs and options around the simulator: tune, --predict, schedule."""
 
+import csv
 import os
 import re
+import shutil
 import tempfile
 
 from report_schema import has_json
@@ -93,6 +95,69 @@ def case_tune(directory, source):
     assert len([line for line in done.stdout.split("\n") if PREDICTION.match(line)]) == 1, done
 
 
+def check_fabric_files(schedule, rails):
+    """A file of results never takes the place of a file that is read, and is replaced at once."""
+    small = ["--algo", "ring", "--bytes", "1M"]
+    with tempfile.TemporaryDirectory() as work:
+        fabric, link, table = (os.path.join(work, name) for name in ("r.fabric", "link", "a,b.csv"))
+        shutil.copy(rails, fabric)
+        os.symlink(fabric, link)
+        for option in ("--csv", "--json"):
+            done = run(schedule + small + ["--fabric", fabric, option, link], status=2)
+            assert f"{option} and --fabric are the same file" in done.stderr, done.stderr
+        done = run(schedule + small + ["--cost", fabric, "--ranks", "2", "--csv", fabric], status=2)
+        assert "--csv and --cost are the same file" in done.stderr, done.stderr
+        with open(fabric, encoding="utf-8") as file, open(rails, encoding="utf-8") as original:
+            assert file.read() == original.read(), "the input was changed"
+        with open(table, "w", encoding="utf-8") as file:
+            file.write("kept")
+        run(schedule + small + ["--fabric", "/nonexistent", "--csv", table], status=1)
+        with open(table, encoding="utf-8") as file:
+            assert file.read() == "kept", "a failure has emptied the table"
+        quoted = os.path.join(work, 'a "fast", one.fabric')
+        shutil.copy(rails, quoted)
+        run(schedule + small + ["--fabric", quoted, "--csv", table])
+        with open(table, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 1, rows
+        expected = {"machine": "h200", "device": "cuda", "dtype": "float", "fabric": quoted,
+                    "bytes": "1048576", "ranks": "64"}
+        assert {name: rows[0][name] for name in expected} == expected, rows
+
+
+def case_fabric(directory, source):
+    """schedule --fabric predicts over switches, names the busiest link, and refuses wrong files."""
+    schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
+    examples = os.path.join(source, "docs", "examples")
+    common = ["--algo", "ring", "--bytes", "1G", "--fabric"]
+    for name, link in [("rails", "from host 0 nic 0"), ("racks", "leaf 2 to spine 0"),
+                       ("hurt", "from host 3 nic 5")]:
+        done = run(schedule + common + [os.path.join(examples, name + ".fabric")])
+        assert re.search(rf"^ +1073741824 .*  {link} \d+%", done.stdout, re.M), done.stdout
+    check_fabric_files(schedule, os.path.join(examples, "rails.fabric"))
+    done = run(schedule + ["--bytes", "1M", "--fabric", os.path.join(examples, "racks.fabric")])
+    assert "# left out: twoshot: slow between so many ranks" in done.stdout, done.stdout
+    assert re.search("^# +bytes .* doubling ", done.stdout, re.M), done.stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".fabric") as file:
+        file.write("hosts 4 gpus 2 nics 2 rate 10\nleaves 2\n")
+        file.flush()
+        done = run(schedule + ["--bytes", "1M", "--fabric", file.name])
+        assert re.search("^# left out: ring: .*no way", done.stdout, re.M), done.stdout
+    rails = os.path.join(examples, "rails.fabric")
+    with tempfile.NamedTemporaryFile("w", suffix=".fabric") as file:
+        file.write("hosts 2 gpus 2 nics 1 rate 5\nleaves 2\nlink leaf 0 spine 0 dead\n")
+        file.flush()
+        done = run(schedule + common + [file.name], status=1)
+        assert "line 3: there is no spine 0" in done.stderr, done.stderr
+    for options, words in [(["--fabric", "/nonexistent"], "--fabric: /nonexistent"),
+                           (["--fabric", rails, "--hosts", "2x2"], "do not go with --fabric"),
+                           (["--fabric", rails, "--nic-rate", "5"], "do not go with --fabric"),
+                           (["--fabric", rails, "--algo", "ring", "--bytes", "1M", "--trace", "x"],
+                            "--trace does not go with --fabric")]:
+        done = run(schedule + options, status=1 if "/nonexistent" in options else 2)
+        assert words in done.stderr, (options, done.stderr)
+
+
 def case_schedule(directory, _):
     """schedule --predict predicts times for machines of any size, and schedule reads what it
     printed."""
@@ -107,22 +172,27 @@ def case_schedule(directory, _):
     assert re.search(r"^ +1048576 +lamport +\d+ +\d+ ", done.stdout, re.M), done.stdout
     for options, words in [
             (["--ranks", "8", "--cost", "/nonexistent"], "/nonexistent"),
-            (["--ranks", "8", "--bytes", "2M:1M"], "FIRST:LAST"),
             (["--ranks", "8", "--proto", "ll", "--cost", "host"], "simple only"),
-            (["--ranks", "8", "--hosts", "3x3"], "HOSTSxRANKS"),
-            (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce"),
             (["--ranks", "8", "--algo", "ring", "--depth", "1", "--channels", "1"], "deadlock"),
+            (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce")]:
+        done = run(schedule + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, (options, done.stderr)
+    for options, words in [
+            (["--ranks", "8", "--hosts", "3x3"], "HOSTSxRANKS"),
             (["--ranks", "16385"], "16384"),
             (["--ranks", "4", "--hosts", "0,0,1,-1"], "expected 4 numbers"),
             (["--ranks", "4", "--rounds"], "--predict does not go with"),
             ([], "--ranks is missing")]:
-        done = run(schedule + options, status=1)
+        done = run(schedule + options, status=2)
         assert words in done.stderr and "GYRE_" not in done.stderr, (options, done.stderr)
+    for sizes in ("2M:1M", "-5", "banana", "1G:1K", "0", "1K:"):
+        done = run(schedule + ["--ranks", "8", "--bytes", sizes], status=2)
+        assert f"--bytes {sizes}: expected SIZE or FIRST:LAST" in done.stderr, done.stderr
     for options, words in [(["--channels", "2"], "need --predict"), (["--cost", "x"], "need --pre"),
                            (["--rank", "1", "--rounds"], "--rank does not go with --rounds"),
                            (["--file", "x"], "do not go with --file")]:
         done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
-                    "--ranks", "4"] + options, status=1)
+                    "--ranks", "4"] + options, status=2)
         assert words in done.stderr, (options, done.stderr)
     placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
               "4", "--placed", "--verify"]

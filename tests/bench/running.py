@@ -2,6 +2,7 @@
 format."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -13,7 +14,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 from open_mpi import for_open_mpi
 
 SKIPPED = 77
-BENCHES = ["allreduce", "allgather", "alltoall", "broadcast", "reduce", "reducescatter", "sendrecv"]
+BENCHES = ["allreduce", "allgather", "alltoall", "broadcast", "gather", "reduce", "reducescatter",
+           "scatter", "sendrecv"]
 SMALL = ["-b", "8", "-e", "256K", "-f", "16", "-n", "2", "-w", "1"]
 
 HEADER = [
@@ -79,7 +81,7 @@ def clean_environment():
 def run(command, status=0, environment=None, timeout=100, **options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
                           env={**clean_environment(), **(environment or {})}, **options)
-    assert (done.returncode == 0) == (status == 0), \
+    assert done.returncode == status, \
         f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -106,10 +108,25 @@ def needs_mpi_build(directory):
         sys.exit(SKIPPED)
 
 
+def ephemeral_ports():
+    """The ports that the kernel gives to sockets which ask for no particular one."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first, last = map(int, file.read().split())
+    return range(first, last + 1)
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port on which a rank can listen later. The kernel does not give it to another program
+    meanwhile, because it is no ephemeral port. Where all ports are ephemeral, it may."""
+    given_away = ephemeral_ports()
+    ports = [port for port in range(10000, 65536) if port not in given_away]
+    for port in random.sample(ports, min(100, len(ports))) + [0]:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
 
 
 def start_ranks(directory, n, port, odd=-1, options=(), environment=None,

@@ -89,8 +89,10 @@ static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_
         for (uint32_t n_channels = 1; n_channels <= 2; n_channels++)
             for (uint64_t n_bytes = 64; n_bytes <= 4 << 20; n_bytes *= 16) {
                 struct bench_fit_row *row = &rows[n_rows];
-                row->choice = (struct gyre_choice){gyre_algorithms[a], GYRE_PROTO_SIMPLE,
-                                                   n_channels, 32768, false};
+                row->choice = (struct gyre_choice){.algorithm = gyre_algorithms[a],
+                                                   .proto = GYRE_PROTO_SIMPLE,
+                                                   .n_channels = n_channels,
+                                                   .tile_bytes = 32768};
                 row->coll = GYRE_COLL_ALL_REDUCE;
                 row->n_bytes = n_bytes;
                 if (!gyre_algorithm_suits(gyre_algorithms[a], row->coll, 1))

@@ -161,14 +161,36 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     close_alone(&alone);
 }
 
+static void undefined_values_in_place_are_not_checked(void)
+{
+    static const struct bench_kind undefined = {.name = "test", .coll = GYRE_COLL_ALL_REDUCE};
+    struct alone alone;
+    open_alone(&alone);
+    unsigned char send[4112], recv[4112];
+    struct engine engine = {.own = {send, recv, sizeof(send)}, .is_wrong = true};
+    const struct bench_engine reference = {&engine_ops, &engine};
+    const struct bench_case what = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 4096, .dtype = GYRE_FLOAT32},
+        1);
+    const struct bench_call call = bench_call_of(&alone.rank, &alone.rank.buffers, &what, true);
+    struct bench_comparison comparison = {.is_present = false};
+    alone.rank.kind = &undefined; /* as sendrecv, whose input in place may be overwritten early */
+    CHECK_OK(bench_compare(&alone.rank, &reference, &call, &comparison));
+    CHECK(comparison.is_present);
+    static const struct bench_kind defined = {
+        .name = "test", .coll = GYRE_COLL_ALL_REDUCE, .is_in_place_checkable = true};
+    alone.rank.kind = &defined;
+    CHECK_FAILS(bench_compare(&alone.rank, &reference, &call, &comparison), GYRE_ERROR_INTERNAL,
+                "engine itself gave 1 wrong values");
+    close_alone(&alone);
+}
+
 #ifdef GYRE_BENCH_WITH_MPI
 static void what_mpi_has_no_call_for_is_refused(void)
 {
     struct bench_call call = {.what = {.count = 1, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
     call.what.coll = GYRE_COLL_ALL_TO_ALL;
     CHECK_OK(bench_engine_mpi.check(NULL, &call));
-    call.what.coll = GYRE_COLL_GATHER; /* no bench measures it */
-    CHECK_FAILS(bench_engine_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
     call.what = (struct bench_case){
         .coll = GYRE_COLL_ALL_REDUCE, .count = 1, .dtype = GYRE_FLOAT16, .op = GYRE_SUM};
     CHECK_FAILS(bench_engine_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
@@ -193,7 +215,7 @@ static void windows_are_symmetric_and_hold_both_buffers(void)
     if (counts == NULL)
         return;
     open_alone(&alone);
-    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
     CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 5000, &windows));
     CHECK(counts->n_windows == 2 && counts->window_flags == 1); /* NCCL_WIN_COLL_SYMMETRIC */
     CHECK(counts->n_window_bytes == 8192 && windows.buffers.n_bytes == 8192);
@@ -204,10 +226,29 @@ static void windows_are_symmetric_and_hold_both_buffers(void)
     bench_nccl_windows_close(&windows, true); /* closing twice does nothing */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
 
-    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
     CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows));
     bench_nccl_windows_close(&windows, false); /* the communicator was aborted */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 4);
+    close_alone(&alone);
+}
+
+static void registered_buffers_are_in_no_window(void)
+{
+    struct alone alone;
+    void *library;
+    struct bench_nccl_windows buffers;
+    struct fake_nccl_counts *counts = open_fake(&library);
+    if (counts == NULL)
+        return;
+    const struct fake_nccl_counts before = *counts;
+    open_alone(&alone);
+    CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_REGISTERED, &buffers));
+    CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 5000, &buffers));
+    CHECK(counts->n_registered == 2 && counts->n_windows == before.n_windows);
+    bench_nccl_windows_close(&buffers, true);
+    CHECK(counts->n_registered_gone == 2 && counts->n_windows_gone == before.n_windows_gone);
+    CHECK(counts->n_freed == before.n_freed + 2);
     close_alone(&alone);
 }
 
@@ -221,18 +262,18 @@ static void windows_that_cannot_be_had_are_refused(void)
         return;
     open_alone(&alone);
     void *stranger = dlopen("libc.so.6", RTLD_NOW | RTLD_LOCAL);
-    CHECK_FAILS(bench_nccl_windows_load(stranger, "old.so", &windows), GYRE_ERROR_UNSUPPORTED,
-                "old.so has no ncclMemAlloc");
+    CHECK_FAILS(bench_nccl_windows_load(stranger, "old.so", BENCH_NCCL_IN_WINDOWS, &windows),
+                GYRE_ERROR_UNSUPPORTED, "old.so has no ncclMemAlloc");
     bench_nccl_windows_close(&windows, true);
 
-    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
     counts->makes_no_windows = 1;
     CHECK_FAILS(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows),
                 GYRE_ERROR_UNSUPPORTED, "no symmetric windows");
     bench_nccl_windows_close(&windows, true);
     CHECK(counts->n_freed == 2 && counts->n_windows_gone == 0);
 
-    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
     counts->fails = 1;
     CHECK_FAILS(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows), GYRE_ERROR_DEVICE,
                 "ncclMemAlloc(4096 bytes): the fake's error");
@@ -247,10 +288,13 @@ static const struct test_case cases[] = {
     {"one mode is judged by itself", one_mode_is_judged_by_itself},
     {"an engine's own buffers are filled and checked",
      an_engines_own_buffers_are_filled_and_checked},
+    {"values that are undefined in place are not checked",
+     undefined_values_in_place_are_not_checked},
 #ifdef GYRE_BENCH_WITH_MPI
     {"what MPI has no call for is refused", what_mpi_has_no_call_for_is_refused},
 #endif
     {"windows are symmetric and hold both buffers", windows_are_symmetric_and_hold_both_buffers},
+    {"registered buffers are in no window", registered_buffers_are_in_no_window},
     {"windows that cannot be had are refused", windows_that_cannot_be_had_are_refused},
 };
 

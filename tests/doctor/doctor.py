@@ -4,21 +4,27 @@
     doctor.py BENCH_DIR SOURCE_DIR [NAME...]      (NAME: of a test_* function, without "test_")
 """
 
+import contextlib
+import glob
 import json
 import os
 import random
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "../bench"))
+import machines
 import sick
 from machines import Disk
 from report_schema import check_schema
-from running import clean_environment, free_port
+from running import clean_environment, ephemeral_ports, free_port
 
 GYRE = SOURCE = ""
 DISK = None
@@ -66,7 +72,7 @@ def schema():
     with open(os.path.join(SOURCE, "bench/doctor/output/doctor.schema.json"), encoding="utf-8") as file:
         whole = json.load(file)
     matrix = whole["$defs"]["matrix"]
-    whole["properties"]["matrix"]["properties"] = {"gpus": matrix, "hosts": matrix}
+    whole["properties"]["matrix"]["properties"] = {"gpus": matrix, "hosts": matrix, "rails": matrix}
     return whole
 
 
@@ -113,6 +119,30 @@ def test_causes_are_named():
         assert not others, f"{name}: also {others}\n{result.text}"
 
 
+def test_counters_that_are_not_there_are_not_zeros():
+    machine = sick.HEALTHY["roce_server"]()
+    [first, _] = examine_machine(machine).of("rdma.congestion")
+    assert first["evidence"] == ("ethtool -S eth1: 21 pause frames, 0 thrown away; 1200 congestion notifications sent, "
+                                 "900 handled"), first
+    for device, netdev in (("mlx5_0", "eth1"), ("mlx5_1", "eth2")):
+        port = f"sys/class/infiniband/{device}/ports/1"
+        machine[f"ethtool/{netdev}"] = "NIC statistics:\n     rx_packets: 1"
+        machine = machines.without(machine, f"{port}/hw_counters", f"{port}/counters")
+    [without] = examine_machine(machine).of("rdma.congestion")
+    assert without["severity"] == "skipped" and "no RoCE port" in without["evidence"], without
+    [without] = examine_machine(machine).of("rdma.counters")
+    assert without["severity"] == "skipped" and "none of the counters" in without["evidence"], without
+    # A driver that does not count notifications says nothing about ECN.
+    port = "sys/class/infiniband/mlx5_0/ports/1/hw_counters"
+    pausing = machines.without(sick.CAUSES["no_ecn"].machine(), f"{port}/np_cnp_sent", f"{port}/rp_cnp_handled")
+    [uncounted, _] = examine_machine(pausing).of("rdma.congestion")
+    assert uncounted["severity"] == "ok" and uncounted["evidence"].endswith("notifications are not counted"), uncounted
+    # Soft-RoCE has names of its own.
+    machine["sys/class/infiniband/mlx5_0/ports/1/hw_counters/completer_retry_err"] = "127"
+    [lost] = examine_machine(machine).of("rdma.counters")
+    assert lost["severity"] == "warn" and "127: packets were sent again" in lost["evidence"], lost
+
+
 def test_outputs_agree():
     machine = sick.CAUSES["memlock_8_mib"].machine()
     machine["proc/sys/kernel/hostname"] = "a<b>&c|d"
@@ -132,6 +162,8 @@ def test_outputs_agree():
     assert "a&lt;b&gt;&amp;c|d" in html and "a<b>" not in html
     for word in ("http:", "https:", "src=", "<script", "@import", "url("):
         assert word not in html, f"the page must load nothing, but has {word}"
+    [interfaces] = result.of("net.interfaces")
+    assert "\n" in interfaces["evidence"] and interfaces["evidence"] in html, "lines stay lines"
     for check in result.checks:
         assert f'id="{check["id"]}"' in html and f"`{check['id']}`" in markdown, check["id"]
 
@@ -143,8 +175,21 @@ def test_exit_status_is_the_worst():
     machine["proc/mounts"] = "\0\0\0"
     assert examine_machine(machine).status == 3
     with tempfile.TemporaryDirectory() as root:
-        assert examine(root, "--only", "nothing").status == 3
-        assert examine(os.path.join(root, "absent")).status == 3
+        assert examine(root, "--only", "nothing").status == 4
+        assert examine(root, "--nothing").status == 4
+        assert examine(os.path.join(root, "absent")).status == 4
+
+
+def test_skipped_checks_are_one_line():
+    root = DISK.show(sick.HEALTHY["roce_server"]())
+    usual, everything, quiet = examine(root), examine(root, "--all"), examine(root, "--quiet")
+    skipped = [c for c in usual.checks if c["severity"] == "skipped"]
+    assert len(skipped) > 5, "the machine has checks that do not apply"
+    lines = re.findall("^ +skipped .*$", usual.text, re.M)
+    assert len(lines) == 1 and f" {len(skipped)} checks" in lines[0], lines
+    assert len(re.findall("^ +skipped ", everything.text, re.M)) == len(skipped), everything.text
+    assert all(c["evidence"] in everything.text for c in skipped)
+    assert not re.findall("^ +(skipped|ok) ", quiet.text, re.M), quiet.text
 
 
 def test_an_unwritable_report_is_an_error():
@@ -212,6 +257,31 @@ def test_no_permission_is_not_ok():
         assert severities & {"unknown", "warn", "fail"}, f"{path}: {severities}"
 
 
+def test_no_other_program_is_given_the_port_of_a_job():
+    """Otherwise rank 0 cannot listen, and the other ranks wait for it."""
+    if len(ephemeral_ports()) < 50000:
+        assert not {free_port() for _ in range(50)} & set(ephemeral_ports())
+
+
+def wait_for(ranks):
+    """The outputs of all ranks. No rank outlives this function."""
+    try:
+        return [rank.communicate(timeout=100) for rank in ranks]
+    except subprocess.TimeoutExpired as late:
+        for rank in ranks:
+            rank.kill()
+        raise AssertionError([rank.communicate() for rank in ranks]) from late
+    finally:
+        end(ranks)
+
+
+def end(ranks):
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.kill()
+            rank.communicate()
+
+
 def examine_job(machines_of_ranks, *options, of_last=None):
     """One process a rank with torchrun's variables, each with a machine of its own. The last one
     may have variables that the others do not have."""
@@ -230,7 +300,7 @@ def examine_job(machines_of_ranks, *options, of_last=None):
                      "WORLD_SIZE": str(len(machines_of_ranks)), "MASTER_ADDR": "127.0.0.1",
                      "MASTER_PORT": port, "GYRE_HOSTID": f"host{rank}",
                      **(of_last or {} if rank == len(machines_of_ranks) - 1 else {})}))
-        outputs = [rank.communicate(timeout=100) for rank in ranks]
+        outputs = wait_for(ranks)
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
     assert not any(out for out, _ in outputs[1:]), "only rank 0 prints"
@@ -277,6 +347,200 @@ def test_the_network_between_hosts_is_measured():
     assert [c["ranks"] for c in result.of("host.memlock")] == ["0-2"], result.of("host.memlock")
 
 
+def test_pairs_of_hosts_that_are_not_tried_are_counted():
+    """17 hosts have 272 pairs, more than the 256 that a run tries."""
+    for check in ("job.firewall", "job.path_mtu"):
+        result = examine_job([sick.roce()] * 17, "--only", check)
+        [found] = result.of(check)
+        assert found["severity"] == "unknown" and \
+            re.match(r"\d+ of 272 pairs of hosts were tried, then ", found["evidence"]), found
+
+
+def examine_nvml(sickness=None, check=""):
+    """A GPU machine whose NVML is the stand-in of fake_nvml.c."""
+    with tempfile.TemporaryDirectory() as root:
+        Disk(root).show(sick.gpu())
+        os.mkdir(os.path.join(root, "lib"))
+        shutil.copy(os.path.join(os.path.dirname(os.path.dirname(GYRE)), "tests/doctor/fake_nvml.so"),
+                    os.path.join(root, "lib/libnvidia-ml.so.1"))
+        return examine(root, "--only", "gpu." + check, **({"FAKE_NVML": sickness} if sickness else {}))
+
+
+def test_nvml_is_read():
+    result = examine_nvml()
+    for check, words in (("gpu.ecc", "ECC is on"), ("gpu.clocks", "345 of 1980 MHz"),
+                         ("gpu.link", "generation 1 of 5, x16")):
+        found = [(c["severity"], c["subject"]) for c in result.of(check) if words in c["evidence"]]
+        assert found == [("ok", "0000:18:00.0"), ("ok", "0000:28:00.0")], result.text
+    for sickness, check, severity, words in (
+            ("uncorrected=1", "ecc", "fail", "1 memory errors that ECC could not correct"),
+            ("failed=1", "ecc", "fail", "could not be replaced"),
+            ("pending=1", "ecc", "warn", "at the next reset"),
+            ("corrected=5000", "ecc", "warn", "5000 memory errors"),
+            ("ecc_off=1", "ecc", "skipped", "ECC is off"),
+            ("no_counts=1", "ecc", "unknown", "cannot be read"),
+            ("no_counts=1", "link", "unknown", "? packets"),
+            ("reasons=64", "clocks", "warn", "too hot (hardware)"),
+            ("reasons=128", "clocks", "warn", "power brake"),
+            ("reasons=4", "clocks", "ok", "at the power limit"),
+            ("no_clock=1", "clocks", "unknown", "does not tell"),
+            ("width=8", "link", "warn", "x8 of x16"),
+            ("replays=9999", "link", "warn", "9999 packets"),
+            ("no_start=1", "link", "skipped", "nvmlInit fails"),
+            ("absent=1", "link", "skipped", "no GPU")):
+        found = examine_nvml(sickness, check).of("gpu." + check)
+        assert any(c["severity"] == severity and words in c["evidence"] for c in found), \
+            f"{sickness}: {found}"
+        assert not any("-1" in c["evidence"] for c in found), f"{sickness}: {found}"
+
+
+def examine_cuda(sickness=None):
+    """A GPU machine whose CUDA driver is the stand-in of fake_cuda.c."""
+    with tempfile.TemporaryDirectory() as root:
+        Disk(root).show(sick.gpu())
+        os.mkdir(os.path.join(root, "lib"))
+        shutil.copy(os.path.join(os.path.dirname(os.path.dirname(GYRE)), "tests/doctor/fake_cuda.so"),
+                    os.path.join(root, "lib/libcuda.so.1"))
+        return examine(root, "--only", "gpu", **({"FAKE_CUDA": sickness} if sickness else {}))
+
+
+def test_cuda_is_tried():
+    """A hanging call is tried in test_cuda_trial, which waits less long."""
+    for sickness, check, severity, words in (
+            (None, "copies", ("ok", "warn"), "32 MiB from pinned memory"),
+            (None, "ipc", ("ok",), "read them right"),
+            (None, "dmabuf", ("ok",), "exported as a dma-buf"),
+            ("damage", "copies", ("fail",), "byte 16777216 of 33554432 is"),
+            ("ipc", "ipc", ("warn",), "CUDA_ERROR_INVALID_VALUE"),
+            ("dmabuf", "dmabuf", ("warn", "skipped"), "no dma-buf export"),
+            ("start", "ipc", ("fail",), "CUDA_ERROR_UNKNOWN (999)"),
+            ("busy", "copies", ("unknown",), "the GPU is in use"),
+            ("busy", "ipc", ("unknown",), "CUDA_ERROR_OUT_OF_MEMORY (2)"),
+            ("crash", "copies", ("fail",), "the process that tries CUDA has ended")):
+        found = examine_cuda(sickness).of("gpu." + check)
+        assert any(c["severity"] in severity and words in c["evidence"] for c in found), \
+            f"{sickness}: {found}"
+    assert [c["severity"] for c in examine_machine(sick.gpu()).of("gpu.ipc")] == ["skipped"]
+
+
+def files_of_device(job_name):
+    return glob.glob(f"/dev/shm/verbs_wire.{os.geteuid()}.{job_name}*")
+
+
+def stop_for(seconds, job_names, ranks):
+    """Stops the ranks and the processes of their devices for so long, as a machine does that gets no
+    processor."""
+    stopped = [rank.pid for rank in ranks]
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{process}/cmdline", encoding="utf-8") as file:
+                words = file.read().split("\0")
+            if words[0].endswith("verbs_nic") and words[1] in job_names:
+                stopped.append(int(process))
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for process in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        if number == signal.SIGSTOP:
+            time.sleep(seconds)
+
+
+def examine_rails(of_last=None, n_ranks=2, stops_s=0, **variables):
+    """One process a host over the stand-in RDMA device; the last one may have other variables. All of
+    them stop for stops_s seconds once their devices are open. None: this build has no stand-in."""
+    verbs = os.path.join(os.path.dirname(os.path.dirname(GYRE)), "tests/verbs")
+    if not os.path.exists(os.path.join(verbs, "libibverbs.so.1")):
+        print("  (built without RDMA: there is no stand-in device)")
+        return None
+    job = f"doctor-{os.getpid()}-{random.randrange(1 << 30)}"
+    ranks, port = [], str(free_port())
+    try:
+        with tempfile.TemporaryDirectory() as work:
+            path = os.path.join(work, "report.json")
+            for rank in range(n_ranks):
+                ranks.append(subprocess.Popen(
+                    [GYRE, "doctor", "--only", "job.rail", "--json", path],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env={**clean_environment(), "RANK": str(rank), "LOCAL_RANK": "0",
+                         "WORLD_SIZE": str(n_ranks), "MASTER_ADDR": "127.0.0.1",
+                         "MASTER_PORT": port, "GYRE_HOSTID": f"host{rank}",
+                         "VERBS_WIRE_HOST": str(rank + 1), "VERBS_WIRE_JOB": job,
+                         "LD_LIBRARY_PATH": verbs, **variables,
+                         **(of_last or {} if rank == n_ranks - 1 else {})}))
+            if stops_s > 0:
+                names = {job, (of_last or {}).get("VERBS_WIRE_JOB", job)}
+                while not all(map(files_of_device, names)) and all(r.poll() is None for r in ranks):
+                    time.sleep(0.01)
+                time.sleep(0.3)  # so that the pause is likely to come in a trial, where it matters
+                stop_for(stops_s, names, ranks)
+            outputs = wait_for(ranks)
+            assert os.path.exists(path), outputs
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+    finally:
+        end(ranks)
+        for name in {job, (of_last or {}).get("VERBS_WIRE_JOB", job)}:
+            for path in files_of_device(name):
+                with contextlib.suppress(FileNotFoundError):  # the device's own process ends too
+                    os.unlink(path)
+    check_schema(report, schema())
+    return Result(subprocess.CompletedProcess("gyre", ranks[0].returncode, *outputs[0]), report)
+
+
+def test_rails_are_measured_with_queue_pairs():
+    result = examine_rails(n_ranks=3)
+    if result is None:
+        return
+    [found] = result.of("job.rails")
+    matrix = result.report["matrix"]["rails"]
+    assert found["severity"] in ("ok", "warn") and "24 of 24 pairs" in found["evidence"], found
+    assert len(matrix["names"]) == 6 and "wire1:1" in matrix["names"][1], matrix["names"]
+    for key in ("gbytes_per_s", "latency_us"):
+        for i, row in enumerate(matrix[key]):
+            for j, value in enumerate(row):
+                assert (value is None) == (i // 2 == j // 2), f"{key} {i} {j}: {value}"
+                assert value is None or 0 < value < 1e6, value
+
+
+def expect_rails(result, severity, *words):
+    if result is None:
+        return
+    found = [c for c in result.of("job.rails") if c["severity"] == severity]
+    assert any(all(word in c["evidence"] + c["subject"] for word in words) for c in found), \
+        f"no {severity} with {words}: {result.text}{result.errors}"
+    assert all(c["fix"] for c in found), found
+
+
+def test_rails_that_do_not_reach_each_other_are_named():
+    """The packets of the two hosts reach nobody."""
+    expect_rails(examine_rails(of_last={"VERBS_WIRE_JOB": f"apart-{os.getpid()}"},
+                               GYRE_IB_HCA="=wire0"),
+                 "fail", "rail 0", "(rank 0) wire0:1 does not reach", "RETRY_EXC", "10.77.0.2")
+
+
+def test_a_machine_that_stops_does_not_hide_the_cause():
+    """It stops for longer than a trial waits for a message."""
+    expect_rails(examine_rails(of_last={"VERBS_WIRE_JOB": f"apart-{os.getpid()}"}, stops_s=6,
+                               GYRE_IB_HCA="=wire0"),
+                 "fail", "(rank 0) wire0:1 does not reach", "RETRY_EXC")
+
+
+def test_rails_whose_gids_do_not_fit_are_named():
+    """One host has no IPv4 on rail 1, the other takes nothing else; rail 0 is still measured."""
+    result = examine_rails({"VERBS_WIRE_DEVICES": "wire0=10.77.0.2;wire1=fd00::2",
+                            "GYRE_IB_ADDR_FAMILY": ""}, GYRE_IB_ADDR_FAMILY="AF_INET")
+    expect_rails(result, "fail", "rail 1", "wire1:1 does not reach", "fd00::2", "10.77.1.1")
+    if result is not None:
+        assert result.report["matrix"]["rails"]["gbytes_per_s"][0][2] > 0, result.text
+
+
+def test_a_host_without_rdma_is_named():
+    expect_rails(examine_rails(of_last={"GYRE_IB_DISABLE": "1"}), "warn", "host offers no RDMA",
+                 "(rank 1)", "GYRE_IB_DISABLE=1")
+    expect_rails(examine_rails(of_last={"GYRE_IB_GID_INDEX": "9"}), "fail", "(rank 1) wire0:1",
+                 "the port cannot be used", "INDEX=9")
+
+
 def test_a_rank_with_another_machine_is_named():
     sick_one = sick.CAUSES["memlock_8_mib"].machine()
     result = examine_job([sick.roce(), sick_one, sick.roce()], "--only", "host")
@@ -298,7 +562,7 @@ def main():
     for name, function in list(globals().items()):
         if name.startswith("test_") and (not wanted or name[5:] in wanted):
             function()
-            print(f"ok   {name[5:].replace('_', ' ')}")
+            print(f"ok   {name[5:].replace('_', ' ')}", flush=True)
 
 
 if __name__ == "__main__":

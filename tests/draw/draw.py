@@ -47,9 +47,10 @@ LARGE = [("ring", "all_reduce", ["--ranks", "64"]), ("twoshot", "all_reduce", ["
          ("two_level_log", "all_reduce", ["--hosts", "8x8"])]
 
 
-def run(command, status=0, given=None):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=given)
-    assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stderr}"
+def run(command, status=0, given=None, environment=None):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=given,
+                          env={**os.environ, **(environment or {})})
+    assert status is None or done.returncode == status, f"{command} ended with {done.returncode}\n{done.stderr}"
     return done
 
 
@@ -156,15 +157,13 @@ def case_large(directory):
 
 
 def case_same_data(directory):
-    """--json is the page's data, and --file draws what the algorithm draws, apart from times."""
+    """--json is the page's data, and --file draws what the algorithm draws."""
     shape = SHAPES[6]
     page = data_of(draw(directory, options_of(shape), "html").stdout)
     assert json.loads(draw(directory, options_of(shape), "json").stdout) == page
     text = programs_of(directory, shape)
     from_file = json.loads(draw(directory, ["--file", "-"], "json", given=text).stdout)
-    assert from_file.pop("times") is None and "file" in from_file.pop("times_missing")
-    del page["times"]
-    assert from_file == page
+    assert from_file == page and from_file["times"]["measured"] is False
     text = programs_of(directory, SHAPES[17])
     hosts = SHAPES[17][2]
     from_file = json.loads(draw(directory, ["--file", "-"] + hosts, "json", given=text).stdout)
@@ -172,6 +171,31 @@ def case_same_data(directory):
     two = text + programs_of(directory, SHAPES[0])
     done = run([os.path.join(directory, "draw"), "--file", "-", "--svg", "-"], status=1, given=two)
     assert "2 shapes" in done.stderr, done.stderr
+
+
+def case_measured(directory):
+    """The times of a traced run are shown, for the programs that it ran and for no others."""
+    with tempfile.TemporaryDirectory() as place:
+        trace = os.path.join(place, "trace.json")
+        run([os.path.join(directory, "allreduce"), "-g", "4", "-b", "1M", "-e", "1M", "-n", "2", "-w",
+             "0", "--device", "host", "--algo", "tree"], environment={"GYRE_TRACE_FILE": trace})
+        shape = ["--algo", "tree", "--coll", "all_reduce", "--ranks", "4"]
+        text = run([os.path.join(directory, "schedule")] + shape).stdout
+        done = run([os.path.join(directory, "draw")] + shape +
+                   ["--from-trace", trace, "--json", "-"], status=None)
+        if "built without json-c" in done.stderr:
+            print("the tools were built without json-c")
+            sys.exit(77)
+        for options, given in [(shape, None), (["--file", "-"], text)]:
+            page = draw(directory, options + ["--from-trace", trace], "html", given=given).stdout
+            drawing = data_of(page)
+            assert drawing["times"]["measured"] is True and drawing["times"]["bytes"] == 1 << 20
+            check_drawing(drawing, "traced")
+            drawing["hosts"][0] = 1  # another call's end is not this one's: a bound
+            check_times(drawing, "traced")
+        done = run([os.path.join(directory, "draw"), "--algo", "ring", "--coll", "all_reduce",
+                    "--ranks", "4", "--from-trace", trace, "--json", "-"], status=1)
+        assert "no call that ran exactly these programs" in done.stderr, done.stderr
 
 
 def parse_svg(text):
@@ -299,7 +323,7 @@ def case_options(directory):
     for options, words in [
             (ring, "nothing to write"), (["--html", "-"], "--algo is missing"),
             (ring + ["--html"], "requires an argument"),
-            (["--algo", "rng", "--coll", "all_reduce", "--ranks", "4", "--svg", "-"], "there is no rng"),
+            (["--algo", "rng", "--coll", "all_reduce", "--ranks", "4", "--svg", "-"], '"rng" is none of ring tree'),
             (ring + ["--round", "2", "--html", "-"], "--round needs --svg"),
             (ring + ["--round", "7", "--svg", "-"], "there are 7 rounds"),
             (ring + ["--round", "x", "--svg", "-"], "expected a number"),
@@ -310,7 +334,8 @@ def case_options(directory):
             (ring + ["--cost", "/nonexistent", "--html", "-"], "/nonexistent"),
             (ring + ["--variant", "3", "--html", "-"], "variant 3 of 1"),
             (ring + ["--file", "-", "--html", "-"], "do not go with --file"),
-            (["--file", "-", "--bytes", "1M", "--html", "-"], "do not go with --file"),
+            (ring + ["--call", "1", "--html", "-"], "--call needs --from-trace"),
+            (ring + ["--from-trace", "t", "--bytes", "1M", "--html", "-"], "predicted times"),
             (["--file", "/nonexistent", "--html", "-"], "/nonexistent"),
             (ring + ["--hosts", "3x3", "--svg", "-"], "HOSTSxRANKS"),
             (ring + ["--html", "/nonexistent/x"], "No such file"),
@@ -319,6 +344,8 @@ def case_options(directory):
              "move ranges of chunks"),
             (["--algo", "ring", "--coll", "all_reduce", "--svg", "-", "--hosts",
               ",".join(["0"] * 20000)], "HOSTSxRANKS"),
+            (["--algo", "ring", "--coll", "all_reduce", "--ranks", "1025", "--svg", "-"],
+             "1025 ranks are too many to draw (at most 1024)"),
             (ring + ["--frames", "-"], "unrecognized option")]:
         done = subprocess.run([os.path.join(directory, "draw")] + options, capture_output=True,
                               text=True, timeout=60, stdin=subprocess.DEVNULL)
@@ -327,6 +354,9 @@ def case_options(directory):
     done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
                given=one_of_two)
     assert "program 0 of 1 is of rank 0 of 2" in done.stderr, done.stderr
+    many = one_of_two.replace("ranks 2 ", "ranks 1025 ")
+    done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1, given=many)
+    assert "1025 ranks are too many to draw (at most 1024)" in done.stderr, done.stderr
     usage = run([os.path.join(directory, "draw"), "--help"]).stdout
     assert "--html FILE" in usage and "two_level_log" in usage
     if os.path.exists("/dev/full"):

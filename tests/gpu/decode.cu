@@ -13,7 +13,8 @@ static __device__ void time_simple(const struct block &block, uint64_t *marks)
     marks[0] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++) {
-            (void)prepare(block, &block.steps[s], 0, threadIdx.x, &shared.moves[s % N_MOVES]);
+            (void)prepare(block, &block.steps[s], 0, threadIdx.x, &shared.moves[s % N_MOVES],
+                          nullptr);
             __syncwarp();
         }
     marks[1] = global_ns();

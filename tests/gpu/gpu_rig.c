@@ -34,7 +34,7 @@ void gpu_rig_use(const struct gpu_rig *rig, int rank)
 
 /* Every rank is peer number `rank` in everybody's slab, itself too. */
 static void connect_rank(const struct gpu_rig *rig, const struct gyre_slab_layout *layout, int rank,
-                         struct gyre_connector *connectors)
+                         const struct gyre_grouping *grouping, struct gyre_connector *connectors)
 {
     const struct gyre_fifo_spec *spec = &rig->spec;
     for (int peer = 0; peer < rig->n_ranks; peer++)
@@ -56,6 +56,8 @@ static void connect_rank(const struct gpu_rig *rig, const struct gyre_slab_layou
                     end->slots[proto] = slab + gyre_slab_slots_offset(layout, sender, fifo, proto);
             end->slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE];
             end->depth = (uint16_t)spec->depth;
+            end->is_proxied =
+                grouping != NULL && grouping->host_of[rank] != grouping->host_of[peer];
         }
 }
 
@@ -74,6 +76,12 @@ static void enable_peers(int n_gpus)
 }
 
 void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec)
+{
+    gpu_rig_open_hosts(rig, n_ranks, spec, NULL);
+}
+
+void gpu_rig_open_hosts(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec,
+                        const struct gyre_grouping *grouping)
 {
     struct gyre_slab_layout layout;
     memset(rig, 0, sizeof(*rig));
@@ -94,7 +102,7 @@ void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec 
     for (int rank = 0; rank < n_ranks; rank++) {
         struct gyre_connector *connectors =
             calloc((size_t)n_ranks * spec->n_fifos * 2, sizeof(*connectors));
-        connect_rank(rig, &layout, rank, connectors);
+        connect_rank(rig, &layout, rank, grouping, connectors);
         gyre_fault_init(&rig->faults[rank]);
         const struct gyre_executor_config config = {
             .device = rig->devices[rank],

@@ -29,6 +29,10 @@ extern uint64_t gpu_rig_block_placement_bytes;
 
 /** gpu_rig_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
 void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec);
+/** gpu_rig_open_hosts - likewise, and connections between ranks of different hosts are marked as
+ * those that a proxy serves. @grouping: NULL = one host. */
+void gpu_rig_open_hosts(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec,
+                        const struct gyre_grouping *grouping);
 /** gpu_rig_load - load a program on a rank and make it ready for a reduction. */
 gyre_status gpu_rig_load(struct gpu_rig *rig, int rank, const struct gyre_load_config *config,
                          const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out);

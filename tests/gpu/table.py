@@ -7,8 +7,10 @@
     tests/gpu/table.py --print FOLDER  print the table of the reports in FOLDER
     tests/gpu/table.py --compact FILE...    rewrite reports with one row a line
 
-A table stands in the page between <!-- table NAME --> and <!-- end -->. NAME is `summary`, `limits`,
-or a folder of docs/performance (`.` for the reports directly in it).
+A table stands in the page between <!-- table NAME --> and <!-- end -->. NAME is `summary`, `paths`,
+`limits`, or a folder of docs/performance (`.` for the reports directly in it). A folder below
+`h100`, of two ranks, gets a table with one column for each collective. Where a folder has no
+reports of some or of all collectives, the table says so and how to get them.
 """
 import json
 import math
@@ -20,10 +22,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "performance.md"
 REPORTS = ROOT / "docs" / "performance"
 COLLECTIVES = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce"]
+ALL_COLLECTIVES = COLLECTIVES + ["sendrecv", "alltoall", "gather", "scatter"]
+# Behind NCCL's time: the mode that was fastest, if it was not that of plain buffers.
+MODE_LETTERS = {"window": " w", "registered": " r", "zero-sm": " z"}
 LEFT_OUT = {4096}  # of the tables of sizes, which are long
 # Rows of the summary: folder, what was measured.
 SUMMARY = [(".", "f32, plain"), ("bf16", "bf16, plain"), ("best", "f32, best"), ("tiny", "f32, best"),
            ("windows", "f32, best, W"), ("registered", "f32, best, W")]
+
+# The paths that ranks can take: folder, VIA and MODE of tests/gpu/compare.
+VIAS = [(".", "nvlink", "graph"), ("eager", "nvlink", "eager"), ("shm", "shm", "graph"),
+        ("shm/eager", "shm", "eager"), ("socket", "socket", "graph"),
+        ("socket/eager", "socket", "eager"), ("nic", "nic", "graph"), ("nic/eager", "nic", "eager")]
 
 
 def size_text(n_bytes):
@@ -47,14 +57,21 @@ def number(value):
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def cells(row):
+def host_times(compared):
+    """The time that an enqueue takes on the host, gyre's and the other engine's."""
+    return f"{number(compared['gyre_host_us'])} / {number(compared['reference_host_us'])}"
+
+
+def cells(row, is_eager):
     if row is None:
         return ["", "", "", "", ""]
     compared = row["comparison"]
     choice = f"{row['algorithm']} {row['protocol']} x{row['blocks']}"
     if row.get("path") == "copy_engine":
         choice += " ce"
-    window = " w" if compared.get("reference_mode") == "window" else ""
+    if is_eager:
+        choice = host_times(compared)
+    window = MODE_LETTERS.get(compared.get("reference_mode"), "")
     scale = row["out_of_place"]["time_us"] / compared["gyre_us"]
     busbw = row["out_of_place"]["busbw_gbytes_per_s"] * scale
     return [choice, number(compared["gyre_us"]), number(compared["reference_us"]) + window,
@@ -66,25 +83,79 @@ def line(words):
     return "|" + "|".join(words) + "|"
 
 
+def path_of(folder):
+    """VIA and MODE of a folder that holds the reports of a path; None of any other folder."""
+    return {REPORTS / name: (via, mode) for name, via, mode in VIAS}.get(folder)
+
+
+def command_of(path, missing):
+    """How to get the reports that a path lacks."""
+    via, mode = path
+    names = "" if missing == ALL_COLLECTIVES else f' NAMES="{" ".join(missing)}"'
+    mode = "" if mode == "graph" else f" MODE={mode}"
+    return f"`VIA={via}{mode}{names} tests/gpu/compare FOLDER`"
+
+
+def missing_lines(folder):
+    """What a path's table lacks. Other folders hold the collectives that somebody chose."""
+    missing = [name for name in ALL_COLLECTIVES
+               if not any((folder / f"{name}-{n_ranks}.json").exists() for n_ranks in (2, 4))]
+    if not missing or path_of(folder) is None:
+        return []
+    what = "any collective" if missing == ALL_COLLECTIVES else ", ".join(missing)
+    return ["", f"No report of {what}.", f"To measure: {command_of(path_of(folder), missing)}"]
+
+
 def folder_table(folder):
+    if missing_lines(folder)[1:2] == ["No report of any collective."]:
+        return missing_lines(folder)[1:]
     head = ["gyre us", "NCCL us", "ratio", "GB/s"]
-    lines = [line(["", "size", "2 GPUs"] + head + ["4 GPUs"] + head), line(["---"] * 12)]
-    for name in COLLECTIVES:
+    is_eager = folder.name == "eager"
+    first = [f"{n} GPUs, host us" if is_eager else f"{n} GPUs" for n in (2, 4)]
+    lines = [line(["", "size", first[0]] + head + [first[1]] + head), line(["---"] * 12)]
+    for name in ALL_COLLECTIVES:
         by_ranks = [read_rows(folder, name, n_ranks) for n_ranks in (2, 4)]
         words = name
         for size in sorted(set().union(*by_ranks) - LEFT_OUT):
             lines.append(line([words, size_text(size)] +
-                              [cell for rows in by_ranks for cell in cells(rows.get(size))]))
+                              [cell for rows in by_ranks for cell in cells(rows.get(size), is_eager)]))
             words = ""
+    return lines + missing_lines(folder)
+
+
+def versions_of(folder):
+    """The engines that the folder's reports compare gyre with, and the reports' number."""
+    found = [json.loads(file.read_text()) for file in sorted(folder.glob("*-[24].json"))]
+    names = {report["settings"]["reference"].split(",")[0] for report in found}
+    return ", ".join(sorted(names)), len(found)
+
+
+def paths_table():
+    """One row a path: the geometric mean of the ratios of all collectives and sizes, the lowest."""
+    lines = ["| path | calls | compared with | reports | 2 GPUs | 4 GPUs |", "|---|---|---|---|---|---|"]
+    for name, via, mode in VIAS:
+        folder = REPORTS / name
+        rival, n_reports = versions_of(folder)
+        means = []
+        for n_ranks in (2, 4):
+            ratios = [row["comparison"]["ratio"] for collective in ALL_COLLECTIVES
+                      for row in read_rows(folder, collective, n_ranks).values()]
+            means.append(mean_and_lowest(ratios))
+        cells_of_row = [rival, str(n_reports)] + means if n_reports else ["no report", "", "", ""]
+        lines.append("| " + " | ".join([via, mode] + cells_of_row) + " |")
     return lines
 
 
-def summary_cell(folder, collective, n_ranks):
-    ratios = [row["comparison"]["ratio"] for row in read_rows(folder, collective, n_ranks).values()]
+def mean_and_lowest(ratios):
     if not ratios:
         return ""
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return f"{mean:.2f} ({min(ratios):.2f})"
+
+
+def summary_cell(folder, collective, n_ranks):
+    ratios = [row["comparison"]["ratio"] for row in read_rows(folder, collective, n_ranks).values()]
+    return mean_and_lowest(ratios)
 
 
 def summary_table():
@@ -124,9 +195,27 @@ def limits_table():
 def table(name):
     if name == "summary":
         return summary_table()
+    if name == "paths":
+        return paths_table()
     if name == "limits":
         return limits_table()
+    if name.startswith("h100/"):
+        return narrow_table(REPORTS / name)
     return folder_table(REPORTS / name)
+
+
+def narrow_table(folder):
+    """gyre's time and the ratio of each size."""
+    by_name = {name: read_rows(folder, name, 2) for name in ALL_COLLECTIVES}
+    names = [name for name in ALL_COLLECTIVES if by_name[name]]
+    lines = [line(["size"] + [f"{name} us, ratio" for name in names]), line(["---"] * (len(names) + 1))]
+    for size in sorted(set().union(*by_name.values())):
+        words = [size_text(size)]
+        for name in names:
+            compared = by_name[name].get(size, {}).get("comparison")
+            words.append(f"{number(compared['gyre_us'])}, {compared['ratio']:.2f}" if compared else "")
+        lines.append(line(words))
+    return lines
 
 
 def fill(page):

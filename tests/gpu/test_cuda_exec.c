@@ -313,17 +313,24 @@ static bool random_fused_call(struct gpu_run *run, int n_ranks)
 static int wanted_ranks = 4;
 static uint32_t wanted_runs = 400;
 
-static void run_many(bool (*random)(struct gpu_run *run, int n_ranks))
+/* @grouping: the hosts of the ranks, whose connections a proxy would serve; NULL = one host. */
+static void run_many(bool (*random)(struct gpu_run *run, int n_ranks),
+                     const struct gyre_grouping *grouping)
 {
     struct gpu_rig gpus;
     struct host_rig hosts;
     uint32_t n_wrong = 0, n_done = 0;
-    gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
+    gpu_rig_open_hosts(&gpus, wanted_ranks, &gpu_run_spec, grouping);
     host_rig_open(&hosts, wanted_ranks, GPU_RUN_FIFOS, gpu_run_spec.depth, GPU_RUN_SIMPLE_BYTES);
     while (n_done < wanted_runs && n_wrong < 10) {
         struct gpu_run run;
         if (!random(&run, wanted_ranks))
             continue;
+        if (grouping != NULL) {
+            run.grouping = grouping;
+            run.is_placed = run.by_copy_engines = false; /* proxies place nothing */
+            run.n_channels = gyre_min_u32(run.n_channels, 4);
+        }
         n_done++;
         n_wrong += run_both(&gpus, &hosts, &run) ? 0 : 1;
     }
@@ -334,15 +341,29 @@ static void run_many(bool (*random)(struct gpu_run *run, int n_ranks))
 
 static void the_gpu_computes_the_same_bits_as_the_host(void)
 {
-    run_many(random_run);
+    run_many(random_run, NULL);
 }
 
 /* Some in another way than their peers, whose buffers begin elsewhere. */
 static void so_do_its_fused_kernels(void)
 {
-    run_many(random_fused_call);
+    run_many(random_fused_call, NULL);
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         CHECK_MSG(n_fused[proto] > 0 || wanted_runs < 100, "none in %s", gyre_proto_names[proto]);
+}
+
+/* Every protocol inside the hosts, SIMPLE between them, in calls of both one after the other. The
+ * hosts have equally many ranks, or one rank and all others, or ranks in turns. */
+static void links_between_hosts_go_by_simple_beside_lines(void)
+{
+    static struct gyre_grouping grouping = {.n_hosts = 2};
+    for (int which = 0; which < 3 && wanted_ranks > 2; which++) {
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            grouping.host_of[rank] = (uint16_t)(which == 0   ? rank * 2 / wanted_ranks
+                                                : which == 1 ? rank > 0
+                                                             : rank % 2);
+        run_many(random_run, &grouping);
+    }
 }
 
 /* Stale lines of a full slot, then a jump so that the old flags come round again. */
@@ -467,6 +488,8 @@ static void lamport_carries_every_value(void)
 static const struct test_case cases[] = {
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
     {"so do its fused kernels", so_do_its_fused_kernels},
+    {"links between hosts go by simple beside lines",
+     links_between_hosts_go_by_simple_beside_lines},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
     {"lamport carries every value", lamport_carries_every_value},
 };

@@ -533,6 +533,42 @@ static void a_dump_tells_where_all_ranks_are_and_disturbs_no_call(void)
     pthread_barrier_destroy(&barrier);
 }
 
+static void dump_to(gyre_comm *comm, char *text, size_t text_bytes)
+{
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    if (file == NULL)
+        exit(1);
+    CHECK_OK(gyre_comm_dump(comm, fileno(file)));
+    rewind(file);
+    text[fread(text, 1, text_bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+/* 20 ranks of which the last one has left: the dump of rank 5 begins with rank 5 and rank 19, and
+ * 14 other ranks follow. */
+static void a_dump_of_many_ranks_describes_the_most_useful_ones(void)
+{
+    enum { N_MANY = 20, N_DESCRIBED = 16 };
+    gyre_comm *comms[N_MANY];
+    char text[8192] = "";
+    int n_lines = 0;
+    const gyre_config config = config_of(NULL);
+    CHECK_OK(gyre_comm_init_all(comms, N_MANY, NULL, &config));
+    CHECK_OK(gyre_comm_finalize(comms[19]));
+    while (strstr(text, "has left") == NULL) /* until the message is there */
+        dump_to(comms[5], text, sizeof(text));
+    for (const char *at = text; (at = strstr(at, "\n  rank ")) != NULL; at++) {
+        CHECK_MSG(n_lines != 0 || strncmp(at, "\n  rank 5 ", 10) == 0, "%s", text);
+        CHECK_MSG(n_lines != 1 || strncmp(at, "\n  rank 19 ", 11) == 0, "%s", text);
+        n_lines++;
+    }
+    CHECK_MSG(n_lines == N_DESCRIBED, "%d ranks: %s", n_lines, text);
+    CHECK_MSG(strstr(text, "  and 4 more ranks wait in no call\n") != NULL, "%s", text);
+    for (int rank = 0; rank < N_MANY; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+}
+
 static void a_dump_that_cannot_be_written_is_an_error(void)
 {
     gyre_comm *comm = NULL;
@@ -698,6 +734,8 @@ static const struct test_case cases[] = {
      a_rank_that_calls_late_is_named_in_a_warning_and_goes_on},
     {"a dump tells where all ranks are and disturbs no call",
      a_dump_tells_where_all_ranks_are_and_disturbs_no_call},
+    {"a dump of many ranks describes the most useful ones and counts the other ones",
+     a_dump_of_many_ranks_describes_the_most_useful_ones},
     {"a dump that cannot be written is an error", a_dump_that_cannot_be_written_is_an_error},
     {"an executor that knows no steps says whether the call has begun",
      an_executor_that_knows_no_steps_says_whether_the_call_has_begun},

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives between hosts with several slow rails, beside Open MPI's over the same interfaces.
 
-    rails.py BUILD_DIR [--hosts 2] [--ranks 2] [--rails 2] [--mbit 200] [--sizes 4K:16M] [--json FILE]
+    rails.py BUILD_DIR [--hosts 2] [--ranks 2] [--rails 2] [--mbit 200] [--sizes 4K:16M] [--measured]
+             [--json FILE]
 
 Hosts are network namespaces of this machine (rails_net.py), so slow that two cores can fill the links. For each
 collective and size it prints gyre's time, the share of the bound (docs/across_hosts.md), how many of a large
@@ -49,6 +50,8 @@ def parse_arguments():
     parser.add_argument("--algo", default="", help="only this algorithm")
     parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one collective")
+    parser.add_argument("--measured", action="store_true", help="gyre finds rate and latency of the links by "
+                        "itself; without it, gyre is told them")
     parser.add_argument("--without-mpi", action="store_true", help="do not compare")
     parser.add_argument("--json", help="write all results to this file")
     args = parser.parse_args()
@@ -79,6 +82,13 @@ def write_agent(directory, rails):
     return path
 
 
+def words_of_network(args, directory):
+    """mpirun's options that tell gyre the constants of the links, or let it say what it has found."""
+    if args.measured:
+        return ["-x", "GYRE_DEBUG=INFO", "-x", "GYRE_DEBUG_SUBSYS=TUNING"]
+    return ["-x", "GYRE_TUNING_FILE=" + write_constants(args, directory)]
+
+
 def command_of(args, rails, agent, directory, bench):
     """mpirun over all hosts."""
     interfaces = ",".join("10.77.%d.0/24" % rail for rail in range(args.rails))
@@ -88,9 +98,8 @@ def command_of(args, rails, agent, directory, bench):
              "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,vader,self",
              "--mca", "btl_tcp_if_include", interfaces, "--mca", "oob_tcp_if_include", "10.77.0.0/24",
              "-x", "GYRE_SOCKET_IFNAME=" + ",".join("rail%d" % r for r in range(args.rails)),
-             "-x", "ASAN_OPTIONS", "-x", "TSAN_OPTIONS", "-x", "GYRE_NET=Socket",
-             "-x", "GYRE_TUNING_FILE=" + write_constants(args, directory)]
-    return words + [os.path.join(os.path.abspath(args.build), "bench", bench), "--device", "host"]
+             "-x", "ASAN_OPTIONS", "-x", "TSAN_OPTIONS", "-x", "GYRE_NET=Socket"]
+    return words + words_of_network(args, directory) + [os.path.join(os.path.abspath(args.build), "bench", bench), "--device", "host"]
 
 
 def run(args, rails, agent, directory, words):
@@ -104,6 +113,9 @@ def run(args, rails, agent, directory, words):
     if done.returncode != 0 or not os.path.exists(report):
         sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
         raise SystemExit("rails: %s ended with status %d" % (words[-5:], done.returncode))
+    for line in (done.stdout + done.stderr).splitlines():
+        if "network: " in line:
+            print(line[line.index("network: "):])
     with open(report, encoding="utf-8") as file:
         return json.load(file)["results"]
 

@@ -61,12 +61,12 @@ static void ranks_with_gpus_of_their_own_keep_all_of_them(void)
     CHECK(n_sharers == 1 && member.config.sm_budget == -1);
 }
 
-static void threads_that_share_a_gpu_get_equal_parts(void)
+static void ranks_that_share_a_gpu_get_equal_parts(void)
 {
     struct gyre_member member;
     uint32_t n_sharers;
-    const int *const processes[] = {one_process, process_of_gpu};
-    for (int i = 0; i < 2; i++) {
+    const int *const processes[] = {one_process, process_of_gpu, process_of_rank};
+    for (int i = 0; i < 3; i++) {
         CHECK_OK(check(three_on_two, processes[i], allowed, -1, &member, &n_sharers));
         CHECK(n_sharers == 3);
         /* Three ranks with four blocks a channel fit on the GPU at the same time. */
@@ -76,20 +76,11 @@ static void threads_that_share_a_gpu_get_equal_parts(void)
     CHECK_MSG(member.config.sm_budget == 2, "%d", member.config.sm_budget);
 }
 
-static void processes_cannot_share_a_gpu(void)
-{
-    struct gyre_member member;
-    uint32_t n_sharers;
-    CHECK_FAILS(check(three_on_two, process_of_rank, allowed, -1, &member, &n_sharers),
-                GYRE_ERROR_INVALID_USAGE, "must be threads of one process");
-}
-
 static const struct test_case cases[] = {
     {"two ranks on a GPU are refused by name", two_ranks_on_a_gpu_are_refused_by_name},
     {"ranks with GPUs of their own keep all of them",
      ranks_with_gpus_of_their_own_keep_all_of_them},
-    {"threads that share a GPU get equal parts", threads_that_share_a_gpu_get_equal_parts},
-    {"processes cannot share a GPU", processes_cannot_share_a_gpu},
+    {"ranks that share a GPU get equal parts", ranks_that_share_a_gpu_get_equal_parts},
 };
 
 TEST_MAIN(cases)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/nccl_compat.md, our headers and libnccl.so.2 name the same functions, and none is missing that
-an installed header of NCCL 2.28 declares.
+"""docs/nccl_compat.md, our headers, libnccl.so.2 and tests/nccl/functions.txt name the same functions,
+and none is missing that an installed header of NCCL 2.28 declares.
 
 usage: check_abi.py SHIM_FOLDER TABLE LIBRARY    (exit status 77: a tool is missing)
 """
@@ -11,6 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+
+
+def of_nccl():
+    """The functions of NCCL 2.32: name to version."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "functions.txt")
+    with open(path, encoding="utf-8") as file:
+        return dict(line.split() for line in file if not line.startswith("#"))
 
 
 def theirs():
@@ -33,15 +40,24 @@ def theirs():
     return set()
 
 
+def of_device_table(shim):
+    """The functions that nccl_device.c makes of one table, all of them refused."""
+    with open(os.path.join(shim, "nccl_device.c"), encoding="utf-8") as file:
+        assert re.search(r"^NCCL_DEVICE_FUNCTIONS\(REFUSE\)$", file.read(), re.M)
+    with open(os.path.join(shim, "nccl_device.h"), encoding="utf-8") as file:
+        table = re.search(r"^#define NCCL_DEVICE_FUNCTIONS\(X\)(.*?)\n\n", file.read(), re.M | re.S)
+    return {"nccl" + name for name in re.findall(r"^\s+X\([^,]+, (\w+),", table[1], re.M)}
+
+
 def main():
     shim, table, library = sys.argv[1:]
     errors = []
     names = []
-    for header in ("nccl.h", "nccl_device.h"):
+    for header in ("nccl.h", "nccl_later.h", "nccl_device.h"):
         with open(os.path.join(shim, header), encoding="utf-8") as file:
             names += re.findall(r"^\s+X\([^,]+, (\w+),", file.read(), re.M)
     with open(table, encoding="utf-8") as file:
-        rows = re.findall(r"^\| (nccl\w+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
+        rows = re.findall(r"^\| (nccl\w+) \| ([\d.]+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
     refused = set()
     for path in glob.glob(os.path.join(shim, "*.c")):
         with open(path, encoding="utf-8") as file:
@@ -49,6 +65,7 @@ def main():
                                 file.read(), re.M | re.S)
         # Refused: all that a function does without another library is to say so.
         refused |= {name for name, body in bodies if re.search(r"\b(nccl_unsupported|unsupported_unless_real)\(", body)}
+    refused |= of_device_table(shim)
     declared = ["nccl" + name for name in names]
     listed = [row[0] for row in rows]
     missing = theirs() - set(declared) - {"p" + name for name in declared}
@@ -57,7 +74,12 @@ def main():
     if not declared or sorted(declared) != sorted(listed):
         errors.append(f"table and header differ in {sorted(set(declared) ^ set(listed))}, "
                       f"{len(listed)} rows for {len(declared)} functions")
-    for name, status, notes in rows:
+    known = of_nccl()
+    if set(known) != set(declared):
+        errors.append(f"functions.txt and our headers differ in {sorted(set(known) ^ set(declared))}")
+    for name, since, status, notes in rows:
+        if since != known.get(name):
+            errors.append(f"{name}: the table says since {since}, functions.txt {known.get(name)}")
         if status not in ("supported", "limits", "refused"):
             errors.append(f"{name}: status {status}")
         if status != "supported" and not notes.strip():

@@ -75,6 +75,23 @@ EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
     return ncclSuccess;
 }
 
+EXPORT ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+    (void)comm;
+    (void)size;
+    count(&fake_nccl_counts.n_registered);
+    *handle = buff;
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    (void)comm;
+    (void)handle;
+    count(&fake_nccl_counts.n_registered_gone);
+    return ncclSuccess;
+}
+
 EXPORT ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void *requirements, void *devComm)
 {
     (void)requirements;

@@ -14,6 +14,8 @@ struct fake_nccl_counts {
     int n_aborted;
     int n_windows;
     int n_windows_gone;
+    int n_registered;
+    int n_registered_gone;
     int n_allocated;
     int n_freed;
     int window_flags;      /* of the last window */

@@ -8,6 +8,7 @@
 #include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
 #include "transport/ib/ib_verbs.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -60,12 +61,16 @@ static void barrier(struct end *end)
     CHECK(gyre_load_acquire_u32(n_arrived) == 2);
 }
 
-/* Make GPU `me` current, as programs do. */
+/* Make GPU `me` current, as programs do; both ends share it where there is one. With
+ * LD_PRELOAD=libcuda.so.1 these functions, and the NIC's, are the driver's. */
 static void enter_gpu(const struct end *end)
 {
     void *context;
     int device;
-    CHECK(cuDeviceGet(&device, end->me) == 0);
+    int n_gpus = 0;
+    CHECK(cuInit(0) == 0);
+    CHECK(cuDeviceGetCount(&n_gpus) == 0 && n_gpus > 0);
+    CHECK(cuDeviceGet(&device, n_gpus > 0 ? end->me % n_gpus : 0) == 0);
     CHECK(cuDevicePrimaryCtxRetain(&context, device) == 0);
     CHECK(cuCtxPushCurrent_v2(context) == 0);
 }
@@ -244,7 +249,12 @@ static void run_end(struct shared *shared, int me, end_fn run)
                       .timeout = 14,
                       .retries = 3,
                       .rnr_retries = 1};
+    Dl_info cuda;
     test_n_failures = 0;
+    /* The NIC process must find the libcuda that this process is linked with. */
+    CHECK(dladdr((void *)(uintptr_t)cuInit, &cuda) != 0);
+    setenv("VERBS_WIRE_CUDA", cuda.dli_fname, 1);
+    setenv("GYRE_HOSTID", me == 0 ? "host1" : "host2", 1);
     run(&end);
     fflush(NULL);
     /* exit, so that the library leaves the job */

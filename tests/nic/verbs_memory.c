@@ -379,6 +379,13 @@ void vm_hide(bool is_hiding)
     pthread_mutex_unlock(&vm_lock);
 }
 
+void vm_scramble(bool is_scrambling)
+{
+    pthread_mutex_lock(&vm_lock);
+    vm.is_scrambling = is_scrambling;
+    pthread_mutex_unlock(&vm_lock);
+}
+
 struct vm_counters vm_counters(void)
 {
     pthread_mutex_lock(&vm_lock);

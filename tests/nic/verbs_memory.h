@@ -43,6 +43,10 @@ void vm_fail_reg_mr(int error_number, int after);
  * into memory with the next RDMA READ through the same NIC, not before. */
 void vm_hide(bool is_hiding);
 
+/** vm_scramble - the words of RDMA WRITEs without an immediate value come in another order, and
+ * some of them twice, as when packets are lost and sent again. */
+void vm_scramble(bool is_scrambling);
+
 struct vm_counters {
     uint64_t n_writes; /* RDMA WRITE */
     uint64_t n_reads;  /* RDMA READ */

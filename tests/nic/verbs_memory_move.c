@@ -132,6 +132,29 @@ static bool is_link_up(const struct queue_pair *qp)
     return port_of(qp)->state == IBV_PORT_ACTIVE && peer_of(qp) != NULL;
 }
 
+static void store_word(unsigned char *to, const unsigned char *from, size_t word)
+{
+    uint64_t value;
+    memcpy(&value, from + word * sizeof(value), sizeof(value));
+    gyre_store_release_u64((uint64_t *)(void *)(to + word * sizeof(value)), value);
+}
+
+/* PCI writes an aligned word whole: a word that is polled is never seen half. Scrambled, a packet
+ * in the middle is lost at first, so every second word comes, and then the whole message is sent
+ * again, its end first. */
+static void write_bytes(unsigned char *to, const unsigned char *from, size_t n_bytes,
+                        bool is_scrambled)
+{
+    const size_t n_words = (uintptr_t)to % sizeof(uint64_t) == 0 ? n_bytes / sizeof(uint64_t) : 0;
+    for (size_t i = 0; i < n_words; i += 2)
+        if (is_scrambled)
+            store_word(to, from, i);
+    for (size_t i = 0; i < n_words; i++)
+        store_word(to, from, is_scrambled ? n_words - 1 - i : i);
+    memcpy(to + n_words * sizeof(uint64_t), from + n_words * sizeof(uint64_t),
+           n_bytes - n_words * sizeof(uint64_t));
+}
+
 static enum ibv_wc_status move(struct queue_pair *qp, struct queue_pair *peer,
                                const struct ibv_send_wr *wr, uint64_t *n_bytes_out)
 {
@@ -159,13 +182,11 @@ static enum ibv_wc_status move(struct queue_pair *qp, struct queue_pair *peer,
     unsigned char *to = (unsigned char *)(uintptr_t)wr->wr.rdma.remote_addr;
     for (int i = 0; i < wr->num_sge; i++) {
         const void *from = (const void *)(uintptr_t)wr->sg_list[i].addr;
-        /* PCI writes an aligned word whole: a word that is polled is never seen half. */
         if (hides)
             vm_hidden_add(&vm.hidden, peer->ibv.context, to, from, wr->sg_list[i].length);
-        else if (wr->sg_list[i].length == 8 && (uintptr_t)to % 8 == 0)
-            gyre_store_release_u64((uint64_t *)(void *)to, *(const uint64_t *)from);
         else
-            memcpy(to, from, wr->sg_list[i].length);
+            write_bytes(to, from, wr->sg_list[i].length,
+                        vm.is_scrambling && wr->opcode == IBV_WR_RDMA_WRITE);
         to += wr->sg_list[i].length;
     }
     return IBV_WC_SUCCESS;

@@ -79,6 +79,7 @@ struct vm_state {
     int failing_errno, failing_times;
     int reg_errno, reg_after;
     bool is_hiding;
+    bool is_scrambling;
     struct vm_hidden *hidden;
     struct vm_counters counters;
 };

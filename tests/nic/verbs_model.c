@@ -24,6 +24,11 @@ void vm_fill_device(const struct vm_device *device, struct ibv_device_attr *attr
     memset(attr_out, 0, sizeof(*attr_out));
     attr_out->phys_port_cnt = (uint8_t)device->n_ports;
     attr_out->max_cqe = device->max_cqe > 0 ? device->max_cqe : PLENTY;
+    attr_out->max_mr_size = UINT64_MAX;
+    attr_out->max_qp = attr_out->max_cq = attr_out->max_mr = attr_out->max_pd = PLENTY;
+    attr_out->max_sge = 4;
+    attr_out->max_qp_rd_atom = attr_out->max_qp_init_rd_atom = 16;
+    attr_out->max_pkeys = 1;
     attr_out->max_qp_wr = device->max_qp_wr > 0 ? device->max_qp_wr : PLENTY;
 }
 
@@ -35,9 +40,11 @@ void vm_fill_port(const struct vm_device *device, uint8_t number, struct ibv_por
     attr_out->max_mtu = IBV_MTU_4096;
     attr_out->max_msg_sz = port->max_msg_bytes;
     attr_out->gid_tbl_len = VM_MAX_GIDS;
+    attr_out->pkey_tbl_len = 1;
+    attr_out->phys_state = 5; /* the link is up */
     attr_out->lid = (uint16_t)(port->is_infiniband ? number : 0);
-    attr_out->active_speed = 32;
-    attr_out->active_width = 2;
+    attr_out->active_speed = port->active_speed > 0 ? port->active_speed : 32;
+    attr_out->active_width = port->active_width > 0 ? port->active_width : 2;
     attr_out->link_layer =
         port->is_infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
 }

@@ -25,6 +25,7 @@ struct vm_port {
     bool is_infiniband;
     enum ibv_mtu active_mtu;
     uint32_t max_msg_bytes;
+    uint8_t active_speed, active_width; /* InfiniBand's codes; 0 = 25 Gbit/s a lane, 4 lanes */
     struct vm_gid gids[VM_MAX_GIDS];
 };
 

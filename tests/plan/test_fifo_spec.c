@@ -329,7 +329,11 @@ static uint64_t slots_of_rank(const struct gyre_fifo_spec *spec,
 {
     const uint64_t near = gyre_round_up(spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE], 4096);
     const uint64_t far = gyre_proxy_slots_bytes(spec->depth, spec->far.slot_bytes);
+    uint64_t lines = 0; /* only inside a host */
+    for (int proto = GYRE_PROTO_SIMPLE + 1; proto < GYRE_N_SLOT_PROTOS; proto++)
+        lines += gyre_round_up(spec->depth * spec->slot_bytes[proto], 4096);
     return (2ULL * peers->n_near + peers->n_inside) * spec->n_fifos * near +
+           (uint64_t)peers->n_inside * spec->n_fifos * lines +
            2ULL * peers->n_far * spec->far.n_fifos * far;
 }
 
@@ -352,6 +356,11 @@ static void the_budget_holds_on_any_number_of_hosts(void)
                 kind == 0 ? GYRE_FIFO_BUDGET_BYTES : GYRE_FIFO_BUDGET_ACROSS_BYTES;
             const uint64_t n_bytes = slots_of_rank(&spec, &peers);
             CHECK_MSG(n_bytes <= budget + budget / 64, "%s: %" PRIu64 " bytes", hosts[i], n_bytes);
+            CHECK((spec.slot_bytes[GYRE_PROTO_LL] > 0) == (spec.slot_bytes[GYRE_PROTO_LL128] > 0));
+            CHECK(spec.slot_bytes[GYRE_PROTO_LL] == 0 || (kind == 1 && peers.n_inside > 0));
+            CHECK_MSG(kind == 0 || peers.n_inside == 0 || peers.n_inside > 8 ||
+                          spec.slot_bytes[GYRE_PROTO_LL] > 0,
+                      "%s: no lines inside the hosts", hosts[i]);
             CHECK(spec.n_fifos >= 2 && (peers.n_far == 0) == (spec.far.n_fifos == 0));
             CHECK(spec.far.n_fifos == 0 || (spec.far.n_fifos >= 2 && spec.far.slot_bytes >= 256));
             CHECK(spec.far.n_fifos <= spec.n_fifos &&

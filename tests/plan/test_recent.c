@@ -46,7 +46,7 @@ static bool share_a_place(const struct gyre_call *a, const struct gyre_call *b)
  * differ in their collective alone never do. */
 static void another_call_finds_nothing(void)
 {
-    enum { SEND, RECV, COUNT, ROOT, DTYPE, OP, IS_SEND, SCALAR, N_FIELDS };
+    enum { SEND, RECV, COUNT, ROOT, DTYPE, OP, IS_SEND, SCALAR, TERMS, N_FIELDS };
     for (int field = 0; field < N_FIELDS; field++) {
         struct gyre_call other = a_call;
         int step = 0;
@@ -57,6 +57,7 @@ static void another_call_finds_nothing(void)
             other.count = field == COUNT ? a_call.count + (uint64_t)step : a_call.count;
             other.root = field == ROOT ? a_call.root + step : a_call.root;
             other.dtype = field == DTYPE ? GYRE_INT32 : a_call.dtype;
+            other.terms.max_channels = field == TERMS ? 2 : 0;
             other.op = field == OP ? GYRE_MAX : a_call.op;
             other.is_send = field == IS_SEND ? !a_call.is_send : a_call.is_send;
             other.scalar = field == SCALAR ? a_call.scalar + 1 : a_call.scalar;

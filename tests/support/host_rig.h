@@ -50,8 +50,10 @@ static inline void host_rig_connect(struct host_rig *rig, int rank,
     }
 }
 
-static inline void host_rig_open(struct host_rig *rig, int n_ranks, uint32_t n_fifos,
-                                 uint32_t depth, uint32_t slot_bytes)
+/** @trace: records what the ranks' workers do; NULL = none. */
+static inline void host_rig_open_traced(struct host_rig *rig, int n_ranks, uint32_t n_fifos,
+                                        uint32_t depth, uint32_t slot_bytes,
+                                        struct gyre_trace *trace)
 {
     const size_t n_ends = (size_t)n_ranks * (size_t)n_ranks * n_fifos;
     memset(rig, 0, sizeof(*rig));
@@ -75,11 +77,18 @@ static inline void host_rig_open(struct host_rig *rig, int n_ranks, uint32_t n_f
             .spec = rig->spec,
             .connectors = connectors,
             .fault = &rig->faults[rank],
+            .trace = trace,
         };
         CHECK_OK(gyre_executor_host.open(&config, &rig->executors[rank]));
         CHECK_OK(gyre_host_stream_create(&rig->streams[rank]));
         free(connectors);
     }
+}
+
+static inline void host_rig_open(struct host_rig *rig, int n_ranks, uint32_t n_fifos,
+                                 uint32_t depth, uint32_t slot_bytes)
+{
+    host_rig_open_traced(rig, n_ranks, n_fifos, depth, slot_bytes, NULL);
 }
 
 static inline void host_rig_free_memory(struct host_rig *rig)

@@ -255,7 +255,8 @@ static void an_orderly_end_is_no_fault(void)
         struct socket_transport *other = (struct socket_transport *)duo.transports[1 - first];
         const uint64_t deadline_ns = gyre_now_ns() + 200000000;
         while (gyre_now_ns() < deadline_ns) {
-            gyre_proxy_wake(other->proxy);
+            for (uint32_t t = 0; t < other->n_threads; t++)
+                gyre_proxy_wake(other->threads[t].proxy);
             sched_yield();
         }
         CHECK_MSG(!gyre_fault_is_raised(&duo.faults[1 - first]), "%s", duo.faults[1 - first].cause);
@@ -278,6 +279,141 @@ static void sending_to_a_rank_that_left_is_a_fault(void)
     CHECK_MSG(strstr(duo.faults[0].cause, "rank 1") != NULL &&
                   strstr(duo.faults[0].cause, "it left") != NULL,
               "%s", duo.faults[0].cause);
+    duo_close(&duo);
+}
+
+static uint64_t round_trip_ns(const struct duo *duo)
+{
+    struct gyre_wire wire;
+    gyre_transport_socket.measure(duo->transports[0], &wire);
+    return wire.round_trip_ns;
+}
+
+/* The proxy closes the link of a peer that leaves, on a thread of its own. */
+static void the_round_trip_is_known_after_the_peer_has_left(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo.infos[1].host_hash ^= 1; /* only round trips between hosts count */
+    duo_connect(&duo);
+    const uint64_t first_ns = round_trip_ns(&duo);
+    CHECK(first_ns > 0);
+    gyre_transport_socket.close(duo.transports[1]);
+    duo.transports[1] = NULL;
+    CHECK(round_trip_ns(&duo) == first_ns);
+    struct gyre_inbox *inbox = duo.connectors[0][gyre_connector_index(&duo_spec, 1, 0, true)].inbox;
+    gyre_store_release_u64(&inbox->tail[0], duo_spec.depth + 1);
+    CHECK(waits_for_fault(&duo.faults[0])); /* the link is closed now */
+    CHECK(round_trip_ns(&duo) == first_ns);
+    duo_close(&duo);
+}
+
+static uint64_t measured_mbit_per_s(const struct duo *duo, int rank)
+{
+    struct gyre_wire wire;
+    gyre_transport_socket.measure(duo->transports[rank], &wire);
+    return wire.mbit_per_s;
+}
+
+static void duo_open_two_hosts(struct duo *duo, uint32_t mbit_per_s, uint32_t is_virtual)
+{
+    duo_open(duo, NULL);
+    duo->infos[1].host_hash ^= 1;
+    for (int r = 0; r < 2; r++) {
+        duo->infos[r].net_mbit_per_s = mbit_per_s;
+        duo->infos[r].net_is_virtual = is_virtual;
+    }
+}
+
+/* On a machine that is busy for milliseconds no rate may be found, so there are several tries. */
+static void the_rate_is_measured_where_no_hardware_tells_it(void)
+{
+    static struct duo duo;
+    bool is_measured[2] = {false, false};
+    for (int i = 0; i < 20 && !(is_measured[0] && is_measured[1]); i++) {
+        duo_open_two_hosts(&duo, i % 2 == 0 ? 0 : 10000, 1);
+        duo_connect(&duo);
+        for (int r = 0; r < 2; r++) {
+            CHECK_OK(duo.statuses[r]);
+            is_measured[r] = is_measured[r] || measured_mbit_per_s(&duo, r) > 0;
+        }
+        duo_close(&duo);
+        for (int r = 0; r < 2; r++)
+            CHECK(!gyre_fault_is_raised(&duo.faults[r])); /* no byte was left for the proxies */
+    }
+    CHECK(is_measured[0] && is_measured[1]);
+}
+
+static void a_rate_that_is_known_is_not_measured(void)
+{
+    static struct duo duo;
+    duo_open_two_hosts(&duo, 25000, 0);
+    duo_connect(&duo);
+    CHECK_OK(duo.statuses[0]);
+    CHECK(measured_mbit_per_s(&duo, 0) == 0 && measured_mbit_per_s(&duo, 1) == 0);
+    duo_close(&duo);
+    duo_open_two_hosts(&duo, 0, 0);
+    duo.params.values[GYRE_PARAM_NET_RATE].number = 200;
+    duo_connect(&duo);
+    CHECK_OK(duo.statuses[0]);
+    CHECK(measured_mbit_per_s(&duo, 0) == 0 && measured_mbit_per_s(&duo, 1) == 0);
+    duo_close(&duo);
+}
+
+static uint32_t has_closed; /* rank 1 has closed its connections */
+
+static void *connect_and_leave(void *argument)
+{
+    struct duo *duo = ((struct duo_rank *)argument)->duo;
+    connect_one(argument);
+    gyre_transport_socket.close(duo->transports[1]);
+    duo->transports[1] = NULL;
+    gyre_store_release_u32(&has_closed, 1);
+    return NULL;
+}
+
+/* Rank 1 believes that all rates are known. It connects and leaves. */
+static void duo_connect_and_leave(struct duo *duo)
+{
+    struct gyre_peer_info known[2] = {duo->infos[0], duo->infos[1]};
+    known[0].net_mbit_per_s = known[1].net_mbit_per_s = 25000;
+    ((struct socket_transport *)duo->transports[1])->config.infos = known;
+    struct duo_rank other = {duo, 1}, self = {duo, 0};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, connect_and_leave, &other) == 0);
+    connect_one(&self);
+    pthread_join(thread, NULL);
+    CHECK_OK(duo->statuses[1]);
+    CHECK(duo->statuses[0] == GYRE_ERROR_REMOTE);
+}
+
+static gyre_status check_after_close(void *context)
+{
+    (void)context;
+    return gyre_load_acquire_u32(&has_closed) == 0
+               ? GYRE_SUCCESS
+               : gyre_fail(GYRE_ERROR_REMOTE, "rank 1 has no descriptors left");
+}
+
+static void the_cause_of_a_rank_that_leaves_while_the_network_is_measured_is_told(void)
+{
+    static struct duo duo;
+    duo_open_two_hosts(&duo, 0, 0);
+    gyre_store_release_u32(&has_closed, 0);
+    ((struct socket_transport *)duo.transports[0])->config.check_ranks = check_after_close;
+    duo_connect_and_leave(&duo);
+    CHECK_MSG(strstr(duo.causes[0], "rank 1 has no descriptors left") != NULL, "%s", duo.causes[0]);
+    duo_close(&duo);
+}
+
+static void a_rank_that_leaves_while_the_network_is_measured_is_named(void)
+{
+    static struct duo duo;
+    duo_open_two_hosts(&duo, 0, 0);
+    duo_connect_and_leave(&duo);
+    CHECK_MSG(strstr(duo.causes[0], "rank 1") != NULL &&
+                  strstr(duo.causes[0], "measuring the network") != NULL,
+              "%s", duo.causes[0]);
     duo_close(&duo);
 }
 
@@ -304,8 +440,10 @@ static void a_cause_is_told_also_when_no_time_is_left(void)
     duo_open(&duo, NULL);
     duo_connect(&duo);
     struct socket_transport *teller = (struct socket_transport *)duo.transports[1];
-    gyre_proxy_close(teller->proxy);
-    teller->proxy = NULL;
+    for (uint32_t t = 0; t < teller->n_threads; t++) {
+        gyre_proxy_close(teller->threads[t].proxy);
+        teller->threads[t].proxy = NULL;
+    }
     socket_say_bye(&teller->peers[0].links[0], "rank 1: peer rank 7 died", gyre_now_ns());
     CHECK(waits_for_fault(&duo.faults[0]));
     CHECK_MSG(strcmp(duo.faults[0].cause, "rank 1: peer rank 7 died") == 0, "%s",
@@ -341,6 +479,52 @@ static void a_killed_peer_is_named(void)
                                   .body = die_in_the_middle});
 }
 
+/* ---- threads ------------------------------------------------------------------------------ */
+
+static void count_threads(struct gyre_transport *transport, struct gyre_connector *connectors,
+                          int rank, void *context)
+{
+    struct rig_rank *self = context;
+    const struct socket_transport *socket = (struct socket_transport *)transport;
+    CHECK_MSG(socket->n_threads == 4, "%u", socket->n_threads);
+    for (uint32_t l = 0; l < 4; l++) {
+        const struct socket_link *link = &socket->peers[0].links[l];
+        CHECK_MSG(link->thread->index == l, "connection %u: %u", l, link->thread->index);
+    }
+    CHECK(rig_traffic(self, connectors));
+    (void)rank;
+    rig_barrier(self);
+}
+
+static void each_connection_may_have_a_thread_of_its_own(void)
+{
+    char *const environment[] = {(char *)(uintptr_t) "GYRE_SOCKET_IFNAME==lo",
+                                 (char *)(uintptr_t) "GYRE_SOCKET_NSOCKS=4",
+                                 (char *)(uintptr_t) "GYRE_SOCKET_NTHREADS=16", NULL};
+    rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
+                                  .spec = duo_spec,
+                                  .n_ranks = 3,
+                                  .n_slots = 300,
+                                  .environment = environment,
+                                  .body = count_threads});
+}
+
+static void a_rank_with_one_processor_has_one_thread(void)
+{
+    static struct duo duo;
+    cpu_set_t before, one;
+    CHECK(sched_getaffinity(0, sizeof(before), &before) == 0);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+    duo_open(&duo, NULL);
+    CHECK(sched_setaffinity(0, sizeof(before), &before) == 0);
+    const struct socket_transport *socket = (struct socket_transport *)duo.transports[0];
+    CHECK_MSG(socket->n_threads == 1, "%u", socket->n_threads);
+    CHECK_MSG(socket->n_links == 4, "%d", socket->n_links); /* for this few peers */
+    duo_close(&duo);
+}
+
 /* ---- frames ------------------------------------------------------------------------------- */
 
 static void breaks_protocol(const struct socket_header *header, const char *words)
@@ -369,6 +553,25 @@ static void frames_that_break_the_protocol_are_refused(void)
                     "were not sent");
     breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_FAULT, .value = 65536},
                     "a cause that long");
+    breaks_protocol(
+        &(struct socket_header){.kind = SOCKET_FRAME_DATA, .n_following = SOCKET_BATCH_FRAMES},
+        "another header of its batch was due");
+}
+
+static void a_batch_counts_down_its_headers(void)
+{
+    static struct duo duo;
+    const struct socket_header headers[2] = {{.kind = SOCKET_FRAME_DATA, .n_following = 2},
+                                             {.kind = SOCKET_FRAME_DATA, .n_following = 0}};
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    const struct socket_transport *writer = (struct socket_transport *)duo.transports[1];
+    CHECK(send(writer->peers[0].links[0].fd, headers, sizeof(headers), MSG_NOSIGNAL) ==
+          (ssize_t)sizeof(headers));
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK_MSG(strstr(duo.faults[0].cause, "another header of its batch was due") != NULL, "%s",
+              duo.faults[0].cause);
+    duo_close(&duo);
 }
 
 static void slots_without_credit_are_refused(void)
@@ -399,11 +602,23 @@ static const struct test_case cases[] = {
     {"a blob that is none is refused", a_blob_that_is_none_is_refused},
     {"an orderly end is no fault", an_orderly_end_is_no_fault},
     {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
+    {"the round trip is known after the peer has left",
+     the_round_trip_is_known_after_the_peer_has_left},
+    {"the rate is measured where no hardware tells it",
+     the_rate_is_measured_where_no_hardware_tells_it},
+    {"a rate that is known is not measured", a_rate_that_is_known_is_not_measured},
+    {"a rank that leaves while the network is measured is named",
+     a_rank_that_leaves_while_the_network_is_measured_is_named},
+    {"the cause of a rank that leaves while the network is measured is told",
+     the_cause_of_a_rank_that_leaves_while_the_network_is_measured_is_told},
     {"a rank that failed passes its cause on", a_rank_that_failed_passes_its_cause_on},
     {"a cause is told also when no time is left", a_cause_is_told_also_when_no_time_is_left},
     {"a killed peer is named", a_killed_peer_is_named},
     {"frames that break the protocol are refused", frames_that_break_the_protocol_are_refused},
     {"slots without credit are refused", slots_without_credit_are_refused},
+    {"a batch counts down its headers", a_batch_counts_down_its_headers},
+    {"each connection may have a thread of its own", each_connection_may_have_a_thread_of_its_own},
+    {"a rank with one processor has one thread", a_rank_with_one_processor_has_one_thread},
 };
 
 TEST_MAIN(cases)

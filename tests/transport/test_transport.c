@@ -25,7 +25,8 @@ static void every_transport_has_every_operation(void)
         const struct gyre_transport_ops *ops = gyre_transports[i];
         CHECK_MSG(ops->name != NULL && ops->reachable != NULL && ops->open != NULL &&
                       ops->connect != NULL && ops->describe != NULL && ops->memory_bytes != NULL &&
-                      ops->wake != NULL && ops->help != NULL && ops->close != NULL,
+                      ops->measure != NULL && ops->wake != NULL && ops->help != NULL &&
+                      ops->close != NULL,
                   "transport %d has an empty slot", i);
     }
     CHECK(!gyre_transport_p2p.help(NULL, true) && !gyre_transport_shm.help(NULL, true));

@@ -253,7 +253,10 @@ static void run_rank(struct rig_rank *rank)
     for (int peer = 0; peer < options->n_ranks; peer++)
         if (peer != rank->rank)
             peers[n_peers++] = (uint16_t)peer;
-    rig_params(&rank->params, options->ifname);
+    if (options->environment != NULL)
+        CHECK_OK(gyre_params_from(options->environment, &rank->params));
+    else
+        rig_params(&rank->params, options->ifname);
     gyre_fault_init(&rank->fault);
     CHECK_OK(
         gyre_peer_info_fill(&rank->params, rig_device(), rank->rank, &shared->infos[rank->rank]));

@@ -28,8 +28,9 @@ struct rig_options {
     struct gyre_fifo_spec spec;
     int n_ranks;
     bool use_processes;
-    uint32_t n_slots;   /* that the traffic moves through every FIFO */
-    const char *ifname; /* GYRE_SOCKET_IFNAME */
+    uint32_t n_slots;         /* that the traffic moves through every FIFO */
+    const char *ifname;       /* GYRE_SOCKET_IFNAME */
+    char *const *environment; /* all variables, ended by NULL, instead of ifname; NULL = none */
     void (*body)(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
                  void *context); /* NULL = rig_traffic, then a barrier */
 };

@@ -21,8 +21,9 @@
 
 /* ---- reachable ------------------------------------------------------------------------------ */
 
-/* Find one port with a GID that the rules allow. If there is none, the cause says why. */
-static gyre_status probe(const struct gyre_params *params)
+/* Find the ports and a GID that the rules allow for each, their number and the rate of the slowest.
+ * If a port has no such GID, the cause says why. */
+static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_ib_scan scan;
     char words[400];
@@ -40,7 +41,11 @@ static gyre_status probe(const struct gyre_params *params)
         scan.verbs->close_device(context);
         if (status != GYRE_SUCCESS)
             break;
+        const uint32_t mbit_per_s = scan.ports[i].gbit_per_s * 1000;
+        if (mbit_per_s > 0 && (info->ib_mbit_per_s == 0 || mbit_per_s < info->ib_mbit_per_s))
+            info->ib_mbit_per_s = mbit_per_s;
     }
+    info->ib_n_ports = (uint32_t)scan.n_ports;
     if (status == GYRE_SUCCESS)
         GYRE_INFO(NET, "NET/IB : Using %s", gyre_ib_scan_to_text(&scan, words, sizeof(words)));
     gyre_ib_scan_close(&scan);
@@ -56,7 +61,7 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
                  gyre_param_source(params, GYRE_PARAM_IB_DISABLE));
         return;
     }
-    if (probe(params) == GYRE_SUCCESS) {
+    if (probe(params, info) == GYRE_SUCCESS) {
         info->ib_usable = 1;
         return;
     }
@@ -137,11 +142,16 @@ static gyre_status layout_peers(struct gyre_ib_transport *ib)
         ib->recvs[i].fifo = ib->fifos[n + i];
         ib->recvs[i].head = heads + i;
         ib->recvs[i].boxes = boxes + i * depth;
+        if (ib->recv_lines == NULL)
+            continue;
+        ib->sends[i].lines.slots = ib->send_lines + i * ib->line_stride;
+        ib->recvs[i].lines.slots = ib->recv_lines + i * ib->line_stride;
+        ib->recvs[i].lines.head = heads + n + i;
     }
     for (int i = 0, at = 0; i < ib->config.n_peers; at += (int)ib->peers[i++].size.n_fifos) {
         ib->peers[i].sends = ib->sends + at;
         ib->peers[i].recvs = ib->recvs + at;
-        ib->peers[i].credit_words = credits + at;
+        ib->peers[i].credit_words = credits + 2 * at;
     }
     return GYRE_SUCCESS;
 }
@@ -224,9 +234,13 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     ib->nap_fd = -1;
     gyre_status status = GYRE_SUCCESS;
     if (config->spec.depth < 2 || config->spec.depth > GYRE_MAX_DEPTH ||
-        config->spec.n_fifos > 0xffff)
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "ib: %u FIFOs of %u slots",
-                           config->spec.n_fifos, config->spec.depth);
+        config->spec.n_fifos > 0xffff ||
+        (config->spec.net_line_bytes > 0 && config->spec.depth > GYRE_FIRST_LINE_INFO))
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "ib: %u FIFOs of %u slots%s",
+                           config->spec.n_fifos, config->spec.depth,
+                           config->spec.net_line_bytes > 0 ? " with lines" : "");
+    if (config->spec.net_line_bytes > 0)
+        ib->line_stride = gyre_proxy_slots_bytes(config->spec.depth, config->spec.net_line_bytes);
     ib->peers = calloc((size_t)config->n_peers, sizeof(*ib->peers));
     if (ib->peers == NULL)
         status = gyre_fail_errno(ENOMEM, "ib: %d peers", config->n_peers);
@@ -251,6 +265,21 @@ static struct gyre_ib_transport *from_base(const struct gyre_transport *transpor
     return (struct gyre_ib_transport *)(uintptr_t)transport;
 }
 
+/* Fill in the connectors of both ends of a FIFO. */
+static void fill_connectors(const struct gyre_ib_peer *peer, uint32_t fifo,
+                            const struct gyre_fifo_spec *spec, struct gyre_connector *connectors)
+{
+    const uint32_t rank = (uint32_t)peer->rank;
+    const struct gyre_ib_send *send = &peer->sends[fifo];
+    const struct gyre_ib_recv *recv = &peer->recvs[fifo];
+    struct gyre_connector *out = &connectors[gyre_connector_index(spec, rank, fifo, true)];
+    struct gyre_connector *in = &connectors[gyre_connector_index(spec, rank, fifo, false)];
+    *out = gyre_proxy_connector(&send->fifo, spec->depth);
+    *in = gyre_proxy_connector(&recv->fifo, spec->depth);
+    out->slots[GYRE_PROTO_LL] = send->lines.slots;
+    in->slots[GYRE_PROTO_LL] = recv->lines.slots;
+}
+
 static gyre_status ib_connect(struct gyre_transport *transport, const void *blobs,
                               const size_t *offsets, uint64_t deadline_ns,
                               struct gyre_connector *connectors)
@@ -260,13 +289,8 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
     GYRE_TRY(gyre_ib_lanes_connect(ib, blobs, offsets, deadline_ns));
     for (int i = 0; i < ib->config.n_peers; i++) {
         const struct gyre_ib_peer *peer = &ib->peers[i];
-        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
-            const uint32_t rank = (uint32_t)peer->rank;
-            connectors[gyre_connector_index(spec, rank, fifo, true)] =
-                gyre_proxy_connector(&peer->sends[fifo].fifo, spec->depth);
-            connectors[gyre_connector_index(spec, rank, fifo, false)] =
-                gyre_proxy_connector(&peer->recvs[fifo].fifo, spec->depth);
-        }
+        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
+            fill_connectors(peer, fifo, spec, connectors);
     }
     ib->probed_ns = gyre_now_ns();
     const struct gyre_proxy_client client = {
@@ -276,6 +300,7 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
         .context = ib,
         .nap_fd = &ib->nap_fd,
     };
+    ib->recorded = gyre_trace_use(ib->config.trace, GYRE_TRACE_IB);
     return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
 }
 
@@ -291,7 +316,13 @@ static const char *ib_describe(const struct gyre_transport *transport, int peer)
 static size_t ib_memory_bytes(const struct gyre_transport *transport)
 {
     const struct gyre_ib_transport *ib = from_base(transport);
-    return ib->fifo_bytes + ib->gpu_bytes + ib->landing_bytes + ib->staging_bytes;
+    return ib->fifo_bytes + ib->gpu_bytes + ib->landing_bytes + ib->staging_bytes +
+           2 * gyre_ib_lines_bytes(ib);
+}
+
+static bool ib_takes_lines(const struct gyre_transport *transport)
+{
+    return from_base(transport)->recv_lines != NULL;
 }
 
 static void ib_wake(struct gyre_transport *transport)
@@ -333,11 +364,14 @@ const struct gyre_transport_ops gyre_transport_ib = {
     .name = "ib",
     .is_rdma = true,
     .is_proxied = true,
+    .has_lines = true,
     .reachable = ib_reachable,
     .open = ib_open,
     .connect = ib_connect,
     .describe = ib_describe,
     .memory_bytes = ib_memory_bytes,
+    .takes_lines = ib_takes_lines,
+    .measure = gyre_ib_measure,
     .wake = ib_wake,
     .help = ib_help,
     .close = ib_close,

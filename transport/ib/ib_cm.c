@@ -12,21 +12,15 @@
  */
 #include "transport/ib/ib_transport.h"
 
+#include "core/base/log.h"
 #include "core/base/util.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#ifdef GYRE_WITH_RDMACM
-
-#include "core/base/log.h"
-
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <unistd.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
@@ -371,43 +365,3 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
     }
     return GYRE_SUCCESS;
 }
-
-#else
-
-uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
-{
-    (void)cm;
-    return 0;
-}
-
-gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out)
-{
-    (void)ib;
-    (void)cm_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "GYRE_IB_CONNECT=rdmacm: built without rdma_cm "
-                                             "(librdmacm-dev was not there)");
-}
-
-void gyre_ib_cm_close(struct gyre_ib_cm *cm)
-{
-    (void)cm;
-}
-
-gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
-                           const uint8_t *token)
-{
-    (void)cm;
-    (void)lane;
-    (void)port;
-    (void)token;
-    return GYRE_ERROR_INTERNAL;
-}
-
-gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
-{
-    (void)cm;
-    (void)deadline_ns;
-    return GYRE_ERROR_INTERNAL;
-}
-
-#endif

@@ -55,7 +55,10 @@ struct blob_peer {
     uint64_t slots_stride;
     uint64_t boxes;
     uint64_t credits;
+    uint64_t lines;
+    uint64_t line_stride; /* 0: it has no slots of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
+    uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
     uint32_t landing_rkey[GYRE_IB_MAX_RAILS];
     uint32_t qpn[MAX_QPS]; /* by rail: data lanes, then the control lane */
     uint32_t psn[MAX_QPS];
@@ -89,8 +92,11 @@ static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob
     out->slots_stride = peer->slots_stride;
     out->boxes = (uintptr_t)peer->recvs[0].boxes;
     out->credits = (uintptr_t)peer->credit_words;
+    out->lines = (uintptr_t)peer->recvs[0].lines.slots;
+    out->line_stride = ib->line_stride;
     for (int i = 0; i < ib->n_rails; i++) {
         out->slots_rkey[i] = ib->rails[i].recv_slots->rkey;
+        out->lines_rkey[i] = ib->recv_lines != NULL ? ib->rails[i].recv_lines->rkey : 0;
         out->landing_rkey[i] = ib->rails[i].landing->rkey;
     }
     for (int i = 0; i < ib->lanes_per_peer; i++) {
@@ -176,6 +182,14 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                              peer->rank, mine_out->n_fifos,
                              (unsigned long long)mine_out->slots_stride, peer->size.n_fifos,
                              (unsigned long long)peer->slots_stride);
+        /* A rank without lines is found when all ranks agree on them. */
+        if (mine_out->line_stride != ib->line_stride && mine_out->line_stride != 0 &&
+            ib->line_stride != 0)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "ib: rank %d has lines of %llu bytes a FIFO for this rank, expected "
+                             "%llu",
+                             peer->rank, (unsigned long long)mine_out->line_stride,
+                             (unsigned long long)ib->line_stride);
         return GYRE_SUCCESS;
     }
     return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d has no connection to this rank", peer->rank);
@@ -298,9 +312,11 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
     GYRE_TRY(choose_pairs(ib, peer, header, &pairs));
     peer->remote = (struct gyre_ib_remote){.slots = theirs->slots,
                                            .boxes = theirs->boxes,
+                                           .lines = theirs->lines,
                                            .credits = theirs->credits,
                                            .takes_boxes = header->takes_boxes != 0};
     memcpy(peer->remote.slots_rkey, theirs->slots_rkey, sizeof(theirs->slots_rkey));
+    memcpy(peer->remote.lines_rkey, theirs->lines_rkey, sizeof(theirs->lines_rkey));
     memcpy(peer->remote.landing_rkey, theirs->landing_rkey, sizeof(theirs->landing_rkey));
     for (int pair = 0; pair < pairs.n; pair++) {
         /* Only the first pair of rails has a control lane. */

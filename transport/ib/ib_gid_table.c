@@ -48,11 +48,13 @@ static bool is_down(const char *netdev)
 
 static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
 {
-    snprintf(row->netdev, sizeof(row->netdev), "%s", netdev);
-    if (netdev[0] != '\0') {
-        row->vlan = vlan_of(netdev);
-        row->is_netdev_down = is_down(netdev);
-    }
+    const size_t length = strlen(netdev);
+    /* No interface has a longer name, and a name that is cut off may be another interface's. */
+    if (length == 0 || length >= sizeof(row->netdev))
+        return;
+    memcpy(row->netdev, netdev, length + 1);
+    row->vlan = vlan_of(row->netdev);
+    row->is_netdev_down = is_down(row->netdev);
 }
 
 /* A word of sysfs; false if the file cannot be read (EINVAL for an empty slot). */

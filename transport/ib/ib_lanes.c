@@ -25,9 +25,14 @@ static void size_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *l
     /* A slot takes two sends: a write and an imm. It takes more only if it is larger than the
      * device's largest message. */
     uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
+    /* Slots of LL take a send each. The limit below holds anyway, and slots wait for room. */
+    n_send += ib->line_stride > 0 ? n_slots : 0;
     n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
     lane->size.n_send = n_send > device_max ? device_max : n_send;
+    /* Credit of LL comes by imms of its own, on the control lane. */
     lane->size.n_recv = n_slots + GYRE_IB_RECV_BATCH;
+    if (lane->is_control && ib->line_stride > 0)
+        lane->size.n_recv += n_slots;
     lane->size.inline_bytes = GYRE_IB_BOX_BYTES;
 }
 

@@ -136,11 +136,74 @@ static gyre_status alloc_words(struct gyre_ib_transport *ib)
 {
     const size_t n = ib->n_fifos;
     const size_t n_slots = n * ib->config.spec.depth;
-    ib->landing_bytes =
-        gyre_round_up(n_slots * sizeof(struct gyre_ib_box) + n * 8 + sizeof(uint64_t), PAGE_BYTES);
-    ib->staging_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + n * 8, PAGE_BYTES);
+    ib->landing_bytes = gyre_round_up(
+        n_slots * sizeof(struct gyre_ib_box) + 2 * n * 8 + sizeof(uint64_t), PAGE_BYTES);
+    ib->staging_bytes =
+        gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + 2 * n * 8, PAGE_BYTES);
     GYRE_TRY(alloc_pages(ib->landing_bytes, &ib->landing));
     return alloc_pages(ib->staging_bytes, &ib->staging);
+}
+
+static bool is_on_gpu(const struct gyre_ib_transport *ib)
+{
+    return ib->config.infos[ib->config.rank].device.kind == GYRE_DEVICE_CUDA;
+}
+
+/* Allocate the slots of LL, zeroed: no flag is 0, so no line of fresh memory is valid. Kernels
+ * write the lines that they send into host memory, because the proxy may have to clean them, and
+ * poll those that they receive in GPU memory. If the NIC does not reach GPU memory there are no
+ * lines. */
+static gyre_status alloc_lines(struct gyre_ib_transport *ib)
+{
+    struct gyre_device *device = ib->config.device;
+    const size_t n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
+    void *memory = NULL;
+    if (is_on_gpu(ib) && ib->recv_gdr == GYRE_IB_GDR_NONE)
+        ib->line_stride = 0;
+    if (ib->line_stride == 0)
+        return GYRE_SUCCESS;
+    if (!is_on_gpu(ib)) {
+        GYRE_TRY(alloc_pages(n_bytes, &memory));
+        ib->send_lines = memory;
+        GYRE_TRY(alloc_pages(n_bytes, &memory));
+        ib->recv_lines = memory;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(device->ops->host_alloc(device, n_bytes, &memory));
+    ib->send_lines = memory;
+    memset(memory, 0, n_bytes);
+    GYRE_TRY(device->ops->pool_alloc(device, n_bytes, &memory));
+    ib->recv_lines = memory;
+    return device->ops->zero(device, memory, n_bytes);
+}
+
+static void free_lines(struct gyre_ib_transport *ib)
+{
+    struct gyre_device *device = ib->config.device;
+    if (!is_on_gpu(ib)) {
+        free(ib->send_lines);
+        free(ib->recv_lines);
+        return;
+    }
+    if (ib->send_lines != NULL)
+        device->ops->host_free(device, ib->send_lines);
+    if (ib->recv_lines != NULL)
+        device->ops->pool_free(device, ib->recv_lines);
+}
+
+static gyre_status register_lines(const struct gyre_ib_transport *ib, struct gyre_ib_rail *rail,
+                                  struct gyre_ib_mr_request request)
+{
+    if (ib->recv_lines == NULL)
+        return GYRE_SUCCESS;
+    request.base = ib->send_lines;
+    request.n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
+    request.remote_write = false;
+    GYRE_TRY(gyre_ib_mr_register(&request, &rail->send_lines));
+    request.base = ib->recv_lines;
+    request.remote_write = true;
+    request.gdr = ib->recv_gdr;
+    return gyre_ib_mr_register(&request, &rail->recv_lines);
 }
 
 static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -155,6 +218,7 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.base = ib->recv_slots;
     request.n_bytes = ib->one_side_bytes;
     request.relaxed_ordering = relaxed;
+    GYRE_TRY(register_lines(ib, rail, request)); /* each half of a line has a flag of its own */
     request.gdr = ib->recv_gdr;
     request.remote_read = ib->fence.is_needed;
     GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_slots));
@@ -175,6 +239,7 @@ gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)
     GYRE_TRY(choose_gdr(ib));
     GYRE_TRY(alloc_fifos(ib));
     GYRE_TRY(alloc_words(ib));
+    GYRE_TRY(alloc_lines(ib));
     for (int i = 0; i < ib->n_rails; i++) {
         const gyre_status status = register_rail(ib, &ib->rails[i]);
         if (status != GYRE_SUCCESS)
@@ -188,7 +253,7 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
     for (int i = 0; i < ib->n_rails; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_mr *const regions[] = {rail->landing, rail->recv_slots, rail->send_slots,
-                                          rail->staging};
+                                          rail->staging, rail->recv_lines, rail->send_lines};
         for (size_t j = 0; j < GYRE_ARRAY_LENGTH(regions); j++)
             if (regions[j] != NULL)
                 ib->verbs->dereg_mr(regions[j]);
@@ -199,5 +264,6 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
         ib->config.device->ops->host_free(ib->config.device, ib->fifo_memory);
     free(ib->landing);
     free(ib->staging);
+    free_lines(ib);
     free(ib->fifos);
 }

@@ -20,20 +20,55 @@
  */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* This rank sends a probe to a peer that was silent for so long. */
+/* Every so often an idle transport looks which peers moved nothing since the last look, and sends
+ * each of them a probe. If the peer's adapter does not acknowledge it, the own adapter reports an
+ * error. */
 #define PROBE_PERIOD_NS 1000000000ULL
+
+/* Credit of LL that was held back is returned when nothing has moved for so long. This is longer
+ * than a call takes that waits for one slot after the other. Such a call would otherwise send a
+ * message for each slot. */
+#define CREDIT_HELD_NS 100000
+
+/* ---- recording ------------------------------------------------------------------------------ */
+
+void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                   const struct gyre_ib_moved *moved)
+{
+    if (ib->recorded == NULL)
+        return;
+    struct gyre_trace_event *event = gyre_trace_next(ib->recorded);
+    event->kind = (uint8_t)moved->kind;
+    event->end_ns = gyre_now_ns();
+    event->begin_ns = moved->begin_ns != 0 ? moved->begin_ns : event->end_ns;
+    event->n_bytes = moved->n_bytes;
+    event->n_ins = 0;
+    event->n_outs = 0;
+    for (uint64_t number = moved->first; number < moved->end; number++) {
+        const struct gyre_trace_slot slot = {.peer = (uint16_t)peer->rank,
+                                             .fifo = (uint16_t)moved->fifo,
+                                             .number = gyre_trace_number(number, moved->is_lines)};
+        gyre_trace_add_slot(event, &slot, moved->kind != GYRE_TRACE_RECEIVE);
+    }
+}
+
 /* ---- completions ---------------------------------------------------------------------------- */
 
 /* A signalled send has completed, and with it all earlier sends of its lane. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, uint64_t wr_id)
 {
     const uint32_t depth = ib->config.spec.depth;
-    const uint32_t slot = (uint32_t)(wr_id >> GYRE_IB_POSTED_BITS) & 15;
+    const uint32_t slot = (uint32_t)(wr_id >> GYRE_IB_POSTED_BITS) & 7;
     const uint32_t fifo = (uint32_t)(wr_id >> 32) & 0xffff;
     lane->n_retired += ((wr_id & GYRE_IB_POSTED_MASK) - lane->n_retired) & GYRE_IB_POSTED_MASK;
     if ((wr_id & GYRE_IB_WR_ENDS_PART) == 0)
         return;
+    if ((wr_id & GYRE_IB_WR_IS_LINES) != 0) {
+        gyre_ib_release_lines(ib, lane->peer, fifo, slot);
+        return;
+    }
     struct gyre_ib_send *send = &lane->peer->sends[fifo];
+    const uint64_t first = send->released;
     if (lane->peer->n_used == 1) {
         /* `slot` is the newest slot of that index, because the next one can only be posted after
          * this release. */
@@ -44,6 +79,9 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
             send->released++;
     }
     gyre_store_release_u64(&send->fifo.credit->head[GYRE_PROTO_SIMPLE], send->released);
+    const struct gyre_ib_moved moved = {
+        .kind = GYRE_TRACE_COMPLETE, .fifo = fifo, .first = first, .end = send->released};
+    gyre_ib_trace(ib, lane->peer, &moved);
 }
 
 static void raise_protocol(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
@@ -57,13 +95,32 @@ static void raise_protocol(struct gyre_ib_transport *ib, const struct gyre_ib_la
 }
 
 static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
-                        uint32_t fifo, uint64_t head)
+                        struct gyre_ib_send *send, uint64_t head)
 {
-    struct gyre_ib_send *send = &lane->peer->sends[fifo];
     if (head > send->posted)
         raise_protocol(ib, lane, "credit for slots that were never sent", head);
     else if (head > send->credit)
         send->credit = head;
+}
+
+/* A GPU reads no line of an empty slot, so it may return a slot before it was sent. */
+static void take_line_credit(struct gyre_ib_line_send *lines, uint64_t head)
+{
+    if (head > lines->credit)
+        lines->credit = head;
+}
+
+/* The peer has written one of this rank's credit words. */
+static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+                        uint32_t fifo, bool is_lines)
+{
+    const struct gyre_ib_peer *peer = lane->peer;
+    struct gyre_ib_send *send = &peer->sends[fifo];
+    const uint64_t *words = peer->credit_words;
+    if (is_lines)
+        take_line_credit(&send->lines, gyre_load_acquire_u64(&words[peer->size.n_fifos + fifo]));
+    else
+        take_credit(ib, lane, send, gyre_load_acquire_u64(&words[fifo]));
 }
 
 /* Give complete slots to the executor, in order. */
@@ -95,9 +152,16 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
         recv->n_parts[slot] = 0;
         recv->parts_seen[slot] = 0;
         /* Read the box before the slot is published: after that the peer may write it again. */
-        take_credit(ib, lane, fifo, gyre_load_relaxed_u64(&box->label.credit));
+        struct gyre_ib_send *send = &lane->peer->sends[fifo];
+        take_credit(ib, lane, send, gyre_load_relaxed_u64(&box->label.credit));
         gyre_store_relaxed_u64(&inbox->slot_info[slot], info);
         recv->arrived++;
+        const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_RECEIVE,
+                                            .fifo = fifo,
+                                            .first = recv->arrived - 1,
+                                            .end = recv->arrived,
+                                            .n_bytes = n_bytes};
+        gyre_ib_trace(ib, lane->peer, &moved);
         gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], recv->arrived);
     }
 }
@@ -115,7 +179,7 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *
         return;
     }
     if (lane->is_control) {
-        take_credit(ib, lane, fifo, gyre_load_acquire_u64(&lane->peer->credit_words[fifo]));
+        read_credit(ib, lane, fifo, (imm & GYRE_IB_IMM_LINES) != 0);
         return;
     }
     struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
@@ -219,10 +283,22 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
         gyre_ib_probe(ib, &ib->peers[i]);
 }
 
+static void return_all_credits(struct gyre_ib_transport *ib, uint64_t now_ns)
+{
+    ib->idle_since_ns = now_ns;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        if (gyre_ib_return_line_credits(ib, &ib->peers[i], true))
+            gyre_ib_flush(ib, ib->peers[i].control);
+}
+
 /* End a round in which nothing moved. */
 static void idle(struct gyre_ib_transport *ib)
 {
     const uint64_t now_ns = gyre_now_ns();
+    if (ib->idle_since_ns == 0)
+        ib->idle_since_ns = now_ns;
+    if (now_ns - ib->idle_since_ns >= CREDIT_HELD_NS)
+        return_all_credits(ib, now_ns);
     if (now_ns - ib->events_looked_ns < EVENTS_PERIOD_NS)
         return;
     ib->events_looked_ns = now_ns;
@@ -241,16 +317,21 @@ bool gyre_ib_poll(void *transport)
     for (int i = 0; i < ib->n_lanes; i++)
         post_due_receives(ib, &ib->lanes[i]);
     for (int i = 0; i < ib->config.n_peers; i++) {
+        has_moved = gyre_ib_push_lines(ib, &ib->peers[i]) || has_moved;
         has_moved = gyre_ib_push_slots(ib, &ib->peers[i]) || has_moved;
         has_moved = gyre_ib_return_credits(ib, &ib->peers[i]) || has_moved;
+        has_moved = gyre_ib_return_line_credits(ib, &ib->peers[i], false) || has_moved;
     }
     for (int i = 0; i < ib->n_lanes; i++)
         gyre_ib_flush(ib, &ib->lanes[i]);
-    if (!has_moved)
+    if (!has_moved) {
         idle(ib);
-    else if (++ib->n_polls % POLLS_PER_CLOCK == 0)
+        return false;
+    }
+    ib->idle_since_ns = 0;
+    if (++ib->n_polls % POLLS_PER_CLOCK == 0)
         look_around(ib, gyre_now_ns()); /* a busy path must not miss a port that went down */
-    return has_moved;
+    return true;
 }
 
 bool gyre_ib_is_behind(const void *transport, bool has_credit)
@@ -258,7 +339,8 @@ bool gyre_ib_is_behind(const void *transport, bool has_credit)
     const struct gyre_ib_transport *ib = transport;
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++)
         for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++)
-            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo], has_credit))
+            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo], has_credit) ||
+                gyre_ib_has_lines(ib, &ib->peers[i].sends[fifo], has_credit))
                 return true;
     return false;
 }

@@ -12,17 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The properties of a send that its work request id carries to the completion. */
-struct send_words {
-    uint32_t fifo;
-    uint32_t slot;
-    bool ends_part;
-    bool is_signalled;
-};
-
-static uint64_t make_wr_id(const struct gyre_ib_lane *lane, const struct send_words *words)
+static uint64_t make_wr_id(const struct gyre_ib_lane *lane, const struct gyre_ib_send_words *words)
 {
-    return (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) | (uint64_t)lane->id << 48 |
+    return (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) |
+           (words->is_lines ? GYRE_IB_WR_IS_LINES : 0) | (uint64_t)lane->id << 48 |
            (uint64_t)words->fifo << 32 | (uint64_t)words->slot << GYRE_IB_POSTED_BITS |
            (lane->n_posted & GYRE_IB_POSTED_MASK);
 }
@@ -31,6 +24,7 @@ static uint32_t make_imm(uint32_t fifo, uint32_t slot, uint32_t n_parts, bool is
 {
     return htonl(fifo << 16 | slot << 12 | (n_parts - 1) << 8 | (is_boxed ? GYRE_IB_IMM_BOXED : 0));
 }
+
 gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n)
 {
     struct ibv_recv_wr wrs[GYRE_IB_RECV_BATCH];
@@ -64,16 +58,8 @@ void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
         gyre_ib_raise_post(ib, lane, "ibv_post_send", error);
 }
 
-/* Is there room for n more sends? One place is kept for a signalled send, whose completion frees
- * the places before it. */
-static bool has_room(const struct gyre_ib_lane *lane, uint32_t n)
-{
-    return lane->n_posted - lane->n_retired + n < lane->size.n_send;
-}
-
-/* Begin the next send of the batch, with one element. The caller fills in the other fields. */
-static struct ibv_send_wr *add_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
-                                    const struct send_words *words)
+struct ibv_send_wr *gyre_ib_add_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+                                     const struct gyre_ib_send_words *words)
 {
     if (lane->n_batch == GYRE_IB_BATCH)
         gyre_ib_flush(ib, lane);
@@ -93,11 +79,8 @@ static struct ibv_send_wr *add_send(struct gyre_ib_transport *ib, struct gyre_ib
     return wr;
 }
 
-/* Does a slot's last send ask for a completion? With one lane completions are in order, so one
- * completion for each half of a FIFO releases all slots before it. With several lanes each slot
- * needs its own completion. */
-static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
-                             uint64_t step)
+bool gyre_ib_is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                              uint64_t step)
 {
     const uint32_t half = ib->config.spec.depth / 2;
     return peer->n_used > 1 || (step + 1) % half == 0;
@@ -125,10 +108,10 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
     const struct gyre_ib_peer *peer = lane->peer;
     const struct gyre_ib_remote *remote = &peer->remote;
     const uint64_t in_fifo = (uint64_t)part->slot * peer->size.slot_bytes + part->offset;
-    const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
+    const struct gyre_ib_send_words words = {.fifo = part->fifo, .slot = part->slot};
     for (uint64_t done = 0; done < part->n_bytes;) {
         const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, lane->max_msg_bytes);
-        struct ibv_send_wr *wr = add_send(ib, lane, &words);
+        struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
         wr->opcode = IBV_WR_RDMA_WRITE;
         wr->sg_list[0] = make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
                                   lane->rail->send_slots);
@@ -146,13 +129,13 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     const struct gyre_ib_send *send = &peer->sends[part->fifo];
     const struct gyre_ib_remote *remote = &peer->remote;
     const uint32_t depth = ib->config.spec.depth;
-    const struct send_words words = {
+    const struct gyre_ib_send_words words = {
         .fifo = part->fifo,
         .slot = part->slot,
         .ends_part = true,
         .is_signalled = part->is_signalled,
     };
-    struct ibv_send_wr *wr = add_send(ib, lane, &words);
+    struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(part->fifo, part->slot, part->n_parts, boxed);
     uint64_t n_bytes = sizeof(send->labels[0]);
@@ -186,6 +169,7 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     const uint32_t slot = (uint32_t)(send->posted % ib->config.spec.depth);
     const uint64_t info = gyre_load_relaxed_u64(&send->fifo.inbox->slot_info[slot]);
     const uint64_t n_bytes = info & 0xffffffff;
+    const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
     const bool boxed =
         n_bytes == 0 || (peer->remote.takes_boxes && n_bytes <= GYRE_IB_BOX_PAYLOAD_BYTES);
     uint32_t n_parts = 1;
@@ -197,7 +181,7 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
     for (uint32_t i = 0; i < n_parts; i++) {
         const struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
-        if (!has_room(lane, n_sends(lane, part_bytes)))
+        if (!gyre_ib_has_room(lane, n_sends(lane, part_bytes)))
             return false;
     }
     struct gyre_ib_recv *recv = &peer->recvs[fifo];
@@ -213,13 +197,20 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
             .offset = offset,
             .n_bytes = gyre_min_u64(part_bytes, n_bytes - offset),
             .n_parts = n_parts,
-            .is_signalled = is_release_point(ib, peer, send->posted),
+            .is_signalled = gyre_ib_is_release_point(ib, peer, send->posted),
         };
         if (!boxed)
             write_payload(ib, lane, &part);
         write_box(ib, lane, &part, boxed);
     }
     send->posted++;
+    const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_POST,
+                                        .fifo = fifo,
+                                        .begin_ns = begin_ns,
+                                        .first = send->posted - 1,
+                                        .end = send->posted,
+                                        .n_bytes = n_bytes};
+    gyre_ib_trace(ib, peer, &moved);
     return true;
 }
 
@@ -243,6 +234,26 @@ bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     return has_moved;
 }
 
+void gyre_ib_return_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t *head,
+                           uint64_t value, uint32_t word)
+{
+    struct gyre_ib_lane *lane = peer->control;
+    const bool is_lines = word >= peer->size.n_fifos;
+    const struct gyre_ib_send_words words = {.is_lines = is_lines};
+    struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
+    /* The NIC may still read this word for an earlier write. That is harmless, because heads only
+     * grow and the NIC reads a word as a whole. */
+    gyre_store_relaxed_u64(head, value);
+    wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->imm_data = make_imm(is_lines ? word - peer->size.n_fifos : word, 0, 1, false) |
+                   htonl(is_lines ? GYRE_IB_IMM_LINES : 0);
+    wr->sg_list[0] = make_sge(head, 8, lane->rail->staging);
+    if (lane->size.inline_bytes >= 8)
+        wr->send_flags |= IBV_SEND_INLINE;
+    wr->wr.rdma.remote_addr = peer->remote.credits + 8ULL * word;
+    wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
+}
+
 /* Return credit to a sender when half a FIFO was consumed, or when the sender has used all its
  * credit. Otherwise the sender still has credit, so it never waits for credit that is held back. */
 bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
@@ -257,43 +268,37 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
         const uint64_t head = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_SIMPLE]);
         if (head == recv->returned ||
             (head - recv->returned < depth / 2 && recv->arrived - recv->returned < depth) ||
-            !has_room(lane, 1))
+            !gyre_ib_has_room(lane, 1))
             continue;
-        const struct send_words words = {.fifo = fifo};
-        struct ibv_send_wr *wr = add_send(ib, lane, &words);
-        /* The NIC may still read this word for an earlier write. That is harmless, because heads
-         * only grow and the NIC reads a word as a whole. */
-        gyre_store_relaxed_u64(recv->head, head);
         recv->returned = head;
-        wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-        wr->imm_data = make_imm(fifo, 0, 1, false);
-        wr->sg_list[0] = make_sge(recv->head, 8, lane->rail->staging);
-        if (lane->size.inline_bytes >= 8)
-            wr->send_flags |= IBV_SEND_INLINE;
-        wr->wr.rdma.remote_addr = peer->remote.credits + 8ULL * fifo;
-        wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
+        gyre_ib_return_credit(ib, peer, recv->head, head, fifo);
         has_moved = true;
     }
     return has_moved;
 }
 
-/* Send a probe to a silent peer. A rank that waits for a peer often has no message in flight to it,
- * so no acknowledgement can be missing and the NIC cannot notice that the peer is gone. The probe
- * writes the peer's last credit again, which changes nothing there. Either the peer acknowledges
- * the probe, or the retry window ends in an error that names the peer. */
-void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_lane *lane = peer->control;
-    const struct gyre_ib_recv *recv = &peer->recvs[0];
-    const bool has_moved = peer->n_completions != peer->n_completions_seen;
-    peer->n_completions_seen = peer->n_completions;
-    if (has_moved || lane->n_retired < lane->signalled_at || !has_room(lane, 1) || ib->is_failed)
-        return;
-    const struct send_words words = {.is_signalled = true};
-    struct ibv_send_wr *wr = add_send(ib, lane, &words);
+    const struct gyre_ib_send_words words = {.is_signalled = true};
+    struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
     wr->opcode = IBV_WR_RDMA_WRITE;
-    wr->sg_list[0] = make_sge(recv->head, 8, lane->rail->staging);
+    wr->sg_list[0] = make_sge(peer->recvs[0].head, 8, lane->rail->staging);
     wr->wr.rdma.remote_addr = peer->remote.credits;
     wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
     gyre_ib_flush(ib, lane);
+}
+
+/* Send a probe to a silent peer. A rank that waits for a peer often has no message in flight to it,
+ * so no acknowledgement can be missing and the NIC cannot notice that the peer is gone. Either
+ * the peer acknowledges the probe, or the retry window ends in an error that names the peer. */
+void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    struct gyre_ib_lane *lane = peer->control;
+    const bool has_moved = peer->n_completions != peer->n_completions_seen;
+    peer->n_completions_seen = peer->n_completions;
+    if (has_moved || lane->n_retired < lane->signalled_at || !gyre_ib_has_room(lane, 1) ||
+        ib->is_failed)
+        return;
+    gyre_ib_write_credit_again(ib, peer);
 }

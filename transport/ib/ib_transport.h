@@ -24,6 +24,10 @@
  *   receiver, when the executor has advanced head:
  *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control QP
  *
+ * Slots of LL (gyre_fifo_spec.net_line_bytes) take a shorter way: one RDMA WRITE of their lines, to
+ * the slot of the same number at the peer. No completion tells the peer about it, because its
+ * executor polls the lines. ib_lines.c says why that is safe.
+ *
  * More receives are posted than there can be credits, and they are posted again before a credit is
  * returned. So the error "receiver not ready" cannot happen.
  */
@@ -84,10 +88,12 @@ struct gyre_ib_rail {
     int n_gids;
     struct ibv_mr *send_slots;
     struct ibv_mr *recv_slots;
-    struct ibv_mr *landing; /* boxes and credit words: written by peers */
-    struct ibv_mr *staging; /* labels and heads: read by this NIC */
-    struct ibv_qp *fence;   /* connected to itself; NULL if no fence is needed */
-    uint64_t down_since_ns; /* 0 = the port is active */
+    struct ibv_mr *send_lines; /* slots of LL; NULL = there are none */
+    struct ibv_mr *recv_lines; /* likewise */
+    struct ibv_mr *landing;    /* boxes and credit words: written by peers */
+    struct ibv_mr *staging;    /* labels and heads: read by this NIC */
+    struct ibv_qp *fence;      /* connected to itself; NULL if no fence is needed */
+    uint64_t down_since_ns;    /* 0 = the port is active */
 };
 
 struct gyre_ib_peer;
@@ -115,6 +121,22 @@ struct gyre_ib_lane {
     struct ibv_sge sges[GYRE_IB_BATCH][2];
 };
 
+/* The slots of LL of a sending end (ib_lines.c). Their counters are their own. */
+struct gyre_ib_line_send {
+    unsigned char *slots; /* in host memory */
+    uint64_t posted;      /* this and the next two count slots, as in struct gyre_ib_send */
+    uint64_t released;
+    uint64_t credit;                   /* may be ahead of `posted`: see take_line_credit() */
+    bool is_under_way[GYRE_MAX_DEPTH]; /* with several lanes: the slot was not acknowledged yet */
+};
+
+/* The slots of LL of a receiving end. The peer's NIC writes them, and the executor polls them. */
+struct gyre_ib_line_recv {
+    unsigned char *slots;
+    uint64_t returned; /* head that the sender knows */
+    uint64_t *head;    /* one word in staging */
+};
+
 struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
     uint64_t posted;              /* slots given to the NIC */
@@ -122,6 +144,7 @@ struct gyre_ib_send {
     uint64_t credit;              /* the receiver's head that this rank knows */
     struct gyre_ib_label *labels; /* depth, in staging */
     uint8_t parts_left[GYRE_MAX_DEPTH];
+    struct gyre_ib_line_send lines;
 };
 
 struct gyre_ib_recv {
@@ -135,14 +158,17 @@ struct gyre_ib_recv {
     uint8_t parts_seen[GYRE_MAX_DEPTH];
     uint8_t n_parts[GYRE_MAX_DEPTH]; /* 0: no imm yet */
     bool is_boxed[GYRE_MAX_DEPTH];
+    struct gyre_ib_line_recv lines;
 };
 
 /* The addresses and keys of a peer's memory. */
 struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank; as far apart as here */
     uint64_t boxes;   /* [n_fifos][depth] */
-    uint64_t credits; /* [n_fifos] words */
+    uint64_t lines;   /* as slots; a FIFO's slots of LL are gyre_ib_transport.line_stride apart */
+    uint64_t credits; /* [n_fifos] words of SIMPLE, then as many of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
+    uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
     uint32_t landing_rkey[GYRE_IB_MAX_RAILS];
     bool takes_boxes;
 };
@@ -157,7 +183,7 @@ struct gyre_ib_peer {
     struct gyre_ib_lane *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
-    uint64_t *credit_words; /* size.n_fifos, in landing */
+    uint64_t *credit_words; /* size.n_fifos of SIMPLE, then of LL, in landing */
     struct gyre_ib_remote remote;
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
     char words[48];                           /* describe() */
@@ -207,14 +233,21 @@ struct gyre_ib_transport {
     uint64_t one_side_bytes;   /* of their slots */
     unsigned char *send_slots; /* of all FIFOs, peer after peer */
     unsigned char *recv_slots;
-    void *landing; /* boxes[n_fifos][depth], credit words[n_fifos], a word for fences */
+    void *landing; /* boxes[n_fifos][depth], credit words[2 * n_fifos], a word for fences */
     size_t landing_bytes;
-    void *staging; /* labels[n_fifos][depth], heads[n_fifos] */
+    void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
-    int nap_fd; /* epoll over completion channels and async events */
+    unsigned char *send_lines; /* slots of LL of all sending ends, in host memory; NULL = none */
+    unsigned char *recv_lines; /* of all receiving ends, where the device polls them: on GPUs in GPU
+                                * memory */
+    uint64_t line_stride;      /* from one FIFO's lines to the next one's; 0 = there are none */
+    uint64_t idle_since_ns; /* when credit of LL was last looked for, or nothing moved any more; 0 =
+                             * something moves */
+    int nap_fd;             /* epoll over completion channels and async events */
     struct gyre_proxy *proxy;
-    uint64_t events_looked_ns; /* when async events were looked for */
-    uint64_t probed_ns;        /* when silent peers were looked for */
+    struct gyre_trace_buffer *recorded; /* NULL: nothing is recorded */
+    uint64_t events_looked_ns;          /* when async events were looked for */
+    uint64_t probed_ns;                 /* when silent peers were looked for */
     uint64_t n_polls;
     bool is_failed; /* an error was raised; the data path does nothing more */
 };
@@ -252,6 +285,12 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                struct gyre_ib_rail_pairs *pairs_out);
 
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
+
+/** gyre_ib_lines_bytes - the lines of all FIFOs in one direction. */
+static inline uint64_t gyre_ib_lines_bytes(const struct gyre_ib_transport *ib)
+{
+    return ib->n_fifos * ib->line_stride;
+}
 
 /** gyre_ib_memory_open - allocate FIFOs, landing and staging, and register them on every rail. */
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
@@ -309,6 +348,12 @@ bool gyre_ib_settle(void *transport);
 
 /** gyre_ib_post_receives - post n receives on a lane. Errors: SYSTEM. */
 gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n);
+
+/* ---- ib_round_trip.c ----------------------------------------------------------------------- */
+
+/** gyre_ib_measure - the transport's `measure`: the shortest round trip to a rank of another host.
+ */
+void gyre_ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The socket transport: TCP between hosts, moved by a proxy. This file opens and closes it. Set-up
- * is in socket_setup.c, the data path in socket_move.c.
+ * The socket transport: TCP between hosts, moved by proxy threads. This file opens and closes it.
+ * Set-up is in socket_setup.c, the data path in socket_move.c.
  */
 #include "transport/socket/socket.h"
 
@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,10 @@ static void socket_close(struct gyre_transport *base)
     const struct gyre_transport_config *config = &transport->config;
     char text[GYRE_CAUSE_MAX_BYTES];
     const char *cause = last_words(config, text, sizeof(text));
-    const bool had_proxy = transport->proxy != NULL;
-    if (had_proxy)
-        gyre_proxy_close(transport->proxy);
+    const bool had_proxy = transport->threads[0].proxy != NULL;
+    for (uint32_t t = 0; t < transport->n_threads; t++)
+        if (transport->threads[t].proxy != NULL)
+            gyre_proxy_close(transport->threads[t].proxy);
     const uint64_t deadline_ns = gyre_now_ns() + (cause == NULL ? BYE_NS : BYE_FAULT_NS);
     for (int i = 0; transport->peers != NULL && i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
@@ -72,10 +74,59 @@ static void socket_close(struct gyre_transport *base)
     if (transport->memory != NULL)
         config->device->ops->host_free(config->device, transport->memory);
     socket_stop_listening(transport);
-    if (transport->epoll_fd >= 0)
-        close(transport->epoll_fd);
+    for (uint32_t t = 0; t < transport->n_threads; t++)
+        if (transport->threads[t].epoll_fd >= 0)
+            close(transport->threads[t].epoll_fd);
+    pthread_mutex_destroy(&transport->recording);
     free(transport->peers);
     free(transport);
+}
+
+/* Processors that this process may use for each rank of its host. */
+static uint32_t count_processors(const struct gyre_transport_config *config)
+{
+    cpu_set_t usable;
+    uint32_t n_ranks = 0;
+    for (int rank = 0; rank < config->n_ranks; rank++)
+        n_ranks += config->infos[rank].host_hash == config->infos[config->rank].host_hash;
+    /* On machines with more processors than cpu_set_t has bits this fails. */
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
+        return 1;
+    return (uint32_t)CPU_COUNT(&usable) / n_ranks;
+}
+
+/* A descriptor a connection: with many peers a process would run out of them. */
+#define MANY_PEERS 64
+
+static int choose_links(const struct gyre_transport_config *config)
+{
+    const int64_t wanted = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
+    return wanted > 0 ? (int)wanted : config->n_peers <= MANY_PEERS ? 4 : 2;
+}
+
+/* A thread copies every byte that it sends and every byte that it receives, which is slower than a
+ * fast network. So the connections of a pair are divided between threads. Half of the rank's
+ * processors are left to the application. */
+static uint32_t choose_threads(const struct socket_transport *transport)
+{
+    const struct gyre_transport_config *config = &transport->config;
+    const int64_t wanted = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NTHREADS);
+    return gyre_clamp_u32(wanted > 0 ? (uint64_t)wanted : count_processors(config) / 2, 1,
+                          (uint32_t)transport->n_links);
+}
+
+static gyre_status open_threads(struct socket_transport *transport)
+{
+    transport->n_threads = choose_threads(transport);
+    for (uint32_t t = 0; t < transport->n_threads; t++)
+        transport->threads[t] =
+            (struct socket_thread){.transport = transport, .index = t, .epoll_fd = -1};
+    for (uint32_t t = 0; t < transport->n_threads; t++) {
+        transport->threads[t].epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (transport->threads[t].epoll_fd < 0)
+            return gyre_fail_errno(errno, "epoll_create1");
+    }
+    return GYRE_SUCCESS;
 }
 
 /* Fill in who the peers are and what FIFOs they have. Returns how many FIFOs these are. */
@@ -140,13 +191,10 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->base.ops = &gyre_transport_socket;
     transport->config = *config;
     transport->n_peers = config->n_peers;
-    transport->n_links = (int)gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
-    transport->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    transport->n_links = choose_links(config);
+    pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
-    if (transport->epoll_fd < 0) {
-        status = gyre_fail_errno(errno, "epoll_create1");
-        goto close_transport;
-    }
+    GYRE_TRY_GOTO(status, open_threads(transport), close_transport);
     if (transport->peers == NULL) {
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d peers", config->n_peers);
         goto close_transport;
@@ -183,11 +231,12 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
         peer->links[l].fd = -1;
         peer->links[l].index = l;
         peer->links[l].peer = peer;
+        peer->links[l].thread = &peer->transport->threads[l % transport->n_threads];
     }
     return GYRE_SUCCESS;
 }
 
-static gyre_status watch_link(const struct socket_transport *transport, struct socket_link *link)
+static gyre_status watch_link(struct socket_link *link)
 {
     const int lowat_bytes = NOTSENT_LOWAT_BYTES;
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -200,7 +249,7 @@ static gyre_status watch_link(const struct socket_transport *transport, struct s
     if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
         0)
         GYRE_INFO(NET, "TCP_NOTSENT_LOWAT: errno %d", errno);
-    if (epoll_ctl(transport->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) != 0)
+    if (epoll_ctl(link->thread->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) != 0)
         return gyre_fail_errno(errno, "epoll_ctl(rank %d, connection %u)", link->peer->rank,
                                link->index);
     return GYRE_SUCCESS;
@@ -220,6 +269,22 @@ static void fill_connectors(const struct socket_transport *transport,
                 gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
         }
     }
+}
+
+static gyre_status start_threads(struct socket_transport *transport)
+{
+    for (uint32_t t = 0; t < transport->n_threads; t++) {
+        struct socket_thread *thread = &transport->threads[t];
+        const struct gyre_proxy_client client = {
+            .poll = socket_move,
+            .is_behind = socket_is_behind,
+            .context = thread,
+            .nap_fd = &thread->epoll_fd,
+        };
+        GYRE_TRY(gyre_proxy_open(&client, 1, transport->config.rank, transport->config.fault,
+                                 &thread->proxy));
+    }
+    return GYRE_SUCCESS;
 }
 
 static gyre_status socket_connect(struct gyre_transport *base, const void *blobs,
@@ -244,15 +309,12 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     socket_stop_listening(transport);
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
-            GYRE_TRY(watch_link(transport, &transport->peers[i].links[l]));
+            GYRE_TRY(watch_link(&transport->peers[i].links[l]));
+    socket_measure_round_trip(transport);
+    GYRE_TRY(socket_measure_rate(transport, deadline_ns));
     fill_connectors(transport, connectors);
-    const struct gyre_proxy_client client = {
-        .poll = socket_move,
-        .is_behind = socket_is_behind,
-        .context = transport,
-        .nap_fd = &transport->epoll_fd,
-    };
-    return gyre_proxy_open(&client, 1, config->rank, config->fault, &transport->proxy);
+    transport->recorded = gyre_trace_use(config->trace, GYRE_TRACE_SOCKET);
+    return start_threads(transport);
 }
 
 /* ---- the rest ----------------------------------------------------------------------------- */
@@ -272,14 +334,19 @@ static size_t socket_memory_bytes(const struct gyre_transport *base)
 static void socket_wake(struct gyre_transport *base)
 {
     struct socket_transport *transport = (struct socket_transport *)base;
-    if (transport->proxy != NULL)
-        gyre_proxy_wake(transport->proxy);
+    for (uint32_t t = 0; t < transport->n_threads; t++)
+        if (transport->threads[t].proxy != NULL)
+            gyre_proxy_wake(transport->threads[t].proxy);
 }
 
 static bool socket_help(struct gyre_transport *base, bool is_last)
 {
     const struct socket_transport *transport = (struct socket_transport *)base;
-    return transport->proxy != NULL && gyre_proxy_help(transport->proxy, is_last);
+    bool has_moved = false;
+    for (uint32_t t = 0; t < transport->n_threads; t++)
+        if (transport->threads[t].proxy != NULL)
+            has_moved = gyre_proxy_help(transport->threads[t].proxy, is_last) || has_moved;
+    return has_moved;
 }
 
 const struct gyre_transport_ops gyre_transport_socket = {
@@ -290,6 +357,8 @@ const struct gyre_transport_ops gyre_transport_socket = {
     .connect = socket_connect,
     .describe = socket_describe,
     .memory_bytes = socket_memory_bytes,
+    .takes_lines = gyre_transport_no_lines,
+    .measure = socket_measure,
     .wake = socket_wake,
     .help = socket_help,
     .close = socket_close,

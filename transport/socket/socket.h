@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside the socket transport: its state, shared by set-up (socket_address.c, socket_setup.c,
- * socket_call.c), data path (socket_move.c, socket_watch.c) and the transport's slots (socket.c). A
+ * socket_call.c), data path (socket_move.h, socket_watch.c) and the transport's slots (socket.c). A
  * pair of ranks has n_links TCP connections; FIFO f travels over link f % n_links, its credit the
- * other way over the same one.
+ * other way over the same one. Link l of every peer belongs to thread l % n_threads of the
+ * transport, so no two threads touch the same link or FIFO.
  *
- * On the wire: a frame is a header and, for data, the slot's bytes. A sender sends a slot only when
- * it has credit for it, so a receiver always has a free slot for what arrives and never stops
- * reading: nothing waits behind a FIFO that is stuck.
+ * On the wire: a frame is a header and, for data, the slot's bytes. Frames travel in batches: first
+ * the headers of all frames, then the payloads in the same order. So a receiver knows where the
+ * whole batch goes, and one system call reads it. A sender sends a slot only when it has credit for
+ * it, so a receiver always has a free slot for what arrives and never stops reading: nothing waits
+ * behind a FIFO that is stuck.
  */
 #ifndef GYRE_TRANSPORT_SOCKET_H
 #define GYRE_TRANSPORT_SOCKET_H
@@ -43,29 +46,37 @@ enum socket_frame_kind {
 
 struct socket_header {
     uint16_t kind;
-    uint16_t pad;
+    uint16_t n_following; /* headers of the same batch behind this one */
     uint32_t fifo;
     uint64_t value;
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 
-/* Both directions of one FIFO index of a pair of ranks. Only the proxy uses it, except for the
- * words of proxy_fifo. */
+/* Both directions of one FIFO index of a pair of ranks. Only the link's thread uses it, except for
+ * the words of proxy_fifo. */
 struct socket_fifo {
     struct gyre_proxy_fifo send;
     struct gyre_proxy_fifo recv;
-    uint64_t n_batched;  /* slots put into batches */
-    uint64_t n_sent;     /* slots whose bytes the kernel took = head of `send` */
-    uint64_t n_credited; /* slots that the peer has consumed */
-    uint64_t n_arrived;  /* slots received = tail of `recv` */
-    uint64_t n_returned; /* consumed slots that the peer knows of */
+    uint64_t n_batched;   /* slots put into batches */
+    uint64_t n_sent;      /* slots whose bytes the kernel took = head of `send` */
+    uint64_t n_credited;  /* slots that the peer has consumed */
+    uint64_t n_announced; /* slots whose header was received */
+    uint64_t n_arrived;   /* slots received = tail of `recv` */
+    uint64_t n_returned;  /* consumed slots that the peer knows of */
 };
 
-struct socket_frame {
-    struct socket_header header;
-    const unsigned char *payload;
-    uint32_t payload_bytes;
+struct socket_payload {
+    const unsigned char *bytes;
+    uint32_t n_bytes;
+};
+
+/* A slot whose header was received. */
+struct socket_arrival {
+    struct socket_fifo *fifo;
+    uint64_t info; /* its slot_info */
+    unsigned char *at;
+    uint32_t left_bytes;
 };
 
 /* One TCP connection. */
@@ -73,9 +84,10 @@ struct socket_link {
     int fd; /* -1: none */
     uint32_t index;
     struct socket_peer *peer;
-    bool is_readable; /* until a read comes back short */
-    bool is_writable; /* until a write comes back short */
-    bool is_ending;   /* the peer closed: read until the end of the stream */
+    struct socket_thread *thread; /* that moves it */
+    bool is_readable;             /* until a read comes back short */
+    bool is_writable;             /* until a write comes back short */
+    bool is_ending;               /* the peer closed: read until the end of the stream */
     bool has_bye;
     struct gyre_sock_address remote; /* the peer's end */
     const char *interface;           /* name of the interface that has this end's address */
@@ -83,17 +95,19 @@ struct socket_link {
     /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];
     uint32_t staged_bytes;
-    struct socket_fifo *into; /* slot that is arriving, or NULL */
-    uint64_t into_info;       /* its slot_info */
-    unsigned char *into_at;
-    uint32_t into_left_bytes;
+    struct socket_arrival arrivals[SOCKET_BATCH_FRAMES]; /* slots of the batch that is arriving */
+    uint32_t n_arrivals;
+    uint32_t first_arrival; /* the first one that is not complete */
+    uint32_t n_following;   /* headers of the batch that have not come yet */
 
     /* sending */
-    struct socket_frame batch[SOCKET_BATCH_FRAMES];
-    uint32_t n_batch;          /* frames in the batch */
-    uint32_t first;            /* the first frame that is not completely sent */
-    uint32_t first_sent_bytes; /* of that frame, header included */
-    uint32_t next_fifo;        /* the FIFO at which the next batch begins to look, round robin */
+    struct socket_header headers[SOCKET_BATCH_FRAMES]; /* of the batch */
+    struct socket_payload payloads[SOCKET_BATCH_FRAMES];
+    uint32_t n_batch;            /* frames in the batch */
+    uint32_t headers_sent_bytes; /* of all headers together */
+    uint32_t first;              /* the first frame that is not completely sent */
+    uint32_t first_sent_bytes;   /* of that frame's payload */
+    uint32_t next_fifo;          /* the FIFO at which the next batch begins to look, round robin */
 };
 
 struct socket_peer {
@@ -110,6 +124,16 @@ struct socket_peer {
     struct socket_fifo *fifos; /* size.n_fifos */
 };
 
+/* One proxy thread of the transport, and its part of every peer's links. */
+struct socket_thread {
+    struct socket_transport *transport;
+    uint32_t index;
+    int epoll_fd;
+    struct gyre_proxy *proxy;
+    struct gyre_trace_event moving; /* the read or send that is being recorded */
+    uint64_t watched_ns;            /* when socket_watch() last looked at the links */
+};
+
 struct socket_transport {
     struct gyre_transport base;
     struct gyre_transport_config config;
@@ -118,13 +142,15 @@ struct socket_transport {
     int listen_fds[SOCKET_MAX_ADDRESSES];
     int n_addresses; /* of both */
     int n_links;     /* links to each peer that this rank wants */
-    int epoll_fd;
     int n_peers;
     struct socket_peer *peers; /* as config.peers */
     void *memory;              /* of all FIFO ends */
     size_t memory_bytes;
-    struct gyre_proxy *proxy;
-    uint64_t watched_ns; /* when socket_watch() last looked at the links */
+    struct socket_thread threads[SOCKET_MAX_LINKS];
+    uint32_t n_threads;
+    struct gyre_trace_buffer *recorded; /* NULL: nothing is recorded */
+    struct gyre_wire wire;              /* what was measured of the network */
+    pthread_mutex_t recording;          /* held by the thread that writes into `recorded` */
 };
 
 /* The addresses at which a rank listens. Ranks send it to each other, so its layout is fixed. */
@@ -143,8 +169,7 @@ struct socket_blob {
 
 /** socket_listen - listen on every usable address of the interfaces that the user allows, in the
  * order of gyre_sock_list_addresses. If config->rendezvous is an address of an interface, it comes
- * first there. Fills
- * addresses and listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
+ * first there. Fills addresses and listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
 gyre_status socket_listen(struct socket_transport *transport);
 void socket_stop_listening(struct socket_transport *transport);
 
@@ -212,20 +237,35 @@ void socket_caller_stop(struct socket_caller *caller);
  * gave up meanwhile (within a second or so), SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
-/** socket_move - the proxy client: move whatever can be moved. @context: struct socket_transport.
- * A dead peer is raised on the fault. */
+/** socket_move - the proxy client: move whatever can be moved on the links of one thread.
+ * @context: struct socket_thread. A dead peer is raised on the fault. */
 bool socket_move(void *context);
 
-/** socket_is_behind - are there published slots that the kernel has not taken? @has_credit: count
- * only slots for which there is credit. */
+/** socket_is_behind - has a thread's link published slots that the kernel has not taken?
+ * @context: struct socket_thread. @has_credit: count only slots for which there is credit. */
 bool socket_is_behind(const void *context, bool has_credit);
 
 /** socket_watch_begin - prepare a connected link for socket_watch. */
 gyre_status socket_watch_begin(const struct socket_link *link);
 
-/** socket_watch - raise the fault for a link that the peer's kernel has not answered for 10 s. To
- * be called whenever there is nothing to move; looks a few times a second. */
-void socket_watch(struct socket_transport *transport);
+/** socket_watch - raise the fault for a link of the thread that the peer's kernel has not answered
+ * for 10 s. To be called whenever there is nothing to move; looks a few times a second. */
+void socket_watch(struct socket_thread *thread);
+
+/** socket_measure_rate - fill in transport->wire.mbit_per_s on one rank of each host, if interfaces
+ * tell no true rate and GYRE_NET_RATE is not set. To be called when all links are connected and
+ * before the proxy starts. Takes 6 to 16 ms, on networks below 50 Mbit/s more, and waits until the
+ * two other ranks that take part have come here. Errors: the fault's, REMOTE, TIMEOUT. */
+gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t deadline_ns);
+
+/** socket_measure_round_trip - fill in transport->wire.round_trip_ns. To be called when all links
+ * are connected and before the proxy starts, because the proxy closes the link of a peer that
+ * leaves.
+ */
+void socket_measure_round_trip(struct socket_transport *transport);
+
+/** socket_measure - the transport's `measure`, of what was found while connecting. */
+void socket_measure(struct gyre_transport *base, struct gyre_wire *wire_out);
 
 /** socket_say_bye - after the proxy has stopped, send the rest of the batch and a last frame. The
  * frame makes the end of the stream a regular one, or gives the cause of this rank's failure

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define SOCKET_MAGIC 0x326e696f6a636f73ULL /* "socjoin2", little endian */
+#define SOCKET_MAGIC 0x336e696f6a636f73ULL /* "socjoin3", little endian */
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
                    "exchanged between hosts");

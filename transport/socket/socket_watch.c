@@ -91,14 +91,15 @@ gyre_status socket_watch_begin(const struct socket_link *link)
     return GYRE_SUCCESS;
 }
 
-void socket_watch(struct socket_transport *transport)
+void socket_watch(struct socket_thread *thread)
 {
+    const struct socket_transport *transport = thread->transport;
     const uint64_t now_ns = gyre_now_ns();
-    if (now_ns - transport->watched_ns < WATCH_NS)
+    if (now_ns - thread->watched_ns < WATCH_NS)
         return;
-    transport->watched_ns = now_ns;
+    thread->watched_ns = now_ns;
     for (int i = 0; i < transport->n_peers; i++)
-        for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
+        for (uint32_t l = thread->index; l < transport->peers[i].n_links; l += transport->n_threads)
             if (transport->peers[i].links[l].fd >= 0)
                 watch_one(&transport->peers[i].links[l], now_ns);
 }

@@ -29,7 +29,7 @@ static enum bench_read read_limit(const char *root, const char *name, int64_t *s
     if (line == NULL || sscanf(line + strlen(name), "%31s", word) != 1)
         return BENCH_READ_BROKEN;
     *soft_out = INT64_MAX;
-    if (strcmp(word, "unlimited") == 0 || (bench_parse_number(word, soft_out) && *soft_out >= 0))
+    if (strcmp(word, "unlimited") == 0 || (bench_text_to_number(word, soft_out) && *soft_out >= 0))
         return BENCH_READ_OK;
     return BENCH_READ_BROKEN;
 }

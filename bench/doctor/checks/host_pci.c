@@ -149,7 +149,8 @@ static enum bench_read read_errors(const char *root, const char *bus_id, const c
     if (result != BENCH_READ_OK)
         return result;
     const char *line = strstr(text, total);
-    return line != NULL && bench_parse_number(line + strlen(total), number_out) && *number_out >= 0
+    return line != NULL && bench_text_to_number(line + strlen(total), number_out) &&
+                   *number_out >= 0
                ? BENCH_READ_OK
                : BENCH_READ_BROKEN;
 }

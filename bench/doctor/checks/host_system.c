@@ -62,7 +62,7 @@ static void check_processes(struct bench_doctor *doctor, const char *group)
     const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
     if (result == BENCH_READ_ABSENT || strcmp(text, "max") == 0)
         return;
-    if (result != BENCH_READ_OK || !bench_parse_number(text, &most))
+    if (result != BENCH_READ_OK || !bench_text_to_number(text, &most))
         bench_say_unreadable(doctor, "processes", path,
                              result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
     else if (most < 512)

@@ -4,11 +4,10 @@
  * of hosts, in both directions, one pair at a time. The first process of each host takes part in
  * the measurement; the other processes wait in the gathers.
  */
-#include "bench/doctor/doctor.h"
+#include "bench/doctor/hosts.h"
 #include "bench/launch/rendezvous.h"
 #include "core/base/util.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +21,7 @@
 /* The processes that measure. */
 struct rig {
     struct bench_doctor *doctor;
-    int *leaders; /* process number of each host's first process */
-    int n_hosts;
-    int me; /* this process's host if it is the host's first process; else -1 */
+    struct bench_hosts hosts;
     gyre_comm *comm;
     gyre_stream stream;
     unsigned char *buffer; /* LARGE_BYTES */
@@ -32,7 +29,7 @@ struct rig {
 
 /* The result of a pair's measurement in one process. Processes all-gather it. */
 struct outcome {
-    double latency_us; /* NAN unless this process sent */
+    double latency_us; /* 0 unless this process sent */
     double gbytes_per_s;
     int32_t status;
     int32_t is_over; /* process 0: the time is up */
@@ -68,7 +65,7 @@ static gyre_status measure_as_sender(const struct rig *rig, int peer, struct out
     }
     outcome->latency_us = (double)(gyre_now_ns() - start_ns) / 1e3 / (2 * N_SMALL);
     for (size_t i = 0; i < LARGE_BYTES; i++)
-        rig->buffer[i] = byte_of(i, rig->me);
+        rig->buffer[i] = byte_of(i, rig->hosts.me);
     start_ns = gyre_now_ns();
     for (int i = 0; i < N_LARGE; i++)
         GYRE_TRY(send_or_receive(rig, true, peer, LARGE_BYTES));
@@ -94,62 +91,14 @@ static gyre_status measure_as_receiver(const struct rig *rig, int peer)
     return send_or_receive(rig, true, peer, 8);
 }
 
-/* The host of one process. Processes all-gather it, so its layout is fixed. */
-struct place {
-    char host[64];
-    uint64_t hash;
-};
-
-/* Make an empty matrix of the hosts. The name of a host includes its first rank, because one
- * machine can count as several hosts (GYRE_HOSTID). */
-static gyre_status open_matrix(const struct rig *rig, const struct place *all)
+/* Make an empty matrix of the hosts. */
+static gyre_status open_matrix(const struct rig *rig)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;
-    const size_t n_cells = (size_t)rig->n_hosts * (size_t)rig->n_hosts;
-    matrix->names = calloc((size_t)rig->n_hosts, sizeof(*matrix->names));
-    matrix->latency_us = calloc(n_cells, sizeof(double));
-    matrix->gbytes_per_s = calloc(n_cells, sizeof(double));
-    if (matrix->names == NULL || matrix->latency_us == NULL || matrix->gbytes_per_s == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", rig->n_hosts);
-    for (size_t i = 0; i < n_cells; i++)
-        matrix->latency_us[i] = matrix->gbytes_per_s[i] = NAN;
-    for (int i = 0; i < rig->n_hosts; i++)
-        snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s (rank %d)",
-                 all[rig->leaders[i]].host, rig->leaders[i]);
+    GYRE_TRY(bench_matrix_open(matrix, rig->hosts.n));
+    memcpy(matrix->names, rig->hosts.names, (size_t)rig->hosts.n * sizeof(*matrix->names));
     snprintf(matrix->what, sizeof(matrix->what), "network between hosts");
     return GYRE_SUCCESS;
-}
-
-/* Finds the first process of each host, by the library's own notion of a host. */
-static gyre_status find_hosts(struct rig *rig)
-{
-    struct bench_doctor *doctor = rig->doctor;
-    struct bench_launcher *launcher = &doctor->launcher;
-    const int n = launcher->n_processes;
-    struct place mine, *all = calloc((size_t)n, sizeof(*all));
-    memset(&mine, 0, sizeof(mine));
-    memcpy(mine.host, doctor->facts.host, sizeof(mine.host));
-    rig->leaders = calloc((size_t)n, sizeof(*rig->leaders));
-    gyre_status status =
-        all == NULL || rig->leaders == NULL
-            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
-            : gyre_host_hash(gyre_param_text(&doctor->params, GYRE_PARAM_HOSTID), &mine.hash);
-    if (status == GYRE_SUCCESS)
-        status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < n; i++) {
-        bool is_first = true;
-        for (int j = 0; j < i; j++)
-            is_first = is_first && all[j].hash != all[i].hash;
-        if (!is_first)
-            continue;
-        if (i == launcher->process)
-            rig->me = rig->n_hosts;
-        rig->leaders[rig->n_hosts++] = i;
-    }
-    if (status == GYRE_SUCCESS && rig->n_hosts > 1)
-        status = open_matrix(rig, all);
-    free(all);
-    return status;
 }
 
 static gyre_status open_comm(struct rig *rig)
@@ -160,12 +109,12 @@ static gyre_status open_comm(struct rig *rig)
     config.timeout_ms = TIMEOUT_MS;
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "30", 0); /* the default is for jobs of thousands of ranks */
     GYRE_TRY(bench_rendezvous(&rig->doctor->launcher, 1, &config, &id));
-    if (rig->me < 0)
+    if (rig->hosts.me < 0)
         return GYRE_SUCCESS;
     rig->buffer = calloc(1, LARGE_BYTES);
     if (rig->buffer == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", LARGE_BYTES);
-    GYRE_TRY(gyre_comm_init_rank(&rig->comm, rig->n_hosts, &id, rig->me, &config));
+    GYRE_TRY(gyre_comm_init_rank(&rig->comm, rig->hosts.n, &id, rig->hosts.me, &config));
     return gyre_stream_create(&rig->stream, GYRE_DEVICE_HOST, -1);
 }
 
@@ -193,7 +142,7 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;
     const uint64_t deadline_ns = gyre_now_ns() + BUDGET_NS;
-    const int n = rig->n_hosts;
+    const int n = rig->hosts.n;
     bool is_over = false;
     for (int step = 1; step < n && !is_over; step++)
         for (int from = 0; from < n && !is_over; from++) {
@@ -202,16 +151,16 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
             gyre_status status = GYRE_SUCCESS;
             memset(&mine, 0, sizeof(mine));
             mine.is_over = gyre_now_ns() > deadline_ns;
-            if (rig->me == from)
+            if (rig->hosts.me == from)
                 status = measure_as_sender(rig, to, &mine);
-            else if (rig->me == to)
+            else if (rig->hosts.me == to)
                 status = measure_as_receiver(rig, from);
             status = share(rig, status, &mine, all, &is_over);
             if (status != GYRE_SUCCESS)
                 return gyre_fail_context(status, "%s to %s", matrix->names[from],
                                          matrix->names[to]);
-            matrix->latency_us[from * n + to] = all[rig->leaders[from]].latency_us;
-            matrix->gbytes_per_s[from * n + to] = all[rig->leaders[from]].gbytes_per_s;
+            matrix->latency_us[from * n + to] = all[rig->hosts.leaders[from]].latency_us;
+            matrix->gbytes_per_s[from * n + to] = all[rig->hosts.leaders[from]].gbytes_per_s;
         }
     return GYRE_SUCCESS;
 }
@@ -221,15 +170,8 @@ static void judge(struct bench_doctor *doctor)
 {
     const struct bench_matrix *matrix = &doctor->hosts;
     const int n = matrix->n;
-    int slow = -1, fast = -1, n_measured = 0;
-    for (int i = 0; i < n * n; i++) {
-        const double rate = matrix->gbytes_per_s[i];
-        if (isnan(rate))
-            continue;
-        n_measured++;
-        slow = slow < 0 || rate < matrix->gbytes_per_s[slow] ? i : slow;
-        fast = fast < 0 || rate > matrix->gbytes_per_s[fast] ? i : fast;
-    }
+    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
+    const int slow = rates.slow, fast = rates.fast;
     if (slow < 0)
         return;
     /* A pair is slow below half of the fastest rate. Rates vary less on a network without other
@@ -243,12 +185,12 @@ static void judge(struct bench_doctor *doctor)
               "were measured, every byte was checked",
               matrix->names[slow / n], matrix->names[slow % n], matrix->gbytes_per_s[slow],
               matrix->latency_us[slow], matrix->names[fast / n], matrix->names[fast % n],
-              matrix->gbytes_per_s[fast], n_measured, n * (n - 1));
+              matrix->gbytes_per_s[fast], rates.n_measured, n * (n - 1));
 }
 
 void bench_check_job_network(struct bench_doctor *doctor)
 {
-    struct rig rig = {.doctor = doctor, .me = -1};
+    struct rig rig = {.doctor = doctor};
     struct outcome mine, *all = NULL;
     bool is_over = false;
     const int n = doctor->launcher.n_processes;
@@ -258,16 +200,18 @@ void bench_check_job_network(struct bench_doctor *doctor)
     }
     memset(&mine, 0, sizeof(mine));
     all = calloc((size_t)n, sizeof(*all));
-    gyre_status status =
-        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory") : find_hosts(&rig);
-    if (status == GYRE_SUCCESS && rig.n_hosts == 1) {
+    gyre_status status = all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
+                                     : bench_hosts_find(doctor, &rig.hosts);
+    if (status == GYRE_SUCCESS && rig.hosts.n == 1) {
         bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "all %d processes are on one host", n);
         goto done;
     }
     if (status == GYRE_SUCCESS)
+        status = open_matrix(&rig);
+    if (status == GYRE_SUCCESS)
         status = share(&rig, open_comm(&rig), &mine, all, &is_over);
     if (status == GYRE_SUCCESS) {
-        doctor->hosts.n = rig.n_hosts;
+        doctor->hosts.n = rig.hosts.n;
         status = measure_all(&rig, all);
     }
     if (status != GYRE_SUCCESS)
@@ -283,6 +227,6 @@ done:
     if (rig.comm != NULL)
         (void)(status == GYRE_SUCCESS ? gyre_comm_destroy(rig.comm) : gyre_comm_abort(rig.comm));
     free(rig.buffer);
-    free(rig.leaders);
+    bench_hosts_free(&rig.hosts);
     free(all);
 }

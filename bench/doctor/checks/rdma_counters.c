@@ -4,6 +4,7 @@
  * flow control works. Counters begin when the driver is loaded, so a few errors among very many
  * packets are no finding.
  */
+#include "bench/doctor/counters.h"
 #include "bench/doctor/rdma.h"
 
 #include <inttypes.h>
@@ -44,6 +45,13 @@ static const struct {
     {"hw_counters/roce_adp_retrans", "the adapter sent packets again",
      "look at PFC and ECN on the way (mlnx_qos -i NETDEV, switch), then at the cables"},
     {"hw_counters/rnr_nak_retry_err", "a receiver had no buffer ready", "update the firmware"},
+    /* names of Soft-RoCE */
+    {"hw_counters/completer_retry_err", "packets were sent again",
+     "look for losses on the interface: ip -s link"},
+    {"hw_counters/out_of_seq_request", "packets to this port were lost or overtook each other",
+     "look for losses on the interface: ip -s link"},
+    {"hw_counters/rcvd_seq_err", "packets of this port were lost on the way",
+     "look for losses on the interface: ip -s link"},
     {"counters/symbol_error", "the link damages symbols", "clean or replace the cable"},
     {"counters/port_rcv_errors", "damaged packets came in", "clean or replace the cable"},
     {"counters/link_error_recovery", "the link had to recover", "clean or replace the cable"},
@@ -74,12 +82,14 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
             n_read += result == BENCH_READ_OK;
         }
     }
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, n_read > 0 ? BENCH_OK : BENCH_SKIPPED, NULL, NULL,
-                  n_read > 0 ? "/sys/class/infiniband/*/ports/*/{counters,hw_counters}: no losses "
-                               "to speak of (%d counters)"
-                             : "the ports count no errors (%d counters)",
+    if (bench_said(doctor) < 0 && n_read > 0)
+        bench_say(doctor, BENCH_OK, NULL, NULL,
+                  "/sys/class/infiniband/*/ports/*/{counters,hw_counters}: no losses to speak of "
+                  "(%d counters)",
                   n_read);
+    else if (bench_said(doctor) < 0)
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL,
+                  "the ports have none of the counters of errors that this check knows");
     free(rdma);
 }
 
@@ -120,14 +130,14 @@ void bench_check_rdma_flaps(struct bench_doctor *doctor)
 struct flow_control {
     int64_t pauses;   /* frames that ask this host, or its switch, to wait */
     int64_t discards; /* frames that a full buffer threw away */
-    bool has_pauses;
+    bool has_pauses, has_discards;
 };
 
 /* Adds up "rx_prio3_pause: 12", "tx_prio3_pause: 0", "rx_prio3_discards: 0", "rx_discards_phy: 0".
  */
 static struct flow_control add_up(char *text)
 {
-    struct flow_control sum = {0, 0, false};
+    struct flow_control sum = {0, 0, false, false};
     for (char *line; (line = bench_next_line(&text)) != NULL;) {
         char name[64];
         long long number = 0;
@@ -142,15 +152,32 @@ static struct flow_control add_up(char *text)
         } else if (strcmp(name, "rx_discards_phy") == 0 || strcmp(name, "tx_discards_phy") == 0 ||
                    (has_priority && strstr(name, "_discards") != NULL)) {
             sum.discards += number;
+            sum.has_discards = true;
         }
     }
     return sum;
 }
 
+/* @sent, @handled: congestion notifications, or -1 where the driver does not count them. */
+static void say_no_congestion(struct bench_doctor *doctor, const struct bench_rdma_port *port,
+                              const struct flow_control *sum, int64_t sent, int64_t handled)
+{
+    char frames[96] = "neither pause frames nor discards are counted";
+    char notifications[96] = "congestion notifications are not counted";
+    if (sum->has_pauses || sum->has_discards)
+        snprintf(frames, sizeof(frames), "%" PRId64 " pause frames, %" PRId64 " thrown away",
+                 sum->pauses, sum->discards);
+    if (sent >= 0 && handled >= 0)
+        snprintf(notifications, sizeof(notifications),
+                 "%" PRId64 " congestion notifications sent, %" PRId64 " handled", sent, handled);
+    bench_say(doctor, BENCH_OK, port->name, NULL, "ethtool -S %s: %s; %s", port->netdev, frames,
+              notifications);
+}
+
 static void check_flow_control(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     char *text = NULL;
-    int64_t sent = 0, handled = 0;
+    int64_t sent = -1, handled = -1;
     const enum bench_read result = bench_ethtool_read(doctor->root, port->netdev, &text);
     if (result == BENCH_READ_ABSENT)
         return; /* the driver has no statistics */
@@ -162,6 +189,9 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
     free(text);
     (void)read_counter(doctor->root, port, "hw_counters/np_cnp_sent", &sent);
     (void)read_counter(doctor->root, port, "hw_counters/rp_cnp_handled", &handled);
+    if (!sum.has_pauses && !sum.has_discards && sent < 0 && handled < 0)
+        return; /* nothing is counted */
+    const bool has_no_notification = (sent == 0 && handled <= 0) || (handled == 0 && sent <= 0);
     if (sum.discards > tolerated(doctor->root, port))
         bench_say(doctor, BENCH_WARN, port->name,
                   "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the switch; "
@@ -171,7 +201,7 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
                   sum.has_pauses && sum.pauses == 0
                       ? ", and there was no pause frame at all: PFC is off here or on the switch"
                       : "");
-    else if (sum.pauses > tolerated(doctor->root, port) && sent == 0 && handled == 0)
+    else if (sum.pauses > tolerated(doctor->root, port) && has_no_notification)
         bench_say(doctor, BENCH_WARN, port->name,
                   "switch ECN on: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 (and "
                   "roce_rp), and on the switch's queue of that class",
@@ -179,10 +209,7 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
                   "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
                   port->netdev, sum.pauses);
     else
-        bench_say(doctor, BENCH_OK, port->name, NULL,
-                  "ethtool -S %s: %" PRId64 " pause frames, %" PRId64 " thrown away; %" PRId64
-                  " congestion notifications sent, %" PRId64 " handled",
-                  port->netdev, sum.pauses, sum.discards, sent, handled);
+        say_no_congestion(doctor, port, &sum, sent, handled);
 }
 
 void bench_check_rdma_congestion(struct bench_doctor *doctor)
@@ -199,4 +226,27 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor)
         bench_say(doctor, BENCH_SKIPPED, NULL, NULL,
                   "no RoCE port whose driver counts pause frames and discards");
     free(rdma);
+}
+
+/* ---- job.rail_counters ---------------------------------------------------------------------- */
+
+void bench_check_job_rail_counters(struct bench_doctor *doctor)
+{
+    struct bench_rise rises[16];
+    if (doctor->before_load == NULL || doctor->after_load == NULL) {
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "job.rails put no load on ports of this rank");
+        return;
+    }
+    const int n = bench_counters_compare(doctor->before_load, doctor->after_load, rises, 16);
+    const int n_read = bench_counters_n(doctor->after_load);
+    for (int i = 0; i < n; i++)
+        bench_say(doctor, rises[i].is_loss ? BENCH_WARN : BENCH_OK, doctor->facts.host,
+                  rises[i].fix, "%s rose by %" PRId64 " while job.rails ran: %s", rises[i].name,
+                  rises[i].n, rises[i].meaning);
+    if (n == 0 && n_read == 0)
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "the ports have no counters in sysfs");
+    else if (n == 0)
+        bench_say(doctor, BENCH_OK, NULL, NULL,
+                  "none of %d counters of losses and flow control rose while job.rails ran",
+                  n_read);
 }

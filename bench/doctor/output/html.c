@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>gyre doctor</title>\n"
@@ -26,6 +27,21 @@ static const char head[] =
     ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
     "</style></head><body>\n";
 
+/* A text with its line ends, which bench_markup_escape() would make blanks. */
+static void put_lines(const char *text, FILE *file)
+{
+    char line[sizeof(((struct bench_finding *)NULL)->evidence)];
+    for (;;) {
+        const size_t n_line = strcspn(text, "\n");
+        snprintf(line, sizeof(line), "%.*s", (int)n_line, text);
+        bench_markup_escape(line, file);
+        if (text[n_line] == '\0')
+            return;
+        fputc('\n', file);
+        text += n_line + 1;
+    }
+}
+
 static void put_finding(FILE *file, const struct bench_finding *finding)
 {
     char doc[96];
@@ -36,9 +52,9 @@ static void put_finding(FILE *file, const struct bench_finding *finding)
     fprintf(file, "</small></td><td>%s</td><td>", finding->ranks);
     bench_markup_escape(finding->subject, file);
     fputs("</td><td><pre>", file);
-    bench_markup_escape(finding->evidence, file);
+    put_lines(finding->evidence, file);
     fputs("</pre></td><td><pre>", file);
-    bench_markup_escape(finding->fix, file);
+    put_lines(finding->fix, file);
     fputs("</pre>", file);
     if (finding->severity >= BENCH_UNKNOWN)
         bench_markup_escape(bench_finding_doc(finding, doc, sizeof(doc)), file);
@@ -123,6 +139,7 @@ static void put_report(FILE *file, const struct bench_doctor_report *report)
     fputs("</table>\n", file);
     put_matrix(file, &report->doctor->gpus);
     put_matrix(file, &report->doctor->hosts);
+    put_matrix(file, &report->doctor->rails);
     fputs("</body></html>\n", file);
 }
 

@@ -76,6 +76,7 @@ gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, co
     struct json_object *matrix = add_object(root, "matrix");
     add_matrix(matrix, "gpus", &report->doctor->gpus);
     add_matrix(matrix, "hosts", &report->doctor->hosts);
+    add_matrix(matrix, "rails", &report->doctor->rails);
     const gyre_status status = bench_json_write(root, path);
     json_object_put(root);
     return status;

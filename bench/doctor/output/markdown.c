@@ -97,6 +97,7 @@ static void put_report(FILE *file, const struct bench_doctor_report *report)
     }
     put_matrix(file, &report->doctor->gpus);
     put_matrix(file, &report->doctor->hosts);
+    put_matrix(file, &report->doctor->rails);
 }
 
 gyre_status bench_doctor_write_markdown(const struct bench_doctor_report *report, const char *path)

@@ -25,9 +25,16 @@ const char *bench_doctor_summary(const struct bench_doctor_report *report, char 
  * measured. */
 bool bench_matrix_slowest(const struct bench_matrix *matrix, int *from_out, int *to_out);
 
-/** bench_doctor_print - print the report for people. @only_problems: leave out findings that are ok
- * or skipped. Colours are used if `file` is a terminal. */
-void bench_doctor_print(const struct bench_doctor_report *report, bool only_problems, FILE *file);
+/* Which findings are printed for people. */
+enum bench_print {
+    BENCH_PRINT_PROBLEMS, /* not those that are ok or skipped */
+    BENCH_PRINT_USUAL,    /* skipped ones as one line with their number */
+    BENCH_PRINT_ALL
+};
+
+/** bench_doctor_print - print the report for people. Colours are used if `file` is a terminal. */
+void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
+                        FILE *file);
 
 /** bench_doctor_write_* - replace a file. Errors: as gyre_file_replace(); UNSUPPORTED for JSON if
  * json-c was missing when this program was built. */

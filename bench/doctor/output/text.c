@@ -103,7 +103,14 @@ static void print_matrix(const struct bench_matrix *matrix, FILE *file)
                 matrix->gbytes_per_s[from * matrix->n + to]);
 }
 
-void bench_doctor_print(const struct bench_doctor_report *report, bool only_problems, FILE *file)
+static bool is_printed(const struct bench_finding *finding, enum bench_print which)
+{
+    return which == BENCH_PRINT_ALL || finding->severity >= BENCH_UNKNOWN ||
+           (which == BENCH_PRINT_USUAL && finding->severity != BENCH_SKIPPED);
+}
+
+void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
+                        FILE *file)
 {
     const struct bench_findings *findings = &report->doctor->findings;
     /* Open MPI gives its processes a terminal even if its own output goes to a file. */
@@ -112,9 +119,13 @@ void bench_doctor_print(const struct bench_doctor_report *report, bool only_prob
     char summary[128];
     fprintf(file, "gyre doctor on %s\n", report->hosts);
     for (int i = 0; i < findings->n; i++)
-        if (!only_problems || findings->list[i].severity >= BENCH_UNKNOWN)
+        if (is_printed(&findings->list[i], which))
             print_finding(&findings->list[i], has_colours, file);
+    if (which == BENCH_PRINT_USUAL && report->n_by_severity[BENCH_SKIPPED] > 0)
+        fprintf(file, "  skipped  %d checks do not apply here; --all prints each with its reason\n",
+                report->n_by_severity[BENCH_SKIPPED]);
     print_matrix(&report->doctor->gpus, file);
     print_matrix(&report->doctor->hosts, file);
+    print_matrix(&report->doctor->rails, file);
     fprintf(file, "%s\n", bench_doctor_summary(report, summary, sizeof(summary)));
 }

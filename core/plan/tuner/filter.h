@@ -16,7 +16,8 @@ struct gyre_params;
 struct gyre_filter {
     /* Bit i = gyre_algorithms[i] allowed, per collective. */
     uint32_t algorithms[GYRE_N_COLLECTIVES];
-    uint32_t protos[GYRE_N_COLLECTIVES];
+    uint32_t protos[GYRE_N_COLLECTIVES];     /* of links without a proxy */
+    uint32_t net_protos[GYRE_N_COLLECTIVES]; /* of links that a proxy serves */
     uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
     /* The variable or option that messages name as the source of a word, such as "GYRE_ALGO". */
@@ -38,8 +39,11 @@ struct gyre_filter_words {
     bool is_algos_of_nccl; /* algos is the value of NCCL_ALGO, see gyre_filter_of() */
 };
 
-/** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
- * INVALID_ARGUMENT with the word and the legal ones. */
+/** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". A list of protocols may
+ * have two parts, "ll,lamport/simple": the first part is for links inside hosts, the second one for
+ * links that a proxy serves, and an empty part allows every protocol. A list of one part is for
+ * links inside hosts, and for the other links as far as they have any of its protocols: they go by
+ * SIMPLE if they have none. Errors: INVALID_ARGUMENT with the word and the legal ones. */
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
 

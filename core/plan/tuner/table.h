@@ -14,19 +14,21 @@
 struct gyre_tuner_row {
     enum gyre_collective coll;
     bool is_pair;        /* 2 ranks; else more */
-    uint64_t most_bytes; /* for calls of so many at most */
+    uint64_t most_bytes; /* the row holds for calls of up to so many bytes */
     const struct gyre_algorithm *algorithm;
     enum gyre_proto proto;
-    uint32_t least_channels; /* with fewer channels, blocks or their slots are too few */
+    uint32_t least_channels; /* the row holds if the call may use so many channels. With fewer, the
+                              * thread blocks or their slots do not fill the links */
 };
 
 /* The choice for calls with results in windows that copy engines carry out. */
 struct gyre_tuner_copy_row {
     enum gyre_collective coll;
     bool is_pair;         /* 2 ranks; else more */
-    uint64_t least_bytes; /* for calls of so many at least */
-    uint32_t
-        least_channels; /* with fewer channels, what multiprocessors do before takes too long */
+    uint64_t least_bytes; /* the row holds for calls of at least so many bytes */
+    /* The row holds if the call may use so many channels. Before the copy engines copy, a kernel
+     * computes sums or copies this rank's own block, which takes too long with fewer channels. */
+    uint32_t least_channels;
     const struct gyre_algorithm *algorithm;
 };
 
@@ -38,5 +40,6 @@ struct gyre_tuner_table {
 };
 
 extern const struct gyre_tuner_table gyre_tuner_table_h200;
+extern const struct gyre_tuner_table gyre_tuner_table_host_memory;
 
 #endif

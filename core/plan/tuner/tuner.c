@@ -44,8 +44,23 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
     }
 }
 
-/* All GPUs use the rows of the H200, the only kind of GPU that was measured. */
-static const struct gyre_tuner_table *const table = &gyre_tuner_table_h200;
+/* The measured choices. All GPUs that address each other's memory use those of the H200. */
+static const struct gyre_tuner_table *table_of(const struct gyre_tuner_facts *facts)
+{
+    return facts->in_host_memory ? &gyre_tuner_table_host_memory : &gyre_tuner_table_h200;
+}
+
+/* Algorithms that no row covers use LL for calls of so many bytes at most, of one block where
+ * buffers are made of blocks. Through host memory, LL and SIMPLE take 16.4 and 17.6 us for an
+ * all-to-all with blocks of 128 KiB, and 44.0 and 33.7 us with blocks of 512 KiB (2 H100, 2026-11).
+ */
+static uint64_t most_ll_bytes(const struct gyre_tuner_facts *facts,
+                              const struct gyre_algorithm *algorithm)
+{
+    if (facts->in_host_memory)
+        return 128 << 10;
+    return algorithm->is_one_shot ? 1 << 20 : 2 << 20;
+}
 
 #define ANY_PROTO UINT32_MAX
 
@@ -64,6 +79,7 @@ static const struct gyre_tuner_row *find_row(const struct gyre_tuner_facts *fact
                                              const struct gyre_algorithm *algorithm,
                                              uint32_t protos, uint64_t n_bytes)
 {
+    const struct gyre_tuner_table *table = table_of(facts);
     n_bytes = gyre_tuner_all_bytes(facts, coll, n_bytes);
     for (size_t i = 0; i < table->n_rows; i++) {
         const struct gyre_tuner_row *row = &table->rows[i];
@@ -100,6 +116,7 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
     const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
+    const struct gyre_tuner_table *table = table_of(facts);
     const struct gyre_algorithm *found = NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
         facts->n_ranks > MAX_COPY_RANKS || !gyre_tuner_can_place(facts, filter, coll) ||
@@ -174,8 +191,8 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                          ruled_out->name, gyre_collectives[coll].name, obstacle);
     if (found == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "no algorithm that %s allows can do %s; \"build/bench/schedule "
-                         "--help\" shows which can",
+                         "no algorithm that %s allows can do %s; \"gyre schedule --help\" "
+                         "shows which can",
                          filter->algo_source, gyre_collectives[coll].name);
     *algorithm_out = found;
     return GYRE_SUCCESS;
@@ -189,19 +206,19 @@ static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum g
     const struct gyre_tuner_row *row = find_row(facts, coll, algorithm, usable, n_bytes);
     if (row == NULL)
         row = find_row(facts, coll, algorithm, ANY_PROTO, n_bytes);
+    /* The rows were measured inside one host. */
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
     if (row != NULL)
         return row->proto;
-    if (algorithm->is_one_shot)
-        return n_bytes <= 1 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
-    return n_bytes <= 2 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
+    return n_bytes <= most_ll_bytes(facts, algorithm) ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
 }
 
+/* @net_proto: of links that a proxy serves. */
 static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
                                 const struct gyre_filter *filter, enum gyre_collective coll,
                                 const struct gyre_algorithm *algorithm, uint64_t n_bytes,
-                                enum gyre_proto *proto_out)
+                                enum gyre_proto net_proto, enum gyre_proto *proto_out)
 {
     const char *obstacle = NULL; /* why the first allowed protocol cannot be used */
     uint32_t usable = 0;
@@ -210,6 +227,8 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
         if ((filter->protos[coll] >> proto & 1U) == 0)
             continue;
         const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
+        if (why == NULL && !gyre_tuner_go_together(facts, (enum gyre_proto)proto, net_proto))
+            why = "ll between hosts goes with ll inside hosts";
         if (why != NULL) {
             obstacle = obstacle != NULL ? obstacle : why;
             continue;
@@ -227,6 +246,30 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
                          obstacle != NULL ? obstacle : "results are placed by simple alone");
     *proto_out = (enum gyre_proto)found;
     return GYRE_SUCCESS;
+}
+
+/* Choose the first protocol that the filter allows for links that a proxy serves. A prediction may
+ * replace SIMPLE by a faster one. */
+static gyre_status choose_net_proto(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_filter *filter, enum gyre_collective coll,
+                                    enum gyre_proto *proto_out)
+{
+    const char *obstacle = NULL; /* why the last allowed protocol cannot be used */
+    *proto_out = GYRE_PROTO_SIMPLE;
+    for (int proto = 0; facts->is_proxied && proto < GYRE_N_PROTOS; proto++) {
+        if ((filter->net_protos[coll] >> proto & 1U) == 0)
+            continue;
+        *proto_out = (enum gyre_proto)proto;
+        obstacle = gyre_tuner_net_proto_obstacle(facts, *proto_out);
+        if (obstacle == NULL)
+            return GYRE_SUCCESS;
+    }
+    if (!facts->is_proxied)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "no protocol that %s allows behind its slash can be used for %s: %s",
+                     filter->proto_source, gyre_collectives[coll].name,
+                     obstacle != NULL ? obstacle : "it allows none");
 }
 
 /* Choose channels and tiles of a call that copy engines carry out. Each block of an all-gather is
@@ -291,12 +334,16 @@ static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
                                  const struct gyre_filter *filter, enum gyre_collective coll,
                                  uint64_t n_bytes, struct gyre_choice *choice)
 {
+    struct gyre_choice predicted = {.algorithm = NULL};
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
-        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, choice));
-    const bool is_predicted = choice->algorithm != NULL;
+        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &predicted));
+    const bool is_predicted = predicted.algorithm != NULL;
+    if (is_predicted)
+        *choice = predicted;
     if (!is_predicted) { /* if the search found nothing, these functions report the reason */
         GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice->algorithm));
-        GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, &choice->proto));
+        GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, choice->net_proto,
+                              &choice->proto));
     }
     choice->path = kernel_path(facts, filter, coll, choice);
     if (is_predicted)
@@ -310,9 +357,10 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    struct gyre_choice choice = {0};
+    struct gyre_choice choice = {.algorithm = NULL};
     struct gyre_filter narrowed;
     struct gyre_tuner_facts without;
+    GYRE_TRY(choose_net_proto(facts, filter, coll, &choice.net_proto));
     if (facts->in_window && facts->n_ranks > 1 &&
         (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
         narrowed = only_placed(filter, coll);
@@ -346,7 +394,8 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
     const struct gyre_given_programs *given = algorithm->given;
     const enum gyre_collective coll = given->coll;
     const enum gyre_path path = given->is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
-    struct gyre_choice choice = {.algorithm = algorithm, .path = path};
+    struct gyre_choice choice = {
+        .algorithm = algorithm, .net_proto = GYRE_PROTO_SIMPLE, .path = path};
     struct gyre_filter only = *filter;
     const char *obstacle = gyre_tuner_algorithm_obstacle(facts, algorithm, coll);
     if (obstacle != NULL)
@@ -363,7 +412,9 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
         GYRE_TRY(gyre_tuner_choose(facts, &only, coll, n_bytes, &choice));
         choice.algorithm = algorithm;
     } else {
-        GYRE_TRY(choose_proto(facts, &only, coll, algorithm, n_bytes, &choice.proto));
+        GYRE_TRY(choose_net_proto(facts, &only, coll, &choice.net_proto));
+        GYRE_TRY(
+            choose_proto(facts, &only, coll, algorithm, n_bytes, choice.net_proto, &choice.proto));
         choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
         choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes);
     }

@@ -19,28 +19,55 @@ struct gyre_tuner_facts {
     gyre_device_kind device_kind;
     uint32_t n_ranks;
     uint32_t n_hosts;
-    bool is_proxied;      /* some pair of ranks talks through a proxy */
-    bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
-    bool has_lamport;     /* the call is a sum that this protocol carries */
-    bool is_unscaled;     /* nothing is multiplied or divided */
-    bool in_window;       /* the call's result lies in a window */
-    bool has_large_pages; /* that window, which copy engines need to be fast */
-    bool is_near;         /* point to point, between ranks that are near each other */
+    bool is_proxied;       /* a proxy serves the connections of at least one pair of ranks */
+    bool is_tcp;           /* those proxies copy the slots through TCP connections */
+    bool in_host_memory;   /* GPUs whose slots lie in host memory, because some pair has no P2P */
+    bool is_direct_inside; /* there are several hosts, some host has several ranks, and proxies
+                            * serve only pairs of ranks on different hosts */
+    bool is_ll128_safe;    /* NVLink connects all ranks, so stores of 128 bytes arrive whole. With
+                            * is_direct_inside: NVLink connects all ranks of each host */
+    bool has_lamport;      /* the call is a sum that protocol LAMPORT carries */
+    bool is_unscaled;      /* the call multiplies or divides no element */
+    bool in_window;        /* the call's result lies in a window */
+    bool has_large_pages;  /* all ranks map that window with large pages. With small pages copy
+                            * engines are slow */
+    bool is_near;          /* point to point, between ranks that are near each other; see
+                            * gyre_tuner_facts_of_pair() */
     uint32_t min_channels;
     uint32_t max_channels; /* already limited by the SM budget */
     struct gyre_fifo_spec spec;
     const struct gyre_grouping *grouping;
-    const struct gyre_cost *cost; /* choose by prediction; NULL = by the tables of tuner.c */
+    const struct gyre_cost *cost;     /* choose by prediction; NULL = by the tables of tuner.c */
+    struct gyre_simulator *simulator; /* of `simulated`, for the collective of the call and root 0;
+                                       * NULL = each search opens one, which takes seconds for
+                                       * thousands of ranks */
+    const struct gyre_algorithm *simulated;
 };
 
 /* How a call is carried out. The tuner fills in every field. */
 struct gyre_choice {
     const struct gyre_algorithm *algorithm;
-    enum gyre_proto proto;
+    enum gyre_proto proto;     /* of links without a proxy; of all links if there is no such link */
+    enum gyre_proto net_proto; /* of links that a proxy serves */
     uint32_t n_channels;
     uint32_t tile_bytes; /* payload of one slot; a multiple of 16 */
     enum gyre_path path;
 };
+
+/* Two ranks of which one sends to the other. */
+struct gyre_tuner_pair {
+    uint32_t n_ranks_inside; /* on their host, if they are on one */
+    bool is_near;            /* they have the FIFOs of near pairs */
+    bool is_proxied;         /* a proxy serves the connections between them */
+};
+
+/** gyre_tuner_facts_of_pair - the facts for a send or receive. A message uses the link of its pair
+ * alone, so the protocols that the links of other pairs exclude are possible. Two ranks without a
+ * proxy between them make the same choice as in a communicator of the ranks of their host. The
+ * result has no cost, because messages are not simulated: their choice is made by the tables, and
+ * takes no time worth keeping it. Pure. */
+struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
+                                                 const struct gyre_tuner_pair *pair);
 
 /** gyre_tuner_choose - choose how to carry out a collective of `n_bytes` (of the vector, or of one
  * block where buffers are made of blocks). Pure. With facts->cost the function simulates, which
@@ -91,8 +118,33 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
                                enum gyre_collective coll, const struct gyre_choice *choice,
                                uint64_t n_bytes, double *time_ns_out);
 
+/** gyre_tuner_mixes_protos - do the links of the communicator go by two different protocols? */
+static inline bool gyre_tuner_mixes_protos(const struct gyre_tuner_facts *facts,
+                                           const struct gyre_choice *choice)
+{
+    return facts->is_proxied && choice->proto != choice->net_proto;
+}
+
 /** gyre_tuner_proto_obstacle - why a protocol cannot be used here; NULL if it can. */
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
+
+/** gyre_tuner_net_proto_obstacle - why links that a proxy serves cannot go by a protocol; NULL if
+ * they can. */
+const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
+                                          enum gyre_proto proto);
+
+/** gyre_tuner_go_together - can the links of a call go by these two protocols? On GPUs the kernels
+ * of a launch know one line protocol. */
+static inline bool gyre_tuner_go_together(const struct gyre_tuner_facts *facts,
+                                          enum gyre_proto proto, enum gyre_proto net_proto)
+{
+    return net_proto == GYRE_PROTO_SIMPLE || facts->device_kind == GYRE_DEVICE_HOST ||
+           proto == net_proto;
+}
+
+/** gyre_tuner_net_payload_bytes - the bytes of data that a slot of a link that a proxy serves holds
+ * in a line protocol. UINT32_MAX for SIMPLE, whose slots gyre_tuner_payload_bytes() counts. */
+uint32_t gyre_tuner_net_payload_bytes(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
 /** gyre_tuner_algorithm_obstacle - why an algorithm that has the collective cannot carry it out
  * here; NULL if it can. */

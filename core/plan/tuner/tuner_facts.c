@@ -11,21 +11,49 @@ uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_co
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
 }
 
+struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
+                                                 const struct gyre_tuner_pair *pair)
+{
+    struct gyre_tuner_facts own = *facts;
+    own.is_near = pair->is_near;
+    own.cost = NULL;
+    own.is_proxied = pair->is_proxied;
+    if (pair->is_proxied || facts->n_hosts < 2)
+        return own;
+    own.n_hosts = 1;
+    own.is_direct_inside = false;
+    own.n_ranks = pair->n_ranks_inside;
+    return own;
+}
+
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
 {
     if (proto == GYRE_PROTO_SIMPLE)
         return NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA)
         return "the host device has simple only";
-    if (facts->is_proxied)
+    if (facts->is_proxied && !facts->is_direct_inside)
         return "connections that a proxy serves have simple only";
     if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
-        return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
-               "parts";
+        return "ll128 needs NVLink between all ranks of a host: elsewhere 128-byte stores may "
+               "arrive in parts";
     if (proto == GYRE_PROTO_LAMPORT && !facts->has_lamport)
         return "lamport is for sums of floating point, of 16 bits at least";
     if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
         return "no memory was set aside for it";
+    return NULL;
+}
+
+const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
+                                          enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_SIMPLE)
+        return NULL;
+    if (proto != GYRE_PROTO_LL)
+        return "a network may write a line of another protocol than ll in parts";
+    if (facts->spec.net_line_bytes == 0)
+        return "the connections that a proxy serves have no slots for lines, which need RDMA, on "
+               "GPUs GPUDirect RDMA, several ranks on a host and GYRE_PROTO=ll/ll from the start";
     return NULL;
 }
 

@@ -126,12 +126,42 @@ static bool is_meant(const struct vocabulary *vocabulary, int coll)
     return coll != GYRE_COLL_SEND_RECV && !(vocabulary->nccl_only != NULL && nccl_sends);
 }
 
+/* The results of a filter's text, by collective. */
+struct masks {
+    uint32_t *allowed;
+    uint32_t *of_network; /* of protocols: allowed on links that a proxy serves; else NULL */
+    bool *is_forced;      /* is there a list for this collective? NULL = it does not matter */
+};
+
+/* Parse a list, or with `of_network` a list of two parts (gyre_filter_parse()). */
+static gyre_status parse_parts(char *list, const struct vocabulary *vocabulary, uint32_t *mask_out,
+                               uint32_t *network_mask_out)
+{
+    char *slash = network_mask_out != NULL ? strchr(list, '/') : NULL;
+    uint32_t network_mask = UINT32_MAX;
+    *mask_out = UINT32_MAX;
+    if (slash != NULL)
+        *slash = '\0';
+    if (slash == NULL || list[0] != '\0')
+        GYRE_TRY(parse_list(list, vocabulary, mask_out));
+    if (slash == NULL)
+        network_mask = *mask_out | 1U << GYRE_PROTO_SIMPLE;
+    else if (slash[1] != '\0')
+        GYRE_TRY(parse_list(slash + 1, vocabulary, &network_mask));
+    if (network_mask_out != NULL)
+        *network_mask_out = network_mask;
+    return GYRE_SUCCESS;
+}
+
 /* Parse "list" for all collectives, or "all_reduce:list;broadcast:list". */
 static gyre_status parse_filter(const char *text, const struct vocabulary *vocabulary,
-                                uint32_t masks_out[GYRE_N_COLLECTIVES], bool *forced_out)
+                                const struct masks *masks_out)
 {
-    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-        masks_out[coll] = UINT32_MAX;
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+        masks_out->allowed[coll] = UINT32_MAX;
+        if (masks_out->of_network != NULL)
+            masks_out->of_network[coll] = UINT32_MAX;
+    }
     char copy[GYRE_PARAM_MAX_BYTES];
     snprintf(copy, sizeof(copy), "%s", text);
     char *rest = NULL;
@@ -146,14 +176,17 @@ static gyre_status parse_filter(const char *text, const struct vocabulary *vocab
                                  "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
                                  vocabulary->variable, part);
         }
-        uint32_t mask = 0;
-        GYRE_TRY(parse_list(colon != NULL ? colon + 1 : part, vocabulary, &mask));
+        uint32_t mask, network_mask = UINT32_MAX;
+        GYRE_TRY(parse_parts(colon != NULL ? colon + 1 : part, vocabulary, &mask,
+                             masks_out->of_network != NULL ? &network_mask : NULL));
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
             if (only >= 0 ? coll != only : !is_meant(vocabulary, coll))
                 continue;
-            masks_out[coll] = mask;
-            if (forced_out != NULL)
-                forced_out[coll] = mask != UINT32_MAX;
+            masks_out->allowed[coll] = mask;
+            if (masks_out->of_network != NULL)
+                masks_out->of_network[coll] = network_mask;
+            if (masks_out->is_forced != NULL)
+                masks_out->is_forced[coll] = mask != UINT32_MAX;
         }
     }
     return GYRE_SUCCESS;
@@ -177,14 +210,16 @@ static gyre_status parse_algos(const struct gyre_filter_words *words, struct gyr
     filter->nccl_only = 0;
     const struct vocabulary vocabulary = {algorithm_index, words->algo_source, legal,
                                           words->is_algos_of_nccl ? &filter->nccl_only : NULL};
-    return parse_filter(words->algos, &vocabulary, filter->algorithms, filter->is_forced);
+    const struct masks masks = {filter->algorithms, NULL, filter->is_forced};
+    return parse_filter(words->algos, &vocabulary, &masks);
 }
 
 static gyre_status parse_protos(const char *text, const char *source, struct gyre_filter *filter)
 {
     const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
+    const struct masks masks = {filter->protos, filter->net_protos, NULL};
     filter->proto_source = source;
-    GYRE_TRY(parse_filter(text, &vocabulary, filter->protos, NULL));
+    GYRE_TRY(parse_filter(text, &vocabulary, &masks));
     /* A list that excludes LL128 also excludes LAMPORT, which uses the slots of LL128. So
      * NCCL_PROTO=^LL,LL128 leaves only SIMPLE. */
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
@@ -197,7 +232,8 @@ static gyre_status parse_paths(const char *text, const char *source, struct gyre
 {
     const struct vocabulary vocabulary = {path_index, source, "staged placed copy_engine", NULL};
     filter->path_source = source;
-    return parse_filter(text, &vocabulary, filter->paths, NULL);
+    const struct masks masks = {filter->paths, NULL, NULL};
+    return parse_filter(text, &vocabulary, &masks);
 }
 
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter)

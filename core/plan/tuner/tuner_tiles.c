@@ -29,14 +29,24 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
                                ? gyre_tuner_fifos(facts, algorithm, coll).slot_bytes
                                : spec->slot_bytes[gyre_proto_slots(proto)];
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
-    const uint32_t payload_bytes =
-        proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0
-            ? spec->ring_slot_bytes
-            : gyre_slot_payload_bytes(proto, bytes);
+    uint32_t payload_bytes = proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0
+                                 ? spec->ring_slot_bytes
+                                 : gyre_slot_payload_bytes(proto, bytes);
+    if (proto != GYRE_PROTO_SIMPLE &&
+        facts->is_proxied) /* a tile goes through both kinds of slot */
+        payload_bytes =
+            gyre_min_u32(payload_bytes, gyre_tuner_fifos(facts, algorithm, coll).slot_bytes);
     return facts->device_kind == GYRE_DEVICE_CUDA && algorithm->keeps_sums &&
                    gyre_cuda_has_small_areas(facts->n_ranks)
                ? gyre_min_u32(payload_bytes, GYRE_CUDA_SMALL_AREA_BYTES)
                : payload_bytes;
+}
+
+uint32_t gyre_tuner_net_payload_bytes(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    return proto == GYRE_PROTO_SIMPLE
+               ? UINT32_MAX
+               : gyre_slot_payload_bytes(proto, facts->spec.net_line_bytes) / 16 * 16;
 }
 
 static uint64_t square_root(uint64_t value)
@@ -75,6 +85,24 @@ static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_co
                : n_rounds;
 }
 
+/* Channels of a call between all pairs of ranks whose slots lie in host memory, in a line protocol.
+ * One multiprocessor has few reads over PCIe in flight, so each channel gets only as many lines as
+ * one warp reads at once: all-reduces of 4 KiB in 1, 4, 8 and 16 channels take 18.1, 12.4, 8.0 and
+ * 4.9 us (2 H100 without P2P, 2026-11). */
+static uint64_t host_line_channels(const struct gyre_tuner_facts *facts,
+                                   const struct gyre_choice *choice, enum gyre_collective coll,
+                                   uint64_t n_bytes)
+{
+    const bool has_chunks = coll == GYRE_COLL_ALL_REDUCE && !choice->algorithm->is_one_shot;
+    return gyre_div_round_up(has_chunks ? gyre_div_round_up(n_bytes, facts->n_ranks) : n_bytes,
+                             256);
+}
+
+/* Bytes of a call in one channel whose slots lie in host memory. A thread block copies them over
+ * PCIe at a few bytes a nanosecond: an all-reduce of 64 KiB in one channel takes 16 us longer than
+ * one of 16 KiB (2 H100 without P2P, 2026-11). */
+#define HOST_CHANNEL_BYTES 8192
+
 /* Channels of a call on GPUs. In protocol SIMPLE a channel carries up to 128 KiB of a rank's part,
  * so that the part is two tiles, and the steps of one tile overlap those of the other. Calls of
  * 2 MiB or more use at least 32 channels (2 and 4 H200, 4 MiB to 64 MiB, all of 16, 32, 64 channels
@@ -93,12 +121,15 @@ static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
             n_bytes, gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(facts, choice->algorithm, coll,
                                                                      choice->proto, false)));
     if (choice->proto != GYRE_PROTO_SIMPLE)
-        return line_channels(facts, coll, n_bytes);
+        return facts->in_host_memory ? host_line_channels(facts, choice, coll, n_bytes)
+                                     : line_channels(facts, coll, n_bytes);
     /* A chain along a ring is as fast with 32 channels as with more, or faster: broadcasts of 64
      * MiB to 1 GiB over 4 H200 reach 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
     if (is_chain(coll, choice->algorithm) && choice->algorithm->follows_ring &&
         facts->n_ranks > 2 && !facts->is_proxied && n_bytes >= 12 << 20)
         return 32;
+    if (facts->in_host_memory && !is_chain(coll, choice->algorithm) && total < 2 << 20)
+        return gyre_min_u64(gyre_div_round_up(n_bytes, HOST_CHANNEL_BYTES), 32);
     if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
         return gyre_div_round_up(n_bytes, 64 * 1024);
     if (facts->n_ranks > 2 && total >= 12 << 20)
@@ -159,8 +190,9 @@ static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gy
     return (uint32_t)gyre_min_u64(wanted, most_bytes);
 }
 
-uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
-                         enum gyre_collective coll, uint64_t n_bytes)
+/* The tile as far as the protocol of links without a proxy decides it. */
+static uint32_t tile_of(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                        enum gyre_collective coll, uint64_t n_bytes)
 {
     const bool is_placed = choice->path != GYRE_PATH_STAGED;
     const uint32_t most_bytes =
@@ -189,4 +221,11 @@ uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre
     const bool is_one_hop = is_placed && coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2;
     return gyre_clamp_u32(gyre_round_up(is_one_hop ? part : part / 2, 512),
                           gyre_min_u64(16384, most_bytes) & ~15U, most_bytes);
+}
+
+uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                         enum gyre_collective coll, uint64_t n_bytes)
+{
+    return gyre_min_u32(tile_of(facts, choice, coll, n_bytes),
+                        gyre_tuner_net_payload_bytes(facts, choice->net_proto));
 }

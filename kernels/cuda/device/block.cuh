@@ -22,8 +22,10 @@ struct connection {
     uint32_t n_uses;
     uint32_t index;
     uint32_t slot_bytes;
-    uint16_t is_send;
-    uint16_t has_entered; /* 1: the receiver of placed data is in this call */
+    uint8_t is_send;
+    uint8_t is_net;      /* LL: a proxy sends the lines to another host */
+    uint8_t has_entered; /* 1: the receiver of placed data is in this call */
+    uint8_t is_simple;   /* as in struct gyre_cuda_connection */
 };
 
 static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
@@ -49,9 +51,13 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
                 const struct gyre_cuda_connection &use)
 {
     const struct gyre_connector *end = &common.connectors[index];
-    const uint64_t number = common.counters[index];
-    const enum gyre_proto proto = gyre_proto_slots((enum gyre_proto)PROTO);
+    /* Is this connection, unlike the launch, of SIMPLE? */
+    const bool is_simple = PROTO != GYRE_PROTO_SIMPLE && use.is_simple != 0;
+    const uint64_t number = (is_simple ? common.simple_counters : common.counters)[index];
+    const enum gyre_proto proto =
+        is_simple ? GYRE_PROTO_SIMPLE : gyre_proto_slots((enum gyre_proto)PROTO);
     const bool is_send = (index & 1) != 0;
+    const bool is_net = PROTO == GYRE_PROTO_LL && !is_simple && end->is_proxied != 0;
     struct gyre_inbox *inbox = end->inbox;
     struct gyre_credit *credit = end->credit;
     const uint32_t depth = end->depth;
@@ -67,14 +73,18 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     /* In line protocols, the next launch gives the credit of a launch's last tile. The end of a
      * kernel waits for all its stores to peers; a store at the beginning is under way while the
      * block works. */
-    if (PROTO != GYRE_PROTO_SIMPLE && !is_send)
+    if (PROTO != GYRE_PROTO_SIMPLE && !is_simple && !is_send)
         store_relaxed_sys(&credit->head[proto], number);
     own->mask = (uint16_t)((depth & (depth - 1)) == 0 ? depth - 1 : 0);
     own->first_slot = own->mask != 0 ? (uint32_t)number & own->mask : (uint32_t)(number % depth);
     own->depth = (uint16_t)depth;
-    own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE ? slot_bytes : common.slot_bytes;
+    own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE || is_simple ? slot_bytes
+                      : is_net                                ? common.net_line_bytes
+                                                              : common.slot_bytes;
     own->n_uses = use.n_uses;
     own->has_entered = 0;
+    own->is_simple = is_simple;
+    own->is_net = is_net;
     /* Peers may store to this rank's OUT from here on. Launches of a stream run one after the
      * other, so all earlier uses of OUT are over. */
     if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
@@ -161,7 +171,10 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
         allow_dependent_launch();
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
-        common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
+        uint64_t *counters = common.counters;
+        if (PROTO != GYRE_PROTO_SIMPLE && own->is_simple != 0)
+            counters = common.simple_counters;
+        counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
     }
     end_launch(common, block.sequence, block.number);
 }

@@ -14,6 +14,7 @@
 #define GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
 
 #include "kernels/cuda/device/block_placement.cuh"
+#include "kernels/cuda/device/record.cuh"
 
 static __device__ __forceinline__ bool reports_progress()
 {
@@ -27,7 +28,10 @@ static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_c
 {
     if (common.n_works == 0 || !reports_progress())
         return 0;
-    return atomicAdd((unsigned long long *)&common.control->sequence, 1ULL);
+    const uint64_t sequence = atomicAdd((unsigned long long *)&common.control->sequence, 1ULL);
+    if (common.recording.recorder != nullptr)
+        record_begin(common.recording, sequence >> GYRE_CUDA_SEQUENCE_SHIFT);
+    return sequence;
 }
 
 static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
@@ -63,6 +67,8 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
         (sequence >> GYRE_CUDA_SEQUENCE_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
     if (common.n_works == 0 || !reports_progress())
         return;
+    if (common.recording.recorder != nullptr)
+        record_end(common.recording);
     if (n_begun_before(sequence) ==
         common.n_places - 1) { /* all blocks have begun: set the word for the next launch */
         common.control->sequence = n_completed << GYRE_CUDA_SEQUENCE_SHIFT;

@@ -281,7 +281,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
     return true;
 }
 
-/* LL: writes every line of those slots whose turn it is (see GYRE_CUDA_LL_CLEAN_PERIOD). */
+/* LL: writes every line of those slots whose turn it is (see GYRE_LL_CLEAN_PERIOD). */
 static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_fused &args,
                                                    const struct peer_fifos &end, uint32_t tile)
 {
@@ -290,7 +290,7 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_f
     const uint32_t n_uses = slots_per_tile(fused);
     for (uint32_t use = 0; use < n_uses; use++) {
         const uint64_t number = end.sent + tile * n_uses + use;
-        if (!gyre_cuda_ll_cleans(number, fused.depth))
+        if (!gyre_ll_cleans(number, fused.depth))
             continue;
         const uint32_t chunk = use < fused.reduces ? peer.chunk : fused.own_chunk;
         const uint32_t n_bytes = fused_range(args.work, chunk, tile).n_bytes;

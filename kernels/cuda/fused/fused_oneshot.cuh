@@ -192,8 +192,8 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
         peer.to + slots_skip + ((uint32_t)end.sent & mask) * (size_t)args.common.slot_bytes;
     const unsigned char *from =
         peer.from + slots_skip + ((uint32_t)end.received & mask) * (size_t)args.common.slot_bytes;
-    const uint64_t send_flag = gyre_cuda_ll_flag(end.sent);
-    const uint64_t recv_flag = gyre_cuda_ll_flag(end.received);
+    const uint64_t send_flag = gyre_ll_flag(end.sent);
+    const uint64_t recv_flag = gyre_ll_flag(end.received);
     bool is_stopped = is_aborted || !peer_fifos_await(args, end, 1);
     for (uint32_t at = end.lane; at < n_lines && !is_stopped; at += end.n_lanes) {
         const uint32_t next = (at + end.n_lanes) * LL_DATA_BYTES;
@@ -239,7 +239,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
         if (next < n_bytes)
             own = load_ll_input<DTYPE, OP>(work, in + fused.own_offset + next, n_bytes - next);
     }
-    if (gyre_cuda_ll_cleans(end.sent, fused.depth))
+    if (gyre_ll_cleans(end.sent, fused.depth))
         clean_lines(to, n_lines + end.lane, end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES,
                     send_flag);
 }

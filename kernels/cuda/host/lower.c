@@ -18,17 +18,20 @@ struct lowering {
     uint32_t n_ranks;
     const struct gyre_load_config *config;
     uint32_t n_variants;
-    uint32_t n_workers;   /* most of any variant */
-    uint32_t n_all_steps; /* of all variants, as the next */
-    uint32_t n_all_connections;
-    uint32_t variant;                   /* that is being lowered */
+    uint32_t n_workers;                 /* of the variant that has the most */
+    uint32_t n_all_steps;               /* of all variants together */
+    uint32_t n_all_connections;         /* of all variants together */
+    uint32_t variant;                   /* the one that is being lowered now */
     const struct gyre_program *program; /* of that variant */
     struct gyre_cuda_program *blob;
     struct gyre_cuda_worker *workers;
     struct gyre_cuda_connection *connections;
     struct gyre_cuda_step *steps;
-    uint32_t slot_bytes;  /* the smallest so far */
-    uint16_t *own_number; /* by the program's connection: its number in its worker, or NONE */
+    /* The smallest slots of the connections that were lowered so far: all of them, and those that a
+     * proxy serves. The two fields of struct gyre_cuda_shape get these values. */
+    uint32_t slot_bytes;
+    uint32_t proxied_bytes;
+    uint16_t *own_number; /* by connection of the program: its number in its worker, or NONE */
 };
 
 #define NONE UINT16_MAX
@@ -39,13 +42,22 @@ static uint32_t peer_of(const struct lowering *lower, const struct gyre_connecti
     return rank_of != NULL ? rank_of[connection->peer] : connection->peer;
 }
 
-static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out)
+/* Do the connections that a proxy serves go by lines? */
+static bool has_net_lines(const struct lowering *lower)
+{
+    return lower->config->net_proto == GYRE_PROTO_LL;
+}
+
+/* Finds the ends of a connection in all channels.
+ * @is_simple_out: a proxy serves it, and it goes by SIMPLE within a line protocol. */
+static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out,
+                            uint8_t *is_simple_out)
 {
     const struct gyre_program *program = lower->program;
     const struct gyre_connection *connection = &program->connections[i];
     const uint32_t peer = peer_of(lower, connection);
     const enum gyre_proto proto = lower->config->proto;
-    const enum gyre_proto slots = gyre_proto_slots(proto);
+    bool is_proxied = false;
     for (uint32_t channel = lower->variant; channel < lower->config->n_channels;
          channel += lower->n_variants) {
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
@@ -57,7 +69,13 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "no connection %s rank %u (FIFO %u) for algorithm %s",
                              connection->is_send ? "to" : "from", peer, fifo, program->algorithm);
-        if (end->slots[slots] == NULL || lower->spec->slot_bytes[slots] == 0)
+        is_proxied = end->is_proxied != 0;
+        const enum gyre_proto slots =
+            is_proxied ? lower->config->net_proto : gyre_proto_slots(proto);
+        const uint32_t slot_bytes = is_proxied && has_net_lines(lower)
+                                        ? lower->spec->net_line_bytes
+                                        : lower->spec->slot_bytes[slots];
+        if (end->slots[slots] == NULL || slot_bytes == 0)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u has no slots for protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
@@ -66,18 +84,16 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
                 GYRE_ERROR_UNSUPPORTED,
                 "the connection %s rank %u goes through a proxy: nothing can be placed",
                 connection->is_send ? "to" : "from", peer);
-        if (end->is_proxied && proto != GYRE_PROTO_SIMPLE)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "the connection %s rank %u goes through a proxy: no protocol %s",
-                             connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
     }
     *index_out =
         gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
+    *is_simple_out = is_proxied && proto != GYRE_PROTO_SIMPLE && !has_net_lines(lower);
     return GYRE_SUCCESS;
 }
 
-/* The slots of this connection must hold a tile, because some of its data is not placed. */
-static void use_slots(struct lowering *lower, uint32_t i)
+/* The SIMPLE slots of this connection must hold a tile, because some of its data is not placed.
+ * @least_bytes: the smallest of such slots so far. */
+static void use_slots(const struct lowering *lower, uint32_t i, uint32_t *least_bytes)
 {
     const struct gyre_program *program = lower->program;
     const struct gyre_connection *connection = &program->connections[i];
@@ -87,7 +103,7 @@ static void use_slots(struct lowering *lower, uint32_t i)
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
         const struct gyre_connector *end = &lower->connectors[gyre_connector_index(
             lower->spec, peer, fifo, connection->is_send != 0)];
-        lower->slot_bytes = (uint32_t)gyre_min_u64(lower->slot_bytes, end->slot_bytes);
+        *least_bytes = (uint32_t)gyre_min_u64(*least_bytes, end->slot_bytes);
     }
 }
 
@@ -103,14 +119,16 @@ static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worke
     if (lower->own_number[i] == NONE) {
         struct gyre_cuda_connection *added =
             &lower->connections[worker->first_connection + worker->n_connections];
-        GYRE_TRY(find_end(lower, i, &added->index));
+        GYRE_TRY(find_end(lower, i, &added->index, &added->is_simple));
         lower->own_number[i] = (uint16_t)worker->n_connections++;
     }
-    if (lower->config->proto == GYRE_PROTO_SIMPLE && operand->is_placed == 0)
-        use_slots(lower, i);
     struct gyre_cuda_connection *own =
         &lower->connections[worker->first_connection + lower->own_number[i]];
-    own->is_placed = (uint16_t)(own->is_placed | operand->is_placed);
+    if (lower->config->proto == GYRE_PROTO_SIMPLE && operand->is_placed == 0)
+        use_slots(lower, i, &lower->slot_bytes);
+    if (own->is_simple != 0)
+        use_slots(lower, i, &lower->proxied_bytes);
+    own->is_placed = (uint8_t)(own->is_placed | operand->is_placed);
     operand_out->ref =
         (uint16_t)(lower->own_number[i] | (operand->is_placed != 0 ? GYRE_CUDA_REF_PLACED : 0));
     operand_out->use = own->n_uses++;
@@ -186,7 +204,7 @@ static gyre_status lower_variant(struct lowering *lower, uint32_t *first_step,
 
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
-    struct gyre_cuda_shape shape = {0, 0, 0, 0};
+    struct gyre_cuda_shape shape = {0};
     uint32_t n_steps = 0, n_connections = 0;
     for (lower->variant = 0; lower->variant < lower->n_variants; lower->variant++) {
         lower->program = gyre_load_program(lower->config, lower->variant);
@@ -198,6 +216,7 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
         GYRE_TRY(lower_variant(lower, &n_steps, &n_connections, &shape));
     }
     shape.slot_bytes = lower->slot_bytes;
+    shape.proxied_bytes = lower->proxied_bytes;
     *shape_out = shape;
     return GYRE_SUCCESS;
 }
@@ -230,7 +249,16 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
     struct gyre_cuda_program layout;
     struct lowering lower = {
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
+    /* The kernels of a launch know one line protocol. */
+    if (has_net_lines(&lower) && config->proto != GYRE_PROTO_LL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "ll between hosts goes with ll inside hosts, not %s",
+                         gyre_proto_names[config->proto]);
     const uint32_t most_connections = count(&lower);
+    /* A tile fits the lines between hosts, too. */
+    lower.proxied_bytes = has_net_lines(&lower)
+                              ? gyre_slot_payload_bytes(GYRE_PROTO_LL, spec->net_line_bytes)
+                              : UINT32_MAX;
     lower.slot_bytes = spec->slot_bytes[gyre_proto_slots(config->proto)];
     if (config->proto == GYRE_PROTO_SIMPLE)
         lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->ring_slot_bytes);

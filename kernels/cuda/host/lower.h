@@ -15,12 +15,14 @@ struct gyre_cuda_shape {
     uint32_t max_steps;       /* of one worker */
     uint32_t max_uses;        /* of one connection in a tile */
     uint32_t slot_bytes;      /* the smallest of its connections, this protocol's */
+    uint32_t proxied_bytes;   /* what the smallest slot of the connections of a proxy holds, if the
+                               * program is loaded for a line protocol; UINT32_MAX = there is none */
 };
 
 /** gyre_cuda_lower - one rank's programs, of all variants, as a blob for the interpreter kernel.
  * @connectors: checked for existence and protocol, for every channel.
  * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
- * does not have the protocol, too many chunks, range steps), OUT_OF_MEMORY. */
+ * has no slots for the protocol, too many chunks, range steps), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_connector *connectors, int n_ranks,
                             const struct gyre_load_config *config,

@@ -10,7 +10,9 @@
 #define GYRE_KERNELS_CUDA_PROGRAM_H
 
 #include "core/model/connector.h"
+#include "core/model/line.h"
 #include "core/model/tile.h"
+#include "core/trace/trace_event.h"
 
 /* An operand. For a connection, `ref` is its number among the worker's connections, and `use`
  * counts the earlier uses of that connection within the tile. So every thread knows the slot's
@@ -40,9 +42,11 @@ struct gyre_cuda_step {
 };
 
 struct gyre_cuda_connection {
-    uint32_t index;     /* gyre_connector_index() in channel 0 */
-    uint16_t n_uses;    /* slots in a tile; never 0 */
-    uint16_t is_placed; /* some of them are placed */
+    uint32_t index;    /* gyre_connector_index() in channel 0 */
+    uint16_t n_uses;   /* slots in a tile; never 0 */
+    uint8_t is_placed; /* some of them are placed */
+    uint8_t is_simple; /* the launch has a line protocol, but a proxy serves this connection, and it
+                        * goes by SIMPLE */
 };
 
 struct gyre_cuda_worker {
@@ -62,6 +66,7 @@ struct gyre_cuda_program {
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_step) == 96, "copied in 16-byte words");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_connection) == 8, "read as one word");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_worker) == 16, "copied in 16-byte words");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_program) == 16, "keeps the workers aligned");
 
@@ -187,19 +192,60 @@ struct gyre_cuda_mailbox {
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
 };
 
+/* Recording for GYRE_TRACE_FILE (device/record.cuh). Every block of the grid appends to a ring of
+ * its own: the events of its steps, and after them one event of kind RUN for the launch. */
+struct gyre_cuda_record_block {
+    uint64_t n_events; /* ever recorded, by the launches that have ended */
+    uint64_t begin_ns; /* when the running launch began */
+    uint64_t call;     /* number of the running launch's call */
+    uint32_t n_steps;  /* steps of the running launch that were recorded so far */
+    uint32_t pad;
+};
+
+/* In device memory; written by kernels only. Times are those of the GPU's clock. */
+struct gyre_cuda_recorder {
+    struct gyre_trace_event *events; /* [block][capacity] */
+    uint32_t capacity;               /* a power of two */
+    uint32_t pad;
+    struct gyre_cuda_record_block blocks[GYRE_CUDA_MAX_BLOCKS];
+};
+
+/* What a launch needs to record itself. The events repeat the fields behind the first one. */
+struct gyre_cuda_recording {
+    struct gyre_cuda_recorder *recorder; /* NULL: the launch is not recorded */
+    uint64_t first_work; /* works that were launched before it, or GYRE_CUDA_CAPTURED */
+    uint64_t sequence;   /* number of its first call in the communicator */
+    uint64_t n_bytes;    /* of the first call */
+    uint32_t program;    /* of the first call: its program's number in the trace */
+    uint32_t pad;
+};
+
+/* The launch belongs to a graph, which may run it many times. Its events get the number of works
+ * that the GPU has completed, from GYRE_CUDA_FIRST_REPLAY on, so that they differ from all calls
+ * that the host numbers. */
+#define GYRE_CUDA_CAPTURED     UINT64_MAX
+#define GYRE_CUDA_FIRST_REPLAY (UINT64_C(1) << 30)
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_trace_event) % 16 == 0 &&
+                       offsetof(struct gyre_trace_event, slots) == 80,
+                   "written in 16-byte words");
+
 /* Kernel arguments that all works of a launch share. */
 struct gyre_cuda_common {
     const struct gyre_connector *connectors;
-    uint64_t *counters; /* of this protocol, by connector index: posted or consumed */
+    uint64_t *counters;        /* of this protocol, by connector index: posted or consumed */
+    uint64_t *simple_counters; /* of SIMPLE, for connections that a proxy serves */
     struct gyre_cuda_control *control;
     struct gyre_cuda_mailbox *mailbox;
-    uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
+    uint32_t slot_bytes;     /* of this protocol; SIMPLE: each connection has its own */
+    uint32_t net_line_bytes; /* likewise of LL, on connections that a proxy serves */
     uint32_t n_blocks;
     uint32_t n_places;      /* blocks that work; if fewer than n_blocks, they choose their places */
     uint32_t n_reports;     /* blocks that report their end: all that work, or one for all */
     uint16_t n_works;       /* under way in this launch; 0: this launch reports nothing */
     uint16_t ends_works;    /* this is the last launch of those works */
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
+    struct gyre_cuda_recording recording;
 };
 
 /** gyre_cuda_begun_word - what a launch reports when it begins: the number of works completed so
@@ -238,6 +284,7 @@ struct gyre_cuda_work {
     uint64_t out_offset_bytes;
     uint32_t inline_words; /* 16-byte words of the program in the parameters; 0 = it is not there */
     uint32_t max_connections; /* of one worker */
+    uint32_t traced;          /* number of variant 0 in the trace, for recorded launches */
 };
 
 /* Shorter programs travel with the launch, which saves a read from memory before the first step.
@@ -345,6 +392,15 @@ struct gyre_cuda_args_copy {
     uint64_t n_bytes;
 };
 
+/* Words in pinned host memory by which the clocks of GPU and host are compared. The host asks for
+ * one time after the other; the kernel answers each. */
+#define GYRE_CUDA_CLOCK_ROUNDS 32
+struct gyre_cuda_clock_words {
+    uint32_t n_asked; /* written by the host */
+    uint32_t pad;
+    uint64_t answers_ns[GYRE_CUDA_CLOCK_ROUNDS]; /* written by the kernel; 0 = not yet */
+};
+
 #define GYRE_CUDA_COPY_THREADS 512
 #define GYRE_CUDA_COPY_PIECE   ((uint64_t)(64 << 10))
 
@@ -353,21 +409,6 @@ GYRE_STATIC_ASSERT(GYRE_CUDA_MAX_WORKS < 256 && GYRE_CUDA_MAX_BLOCKS <= 256,
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_sync) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
-
-/* A flag of LL is 31 bits of the slot's number, and never 0, so fresh memory never matches. Once in
- * 2^30 slots the sender writes every line of the slot. So no line is older than 2^30 slots, and a
- * stale flag never equals a new one, because flags repeat after 2^31 slots only. */
-#define GYRE_CUDA_LL_CLEAN_PERIOD (1U << 30)
-
-static GYRE_HOST_DEVICE inline uint32_t gyre_cuda_ll_flag(uint64_t slot_number)
-{
-    return (uint32_t)slot_number | 0x80000000U;
-}
-
-static GYRE_HOST_DEVICE inline bool gyre_cuda_ll_cleans(uint64_t slot_number, uint32_t depth)
-{
-    return ((uint32_t)slot_number & (GYRE_CUDA_LL_CLEAN_PERIOD - 1)) < depth;
-}
 
 /** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes. LAMPORT sends them inverted, and zero
  * means empty, so it cannot carry 8 bytes of ones. These are NaNs in every floating-point type, and

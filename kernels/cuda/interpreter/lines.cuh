@@ -6,6 +6,16 @@
  * step; then every thread goes through the steps on its own. The block has a barrier once a tile,
  * before it gives credit back; where a FIFO has fewer slots than a tile needs, it has one at every
  * receiving step.
+ *
+ * On several hosts a program also has connections that proxies serve, and they go by SIMPLE
+ * (connection.is_simple). Their slots hold plain bytes, so the threads load and store them as they
+ * load and store chunks. What differs is around the step: before it, one warp waits for these slots
+ * and all threads wait for that warp; after it, all threads meet and the warp publishes the slots
+ * that were written and gives back those that were read.
+ *
+ * Where such connections go by LL (connection.is_net), lines that arrive are like all others: a NIC
+ * wrote them in place of a peer. Lines that are sent lie in host memory, and after the step the
+ * warp tells the proxy how many there are.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
@@ -28,7 +38,10 @@ struct line_head {
     uint16_t short_mask; /* outputs that had no credit when the step was resolved */
     uint16_t scale_mask;
     uint32_t divisor;
-    uint32_t pad[3];
+    uint32_t simple_mask; /* operands that are slots of SIMPLE, by the lane that resolved them; they
+                           * are neither in recv_mask nor in send_mask */
+    uint32_t net_mask;    /* outputs whose lines a proxy sends, likewise; they are in send_mask */
+    uint32_t pad;
 };
 
 static_assert(sizeof(struct line_head) == 32, "copied as two words");
@@ -118,7 +131,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     struct gyre_cuda_step head;
     memcpy(&head, &words, sizeof(words));
     const struct gyre_range range = gyre_cuda_tile_range(&block.share, head.chunk, tile);
-    bool is_short = false, cleans = false;
+    bool is_short = false, cleans = false, is_simple = false, is_net = false;
     if (i < (is_out ? head.n_outs : head.n_ins)) {
         struct line_operand own = {nullptr, 0};
         if (((is_out ? head.send_mask : head.recv_mask) >> i & 1) != 0) {
@@ -127,8 +140,11 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
             const uint64_t number = end->number + n_before;
             own.base = slot_address(end, n_before);
             own.flag = line_flag<PROTO>(number);
-            if (is_out) {
-                cleans = PROTO == GYRE_PROTO_LL && gyre_cuda_ll_cleans(number, end->depth);
+            is_simple = end->is_simple != 0;
+            if (is_out && !is_simple) {
+                is_net =
+                    PROTO == GYRE_PROTO_LL && end->is_net != 0; /* its proxy cleans the slots */
+                cleans = PROTO == GYRE_PROTO_LL && !is_net && gyre_ll_cleans(number, end->depth);
                 is_short = !has_credit(end, tile, number);
             }
         } else {
@@ -138,24 +154,110 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     }
     const uint32_t clean_mask = __ballot_sync(0xffffffffU, cleans) >> LINE_FIRST_OUT;
     const uint32_t short_mask = __ballot_sync(0xffffffffU, is_short) >> LINE_FIRST_OUT;
+    const uint32_t simple_mask = __ballot_sync(0xffffffffU, is_simple);
+    const uint32_t net_mask = PROTO == GYRE_PROTO_LL ? __ballot_sync(0xffffffffU, is_net) : 0;
     if (lane == 0) {
         const struct line_head own = {
             .n_bytes = (uint32_t)range.n_elems * work.elem_bytes,
             .n_ins = head.n_ins,
             .n_outs = head.n_outs,
-            .recv_mask = head.recv_mask,
-            .send_mask = head.send_mask,
+            .recv_mask = (uint16_t)(head.recv_mask & ~simple_mask),
+            .send_mask = (uint16_t)(head.send_mask & ~(simple_mask >> LINE_FIRST_OUT)),
             .clean_mask = (uint16_t)clean_mask,
             .short_mask = (uint16_t)short_mask,
             .scale_mask = work.premultiply != 0 ? head.caller_mask : (uint16_t)0,
             .divisor = head.is_final != 0 ? work.divisor : 1,
+            .simple_mask = simple_mask,
+            .net_mask = net_mask,
         };
         memcpy(slot->head, &own, sizeof(own));
     }
 }
 
+/* A step's slots of SIMPLE. Passed by value, because `struct block` would leave the registers if a
+ * function out of line had its address. */
+struct simple_slots {
+    struct connection *connections;
+    const struct gyre_cuda_step *step;
+    uint64_t slot_info; /* of this call and step */
+    uint32_t lane_mask; /* line_head.simple_mask */
+    uint32_t tile;
+};
+
+static __device__ __forceinline__ struct simple_slots
+simple_slots_of(const struct block &block, const struct gyre_cuda_step *step,
+                const struct line_step &line, uint32_t tile)
+{
+    return {block.connections, step, gyre_slot_info(line.n_bytes, block.work.signature),
+            line.simple_mask, tile};
+}
+
+/* The connection of this lane's slot of SIMPLE, or NULL. @n_before_out: slots of the launch that
+ * come before it. Line protocols have one tile in flight. */
+static __device__ __forceinline__ struct connection *
+find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    if ((slots.lane_mask >> lane & 1) == 0)
+        return nullptr;
+    const struct gyre_cuda_operand operand =
+        lane >= LINE_FIRST_OUT ? slots.step->outs[lane - LINE_FIRST_OUT] : slots.step->ins[lane];
+    struct connection *own = &slots.connections[operand.ref];
+    *n_before_out = slots.tile * own->n_uses + operand.use;
+    return own;
+}
+
+/* Called by the first warp, before a step with slots of SIMPLE: waits until those to be read have
+ * arrived and are of this call, and until those to be written are free. A barrier comes after.
+ * Returns false in lanes that saw an abort. Out of line, because programs of one host never come
+ * here. */
+static __device__ __noinline__ bool await_simple(const struct gyre_cuda_common &common,
+                                                 struct simple_slots slots)
+{
+    uint32_t n_polls = 0, n_before = 0;
+    struct connection *own = find_simple_slot(slots, &n_before);
+    if (own == nullptr)
+        return true;
+    while (!has_reached(own, load_acquire_sys(own->awaited), own->number + n_before))
+        if (must_stop(common, n_polls))
+            return false;
+    if (own->is_send == 0 &&
+        load_relaxed_sys(&own->slot_info[slot_index(own, n_before)]) != slots.slot_info) {
+        report_mismatch(common, own->index);
+        return false;
+    }
+    return true;
+}
+
+/* Called by the first warp, after such a step and a barrier: publishes the slots that were written
+ * and gives back those that were read (sync.cuh, "SIMPLE"). */
+static __device__ __noinline__ void publish_simple(struct simple_slots slots)
+{
+    uint32_t n_before = 0;
+    struct connection *own = find_simple_slot(slots, &n_before);
+    if (own == nullptr)
+        return;
+    if (own->is_send != 0)
+        store_relaxed_sys(&own->slot_info[slot_index(own, n_before)], slots.slot_info);
+    fence_acq_rel_sys();
+    store_relaxed_sys(own->posted, own->number + n_before + 1);
+}
+
+/* Called by the first warp, after a step with lines that a proxy sends and a barrier: tells the
+ * proxy how many lines the slots have. Out of line, as await_simple(). */
+static __device__ __noinline__ void publish_lines(struct simple_slots slots)
+{
+    uint32_t n_before = 0;
+    const struct connection *own = find_simple_slot(slots, &n_before);
+    if (own == nullptr)
+        return;
+    store_relaxed_sys(&own->slot_info[GYRE_FIRST_LINE_INFO + slot_index(own, n_before)],
+                      gyre_ll_lines((uint32_t)slots.slot_info));
+    fence_acq_rel_sys();
+    store_relaxed_sys(own->posted, own->number + n_before + 1);
+}
+
 /* Each warp waits by itself until the outputs of `short_mask` have credit. Returns false when
- *
  * aborted. */
 static __device__ __forceinline__ bool await_credits(const struct block &block,
                                                      const struct gyre_cuda_step *step,
@@ -188,6 +290,8 @@ static __device__ __forceinline__ void post_step(const struct block &block,
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
         return;
     const struct connection *own = &block.connections[step->ins[i].ref];
+    if (own->is_simple != 0)
+        return;
     order_cleared<PROTO>();
     store_relaxed_sys(own->posted,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
@@ -199,7 +303,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
 {
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
-        if (own->is_send != 0)
+        if (own->is_send != 0 || own->is_simple != 0)
             continue;
         order_cleared<PROTO>();
         store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
@@ -219,6 +323,14 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     for (uint32_t s = 0; s < n_steps; s++) {
         const struct gyre_cuda_step *step = &block.steps[first_step + s];
         const struct line_step line = read_line_step(&slots[s]);
+        const bool has_simple = line.simple_mask != 0; /* the same for all threads */
+        if (has_simple) {
+            const bool goes_on =
+                threadIdx.x >= 32 || is_stopped ||
+                await_simple(block.common, simple_slots_of(block, step, line, tile));
+            if (__syncthreads_or(is_stopped || !goes_on) != 0)
+                return true;
+        }
         if (line.short_mask != 0) { /* the same for all threads, so warps stay converged */
             is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
             if (!is_stopped)
@@ -226,11 +338,21 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
         }
         if (!is_stopped)
             is_stopped = !STEP::run(block, line);
-        if (block.work.posts_late != 0 || line.recv_mask == 0)
+        const bool posts = block.work.posts_late == 0 && line.recv_mask != 0;
+        const bool has_net = STEP::proto == GYRE_PROTO_LL && line.net_mask != 0;
+        if (!posts && !has_simple && !has_net)
             continue;
         if (__syncthreads_or(is_stopped) != 0)
             return true;
-        post_step<STEP::proto>(block, step, tile);
+        if (posts)
+            post_step<STEP::proto>(block, step, tile);
+        if (has_simple && threadIdx.x < 32)
+            publish_simple(simple_slots_of(block, step, line, tile));
+        if (has_net && threadIdx.x < 32) {
+            struct simple_slots lines = simple_slots_of(block, step, line, tile);
+            lines.lane_mask = line.net_mask;
+            publish_lines(lines);
+        }
     }
     return is_stopped;
 }

@@ -19,6 +19,7 @@
 
 #include "kernels/cuda/device/block.cuh"
 #include "kernels/cuda/device/move.cuh"
+#include "kernels/cuda/device/record_step.cuh"
 #include "kernels/cuda/protocol/simple.cuh"
 
 #define N_MOVES        4  /* buffers for resolved steps */
@@ -142,11 +143,14 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
 }
 
 /* Resolves and awaits one step. Each warp lane does so for its own operand. Returns false when
- * aborted. */
+ * aborted. @waited: of a recorded launch, else NULL; gets how long the lane waited. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
                                                const struct gyre_cuda_step *at, uint32_t tile,
-                                               uint32_t lane, struct move *move)
+                                               uint32_t lane, struct move *move,
+                                               struct lane_wait *waited)
 {
+    if (waited != nullptr)
+        begin_lane_wait(waited);
     const struct lane_step step = read_step(at, lane);
     const struct gyre_cuda_operand operand = step.operand;
     const uint32_t chunk = step.head.chunk;
@@ -154,6 +158,8 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
     bool is_stopped = false;
     uintptr_t address = 0;
+    if (waited != nullptr)
+        waited->n_bytes = n_bytes;
     if (step.is_connection) {
         struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
         const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
@@ -168,6 +174,8 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
             report_mismatch(block.common, own->index);
             is_stopped = true;
         }
+        if (waited != nullptr)
+            end_lane_wait(waited, own, n_before);
     } else if (step.has_operand) {
         address = (uintptr_t)chunk_address(block, operand.ref, tile, chunk, range);
     }
@@ -226,6 +234,8 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     struct cursor cursor = first_step(block);
+    const struct step_recorder recorder = open_step_recorder(block);
+    struct lane_wait waited;
     if (lane == 0)
         shared->n_whole = UINT32_MAX;
     for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
@@ -233,13 +243,17 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
         if (k >= N_MOVES)
             barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
         const bool goes_on =
-            prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i]);
+            prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i],
+                    recorder.recorder != nullptr ? &waited : nullptr);
         if (!goes_on && lane == 0)
             shared->n_whole = k;
         __syncwarp();
         barrier_arrive(READY_BARRIER + (int)i, n_barrier);
         if (!goes_on)
             return;
+        if (recorder.recorder != nullptr)
+            record_waited_step(recorder, {k, cursor.step, cursor.tile}, waited,
+                               block.common.ends_per_rank);
     }
     /* Waits for the last arrivals of the poster, so that no barrier is left with arrivals. */
     for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
@@ -252,6 +266,7 @@ static __device__ __forceinline__ void run_poster(const struct block &block,
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     struct cursor cursor = first_step(block);
+    const struct step_recorder recorder = open_step_recorder(block);
     for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
         const uint32_t i = k % N_MOVES;
         const struct posting posting =
@@ -262,6 +277,8 @@ static __device__ __forceinline__ void run_poster(const struct block &block,
         publish(posting);
         __syncwarp();
         barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
+        if (recorder.recorder != nullptr && lane == 0)
+            end_recorded_step(recorder.recorder, recorder.first, k);
     }
 }
 

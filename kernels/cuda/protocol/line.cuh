@@ -33,7 +33,7 @@ struct line_place {
 
 template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64_t number)
 {
-    return PROTO == GYRE_PROTO_LL ? gyre_cuda_ll_flag(number) : number + 1;
+    return PROTO == GYRE_PROTO_LL ? gyre_ll_flag(number) : number + 1;
 }
 
 /* Loads the line again until its data have arrived, then clears it. Returns false when aborted. */

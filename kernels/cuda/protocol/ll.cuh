@@ -69,7 +69,7 @@ struct ll_format {
         return value;
     }
 
-    /* Writes the slot's flag into the lines beyond the data (see GYRE_CUDA_LL_CLEAN_PERIOD). */
+    /* Writes the slot's flag into the lines beyond the data (see GYRE_LL_CLEAN_PERIOD). */
     static __device__ __noinline__ void clean(const struct gyre_cuda_common &common,
                                               const struct line_operand *operands, uint32_t mask,
                                               uint32_t n_lines)

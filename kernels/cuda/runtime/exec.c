@@ -23,6 +23,7 @@
 static void free_executor(struct gyre_cuda_executor *executor)
 {
     gyre_cuda_side_streams_close(executor);
+    gyre_cuda_recorder_free(executor);
     if (executor->last_event != NULL)
         (void)cudaEventDestroy(executor->last_event);
     if (executor->captured_event != NULL)
@@ -45,21 +46,24 @@ static gyre_status find_version(struct gyre_cuda_executor *executor)
 
 /* Makes everything that a call may need, so that no call allocates, loads or creates anything. The
  * device is current. */
-static gyre_status make_all(struct gyre_cuda_executor *executor, bool overlaps_launches)
+static gyre_status make_all(struct gyre_cuda_executor *executor,
+                            const struct gyre_executor_config *config)
 {
     GYRE_TRY(gyre_cuda_memory_open(executor));
     GYRE_TRY(gyre_cuda_preload(executor, &executor->default_shared_bytes));
     GYRE_TRY(gyre_cuda_side_streams_open(executor));
+    gyre_cuda_recorder_open(executor, config->trace);
     GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming));
     GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming));
-    return overlaps_launches ? find_version(executor) : GYRE_SUCCESS;
+    return config->overlaps_launches ? find_version(executor) : GYRE_SUCCESS;
 }
 
-static gyre_status make_apart(struct gyre_cuda_executor *executor, bool overlaps_launches)
+static gyre_status make_apart(struct gyre_cuda_executor *executor,
+                              const struct gyre_executor_config *config)
 {
     struct gyre_cuda_apart apart = {0};
     GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
-    const gyre_status status = make_all(executor, overlaps_launches);
+    const gyre_status status = make_all(executor, config);
     gyre_cuda_leave_apart(&apart);
     return status;
 }
@@ -102,7 +106,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
         goto fail;
     }
     memcpy(executor->connectors, config->connectors, connectors_bytes);
-    GYRE_TRY_GOTO(status, make_apart(executor, config->overlaps_launches), fail);
+    GYRE_TRY_GOTO(status, make_apart(executor, config), fail);
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail:
@@ -192,12 +196,23 @@ static bool await_idle(struct gyre_executor *base)
     return true;
 }
 
+static void close_recorder(struct gyre_cuda_executor *executor, bool has_ended)
+{
+    struct gyre_cuda_apart apart = {0};
+    if (executor->recorder.recorder == NULL ||
+        gyre_cuda_enter_apart(executor->device->ordinal, &apart) != GYRE_SUCCESS)
+        return;
+    gyre_cuda_recorder_close(executor, has_ended);
+    gyre_cuda_leave_apart(&apart);
+}
+
 static void cuda_close(struct gyre_executor *base)
 {
     if (base == NULL)
         return;
     cuda_abort(base);
     const bool has_ended = await_idle(base);
+    close_recorder(gyre_cuda_own(base), has_ended);
     free_executor(gyre_cuda_own(base)); /* memory that peers may use is parked by the pool */
     gyre_cuda_pool_leave(has_ended);
 }

@@ -32,10 +32,14 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->connectors = executor->device_connectors;
     common->counters =
         executor->counters + (size_t)gyre_proto_slots(proto) * gyre_cuda_n_ends(executor);
+    common->simple_counters =
+        executor->counters + (size_t)GYRE_PROTO_SIMPLE * gyre_cuda_n_ends(executor);
     common->control = executor->control;
     common->mailbox = executor->mailbox;
     common->slot_bytes = executor->spec.slot_bytes[gyre_proto_slots(proto)];
+    common->net_line_bytes = executor->spec.net_line_bytes;
     common->ends_per_rank = executor->spec.n_fifos * 2;
+    common->recording.recorder = NULL;
 }
 
 void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
@@ -65,6 +69,7 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
     to->shares_steps = loaded->shares_steps;
     to->max_connections = loaded->max_connections;
     to->inline_words = 0;
+    to->traced = loaded->traced;
     to->bases = work->placement != NULL ? work->placement->device_bases : NULL;
     to->out_offset_bytes = work->out_offset_bytes;
 }
@@ -204,6 +209,8 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     GYRE_TRY(order_after_last(executor, stream, capture));
     if (capture != 0 && launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
+    ((struct gyre_cuda_common *)launch->args)->recording.first_work =
+        capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched;
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
     if (capture != 0) {
         begin_events(executor);
@@ -277,6 +284,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;
+    gyre_cuda_record_launch(executor, work, 1, &args->common);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
@@ -292,6 +300,8 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
     const struct gyre_loaded *loaded = work->loaded;
     if (loaded->program != NULL)
         GYRE_TRY(launch_one(executor, work, stream));
+    else
+        executor->recorder.n_left_out++;
     if (loaded->copies == NULL)
         return GYRE_SUCCESS;
     return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
@@ -341,6 +351,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     gyre_cuda_fill_common(executor, proto, launch.n_blocks, &args->common);
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
+    gyre_cuda_record_launch(executor, works, n_works, &args->common);
     return gyre_cuda_start(executor, &launch, stream);
 }
 

@@ -184,7 +184,8 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
     load_fused(executor, config, loaded);
-    loaded->tile_bytes = gyre_slot_payload_bytes(config->proto, shape.slot_bytes);
+    loaded->tile_bytes =
+        gyre_min_u32(gyre_slot_payload_bytes(config->proto, shape.slot_bytes), shape.proxied_bytes);
     if (loaded->n_areas > 0 && gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
         loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_SMALL_AREA_BYTES);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
@@ -245,8 +246,10 @@ gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_co
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s",
                          config->program->algorithm);
     fill_sizes(config, loaded);
-    const gyre_status status = config->by_copy_engines ? load_in_two(executor, config, loaded)
-                                                       : load_steps(executor, config, loaded);
+    gyre_status status = config->by_copy_engines ? load_in_two(executor, config, loaded)
+                                                 : load_steps(executor, config, loaded);
+    if (status == GYRE_SUCCESS)
+        status = gyre_cuda_record_program(executor, config, loaded);
     if (status != GYRE_SUCCESS) {
         unload(executor, loaded);
         return status;

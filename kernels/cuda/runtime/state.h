@@ -6,6 +6,7 @@
  *   preload.c       loads kernels
  *   kernels.c       finds their functions
  *   load.c          loads programs
+ *   recorder.c      records launches for GYRE_TRACE_FILE
  *   launch.c        launches kernels; launch_fused.c: those of fused programs
  *   copy_engine/    launches copies
  */
@@ -18,6 +19,7 @@
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/records.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/host/program.h"
 #include "kernels/cuda/runtime/upload.h"
@@ -45,6 +47,7 @@ struct gyre_loaded {
     bool reduces;
     bool is_placed;
     uint32_t max_connections;
+    uint32_t traced;       /* number of variant 0 in the trace, or GYRE_TRACE_NO_PROGRAM */
     uint32_t inline_words; /* 0 = too long for kernel parameters */
     uint16_t n_in_flight;
     bool posts_late;
@@ -63,6 +66,20 @@ struct gyre_cuda_side_streams {
     cudaStream_t streams[GYRE_CUDA_SIDE_STREAMS];
     cudaEvent_t joins[GYRE_CUDA_SIDE_STREAMS];
     cudaEvent_t fork;
+};
+
+/* Recording for GYRE_TRACE_FILE. All zero: nothing is recorded. */
+struct gyre_cuda_recorder_state {
+    struct gyre_trace *trace;
+    struct gyre_cuda_recorder *recorder; /* on the GPU */
+    struct gyre_cuda_clock_words *words; /* pinned: by these the clocks are compared */
+    bool is_unanswered;                  /* the clock's kernel may still use the words */
+    struct gyre_cuda_clock clock;
+    struct gyre_cuda_record_program *programs; /* by their number in the trace */
+    uint32_t n_programs;
+    uint32_t n_blocks; /* rings */
+    uint32_t capacity; /* events of each */
+    uint64_t n_left_out;
 };
 
 struct gyre_cuda_executor {
@@ -103,6 +120,7 @@ struct gyre_cuda_executor {
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
     struct gyre_cuda_side_streams side_streams[2]; /* for captures: the second */
+    struct gyre_cuda_recorder_state recorder;
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
@@ -132,7 +150,7 @@ static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
 /* One kernel launch. */
 struct gyre_cuda_start {
     const void *kernel;
-    void *args;
+    void *args; /* begin with struct gyre_cuda_common */
     uint32_t n_blocks;
     uint32_t n_threads;
     uint32_t shared_bytes;
@@ -175,6 +193,30 @@ gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
 
 /** gyre_cuda_allow_shared - let a loaded kernel share so many bytes. NULL: does nothing. */
 gyre_status gyre_cuda_allow_shared(const void *kernel, uint32_t shared_bytes);
+
+/* ---- recorder.c ---------------------------------------------------------------------- */
+
+/** gyre_cuda_recorder_free - free what gyre_cuda_recorder_open() made, if it made anything. */
+void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor);
+
+/** gyre_cuda_recorder_open - begin to record, if there is a trace. Without memory nothing is
+ * recorded, and a warning says so. The device is current. */
+void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_trace *trace);
+
+/** gyre_cuda_recorder_close - give the trace what was recorded, if the launches have ended, and
+ * free the memory. The device is current. */
+void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended);
+
+/** gyre_cuda_record_program - give the trace the steps of a program that is being loaded. Errors:
+ * OUT_OF_MEMORY. */
+gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
+                                     const struct gyre_load_config *config,
+                                     struct gyre_loaded *loaded);
+
+/** gyre_cuda_record_launch - fill in what the events of a launch say, or count the launch as left
+ * out. The caller holds the lock. */
+void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                             uint32_t n_works, struct gyre_cuda_common *common);
 
 /* ---- launches ----------------------------------------------------------------------------- */
 

@@ -15,10 +15,10 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../support"))
+from cases import Failed, Skipped, cases_of, check, run_cases
 from open_mpi import for_open_mpi
 
 BENCHES = "allreduce allgather broadcast reduce reducescatter sendrecv alltoall".split()
@@ -26,19 +26,6 @@ SKIPPED = 77
 IS_SHORT = bool(os.environ.get("TEST_FEW"))
 # The contract's bound from a death to the error on every rank; sanitized builds get more.
 NAMED_WITHIN_S = 20 if IS_SHORT else 2
-
-
-class Failed(Exception):
-    pass
-
-
-class Skipped(Exception):
-    pass
-
-
-def check(condition, words):
-    if not condition:
-        raise Failed(words)
 
 
 def count_gpus():
@@ -181,6 +168,25 @@ def case_ring(rig):
     check(all(row[1] == 0 and row[2] > 0 for row in rig.stats(done)), f"{rig.stats(done)}")
 
 
+def case_latency(rig):
+    """the latency of the wire is measured, and all ranks plan with the same number"""
+    wire_us, n = 300, rig.sizes[-1]
+    done = rig.mpirun(n, "allreduce", "-b 64 -e 64K -f 32 -n 1 -w 0",
+                      {"VERBS_WIRE_US": str(wire_us), "GYRE_DEBUG_SUBSYS": "INIT,TUNING"})
+    rig.right(done, n)
+    found = re.search(r"network: a latency of (\d+) ns; round trips took (\d+) ns", done.stdout)
+    check(found, f"no latency in the log: {done.stdout[-1500:]}")
+    latency_ns, round_trip_ns = map(int, found.groups())
+    check(round_trip_ns >= 2000 * wire_us, f"round trips of {round_trip_ns} ns")
+    # The next lower class may be taken, which is smaller by the square root of two at most.
+    least_us = wire_us / 1.42
+    check(latency_ns >= 1000 * least_us, f"a latency of {latency_ns} ns")
+    plans = re.findall(r"all_reduce (\d+) B: (.*?predicted [\d.]+ us)", done.stdout)
+    check(len(plans) >= 3 * n, f"{len(plans)} plans of {n} ranks")
+    check(len(set(plans)) == 3, f"ranks plan differently: {sorted(set(plans))}")
+    check(float(plans[0][1].split()[-2]) > least_us, f"a prediction without the latency: {plans[0]}")
+
+
 def case_read_off(rig):
     """slots that are sent from host memory arrive in GPU memory with right values"""
     if rig.device != "cuda":
@@ -213,6 +219,17 @@ def run_test(rig, name, case, limit_s, env=None):
     check(f"via {rig.transport}\n" in done.stdout, f"{name} did not use {rig.transport}: "
           f"{done.stdout[-2500:]}")
     return done.stdout
+
+
+def case_lines(rig):
+    """lines between the hosts give right values, and a killed rank is named while others wait for one"""
+    if rig.device == "cuda":
+        raise Skipped("test_hosts runs lines into GPU memory")
+    lines = {"GYRE_PROTO": "simple/ll"}
+    for name in ("allreduce", "alltoall"):
+        done = rig.mpirun(4, name, "-b 8 -e 32K -f 16 -n 2 -w 1", env=lines)
+        rig.right(done, 4)
+    run_test(rig, "test_failures", ["killed rank over rdma"], 100, {"TEST_RDMA": "1", **lines})
 
 
 def case_fence(rig):
@@ -281,7 +298,7 @@ def main():
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     rig = Rig(os.path.realpath(arguments.build), arguments.device)
-    cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}
+    cases = cases_of(globals())
     for path, words in ((f"{rig.build}/tests/verbs/libibverbs.so.1", "built without RDMA"),
                         (f"{rig.build}/bench/allreduce", "the benches are not built")):
         if not os.path.exists(path):
@@ -292,18 +309,7 @@ def main():
         return SKIPPED
     if rig.device == "cuda":
         probe_gpudirect(rig)
-    failed = 0
-    for name in arguments.cases or cases:
-        began = time.monotonic()
-        words = cases[name].__doc__
-        try:
-            cases[name](rig)
-            print(f"ok   {words} ({time.monotonic() - began:.0f} s)", flush=True)
-        except Skipped as why:
-            print(f"skip {words}: {why}", flush=True)
-        except (Failed, subprocess.TimeoutExpired) as problem:
-            failed += 1
-            print(f"FAIL {words}\n     {problem}", flush=True)
+    failed, _ = run_cases([cases[name] for name in arguments.cases or cases], rig)
     return 1 if failed else 0
 
 

@@ -73,22 +73,24 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
 gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
                                    struct gyre_ib_gid_rules *rules_out);
 
-/** gyre_ib_gid_choose - rules 1 to 5.
- * @chosen_out: position in rows. @reasons_out: n rows, "" for those that passed rule 3, else why
- * the row lost; may be NULL.
- * Errors: UNSUPPORTED with the table and the reasons. */
+/** gyre_ib_gid_choose - choose a row by rules 1 to 5.
+ * @chosen_out: index into @rows. @reasons_out: n texts, one for each row: the reason why rules 1 to
+ * 3 rule it out, or "" if they do not. May be NULL. Errors: UNSUPPORTED with the table and the
+ * reasons. */
 gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
                                const struct gyre_ib_gid_rules *rules, int *chosen_out,
                                char (*reasons_out)[GYRE_IB_GID_REASON_BYTES]);
 
-/** gyre_ib_gid_prefer - order of rows that passed: > 0 if a is better than b (rule 4). */
+/** gyre_ib_gid_prefer - compare two rows that rules 1 to 3 allow, by rule 4. Returns > 0 if a is
+ * better than b, < 0 if b is better. */
 int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b);
 
-/** gyre_ib_gid_pair - choose the rows that two ports use for each other. Symmetric: both sides pass
- * the lower rank's rows as a and get the same answer.
- * Two rows fit if type and family are the same and both or neither are link-local; of those that
- * fit, one subnet (/24, /64) before several, then rule 4, then order.
- * Errors: UNSUPPORTED printing both tables. */
+/** gyre_ib_gid_pair - choose the rows that two ports use for each other. Both sides must pass the
+ * same rows as a, those of the lower rank; then they get the same answer.
+ * Two rows fit each other if they have the same type and family, and both or neither are
+ * link-local. Of the pairs that fit, a pair in one subnet (/24 of IPv4, /64 of IPv6) comes before
+ * others. Then rule 4 decides, and then the order of the rows. Errors: UNSUPPORTED printing both
+ * tables. */
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out);
 

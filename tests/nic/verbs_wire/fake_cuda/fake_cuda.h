@@ -19,11 +19,18 @@ struct handle {
     };
 };
 
+struct uuid {
+    unsigned char bytes[16];
+};
+
 int cuInit(unsigned flags);
 int cuGetErrorName(int error, const char **name);
 int cuPointerGetAttribute(void *data, int attribute, cu_address at);
 int cuMemGetAddressRange_v2(cu_address *base, size_t *n_bytes, cu_address at);
 int cuDeviceGet(int *device, int ordinal);
+int cuDeviceGetCount(int *n);
+int cuDeviceGetUuid(struct uuid *uuid, int device);
+int cuCtxEnablePeerAccess(void *context, unsigned flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Routes through a fabric (algorithms/simulate/fabric.h), and what the rest of the simulator wants
+ * to know of it.
+ */
+#include "algorithms/simulate/fabric.h"
+
+#include "core/base/status.h"
+#include "core/base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void gyre_fabric_free(struct gyre_fabric *fabric)
+{
+    if (fabric == NULL)
+        return;
+    free(fabric->hosts);
+    free(fabric->leaf_of_nic);
+    free(fabric->nic_of_rank);
+    free(fabric->host_of_rank);
+    free(fabric->bytes_per_ns);
+    free(fabric);
+}
+
+static bool works(const struct gyre_fabric *fabric, uint32_t link)
+{
+    return fabric->bytes_per_ns[link] > 0;
+}
+
+void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out)
+{
+    uint32_t fewest = UINT32_MAX;
+    grouping_out->n_hosts = (uint16_t)fabric->n_hosts;
+    for (uint32_t rank = 0; rank < fabric->n_ranks; rank++)
+        grouping_out->host_of[rank] = (uint16_t)fabric->host_of_rank[rank];
+    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
+        uint32_t n_working = 0;
+        for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
+            n_working +=
+                works(fabric, gyre_fabric_nic_link(fabric->hosts[h].first_nic + i, true)) ? 1 : 0;
+        fewest = gyre_min_u32(fewest, n_working);
+    }
+    grouping_out->n_nics = (uint16_t)fewest;
+}
+
+double gyre_fabric_host_rate(const struct gyre_fabric *fabric)
+{
+    double least = 0;
+    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
+        double rate = 0;
+        for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
+            rate +=
+                fabric->bytes_per_ns[gyre_fabric_nic_link(fabric->hosts[h].first_nic + i, true)];
+        least = h == 0 || rate < least ? rate : least;
+    }
+    return least;
+}
+
+bool gyre_fabric_is_uniform(const struct gyre_fabric *fabric)
+{
+    const struct gyre_fabric_host *first = &fabric->hosts[0];
+    for (uint32_t h = 0; h < fabric->n_hosts; h++)
+        if (fabric->hosts[h].n_gpus != first->n_gpus || fabric->hosts[h].n_nics != first->n_nics)
+            return false;
+    for (uint32_t link = 0; link < 2 * fabric->n_nics; link++)
+        if (fabric->bytes_per_ns[link] < fabric->bytes_per_ns[0] ||
+            fabric->bytes_per_ns[link] > fabric->bytes_per_ns[0])
+            return false;
+    for (uint32_t nic = 0; nic < fabric->n_nics; nic++)
+        if (fabric->leaf_of_nic[nic] != fabric->leaf_of_nic[nic % first->n_nics])
+            return false;
+    return true;
+}
+
+bool gyre_fabric_is_in_leaf(const struct gyre_fabric *fabric, uint32_t rank, uint32_t other)
+{
+    return fabric->leaf_of_nic[fabric->nic_of_rank[rank]] ==
+           fabric->leaf_of_nic[fabric->nic_of_rank[other]];
+}
+
+static uint32_t host_of_nic(const struct gyre_fabric *fabric, uint32_t nic)
+{
+    uint32_t first = 0, end = fabric->n_hosts;
+    while (end - first > 1) {
+        const uint32_t middle = first + (end - first) / 2;
+        if (nic < fabric->hosts[middle].first_nic)
+            end = middle;
+        else
+            first = middle;
+    }
+    return first;
+}
+
+void gyre_fabric_link_name(const struct gyre_fabric *fabric, uint32_t link, char *name_out)
+{
+    const bool is_second = link % 2 != 0;
+    if (link < 2 * fabric->n_nics) {
+        const uint32_t host = host_of_nic(fabric, link / 2);
+        snprintf(name_out, GYRE_FABRIC_NAME_BYTES, "%s host %u nic %u", is_second ? "to" : "from",
+                 host, link / 2 - fabric->hosts[host].first_nic);
+        return;
+    }
+    const uint32_t pair = link / 2 - fabric->n_nics;
+    const uint32_t leaf = pair / fabric->n_spines, spine = pair % fabric->n_spines;
+    if (is_second)
+        snprintf(name_out, GYRE_FABRIC_NAME_BYTES, "spine %u to leaf %u", spine, leaf);
+    else
+        snprintf(name_out, GYRE_FABRIC_NAME_BYTES, "leaf %u to spine %u", leaf, spine);
+}
+
+static bool is_way(const struct gyre_fabric *fabric, uint32_t from_leaf, uint32_t to_leaf,
+                   uint32_t spine)
+{
+    return works(fabric, gyre_fabric_uplink(fabric, from_leaf, spine, true)) &&
+           works(fabric, gyre_fabric_uplink(fabric, to_leaf, spine, false));
+}
+
+/* Names the reason why no spine connects two leaves. */
+static gyre_status fail_route(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic)
+{
+    const uint32_t hosts[] = {host_of_nic(fabric, from_nic), host_of_nic(fabric, to_nic)};
+    const uint32_t leaves[] = {fabric->leaf_of_nic[from_nic], fabric->leaf_of_nic[to_nic]};
+    char reason[2 * GYRE_FABRIC_NAME_BYTES + 32] = "there is no spine switch";
+    if (fabric->n_spines > 0) {
+        char name[GYRE_FABRIC_NAME_BYTES];
+        const uint32_t up = gyre_fabric_uplink(fabric, leaves[0], 0, true);
+        const uint32_t down = gyre_fabric_uplink(fabric, leaves[1], 0, false);
+        gyre_fabric_link_name(fabric, works(fabric, up) ? down : up, name);
+        snprintf(reason, sizeof(reason), "%s is dead%s", name,
+                 fabric->n_spines > 1 ? ", and every other spine is cut off likewise" : "");
+    }
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "no way from host %u nic %u (leaf %u) to host %u nic %u (leaf %u): %s",
+                     hosts[0], from_nic - fabric->hosts[hosts[0]].first_nic, leaves[0], hosts[1],
+                     to_nic - fabric->hosts[hosts[1]].first_nic, leaves[1], reason);
+}
+
+/* The spine between two leaves. Of the spines that both leaves reach, the number of the NIC or a
+ * hash of both NICs picks one, as switches do with a hash of addresses. */
+static gyre_status find_spine(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic,
+                              uint32_t *spine_out)
+{
+    const uint32_t from_leaf = fabric->leaf_of_nic[from_nic];
+    const uint32_t to_leaf = fabric->leaf_of_nic[to_nic];
+    const uint32_t ends[] = {from_nic, to_nic};
+    const uint32_t rail = from_nic - fabric->hosts[host_of_nic(fabric, from_nic)].first_nic;
+    uint32_t n_ways = 0;
+    for (uint32_t spine = 0; spine < fabric->n_spines; spine++)
+        n_ways += is_way(fabric, from_leaf, to_leaf, spine) ? 1 : 0;
+    if (n_ways == 0)
+        return fail_route(fabric, from_nic, to_nic);
+    uint32_t left = fabric->routes_by_rail
+                        ? rail % n_ways
+                        : (uint32_t)(gyre_hash(GYRE_HASH_INIT, ends, sizeof(ends)) >> 20) % n_ways;
+    for (uint32_t spine = 0;; spine++)
+        if (is_way(fabric, from_leaf, to_leaf, spine) && left-- == 0) {
+            *spine_out = spine;
+            return GYRE_SUCCESS;
+        }
+}
+
+void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
+                               uint32_t to_rank, struct gyre_fabric_route *route_out)
+{
+    *route_out = (struct gyre_fabric_route){
+        .n_links = 2,
+        .links = {gyre_fabric_nic_link(fabric->nic_of_rank[from_rank], true),
+                  gyre_fabric_nic_link(fabric->nic_of_rank[to_rank], false)},
+        .latency_ns = 2 * fabric->nic_latency_ns};
+}
+
+gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_rank,
+                              uint32_t to_rank, struct gyre_fabric_route *route_out)
+{
+    const uint32_t from_nic = fabric->nic_of_rank[from_rank], to_nic = fabric->nic_of_rank[to_rank];
+    const uint32_t from_leaf = fabric->leaf_of_nic[from_nic];
+    const uint32_t to_leaf = fabric->leaf_of_nic[to_nic];
+    uint32_t spine = 0;
+    if (from_leaf == to_leaf) {
+        gyre_fabric_route_in_leaf(fabric, from_rank, to_rank, route_out);
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(find_spine(fabric, from_nic, to_nic, &spine));
+    *route_out = (struct gyre_fabric_route){
+        .n_links = 4,
+        .links = {gyre_fabric_nic_link(from_nic, true),
+                  gyre_fabric_uplink(fabric, from_leaf, spine, true),
+                  gyre_fabric_uplink(fabric, to_leaf, spine, false),
+                  gyre_fabric_nic_link(to_nic, false)},
+        .latency_ns = 2 * fabric->nic_latency_ns + 2 * fabric->uplink_latency_ns};
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads the text form of a fabric (docs/fabric.md). The lines may stand in any order: they are read
+ * in passes, first those that say how much there is of everything, last those that change one link.
+ */
+#include "algorithms/simulate/fabric.h"
+
+#include "core/base/status.h"
+#include "core/base/util.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_MAX_BYTES 128
+#define MAX_WORDS      16
+#define MAX_VALUES     6
+#define MAX_KEYWORDS   16
+#define MAX_RATE       1e6 /* GB/s */
+#define MAX_LATENCY_NS 1e6
+
+/* Lines are read in this order. */
+enum pass { COUNTS, WIRES, RATES, LINKS };
+
+struct line {
+    int number;
+    char text[LINE_MAX_BYTES];
+    const char *words[MAX_WORDS];
+    int n_words;
+};
+
+/* A number, or both ends of a range. */
+struct value {
+    uint32_t first, last;
+    double number;
+};
+
+struct reader {
+    struct gyre_fabric *fabric;
+    struct line line;
+    double oversubscription; /* of the uplinks, if uplink_rate is 0 */
+    double uplink_rate;
+    bool is_given[MAX_KEYWORDS]; /* the statements that may stand once */
+};
+
+static gyre_status cut_words(const char *text, size_t n_bytes, struct line *line)
+{
+    line->n_words = 0;
+    if (n_bytes >= sizeof(line->text))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: longer than %zu characters",
+                         line->number, sizeof(line->text) - 1);
+    memcpy(line->text, text, n_bytes);
+    line->text[n_bytes] = '\0';
+    char *rest = line->text;
+    for (;;) {
+        rest += strspn(rest, " \t\r");
+        if (*rest == '\0')
+            return GYRE_SUCCESS;
+        if (line->n_words == MAX_WORDS)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d words",
+                             line->number, MAX_WORDS);
+        line->words[line->n_words++] = rest;
+        rest += strcspn(rest, " \t\r");
+        if (*rest != '\0')
+            *rest++ = '\0';
+    }
+}
+
+/* ---- one line ----------------------------------------------------------------------------- */
+
+/* Reads digits; returns the rest of the text, or NULL if there are none or the number is large. */
+static const char *read_digits(const char *text, uint32_t *number_out)
+{
+    uint32_t number = 0;
+    if (!isdigit((unsigned char)*text))
+        return NULL;
+    for (; isdigit((unsigned char)*text); text++) {
+        number = number * 10 + (uint32_t)(*text - '0');
+        if (number > 1000000)
+            return NULL;
+    }
+    *number_out = number;
+    return text;
+}
+
+/* Reads "12" or "12.5". The locale does not matter. */
+static bool read_decimal(const char *text, double *number_out)
+{
+    uint32_t whole;
+    double unit = 1, part = 0;
+    const char *rest = read_digits(text, &whole);
+    if (rest != NULL && *rest == '.')
+        for (rest++; isdigit((unsigned char)*rest); rest++) {
+            unit /= 10;
+            part += (*rest - '0') * unit;
+        }
+    if (rest == NULL || *rest != '\0')
+        return false;
+    *number_out = whole + part;
+    return true;
+}
+
+/* Reads a word of a form: N is a count, R a number or a range of numbers, X a decimal number. */
+static bool read_value(char kind, const char *word, struct value *value)
+{
+    if (kind == 'X')
+        return read_decimal(word, &value->number);
+    const char *rest = read_digits(word, &value->first);
+    value->last = value->first;
+    if (rest != NULL && kind == 'R' && *rest == '-')
+        rest = read_digits(rest + 1, &value->last);
+    return rest != NULL && *rest == '\0' && value->last >= value->first;
+}
+
+/* Match the line with a form such as "leaves N". @values_out: of the capital letters, in order. */
+static bool match(const struct line *line, const char *form, struct value *values_out)
+{
+    int n_values = 0, word = 0;
+    for (const char *at = form; *at != '\0'; word++) {
+        const size_t n = strcspn(at, " ");
+        if (word == line->n_words)
+            return false;
+        if (n == 1 && isupper((unsigned char)*at)) {
+            if (!read_value(*at, line->words[word], &values_out[n_values++]))
+                return false;
+        } else if (strlen(line->words[word]) != n || strncmp(line->words[word], at, n) != 0) {
+            return false;
+        }
+        at += n;
+        at += *at == ' ';
+    }
+    return word == line->n_words;
+}
+
+static gyre_status fail_form(const struct line *line, const char *forms)
+{
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "line %d: \"%s ...\": expected %s, where N is a number, R a number or a "
+                     "range like 0-3, X a decimal number above 0",
+                     line->number, line->words[0], forms);
+}
+
+static gyre_status check_range(const struct line *line, const char *what, const struct value *range,
+                               uint32_t n)
+{
+    if (range->last < n)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "line %d: there is no %s %u: there are %u, counted from 0", line->number, what,
+                     range->last, n);
+}
+
+static gyre_status check_rate(const struct line *line, double rate)
+{
+    if (rate > 0 && rate <= MAX_RATE)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "line %d: %g: expected a rate in GB/s, above 0 and at most %g", line->number,
+                     rate, MAX_RATE);
+}
+
+/* ---- how much there is -------------------------------------------------------------------- */
+
+/* Make room for more elements of an array. */
+static gyre_status grow(void *array_address, size_t n, size_t elem_bytes)
+{
+    void *array;
+    memcpy(&array, array_address, sizeof(array));
+    array = realloc(array, n * elem_bytes + 1);
+    if (array == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");
+    memcpy(array_address, &array, sizeof(array));
+    return GYRE_SUCCESS;
+}
+
+static gyre_status add_hosts(struct reader *reader, const struct value *values)
+{
+    struct gyre_fabric *fabric = reader->fabric;
+    const uint32_t n_hosts = values[0].first, n_gpus = values[1].first, n_nics = values[2].first;
+    const uint64_t n_ranks = fabric->n_ranks + (uint64_t)n_hosts * n_gpus;
+    GYRE_TRY(check_rate(&reader->line, values[3].number));
+    if (n_hosts == 0 || n_gpus == 0 || n_nics == 0 || n_nics > GYRE_FABRIC_MAX_NICS ||
+        n_ranks > GYRE_FABRIC_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: %u hosts of %u GPUs and %u NICs: expected at least one of each, "
+                         "at most %d GPUs in all and %d NICs a host",
+                         reader->line.number, n_hosts, n_gpus, n_nics, GYRE_FABRIC_MAX_RANKS,
+                         GYRE_FABRIC_MAX_NICS);
+    const uint32_t n_all_nics = fabric->n_nics + n_hosts * n_nics;
+    GYRE_TRY(grow(&fabric->hosts, fabric->n_hosts + (size_t)n_hosts, sizeof(*fabric->hosts)));
+    GYRE_TRY(grow(&fabric->bytes_per_ns, 2 * (size_t)n_all_nics, sizeof(*fabric->bytes_per_ns)));
+    for (uint32_t i = 0; i < n_hosts; i++) {
+        fabric->hosts[fabric->n_hosts++] =
+            (struct gyre_fabric_host){fabric->n_ranks, n_gpus, fabric->n_nics, n_nics};
+        fabric->n_ranks += n_gpus;
+        for (uint32_t nic = 0; nic < n_nics; nic++, fabric->n_nics++)
+            for (int is_out = 0; is_out < 2; is_out++)
+                fabric->bytes_per_ns[gyre_fabric_nic_link(fabric->n_nics, is_out == 1)] =
+                    values[3].number;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_count(struct reader *reader)
+{
+    struct value values[MAX_VALUES];
+    const struct line *line = &reader->line;
+    static const char hosts_form[] = "hosts N gpus N nics N rate X";
+    if (strcmp(line->words[0], "hosts") == 0)
+        return match(line, hosts_form, values) ? add_hosts(reader, values)
+                                               : fail_form(line, hosts_form);
+    const bool is_leaves = strcmp(line->words[0], "leaves") == 0;
+    if (!match(line, is_leaves ? "leaves N" : "spines N", values))
+        return fail_form(line, is_leaves ? "leaves N" : "spines N");
+    if ((is_leaves && values[0].first == 0) || values[0].first > GYRE_FABRIC_MAX_SWITCHES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %u %s: expected %d to %d",
+                         line->number, values[0].first, line->words[0], is_leaves ? 1 : 0,
+                         GYRE_FABRIC_MAX_SWITCHES);
+    *(is_leaves ? &reader->fabric->n_leaves : &reader->fabric->n_spines) = values[0].first;
+    return GYRE_SUCCESS;
+}
+
+/* After the first pass: make room for what was counted. */
+static gyre_status open_fabric(struct reader *reader)
+{
+    struct gyre_fabric *fabric = reader->fabric;
+    if (fabric->n_hosts == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "no line says \"hosts N gpus N nics N rate X\"");
+    if ((uint64_t)fabric->n_leaves * fabric->n_spines > GYRE_FABRIC_MAX_UPLINKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%u leaves and %u spines have over %d links between them",
+                         fabric->n_leaves, fabric->n_spines, GYRE_FABRIC_MAX_UPLINKS);
+    fabric->n_links = 2 * (fabric->n_nics + fabric->n_leaves * fabric->n_spines);
+    GYRE_TRY(grow(&fabric->bytes_per_ns, fabric->n_links, sizeof(*fabric->bytes_per_ns)));
+    GYRE_TRY(grow(&fabric->leaf_of_nic, fabric->n_nics, sizeof(*fabric->leaf_of_nic)));
+    GYRE_TRY(grow(&fabric->nic_of_rank, fabric->n_ranks, sizeof(*fabric->nic_of_rank)));
+    GYRE_TRY(grow(&fabric->host_of_rank, fabric->n_ranks, sizeof(*fabric->host_of_rank)));
+    /* Unless a line says otherwise, the hosts are cut into one block for each leaf. */
+    for (uint32_t h = 0; h < fabric->n_hosts; h++)
+        for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
+            fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] =
+                (uint32_t)((uint64_t)h * fabric->n_leaves / fabric->n_hosts);
+    return GYRE_SUCCESS;
+}
+
+/* ---- wires, rates, single links ----------------------------------------------------------- */
+
+static gyre_status take_attach(struct reader *reader)
+{
+    struct value values[MAX_VALUES];
+    struct gyre_fabric *fabric = reader->fabric;
+    static const char form[] = "attach hosts R nics R leaf N";
+    if (!match(&reader->line, form, values))
+        return fail_form(&reader->line, form);
+    GYRE_TRY(check_range(&reader->line, "host", &values[0], fabric->n_hosts));
+    GYRE_TRY(check_range(&reader->line, "leaf", &values[2], fabric->n_leaves));
+    for (uint32_t h = values[0].first; h <= values[0].last; h++) {
+        GYRE_TRY(check_range(&reader->line, "nic", &values[1], fabric->hosts[h].n_nics));
+        for (uint32_t i = values[1].first; i <= values[1].last; i++)
+            fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = values[2].first;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_wire(struct reader *reader)
+{
+    struct value values[MAX_VALUES];
+    struct gyre_fabric *fabric = reader->fabric;
+    if (strcmp(reader->line.words[0], "attach") == 0)
+        return take_attach(reader);
+    if (match(&reader->line, "wiring hosts", values))
+        return GYRE_SUCCESS; /* as it is without the line */
+    if (!match(&reader->line, "wiring rails", values))
+        return fail_form(&reader->line, "\"wiring hosts\" (the hosts in one block for each leaf) "
+                                        "or \"wiring rails\" (NIC n on leaf n)");
+    for (uint32_t h = 0; h < fabric->n_hosts; h++)
+        for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
+            fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = i % fabric->n_leaves;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_uplinks(struct reader *reader)
+{
+    struct value values[MAX_VALUES];
+    if (match(&reader->line, "uplinks rate X", values)) {
+        reader->uplink_rate = values[0].number;
+        return check_rate(&reader->line, reader->uplink_rate);
+    }
+    if (!match(&reader->line, "uplinks oversubscription X", values) || !(values[0].number > 0))
+        return fail_form(&reader->line,
+                         "\"uplinks rate X\" (GB/s of one leaf to one spine) or \"uplinks "
+                         "oversubscription X\" (the NICs of a leaf carry X times as much as its "
+                         "uplinks)");
+    reader->uplink_rate = 0;
+    reader->oversubscription = values[0].number;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_rate(struct reader *reader)
+{
+    struct value values[MAX_VALUES];
+    static const char form[] = "latency nic X uplink X";
+    if (strcmp(reader->line.words[0], "uplinks") == 0)
+        return take_uplinks(reader);
+    if (strcmp(reader->line.words[0], "route") == 0) {
+        reader->fabric->routes_by_rail = match(&reader->line, "route rail", values);
+        return reader->fabric->routes_by_rail || match(&reader->line, "route hash", values)
+                   ? GYRE_SUCCESS
+                   : fail_form(&reader->line, "\"route hash\" or \"route rail\"");
+    }
+    if (!match(&reader->line, form, values))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: latency needs both: %s, in ns, 0 or more and at most %.0f",
+                         reader->line.number, form, MAX_LATENCY_NS);
+    if (values[0].number > MAX_LATENCY_NS || values[1].number > MAX_LATENCY_NS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: latencies are in ns, at most %.0f",
+                         reader->line.number, MAX_LATENCY_NS);
+    reader->fabric->nic_latency_ns = values[0].number;
+    reader->fabric->uplink_latency_ns = values[1].number;
+    return GYRE_SUCCESS;
+}
+
+/* After the third pass: the rates of the uplinks follow from the NICs of each leaf. */
+static gyre_status set_uplinks(struct reader *reader)
+{
+    struct gyre_fabric *fabric = reader->fabric;
+    double *down = calloc(fabric->n_leaves, sizeof(*down));
+    if (down == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");
+    for (uint32_t nic = 0; nic < fabric->n_nics; nic++)
+        down[fabric->leaf_of_nic[nic]] += fabric->bytes_per_ns[gyre_fabric_nic_link(nic, true)];
+    for (uint32_t leaf = 0; leaf < fabric->n_leaves; leaf++)
+        for (uint32_t spine = 0; spine < fabric->n_spines; spine++) {
+            const double rate = reader->uplink_rate > 0
+                                    ? reader->uplink_rate
+                                    : down[leaf] / fabric->n_spines / reader->oversubscription;
+            fabric->bytes_per_ns[gyre_fabric_uplink(fabric, leaf, spine, true)] = rate;
+            fabric->bytes_per_ns[gyre_fabric_uplink(fabric, leaf, spine, false)] = rate;
+        }
+    free(down);
+    return GYRE_SUCCESS;
+}
+
+/* Change both directions of links. */
+static gyre_status take_link(struct reader *reader)
+{
+    struct value values[MAX_VALUES] = {{0}};
+    struct gyre_fabric *fabric = reader->fabric;
+    const struct line *line = &reader->line;
+    const bool is_dead = strcmp(line->words[line->n_words - 1], "dead") == 0;
+    const bool is_nic =
+        match(line, is_dead ? "link host R nic R dead" : "link host R nic R rate X", values);
+    if (!is_nic &&
+        !match(line, is_dead ? "link leaf R spine R dead" : "link leaf R spine R rate X", values))
+        return fail_form(line, "\"link host R nic R\" or \"link leaf R spine R\" and then \"dead\" "
+                               "or \"rate X\"");
+    if (!is_dead)
+        GYRE_TRY(check_rate(line, values[2].number));
+    GYRE_TRY(check_range(line, is_nic ? "host" : "leaf", &values[0],
+                         is_nic ? fabric->n_hosts : fabric->n_leaves));
+    for (uint32_t i = values[0].first; i <= values[0].last; i++) {
+        GYRE_TRY(check_range(line, is_nic ? "nic" : "spine", &values[1],
+                             is_nic ? fabric->hosts[i].n_nics : fabric->n_spines));
+        for (uint32_t k = values[1].first; k <= values[1].last; k++)
+            for (int way = 0; way < 2; way++) {
+                const uint32_t link =
+                    is_nic ? gyre_fabric_nic_link(fabric->hosts[i].first_nic + k, way == 1)
+                           : gyre_fabric_uplink(fabric, i, k, way == 1);
+                fabric->bytes_per_ns[link] = is_dead ? 0 : values[2].number;
+            }
+    }
+    return GYRE_SUCCESS;
+}
+
+/* After the last pass: each rank gets a NIC. If a host has fewer NICs than GPUs, neighbours share
+ * one. A rank whose NIC is dead takes the next NIC of its host that works. */
+static gyre_status assign_nics(struct gyre_fabric *fabric)
+{
+    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
+        const struct gyre_fabric_host *host = &fabric->hosts[h];
+        for (uint32_t i = 0; i < host->n_gpus; i++) {
+            uint32_t nic = host->n_nics < host->n_gpus
+                               ? (uint32_t)((uint64_t)i * host->n_nics / host->n_gpus)
+                               : i;
+            uint32_t n_dead = 0;
+            while (!(fabric->bytes_per_ns[gyre_fabric_nic_link(host->first_nic + nic, true)] > 0)) {
+                if (++n_dead == host->n_nics)
+                    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                     "every NIC of host %u is dead: nothing reaches its GPUs", h);
+                nic = (nic + 1) % host->n_nics;
+            }
+            fabric->nic_of_rank[host->first_rank + i] = host->first_nic + nic;
+            fabric->host_of_rank[host->first_rank + i] = h;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+/* ---- the whole text ----------------------------------------------------------------------- */
+
+struct keyword {
+    const char *word;
+    enum pass pass;
+    gyre_status (*take)(struct reader *);
+    bool is_single; /* it may stand once, because a second one would replace the first */
+};
+
+static const struct keyword keywords[] = {
+    {"hosts", COUNTS, take_count, false}, {"leaves", COUNTS, take_count, true},
+    {"spines", COUNTS, take_count, true}, {"wiring", WIRES, take_wire, true},
+    {"attach", WIRES, take_wire, false},  {"uplinks", RATES, take_rate, true},
+    {"latency", RATES, take_rate, true},  {"route", RATES, take_rate, true},
+    {"link", LINKS, take_link, false},
+};
+_Static_assert(GYRE_ARRAY_LENGTH(keywords) <= MAX_KEYWORDS, "is_given has one flag for each");
+
+static gyre_status take_keyword(struct reader *reader, size_t i)
+{
+    if (keywords[i].is_single && reader->is_given[i])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice",
+                         reader->line.number, keywords[i].word);
+    reader->is_given[i] = true;
+    return keywords[i].take(reader);
+}
+
+static gyre_status take_line(struct reader *reader, enum pass pass)
+{
+    char legal[128] = "";
+    size_t used = 0;
+    if (reader->line.n_words == 0)
+        return GYRE_SUCCESS;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(keywords); i++) {
+        if (strcmp(reader->line.words[0], keywords[i].word) == 0)
+            return keywords[i].pass == pass ? take_keyword(reader, i) : GYRE_SUCCESS;
+        used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keywords[i].word);
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s",
+                     reader->line.number, reader->line.words[0], legal);
+}
+
+static gyre_status take_pass(struct reader *reader, const char *text, enum pass pass)
+{
+    for (reader->line.number = 1; *text != '\0'; reader->line.number++) {
+        GYRE_TRY(cut_words(text, strcspn(text, "#\n"), &reader->line));
+        GYRE_TRY(take_line(reader, pass));
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_text(struct reader *reader, const char *text)
+{
+    GYRE_TRY(take_pass(reader, text, COUNTS));
+    GYRE_TRY(open_fabric(reader));
+    GYRE_TRY(take_pass(reader, text, WIRES));
+    GYRE_TRY(take_pass(reader, text, RATES));
+    GYRE_TRY(set_uplinks(reader));
+    GYRE_TRY(take_pass(reader, text, LINKS));
+    return assign_nics(reader->fabric);
+}
+
+gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_out)
+{
+    struct reader reader = {.fabric = calloc(1, sizeof(*reader.fabric)), .oversubscription = 1};
+    if (reader.fabric == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");
+    reader.fabric->n_leaves = 1;
+    const gyre_status status =
+        strlen(text) > GYRE_FABRIC_MAX_TEXT
+            ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the text is longer than %d bytes",
+                        GYRE_FABRIC_MAX_TEXT)
+            : read_text(&reader, text);
+    if (status != GYRE_SUCCESS)
+        gyre_fabric_free(reader.fabric);
+    else
+        *fabric_out = reader.fabric;
+    return status;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Max-min fair rates, event by event (algorithms/simulate/flows.h). An event changes the rates of
+ * the flows that share a link with the flow that starts or ends, of those that share a link with
+ * these, and so on. Only this part of the fabric is filled again. Rails that do not touch each
+ * other are such parts.
+ */
+#include "algorithms/simulate/flows.h"
+
+#include "core/base/status.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NONE UINT32_MAX
+
+/* Events that are closer together than this are one event. Flows that are alike end together, and
+ * rounding must not make as many events of it. */
+#define SAME_NS 1e-6
+
+/* Links whose shares differ by less than this part are full at the same time. */
+#define SAME_PART 1e-9
+
+enum state { IDLE, WAITS, RUNS };
+
+struct flow {
+    enum state state;
+    double n_bytes; /* that each member has still to move */
+    double n_members;
+    double rate;       /* of each member */
+    double updated_ns; /* when n_bytes was right */
+    double event_ns;   /* when it starts or ends */
+    uint32_t place;    /* in the heap */
+    uint32_t visit;    /* number of the filling that saw it last */
+    bool is_fixed;     /* in the present filling */
+};
+
+struct link {
+    uint32_t first; /* of its running flows, as flow * GYRE_FABRIC_ROUTE_N_LINKS + hop */
+    uint32_t visit;
+    double left;      /* rate that is left in the present filling */
+    double n_members; /* that still grow */
+    double n_bytes;   /* that were ever started */
+};
+
+/* Links a running flow into the list of a link. */
+struct hop {
+    uint32_t next, before;
+};
+
+struct gyre_flows {
+    const double *bytes_per_ns;
+    const struct gyre_fabric_route *routes;
+    uint32_t n_links, n_flows;
+    struct flow *flows;
+    struct link *links;
+    struct hop *hops; /* GYRE_FABRIC_ROUTE_N_LINKS for each flow */
+    uint32_t *heap;
+    uint32_t n_heap;
+    uint32_t *part_links, *part_flows; /* of the part that is filled again */
+    uint32_t n_part_links, n_part_flows;
+    uint32_t n_visits;
+    double now_ns;
+};
+
+gyre_status gyre_flows_open(const double *bytes_per_ns, uint32_t n_links,
+                            const struct gyre_fabric_route *routes, uint32_t n_flows,
+                            struct gyre_flows **flows_out)
+{
+    struct gyre_flows *flows = calloc(1, sizeof(*flows));
+    if (flows == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate flows");
+    *flows = (struct gyre_flows){
+        .bytes_per_ns = bytes_per_ns, .routes = routes, .n_links = n_links, .n_flows = n_flows};
+    flows->flows = calloc((size_t)n_flows + 1, sizeof(*flows->flows));
+    flows->links = calloc((size_t)n_links + 1, sizeof(*flows->links));
+    flows->hops = calloc(((size_t)n_flows + 1) * GYRE_FABRIC_ROUTE_N_LINKS, sizeof(*flows->hops));
+    flows->heap = calloc((size_t)n_flows + 1, sizeof(*flows->heap));
+    flows->part_links = calloc((size_t)n_links + 1, sizeof(*flows->part_links));
+    flows->part_flows = calloc((size_t)n_flows + 1, sizeof(*flows->part_flows));
+    if (flows->flows == NULL || flows->links == NULL || flows->hops == NULL ||
+        flows->heap == NULL || flows->part_links == NULL || flows->part_flows == NULL) {
+        gyre_flows_close(flows);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u flows", n_flows);
+    }
+    for (uint32_t i = 0; i < n_links; i++)
+        flows->links[i].first = NONE;
+    *flows_out = flows;
+    return GYRE_SUCCESS;
+}
+
+void gyre_flows_close(struct gyre_flows *flows)
+{
+    if (flows == NULL)
+        return;
+    free(flows->flows);
+    free(flows->links);
+    free(flows->hops);
+    free(flows->heap);
+    free(flows->part_links);
+    free(flows->part_flows);
+    free(flows);
+}
+
+/* ---- the heap of events ------------------------------------------------------------------- */
+
+static bool is_before(const struct gyre_flows *flows, uint32_t a, uint32_t b)
+{
+    const double a_ns = flows->flows[a].event_ns, b_ns = flows->flows[b].event_ns;
+    return a_ns < b_ns || (a_ns <= b_ns && a < b);
+}
+
+static void put(struct gyre_flows *flows, uint32_t place, uint32_t flow)
+{
+    flows->heap[place] = flow;
+    flows->flows[flow].place = place;
+}
+
+/* Move the flow at a place up or down to where it belongs. */
+static void sift(struct gyre_flows *flows, uint32_t i)
+{
+    const uint32_t flow = flows->heap[i];
+    for (; i > 0 && is_before(flows, flow, flows->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        put(flows, i, flows->heap[(i - 1) / 2]);
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child + 1 < flows->n_heap &&
+            is_before(flows, flows->heap[child + 1], flows->heap[child]))
+            child++;
+        if (child >= flows->n_heap || !is_before(flows, flows->heap[child], flow))
+            break;
+        put(flows, i, flows->heap[child]);
+        i = child;
+    }
+    put(flows, i, flow);
+}
+
+static uint32_t take_first(struct gyre_flows *flows)
+{
+    const uint32_t first = flows->heap[0];
+    flows->heap[0] = flows->heap[--flows->n_heap];
+    if (flows->n_heap > 0)
+        sift(flows, 0);
+    return first;
+}
+
+double gyre_flows_next_ns(const struct gyre_flows *flows)
+{
+    return flows->n_heap == 0 ? INFINITY : flows->flows[flows->heap[0]].event_ns;
+}
+
+void gyre_flows_start(struct gyre_flows *flows, uint32_t number, double at_ns, double n_bytes,
+                      double n_members)
+{
+    struct flow *flow = &flows->flows[number];
+    const struct gyre_fabric_route *route = &flows->routes[number];
+    flow->state = WAITS;
+    flow->n_bytes = n_bytes;
+    flow->n_members = n_members;
+    flow->rate = 0;
+    flow->event_ns = at_ns;
+    for (uint32_t i = 0; i < route->n_links; i++)
+        flows->links[route->links[i]].n_bytes += n_bytes * n_members;
+    flows->heap[flows->n_heap] = number;
+    sift(flows, flows->n_heap++);
+}
+
+double gyre_flows_busy_ns(const struct gyre_flows *flows, uint32_t link)
+{
+    return flows->links[link].n_bytes > 0 ? flows->links[link].n_bytes / flows->bytes_per_ns[link]
+                                          : 0;
+}
+
+/* ---- the part that an event changes ------------------------------------------------------- */
+
+static void add_link(struct gyre_flows *flows, uint32_t link)
+{
+    if (flows->links[link].visit == flows->n_visits)
+        return;
+    flows->links[link].visit = flows->n_visits;
+    flows->part_links[flows->n_part_links++] = link;
+}
+
+/* Put a flow into the lists of its links, or take it out of them. */
+static void enter(struct gyre_flows *flows, uint32_t flow)
+{
+    const struct gyre_fabric_route *route = &flows->routes[flow];
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        struct link *link = &flows->links[route->links[i]];
+        const uint32_t hop = flow * GYRE_FABRIC_ROUTE_N_LINKS + i;
+        flows->hops[hop] = (struct hop){.next = link->first, .before = NONE};
+        if (link->first != NONE)
+            flows->hops[link->first].before = hop;
+        link->first = hop;
+        add_link(flows, route->links[i]);
+    }
+}
+
+static void leave(struct gyre_flows *flows, uint32_t flow)
+{
+    const struct gyre_fabric_route *route = &flows->routes[flow];
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        const struct hop hop = flows->hops[flow * GYRE_FABRIC_ROUTE_N_LINKS + i];
+        if (hop.before == NONE)
+            flows->links[route->links[i]].first = hop.next;
+        else
+            flows->hops[hop.before].next = hop.next;
+        if (hop.next != NONE)
+            flows->hops[hop.next].before = hop.before;
+        add_link(flows, route->links[i]);
+    }
+}
+
+/* Add the flows over a link to the part, and their other links. */
+static void add_flows_of(struct gyre_flows *flows, uint32_t number)
+{
+    struct link *link = &flows->links[number];
+    link->left = flows->bytes_per_ns[number];
+    link->n_members = 0;
+    for (uint32_t hop = link->first; hop != NONE; hop = flows->hops[hop].next) {
+        const uint32_t index = hop / GYRE_FABRIC_ROUTE_N_LINKS;
+        struct flow *flow = &flows->flows[index];
+        link->n_members += flow->n_members;
+        if (flow->visit == flows->n_visits)
+            continue;
+        flow->visit = flows->n_visits;
+        flow->is_fixed = false;
+        flow->n_bytes = fmax(0, flow->n_bytes - flow->rate * (flows->now_ns - flow->updated_ns));
+        flow->updated_ns = flows->now_ns;
+        flows->part_flows[flows->n_part_flows++] = index;
+        for (uint32_t i = 0; i < flows->routes[index].n_links; i++)
+            add_link(flows, flows->routes[index].links[i]);
+    }
+}
+
+/* ---- progressive filling ------------------------------------------------------------------ */
+
+/* Let the flows over a full link keep this rate. Returns how many flows that are. */
+static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, double rate)
+{
+    uint32_t n_fixed = 0;
+    for (uint32_t hop = full->first; hop != NONE; hop = flows->hops[hop].next) {
+        const uint32_t index = hop / GYRE_FABRIC_ROUTE_N_LINKS;
+        struct flow *flow = &flows->flows[index];
+        if (flow->is_fixed)
+            continue;
+        flow->is_fixed = true;
+        flow->rate = rate;
+        n_fixed++;
+        for (uint32_t i = 0; i < flows->routes[index].n_links; i++) {
+            struct link *link = &flows->links[flows->routes[index].links[i]];
+            link->left = fmax(0, link->left - rate * flow->n_members);
+            link->n_members -= flow->n_members;
+        }
+    }
+    return n_fixed;
+}
+
+/* The links that are full first let every flow over them have this rate. */
+static double least_share(const struct gyre_flows *flows)
+{
+    double least = INFINITY;
+    for (uint32_t i = 0; i < flows->n_part_links; i++) {
+        const struct link *link = &flows->links[flows->part_links[i]];
+        if (link->n_members > 0)
+            least = fmin(least, link->left / link->n_members);
+    }
+    return least;
+}
+
+static void fill(struct gyre_flows *flows)
+{
+    flows->n_part_flows = 0;
+    for (uint32_t i = 0; i < flows->n_part_links; i++) /* grows meanwhile */
+        add_flows_of(flows, flows->part_links[i]);
+    for (uint32_t n_growing = flows->n_part_flows; n_growing > 0;) {
+        const double share = least_share(flows);
+        for (uint32_t i = 0; i < flows->n_part_links; i++) {
+            const struct link *link = &flows->links[flows->part_links[i]];
+            if (link->n_members > 0 && link->left <= share * link->n_members * (1 + SAME_PART))
+                n_growing -= fix_flows_of(flows, link, share);
+        }
+    }
+    for (uint32_t i = 0; i < flows->n_part_flows; i++) {
+        struct flow *flow = &flows->flows[flows->part_flows[i]];
+        flow->event_ns = flows->now_ns + (flow->n_bytes > 0 ? flow->n_bytes / flow->rate : 0);
+        sift(flows, flow->place);
+    }
+}
+
+void gyre_flows_advance(struct gyre_flows *flows,
+                        void (*on_end)(void *context, uint32_t flow, double at_ns), void *context)
+{
+    flows->now_ns = fmax(flows->now_ns, gyre_flows_next_ns(flows));
+    flows->n_visits++;
+    flows->n_part_links = 0;
+    while (gyre_flows_next_ns(flows) <= flows->now_ns + SAME_NS) {
+        const uint32_t number = take_first(flows);
+        struct flow *flow = &flows->flows[number];
+        if (flow->state == WAITS) {
+            flow->state = RUNS;
+            flow->updated_ns = flows->now_ns;
+            flow->event_ns = INFINITY; /* until its rate is known */
+            enter(flows, number);
+            flows->heap[flows->n_heap] = number;
+            sift(flows, flows->n_heap++);
+        } else {
+            flow->state = IDLE;
+            leave(flows, number);
+            on_end(context, number, flows->now_ns);
+        }
+    }
+    if (flows->n_part_links > 0)
+        fill(flows);
+}

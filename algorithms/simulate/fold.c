@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Looks for ranks that are alike (algorithms/simulate/fold.h). A renumbering of the ranks is tried,
+ * and the programs are compared: the program of a rank must be that of the kept rank that stands
+ * for it, with its peers renumbered.
+ */
+#include "algorithms/simulate/fold.h"
+
+#include "core/base/status.h"
+
+#include <stdlib.h>
+
+/* In shapes of up to so many ranks, all programs are compared before some ranks stand for all. In
+ * larger shapes an algorithm's programs are sampled. Programs from a file are always compared all,
+ * because any of them may differ from the others. */
+#define MAX_FULLY_COMPARED 64
+
+/* ---- renumbering -------------------------------------------------------------------------- */
+
+static unsigned count_hosts(const struct gyre_sim_fold *fold)
+{
+    return fold->shape->n_ranks / fold->n_of_host;
+}
+
+uint32_t gyre_sim_fold_relative(const struct gyre_sim_fold *fold, unsigned from, unsigned to)
+{
+    const unsigned g = fold->n_of_host, n_hosts = count_hosts(fold);
+    const unsigned host = fold->renumbering == GYRE_SIM_BY_XOR
+                              ? (from / g) ^ (to / g)
+                              : (to / g + n_hosts - from / g) % n_hosts;
+    const bool rotates = fold->n_kept_positions < g;
+    return host * g + (rotates ? (to % g + g - from % g) % g : to % g);
+}
+
+uint32_t gyre_sim_fold_index(const struct gyre_sim_fold *fold, unsigned rank, unsigned *variant)
+{
+    const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
+    const unsigned host = rank / g % fold->n_kept_hosts;
+    const unsigned n_turns = rank % g / fold->n_kept_positions;
+    *variant = (*variant + n_variants - n_turns * fold->variant_shift % n_variants) % n_variants;
+    return host * fold->n_kept_positions + rank % g % fold->n_kept_positions;
+}
+
+unsigned gyre_sim_fold_rank(const struct gyre_sim_fold *fold, uint32_t index)
+{
+    return index / fold->n_kept_positions * fold->n_of_host + index % fold->n_kept_positions;
+}
+
+gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned variant, unsigned rank,
+                               struct gyre_program **program_out)
+{
+    struct gyre_shape shape = *fold->shape;
+    shape.variant = (uint16_t)variant;
+    return gyre_algorithm_emit(fold->algorithm, &shape, (int)rank, program_out);
+}
+
+/* ---- are two programs equal apart from the renumbering? ----------------------------------- */
+
+/* Continue a hash over one word. gyre_hash() reads byte after byte, and programs of thousands of
+ * ranks have millions of operands. The multiplier is 2^64 divided by the golden ratio, which is odd
+ * and has no pattern in its bits. */
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+    return hash ^ hash >> 32;
+}
+
+/* The sum of the hashes of the peers, relative to the rank. A sum does not depend on their order.
+ */
+static uint64_t sum_operands(const struct gyre_sim_fold *fold, const struct gyre_program *program,
+                             const struct gyre_operand *operands, unsigned n_operands)
+{
+    uint64_t sum = n_operands;
+    for (unsigned i = 0; i < n_operands; i++) {
+        if (operands[i].kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        const struct gyre_connection *c = &program->connections[operands[i].index];
+        const uint64_t peer = gyre_sim_fold_relative(fold, program->rank, c->peer);
+        sum += mix(mix(0, peer), (uint64_t)c->lane << 1 | operands[i].is_placed);
+    }
+    return sum;
+}
+
+/* With any_order the receptions of a worker count as a set. */
+static uint64_t hash_worker(const struct gyre_sim_fold *fold, const struct gyre_program *program,
+                            const struct gyre_worker *worker, uint64_t hash)
+{
+    uint64_t received = 0;
+    hash = mix(hash, worker->n_steps);
+    for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++) {
+        const struct gyre_step *step = &program->steps[s];
+        const uint64_t ins = sum_operands(fold, program, step->ins, step->n_ins);
+        const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
+        received += fold->any_order ? ins : 0;
+        hash = mix(hash, (uint64_t)step->n_chunks << 32 | (uint64_t)step->n_ins << 16 |
+                             (uint64_t)step->n_outs << 8 | with_next);
+        hash = mix(hash, fold->any_order ? 0 : ins);
+        hash = mix(hash, sum_operands(fold, program, step->outs, step->n_outs));
+    }
+    return mix(hash, received);
+}
+
+static gyre_status hash_program(const struct gyre_sim_fold *fold, unsigned variant, unsigned rank,
+                                uint64_t *hash_out)
+{
+    struct gyre_program *program;
+    GYRE_TRY(gyre_sim_fold_emit(fold, variant, rank, &program));
+    uint64_t hash = 0;
+    for (uint32_t w = 0; w < program->n_workers; w++)
+        hash = hash_worker(fold, program, &program->workers[w], hash);
+    gyre_program_free(program);
+    *hash_out = hash;
+    return GYRE_SUCCESS;
+}
+
+/* The hashes of the programs of the kept ranks, which are compared with many others. */
+struct kept_hashes {
+    uint64_t *hash; /* [variant][kept rank] */
+    bool *is_known;
+    uint32_t n_kept;
+};
+
+static gyre_status open_hashes(const struct gyre_sim_fold *fold, struct kept_hashes *hashes)
+{
+    hashes->n_kept = fold->n_kept_hosts * fold->n_kept_positions;
+    const size_t n_hashes = (size_t)hashes->n_kept * fold->n_variants;
+    hashes->hash = calloc(n_hashes, sizeof(*hashes->hash));
+    hashes->is_known = calloc(n_hashes, sizeof(*hashes->is_known));
+    if (hashes->hash != NULL && hashes->is_known != NULL)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu hashes to simulate", n_hashes);
+}
+
+static void close_hashes(struct kept_hashes *hashes)
+{
+    free(hashes->hash);
+    free(hashes->is_known);
+}
+
+/* Is the program of a rank equal to the program of the kept rank that stands for it, apart from the
+ * renumbering? */
+static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kept_hashes *hashes,
+                                    unsigned variant, unsigned rank, bool *is_same_out)
+{
+    unsigned kept_variant = variant;
+    const uint32_t index = gyre_sim_fold_index(fold, rank, &kept_variant);
+    const size_t place = (size_t)kept_variant * hashes->n_kept + index;
+    *is_same_out = true;
+    if (gyre_sim_fold_rank(fold, index) == rank)
+        return GYRE_SUCCESS;
+    if (!hashes->is_known[place])
+        GYRE_TRY(hash_program(fold, kept_variant, gyre_sim_fold_rank(fold, index),
+                              &hashes->hash[place]));
+    hashes->is_known[place] = true;
+    uint64_t own;
+    GYRE_TRY(hash_program(fold, variant, rank, &own));
+    *is_same_out = own == hashes->hash[place];
+    return GYRE_SUCCESS;
+}
+
+/* Which of n hosts or variants are compared in shapes that are too large for all of them: the first
+ * ones, those in the middle and the last ones, because an algorithm that treats some differently
+ * treats these differently. */
+static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
+{
+    return i < n_first || i / 2 == n / 4 || i + n_last >= n;
+}
+
+/* Can the kept ranks stand for all ranks?
+ * @n_positions: compare so many ranks of each host. */
+static gyre_status compare_all(const struct gyre_sim_fold *fold, unsigned n_positions,
+                               struct kept_hashes *hashes, bool *is_same_out)
+{
+    const unsigned n_hosts = count_hosts(fold);
+    const bool is_every =
+        fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL;
+    *is_same_out = true;
+    for (unsigned host = 0; host < n_hosts; host++) {
+        if (!is_every && !is_sample(host, n_hosts, 4, 2))
+            continue;
+        for (unsigned at = 0; at < n_positions * fold->n_variants && *is_same_out; at++)
+            if (is_every || is_sample(at / n_positions, fold->n_variants, 2, 1))
+                GYRE_TRY(compare_programs(fold, hashes, at / n_positions,
+                                          host * fold->n_of_host + at % n_positions, is_same_out));
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_positions,
+                              bool *is_same_out)
+{
+    struct kept_hashes hashes = {0};
+    gyre_status status = open_hashes(fold, &hashes);
+    if (status == GYRE_SUCCESS)
+        status = compare_all(fold, n_positions, &hashes, is_same_out);
+    close_hashes(&hashes);
+    return status;
+}
+
+/* ---- choosing the kept ranks -------------------------------------------------------------- */
+
+/* The number of ranks of each host, if all hosts have the same number of ranks and the ranks of a
+ * host have consecutive numbers. Otherwise, and if there is only one host, 1. */
+static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
+{
+    const struct gyre_grouping *grouping = machine->grouping;
+    if (grouping == NULL || grouping->n_hosts < 2)
+        return 1;
+    const unsigned n_of_host = n_ranks / grouping->n_hosts;
+    for (unsigned rank = 0; rank < n_ranks; rank++)
+        if (n_ranks % grouping->n_hosts != 0 || grouping->host_of[rank] != rank / n_of_host)
+            return 1;
+    return n_of_host;
+}
+
+/* The number of ranks that share a NIC on a host with n_of_host ranks; 0 if the NICs of a host
+ * serve different numbers of ranks. */
+static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
+{
+    const struct gyre_grouping *grouping = fold->machine->grouping;
+    const unsigned g = fold->n_of_host;
+    if (grouping == NULL || grouping->n_nics == 0 || grouping->n_nics >= g)
+        return 1;
+    return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
+}
+
+/* Looks for a rotation of the positions on all hosts that does not change the programs. The first
+ * rotation that is tried fits two-level algorithms, which treat all rails alike. The second one
+ * fits rings and trees, whose variants cross between hosts at different ranks: there a rotation
+ * leads from one variant to the next. Ranks that share a NIC are all kept, because they wait for
+ * each other there. */
+static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_folding allowed)
+{
+    const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
+    const unsigned period = ranks_of_nic(fold);
+    const unsigned periods[] = {period, g % n_variants == 0 ? g / n_variants : g};
+    const unsigned n_shifts = allowed == GYRE_SIM_FOLD_ALL ? 2 : 1;
+    for (unsigned shift = 0; shift < n_shifts && g > 1 && period > 0; shift++) {
+        bool is_same = false;
+        if (periods[shift] >= g || periods[shift] % period != 0 || (shift > 0 && n_variants == 1))
+            continue;
+        fold->n_kept_positions = periods[shift];
+        fold->variant_shift = shift;
+        GYRE_TRY(check_fold(fold, g, &is_same));
+        if (is_same)
+            return GYRE_SUCCESS;
+    }
+    fold->n_kept_positions = g;
+    fold->variant_shift = 0;
+    return GYRE_SUCCESS;
+}
+
+/* Looks for a renumbering of hosts that does not change the programs. It tries to add 1 to each
+ * number, to add 2 (because rings cross between hosts at another rail at every second host), and to
+ * combine each number with another one by exclusive or. */
+static gyre_status fold_hosts(struct gyre_sim_fold *fold)
+{
+    const unsigned n_hosts = count_hosts(fold), n_positions = fold->n_kept_positions;
+    const bool is_power = (n_hosts & (n_hosts - 1)) == 0;
+    for (unsigned i = 0; i < 3; i++) {
+        bool is_same = false;
+        fold->n_kept_hosts = i == 1 ? 2 : 1;
+        fold->renumbering = i == 2 ? GYRE_SIM_BY_XOR : GYRE_SIM_BY_ADDING;
+        if (n_hosts <= fold->n_kept_hosts || n_hosts % fold->n_kept_hosts != 0 ||
+            (i == 2 && !is_power))
+            continue;
+        GYRE_TRY(check_fold(fold, n_positions, &is_same));
+        if (is_same)
+            return GYRE_SUCCESS;
+    }
+    fold->n_kept_hosts = n_hosts;
+    fold->renumbering = GYRE_SIM_BY_ADDING;
+    return GYRE_SUCCESS;
+}
+
+/* Does a rank send to all other ranks and receive from all of them? */
+static gyre_status find_all_pairs(const struct gyre_sim_fold *fold, bool *is_all_out)
+{
+    struct gyre_program *program;
+    GYRE_TRY(gyre_sim_fold_emit(fold, 0, 0, &program));
+    *is_all_out = program->n_connections >= 2 * (program->n_ranks - 1U);
+    gyre_program_free(program);
+    return GYRE_SUCCESS;
+}
+
+/* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so that
+ * all ranks get the same bits. Therefore the ranks receive in different orders relative to
+ * themselves, and no two are alike. In large shapes this difference is ignored, because a rank has
+ * received nearly everything once it has sent to all others. That need not be so in programs from a
+ * file, which might wait for each other in another order. */
+static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
+{
+    if (fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL)
+        return GYRE_SUCCESS;
+    GYRE_TRY(find_all_pairs(fold, &fold->any_order));
+    if (fold->any_order)
+        GYRE_TRY(fold_hosts(fold));
+    fold->any_order = fold->n_kept_hosts < count_hosts(fold);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sim_fold_find(const struct gyre_algorithm *algorithm,
+                               const struct gyre_shape *shape, const struct gyre_machine *machine,
+                               enum gyre_sim_folding allowed, struct gyre_sim_fold *fold_out)
+{
+    const unsigned n_ranks = shape->n_ranks;
+    const unsigned g = even_ranks_of_host(machine, n_ranks);
+    struct gyre_sim_fold fold = {.algorithm = algorithm,
+                                 .shape = shape,
+                                 .machine = machine,
+                                 .n_variants = (unsigned)gyre_algorithm_variants(algorithm, shape),
+                                 .is_one_host =
+                                     machine->grouping == NULL || machine->grouping->n_hosts < 2,
+                                 .n_of_host = g,
+                                 .n_kept_hosts = n_ranks / g,
+                                 .n_kept_positions = g};
+    if (allowed != GYRE_SIM_FOLD_NOTHING &&
+        (fold.is_one_host || g > 1 || machine->grouping->n_hosts == n_ranks)) {
+        GYRE_TRY(fold_positions(&fold, allowed));
+        GYRE_TRY(fold_hosts(&fold));
+        if (fold.n_kept_hosts * fold.n_kept_positions == n_ranks)
+            GYRE_TRY(fold_all_pairs(&fold));
+    }
+    *fold_out = fold;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Carries out one step symbolically (algorithms/verify/run.h): which slots and chunks it reads,
+ * which value it makes of them, and where it leaves the value.
+ */
+#include "algorithms/verify/run.h"
+
+#include "core/base/status.h"
+
+#include <string.h>
+
+/* The chunk or block that a piece of an operand is. */
+static uint32_t part_of(const struct gyre_verify_act *act, struct gyre_operand operand)
+{
+    const uint32_t n_parts =
+        gyre_program_n_parts(act->program, (enum gyre_operand_kind)operand.kind);
+    return gyre_step_part(act->step, operand.index, act->access.piece, n_parts);
+}
+
+static bool is_same_content(struct gyre_content a, struct gyre_content b)
+{
+    return a.value == b.value && a.chunk == b.chunk && a.tile == b.tile;
+}
+
+static struct gyre_verify_fifo *fifo_at(const struct gyre_verify_run *run, uint32_t number)
+{
+    return (struct gyre_verify_fifo *)(void *)&run->fifos[number * run->fifo_bytes];
+}
+
+/* The FIFO's slot with this number, counted from the first slot that was sent. */
+static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
+                                        struct gyre_verify_fifo *fifo, uint32_t number)
+{
+    char *first = (char *)(fifo + 1);
+    return (struct gyre_verify_slot *)(void *)&first[number % run->depth * run->slot_bytes];
+}
+
+/* Do the slot and the step have tiles of the same lengths? All blocks are equally long. */
+static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_verify_slot *slot)
+{
+    const struct gyre_step *step = act->step;
+    return slot->n_chunks == step->n_chunks &&
+           (act->program->n_chunks == 1 ||
+            (slot->chunk == step->chunk && slot->spacing == step->spacing));
+}
+
+/* The chunk of the vector whose tile is the piece at hand. */
+static uint32_t chunk_of_piece(const struct gyre_verify_act *act)
+{
+    return gyre_step_part(act->step, act->step->chunk, act->access.piece,
+                          gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH));
+}
+
+/* Check that OUT holds what the slot announced. */
+static gyre_status read_placed(struct gyre_verify_act *act, struct gyre_content announced)
+{
+    const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, act->step->chunk};
+    struct gyre_content content;
+    GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, out, &content));
+    if (!is_same_content(content, announced))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "what was placed in out %u was overwritten",
+                         act->step->chunk);
+    return GYRE_SUCCESS;
+}
+
+/* Take what the sender knew when it sent the slot. */
+static gyre_status receive_clock(struct gyre_verify_act *act, uint32_t snapshot)
+{
+    struct gyre_clocks *clocks = act->run->clocks;
+    if (snapshot == GYRE_NO_SNAPSHOT)
+        return GYRE_SUCCESS;
+    if (!gyre_verify_needs_clocks(act->run))
+        gyre_clocks_release(clocks, snapshot);
+    else if (!gyre_clocks_receive(clocks, &act->access.view, snapshot))
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
+    return GYRE_SUCCESS;
+}
+
+static gyre_status receive(struct gyre_verify_act *act, struct gyre_operand operand,
+                           const struct gyre_content **contents_out)
+{
+    const uint32_t number = act->fifo_of[operand.index];
+    struct gyre_verify_run *run = act->run;
+    struct gyre_verify_fifo *fifo = fifo_at(run, number);
+    const struct gyre_verify_slot *slot = slot_at(run, fifo, fifo->n_received);
+    if (slot->n_chunks != act->step->n_chunks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "gets %u chunks from rank %u, expects %u",
+                         slot->n_chunks, run->network->fifos[number].from, act->step->n_chunks);
+    if (slot->tile != act->access.tile || !is_same_range(act, slot))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "gets chunk %u of tile %u from rank %u, expects chunk %u of tile %u",
+                         slot->chunk, slot->tile, run->network->fifos[number].from,
+                         act->step->chunk, act->access.tile);
+    if (slot->is_placed != (operand.is_placed != 0))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %u %s what this step expects %s",
+                         run->network->fifos[number].from, slot->is_placed ? "places" : "sends",
+                         slot->is_placed ? "in the slot" : "in place");
+    GYRE_TRY(receive_clock(act, slot->snapshot));
+    fifo->received_at[fifo->n_received % GYRE_VERIFY_REMEMBERED] = act->access.time;
+    fifo->n_received++;
+    *contents_out = slot->contents;
+    return slot->is_placed ? read_placed(act, slot->contents[0]) : GYRE_SUCCESS;
+}
+
+static gyre_status read_scratch(const struct gyre_verify_act *act, struct gyre_operand operand,
+                                struct gyre_content *content_out)
+{
+    const struct gyre_verify_run *run = act->run;
+    const uint32_t index = part_of(act, operand);
+    const uint32_t chunk = chunk_of_piece(act);
+    const struct gyre_verify_scratch *scratch =
+        &run->scratches[run->first_scratch[act->access.rank] + index];
+    if (scratch->content.value == GYRE_NO_VALUE || scratch->tile != act->access.tile)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "reads scratch %u before it is written in this tile", index);
+    if (act->program->n_chunks > 1 && scratch->chunk != chunk)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "reads scratch %u, written for chunk %u, for chunk %u", index,
+                         scratch->chunk, chunk);
+    *content_out = scratch->content;
+    return GYRE_SUCCESS;
+}
+
+/* Read one piece of one input. */
+static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
+                              struct gyre_content *content_out)
+{
+    struct gyre_operand operand = act->step->ins[i];
+    if (operand.kind == GYRE_OPERAND_CONNECTION) {
+        if (act->access.piece == 0)
+            GYRE_TRY(receive(act, operand, &act->received[i]));
+        *content_out = act->received[i][act->access.piece];
+        return GYRE_SUCCESS;
+    }
+    if (operand.kind == GYRE_OPERAND_SCRATCH)
+        return read_scratch(act, operand, content_out);
+    operand.index = (uint16_t)part_of(act, operand);
+    GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, operand, content_out));
+    if (operand.kind == GYRE_OPERAND_IN)
+        *content_out = (struct gyre_content){gyre_values_input(act->access.rank), operand.index,
+                                             (uint16_t)act->access.tile};
+    return GYRE_SUCCESS;
+}
+
+/* Check that FINAL is set on exactly the step whose result holds the contributions of all ranks for
+ * the first time. */
+static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t *ins,
+                               uint32_t result)
+{
+    const struct gyre_values *values = act->run->values;
+    const bool is_final = (act->step->flags & GYRE_STEP_FINAL) != 0;
+    const bool was_final = gyre_values_get(values, ins[0])->is_final;
+    const uint32_t n_ranks_in = gyre_values_get(values, result)->n_ranks_in;
+    const bool is_whole = n_ranks_in == act->program->n_ranks;
+    if (is_final && was_final)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "is final, but its input already was");
+    if (is_final && !is_whole)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "is final, but holds the contributions of %u ranks of %u", n_ranks_in,
+                         act->program->n_ranks);
+    if (!is_final && !was_final && is_whole && gyre_collectives[act->program->coll].reduces)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "holds all contributions, but is not final");
+    return GYRE_SUCCESS;
+}
+
+/* Reduce the contents, which have to be of one chunk and tile. */
+static gyre_status reduce(const struct gyre_verify_act *act, const struct gyre_content *ins,
+                          const uint32_t *values, uint32_t *value_out)
+{
+    const uint32_t n_ins = act->step->n_ins;
+    const bool is_final = (act->step->flags & GYRE_STEP_FINAL) != 0;
+    uint32_t n_alike = 1;
+    while (n_alike < n_ins && ins[n_alike].chunk == ins[0].chunk &&
+           ins[n_alike].tile == ins[0].tile)
+        n_alike++;
+    switch (gyre_values_reduce(act->run->values, values, n_alike, is_final, value_out)) {
+    case GYRE_VALUE_FINE:
+        break;
+    case GYRE_VALUE_TWICE:
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "counts a contribution twice");
+    case GYRE_VALUE_NO_MEMORY:
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's values");
+    }
+    if (n_alike < n_ins)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "reduces contributions of different chunks or tiles");
+    return GYRE_SUCCESS;
+}
+
+static gyre_status compute(const struct gyre_verify_act *act, const struct gyre_content *ins,
+                           struct gyre_content *result_out)
+{
+    const struct gyre_step *step = act->step;
+    uint32_t values[GYRE_STEP_MAX_INS];
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        values[i] = ins[i].value;
+    if (step->n_ins > 1 && !gyre_collectives[act->program->coll].reduces)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reduces in %s",
+                         gyre_collectives[act->program->coll].name);
+    *result_out = ins[0];
+    if (step->n_ins > 1 || (step->flags & GYRE_STEP_FINAL) != 0)
+        GYRE_TRY(reduce(act, ins, values, &result_out->value));
+    return check_final(act, values, result_out->value);
+}
+
+/* Without credits, would the step overwrite a slot that the receiver may not have read? */
+static bool needs_credit(const struct gyre_verify_act *act, const struct gyre_verify_fifo *fifo,
+                         uint32_t receiver)
+{
+    if (fifo->n_sent < GYRE_VERIFY_REMEMBERED)
+        return false;
+    const uint32_t reused = fifo->n_sent - GYRE_VERIFY_REMEMBERED;
+    return fifo->n_received <= reused ||
+           !gyre_view_is_after(act->run->clocks, &act->access.view, receiver,
+                               fifo->received_at[reused % GYRE_VERIFY_REMEMBERED]);
+}
+
+/* Send the results of all pieces in one slot. */
+static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand operand,
+                                uint32_t snapshot)
+{
+    const uint32_t number = act->fifo_of[operand.index];
+    struct gyre_verify_run *run = act->run;
+    struct gyre_verify_fifo *fifo = fifo_at(run, number);
+    struct gyre_verify_slot *slot = slot_at(run, fifo, fifo->n_sent);
+    slot->snapshot = snapshot;
+    slot->tile = (uint16_t)act->access.tile;
+    slot->chunk = act->step->chunk;
+    slot->n_chunks = act->step->n_chunks;
+    slot->spacing = act->step->spacing;
+    slot->is_placed = operand.is_placed != 0;
+    memcpy(slot->contents, run->results, slot->n_chunks * sizeof(*run->results));
+    if (run->credits_elidable && needs_credit(act, fifo, run->network->fifos[number].receiver))
+        run->credits_elidable = false;
+    fifo->n_sent++;
+    return operand.is_placed == 0
+               ? GYRE_SUCCESS
+               : gyre_verify_write(run->memory, &act->access, run->network->fifos[number].to,
+                                   act->step->chunk, run->results[0]);
+}
+
+bool gyre_verify_receives(const struct gyre_step *step)
+{
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
+            return true;
+    return false;
+}
+
+/* A snapshot of what the step knows. Steps that may run at the same time and receive nothing know
+ * the same, so one snapshot is enough for all of them. */
+static uint32_t take_snapshot(struct gyre_verify_act *act, uint32_t n_sends)
+{
+    struct gyre_clocks *clocks = act->run->clocks;
+    const bool is_shared = !act->is_alone && !gyre_verify_receives(act->step);
+    if (is_shared && act->shared != GYRE_NO_SNAPSHOT) {
+        gyre_clocks_share(clocks, act->shared, n_sends);
+        return act->shared;
+    }
+    const uint32_t snapshot = gyre_clocks_snapshot(clocks, &act->access.view, n_sends);
+    if (is_shared)
+        act->shared = snapshot;
+    return snapshot;
+}
+
+static gyre_status send_outputs(struct gyre_verify_act *act)
+{
+    struct gyre_verify_run *run = act->run;
+    const struct gyre_step *step = act->step;
+    uint32_t n_sends = 0, snapshot = GYRE_NO_SNAPSHOT;
+    for (uint32_t i = 0; i < step->n_outs; i++)
+        n_sends += step->outs[i].kind == GYRE_OPERAND_CONNECTION;
+    if (n_sends > 0 && gyre_verify_needs_clocks(run)) {
+        snapshot = take_snapshot(act, n_sends);
+        if (snapshot == GYRE_NO_SNAPSHOT)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
+    }
+    for (uint32_t i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+            GYRE_TRY(send_results(act, step->outs[i], snapshot));
+    return GYRE_SUCCESS;
+}
+
+/* Write one piece of the local output. */
+static gyre_status write_output(struct gyre_verify_act *act, struct gyre_operand operand,
+                                struct gyre_content content)
+{
+    const struct gyre_verify_run *run = act->run;
+    const uint32_t part = part_of(act, operand);
+    if (operand.kind == GYRE_OPERAND_OUT)
+        return gyre_verify_write(run->memory, &act->access, act->access.rank, part, content);
+    run->scratches[run->first_scratch[act->access.rank] + part] = (struct gyre_verify_scratch){
+        content, (uint16_t)chunk_of_piece(act), (uint16_t)act->access.tile};
+    return GYRE_SUCCESS;
+}
+
+static gyre_status carry_out_piece(struct gyre_verify_act *act)
+{
+    const struct gyre_step *step = act->step;
+    struct gyre_content ins[GYRE_STEP_MAX_INS], result;
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        GYRE_TRY(read_input(act, i, &ins[i]));
+    GYRE_TRY(compute(act, ins, &result));
+    for (uint32_t i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
+            GYRE_TRY(write_output(act, step->outs[i], result));
+    act->run->results[act->access.piece] = result;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_verify_step(struct gyre_verify_act *act)
+{
+    for (uint32_t piece = 0; piece < act->step->n_chunks; piece++) {
+        act->access.piece = piece;
+        GYRE_TRY(carry_out_piece(act));
+    }
+    act->access.piece = 0;
+    return send_outputs(act);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of GPUs by trial: copies over the PCI link, memory shared between processes, and dma-buf.
+ * One trial serves all three.
+ */
+#include "bench/doctor/cuda_trial.h"
+#include "bench/doctor/doctor.h"
+#include "bench/doctor/pci.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Without persistence mode the driver may take several seconds to start each of eight GPUs. */
+static const struct bench_cuda_limits limits = {.start_ms = 60000, .gpu_ms = 20000};
+
+/* What keeps this process from trying; NULL if nothing does. */
+static const char *reason_against(const struct bench_doctor *doctor)
+{
+    const bool has_gpu = bench_pci_has_gpu(doctor->root) ||
+                         bench_exists(doctor->root, "/proc/driver/nvidia/version");
+    return !has_gpu ? "no NVIDIA GPU on PCI"
+           : doctor->root[0] != '\0' && !bench_exists(doctor->root, "/lib/libcuda.so.1")
+               ? "the root has no lib/libcuda.so.1"
+           : doctor->launcher.local_process != 0 ? "the first process of the host tries"
+                                                 : NULL;
+}
+
+/* The number of bytes that the link of a GPU can carry in a nanosecond; 0 = unknown. */
+static double link_gbytes_per_s(const char *root, const char *bus_id)
+{
+    char lower[32] = "";
+    struct bench_pci_link link;
+    for (size_t i = 0; bus_id[i] != '\0' && i < sizeof(lower) - 1; i++)
+        lower[i] = (char)tolower((unsigned char)bus_id[i]);
+    return bench_pci_read_link(root, lower, &link) == BENCH_READ_OK
+               ? bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s) / 8
+               : 0;
+}
+
+static void say_copies(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
+{
+    const double limit = link_gbytes_per_s(doctor->root, gpu->bus_id);
+    const double slower = gpu->to_gbytes_per_s < gpu->from_gbytes_per_s ? gpu->to_gbytes_per_s
+                                                                        : gpu->from_gbytes_per_s;
+    char of_limit[64] = "";
+    if (limit > 0)
+        snprintf(of_limit, sizeof(of_limit), "; the link could carry %.4g GB/s", limit);
+    if (gpu->copy_cause[0] != '\0')
+        bench_say(doctor, BENCH_FAIL, gpu->bus_id, "look at gpu.xid, gpu.ecc and host.iommu",
+                  "copies between host memory and the GPU: %.159s", gpu->copy_cause);
+    else if (slower < limit / 2)
+        bench_say(doctor, BENCH_WARN, gpu->bus_id,
+                  "look at gpu.link and gpu.pcie; numactl --cpunodebind on the GPU's node; seat "
+                  "the GPU again",
+                  "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s",
+                  gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
+    else
+        bench_say(doctor, BENCH_OK, gpu->bus_id, NULL,
+                  "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s; every byte was "
+                  "checked",
+                  gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
+}
+
+static void say_ipc(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
+{
+    if (gpu->ipc_cause[0] != '\0')
+        bench_say(doctor, BENCH_WARN, gpu->bus_id,
+                  "containers: docker run --ipc host --pid host, and the same GPUs in both; ranks "
+                  "of other processes then share host memory",
+                  "a second process cannot open this GPU's memory: %.159s", gpu->ipc_cause);
+    else
+        bench_say(doctor, BENCH_OK, gpu->bus_id, NULL,
+                  "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and read "
+                  "them right");
+}
+
+static void say_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
+{
+    const bool has_nic = bench_pci_has_nic(doctor->root);
+    if (gpu->dmabuf_cause[0] == '\0')
+        bench_say(doctor, BENCH_OK, gpu->bus_id, NULL,
+                  "64 KiB of this GPU were exported as a dma-buf "
+                  "(cuMemGetHandleForAddressRange)");
+    else
+        bench_say(doctor, has_nic ? BENCH_WARN : BENCH_SKIPPED, gpu->bus_id,
+                  has_nic ? "the open NVIDIA kernel driver has dma-buf: apt install nvidia-open; "
+                            "or modprobe nvidia-peermem (rdma.peermem)"
+                          : NULL,
+                  "no dma-buf export%s: %.159s",
+                  has_nic ? "" : ", which only an RDMA adapter would need", gpu->dmabuf_cause);
+}
+
+/* The results, made by the first check that needs them. NULL if there is no memory. */
+static const struct bench_cuda_results *results_of(struct bench_doctor *doctor)
+{
+    struct bench_cuda_results *results = doctor->cuda;
+    if (results != NULL)
+        return results;
+    results = doctor->cuda = calloc(1, sizeof(*results));
+    if (results == NULL)
+        return NULL;
+    const gyre_status status = bench_cuda_trial(doctor->root, &limits, results->gpus, &results->n);
+    results->status = (int32_t)status;
+    if (status != GYRE_SUCCESS)
+        snprintf(results->cause, sizeof(results->cause), "%.255s", gyre_cause());
+    return results;
+}
+
+static void say_gpus(struct bench_doctor *doctor,
+                     void (*say)(struct bench_doctor *, const struct bench_cuda_gpu *))
+{
+    const char *reason = reason_against(doctor);
+    if (reason != NULL) {
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "%s", reason);
+        return;
+    }
+    const struct bench_cuda_results *results = results_of(doctor);
+    if (results == NULL)
+        return;
+    for (int i = 0; i < results->n; i++) {
+        const struct bench_cuda_gpu *gpu = &results->gpus[i];
+        if (gpu->busy_cause[0] == '\0')
+            say(doctor, gpu);
+        else
+            bench_say(doctor, BENCH_UNKNOWN, gpu->bus_id,
+                      "again when the GPU is free; nvidia-smi shows who uses it",
+                      "not tried, because the GPU is in use: %.159s", gpu->busy_cause);
+    }
+    if (results->status == (int32_t)GYRE_ERROR_UNSUPPORTED)
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "%s", results->cause);
+    else if (results->status != (int32_t)GYRE_SUCCESS)
+        bench_say(doctor, BENCH_FAIL, NULL,
+                  "look at gpu.driver, gpu.device_files and gpu.xid; nvidia-smi -q",
+                  "%s (GPUs that were tried before: %d)", results->cause, results->n);
+    else if (results->n == 0)
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "CUDA shows no GPU to this process");
+}
+
+void bench_check_gpu_copies(struct bench_doctor *doctor)
+{
+    say_gpus(doctor, say_copies);
+}
+
+void bench_check_gpu_ipc(struct bench_doctor *doctor)
+{
+    say_gpus(doctor, say_ipc);
+}
+
+void bench_check_gpu_dmabuf(struct bench_doctor *doctor)
+{
+    say_gpus(doctor, say_dmabuf);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tries RDMA between the ports of a job's hosts: each pair of ports is connected by a real queue
+ * pair, and messages whose bytes are checked go through it. Port k of each host belongs to rail k.
+ * Pairs of one rail come first, because gyre needs those; then pairs across rails. One pair is
+ * tried at a time. The first process of each host takes part; the others wait in the gathers.
+ */
+#include "bench/doctor/counters.h"
+#include "bench/doctor/hosts.h"
+#include "core/base/util.h"
+#include "transport/ib/ib_trial.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PORTS 8   /* of a host; others are left out */
+#define MAX_RAILS 128 /* of the job: rows of the matrix */
+#define MAX_SAID  8   /* findings about pairs; the matrix has all */
+#define BUDGET_NS (30 * 1000000000ULL)
+
+/* The ports of a process. Processes all-gather it, so its layout is fixed. */
+struct offer {
+    int32_t n_ports;
+    char cause[320]; /* why there are none */
+    struct gyre_ib_trial_port ports[MAX_PORTS];
+};
+
+/* How a step of a trial went in one process. Processes all-gather it. */
+struct step {
+    int32_t status;
+    int32_t is_over; /* process 0: the time is up */
+    double value;    /* of this step or an earlier one; 0 before this process measured anything */
+    struct gyre_ib_trial_end end;
+    char cause[640];
+};
+
+/* A row of the matrix: a port of a host. */
+struct rail {
+    int host;
+    int port; /* of the host; the number of its rail */
+    const struct gyre_ib_trial_port *told;
+};
+
+struct rig {
+    struct bench_doctor *doctor;
+    struct bench_hosts hosts;
+    struct gyre_ib_trial *trial; /* NULL = this process takes no part */
+    struct offer *offers;        /* by process */
+    struct step *steps;          /* by process */
+    struct rail rails[MAX_RAILS];
+    int n_rails;
+    int n_left_out;
+    int n_tried, n_reached;
+    int n_across, n_across_failed;
+    int n_said;
+    bool is_over;
+};
+
+/* ---- the rows ------------------------------------------------------------------------------- */
+
+/* Returns why this process has no ports; NULL if it may look for some. */
+static const char *reason_against(const struct bench_doctor *doctor)
+{
+    if (doctor->params_status != GYRE_SUCCESS)
+        return "a variable is not legal (job.variables)";
+    if (gyre_param_number(&doctor->params, GYRE_PARAM_IB_DISABLE) == 1)
+        return "GYRE_IB_DISABLE=1";
+    return NULL;
+}
+
+static gyre_status offer_ports(struct rig *rig)
+{
+    struct bench_launcher *launcher = &rig->doctor->launcher;
+    struct offer *mine = calloc(1, sizeof(*mine));
+    if (mine == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for RDMA ports");
+    const char *reason = reason_against(rig->doctor);
+    if (rig->hosts.me >= 0 && reason == NULL &&
+        gyre_ib_trial_open(&rig->doctor->params, &rig->trial) != GYRE_SUCCESS)
+        reason = gyre_cause();
+    snprintf(mine->cause, sizeof(mine->cause), "%.319s", reason == NULL ? "" : reason);
+    for (int i = 0; rig->trial != NULL && i < gyre_ib_trial_n_ports(rig->trial); i++)
+        if (mine->n_ports < MAX_PORTS)
+            mine->ports[mine->n_ports++] = *gyre_ib_trial_port(rig->trial, i);
+    const gyre_status status =
+        launcher->ops->all_gather(launcher, mine, sizeof(*mine), rig->offers);
+    free(mine);
+    return status;
+}
+
+static gyre_status make_rows(struct rig *rig)
+{
+    struct bench_matrix *matrix = &rig->doctor->rails;
+    for (int host = 0; host < rig->hosts.n; host++) {
+        const struct offer *offer = &rig->offers[rig->hosts.leaders[host]];
+        for (int port = 0; port < offer->n_ports && port < MAX_PORTS; port++) {
+            if (rig->n_rails == MAX_RAILS)
+                rig->n_left_out++;
+            else
+                rig->rails[rig->n_rails++] =
+                    (struct rail){.host = host, .port = port, .told = &offer->ports[port]};
+        }
+    }
+    if (rig->n_rails == 0)
+        return GYRE_SUCCESS;
+    GYRE_TRY(bench_matrix_open(matrix, rig->n_rails));
+    for (int i = 0; i < rig->n_rails; i++)
+        snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s %.22s",
+                 rig->hosts.names[rig->rails[i].host], rig->rails[i].told->name);
+    snprintf(matrix->what, sizeof(matrix->what), "RDMA writes between ports");
+    return GYRE_SUCCESS;
+}
+
+/* ---- a pair --------------------------------------------------------------------------------- */
+
+/* Tell all processes how a step went. Returns the first failure of any process. */
+static gyre_status share(struct rig *rig, gyre_status status, struct step *mine)
+{
+    struct bench_launcher *launcher = &rig->doctor->launcher;
+    mine->status = (int32_t)status;
+    if (status != GYRE_SUCCESS)
+        snprintf(mine->cause, sizeof(mine->cause), "%.639s", gyre_cause());
+    GYRE_TRY(launcher->ops->all_gather(launcher, mine, sizeof(*mine), rig->steps));
+    rig->is_over = rig->is_over || rig->steps[0].is_over != 0;
+    /* A process that waited for the peer in vain knows less than the peer that failed. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < launcher->n_processes; i++) {
+            struct step *step = &rig->steps[i];
+            if (step->status == GYRE_SUCCESS ||
+                (pass == 0 && step->status == (int32_t)GYRE_ERROR_TIMEOUT))
+                continue;
+            step->cause[sizeof(step->cause) - 1] = '\0';
+            return gyre_fail((gyre_status)step->status, "rank %d: %s", i, step->cause);
+        }
+    return GYRE_SUCCESS;
+}
+
+/* Try the pair (from, to) in the four steps of a trial: a queue pair of each end, the connection, a
+ * small message, large ones. In a process of neither host only the gathers take place. */
+static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
+{
+    struct bench_matrix *matrix = &rig->doctor->rails;
+    const struct rail *ends[2] = {&rig->rails[from], &rig->rails[to]};
+    const bool is_sender = rig->hosts.me == ends[0]->host;
+    const bool is_in = is_sender || rig->hosts.me == ends[1]->host;
+    const struct rail *theirs = ends[is_sender ? 1 : 0];
+    const int sender = rig->hosts.leaders[ends[0]->host];
+    struct gyre_ib_trial_end end;
+    struct step mine;
+    memset(&mine, 0, sizeof(mine));
+    mine.is_over = gyre_now_ns() > deadline_ns;
+    gyre_status status = GYRE_SUCCESS;
+    if (is_in)
+        status = gyre_ib_trial_begin(rig->trial, ends[is_sender ? 0 : 1]->port, &mine.end);
+    GYRE_TRY(share(rig, status, &mine));
+    if (is_in) {
+        end = rig->steps[rig->hosts.leaders[theirs->host]].end;
+        const struct gyre_ib_trial_peer peer = {
+            .port = theirs->told, .end = &end, .is_receiver = !is_sender};
+        status = gyre_ib_trial_connect(rig->trial, &peer);
+    }
+    GYRE_TRY(share(rig, status, &mine));
+    if (is_in)
+        status = gyre_ib_trial_small(rig->trial, &mine.value);
+    GYRE_TRY(share(rig, status, &mine));
+    matrix->latency_us[from * matrix->n + to] = rig->steps[sender].value;
+    if (is_in)
+        status = gyre_ib_trial_large(rig->trial, &mine.value);
+    GYRE_TRY(share(rig, status, &mine));
+    matrix->gbytes_per_s[from * matrix->n + to] = rig->steps[sender].value;
+    return GYRE_SUCCESS;
+}
+
+/* ---- what is said --------------------------------------------------------------------------- */
+
+static void say_ports(struct rig *rig)
+{
+    for (int i = 0; i < rig->n_rails; i++)
+        if (rig->rails[i].told->cause[0] != '\0')
+            bench_say(rig->doctor, BENCH_FAIL, rig->doctor->rails.names[i],
+                      "look at rdma.gid, host.memlock and rdma.device_files on that host",
+                      "the port cannot be used: %.319s", rig->rails[i].told->cause);
+    for (int i = 0; i < rig->hosts.n; i++) {
+        const struct offer *offer = &rig->offers[rig->hosts.leaders[i]];
+        if (offer->n_ports == 0)
+            bench_say(rig->doctor, BENCH_WARN, rig->hosts.names[i],
+                      "look at rdma.devices, rdma.ports and job.harmful on that host",
+                      "this host offers no RDMA port, others do: %.319s", offer->cause);
+    }
+}
+
+/* Two ports with different MTUs work, with packets of the smaller size. */
+static void say_mtu(struct rig *rig, int from, int to)
+{
+    const uint32_t a = rig->rails[from].told->mtu_bytes, b = rig->rails[to].told->mtu_bytes;
+    if (a != b && from < to && rig->n_said++ < MAX_SAID)
+        bench_say(rig->doctor, BENCH_WARN, rig->doctor->rails.names[from],
+                  "ip link set dev NETDEV mtu 9000 on both hosts and on every switch port",
+                  "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a,
+                  b, rig->doctor->rails.names[to], a < b ? a : b);
+}
+
+static const char *fix_of(const char *cause)
+{
+    if (strstr(cause, "MTU than both") != NULL)
+        return "set one MTU on every interface and switch port of the rail: ip link set dev NETDEV "
+               "mtu 9000; tracepath -n ADDRESS shows where packets are cut";
+    if (strstr(cause, "memlock") != NULL)
+        return "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, and in the "
+               "launcher's limits (host.memlock)";
+    if (strstr(cause, "INIT->RTR") != NULL)
+        return "ping -I NETDEV ADDRESS from the GID's interface; look at the rail's VLAN and "
+               "cabling, and at rdma.gid on both hosts";
+    if (strstr(cause, "RETRY_EXC") != NULL || strstr(cause, "nothing came") != NULL)
+        return "let UDP port 4791 through every firewall (iptables -I INPUT -p udp --dport 4791 -j "
+               "ACCEPT); compare rdma.gid on both hosts; ping -I NETDEV ADDRESS";
+    return "compare rdma.gid on both hosts; leave GYRE_IB_GID_INDEX unset";
+}
+
+static void say_failed(struct rig *rig, int from, int to, enum bench_severity severity)
+{
+    const struct bench_matrix *matrix = &rig->doctor->rails;
+    char subject[64];
+    if (rig->n_said++ >= MAX_SAID)
+        return;
+    snprintf(subject, sizeof(subject), "rail %d", rig->rails[from].port);
+    if (rig->rails[from].port != rig->rails[to].port)
+        snprintf(subject, sizeof(subject), "rail %d to rail %d", rig->rails[from].port,
+                 rig->rails[to].port);
+    bench_say(rig->doctor, severity, subject, fix_of(gyre_cause()), "%s does not reach %s: %s",
+              matrix->names[from], matrix->names[to], gyre_cause());
+}
+
+static void judge(struct rig *rig)
+{
+    struct bench_doctor *doctor = rig->doctor;
+    const struct bench_matrix *matrix = &doctor->rails;
+    const int n = matrix->n;
+    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
+    const int slow = rates.slow, fast = rates.fast;
+    char note[128] = "";
+    if (rig->n_across > 0 && rig->n_across == rig->n_across_failed)
+        snprintf(note, sizeof(note),
+                 "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1");
+    if (slow < 0)
+        return;
+    const bool is_slow = matrix->gbytes_per_s[slow] < matrix->gbytes_per_s[fast] / 2;
+    bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
+              is_slow ? "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and "
+                        "at their cables; then measure again without other load"
+                      : NULL,
+              "slowest: %s to %s, %.4g GB/s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
+              "tried, %d reach each other, and every byte that was checked was right%s",
+              matrix->names[slow / n], matrix->names[slow % n], matrix->gbytes_per_s[slow],
+              matrix->latency_us[slow], matrix->names[fast / n], matrix->names[fast % n],
+              matrix->gbytes_per_s[fast], rig->n_tried, rig->n_tried, rates.n_measured, note);
+}
+
+/* ---- all pairs ------------------------------------------------------------------------------ */
+
+/* Is the pair to be tried in this pass? The first pass takes pairs of one rail. */
+static bool is_due(const struct rig *rig, int from, int to, int pass)
+{
+    const struct rail *a = &rig->rails[from], *b = &rig->rails[to];
+    return a->host != b->host && (a->port == b->port) == (pass == 0) && a->told->cause[0] == '\0' &&
+           b->told->cause[0] == '\0';
+}
+
+/* A network that separates its rails is well, so pairs across rails count only if some of them
+ * reach each other. */
+static void say_across(struct rig *rig, const bool *is_failed)
+{
+    for (int i = 0; i < rig->n_rails * rig->n_rails; i++)
+        if (is_failed[i] && rig->n_across_failed < rig->n_across && rig->n_said++ < MAX_SAID)
+            bench_say(rig->doctor, BENCH_WARN, "across rails",
+                      "route all rails to each other, or none; GYRE_CROSS_NIC=0 uses pairs of one "
+                      "rail alone",
+                      "%s does not reach %s, though other rails reach each other",
+                      rig->doctor->rails.names[i / rig->n_rails],
+                      rig->doctor->rails.names[i % rig->n_rails]);
+}
+
+static void try_all(struct rig *rig, bool *is_failed)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + BUDGET_NS;
+    const int n = rig->n_rails;
+    /* Where no pair of one rail reaches each other, the cause is found, and pairs across rails
+     * would cost seconds each. */
+    for (int pass = 0; pass < 2 && (pass == 0 || rig->n_reached > 0); pass++)
+        for (int step = 1; step < n && !rig->is_over; step++)
+            for (int from = 0; from < n && !rig->is_over; from++) {
+                const int to = (from + step) % n;
+                if (!is_due(rig, from, to, pass))
+                    continue;
+                const gyre_status status = try_pair(rig, from, to, deadline_ns);
+                rig->n_tried++;
+                rig->n_across += pass;
+                rig->n_reached += status == GYRE_SUCCESS;
+                if (status == GYRE_SUCCESS) {
+                    say_mtu(rig, from, to);
+                } else if (pass == 0) {
+                    say_failed(rig, from, to, BENCH_FAIL);
+                } else {
+                    is_failed[from * n + to] = true;
+                    rig->n_across_failed++;
+                }
+                gyre_ib_trial_finish(rig->trial);
+            }
+}
+
+static void run(struct rig *rig)
+{
+    bool *is_failed = calloc((size_t)rig->n_rails * (size_t)rig->n_rails, sizeof(*is_failed));
+    rig->doctor->rails.n = rig->n_rails;
+    if (is_failed == NULL)
+        return;
+    say_ports(rig);
+    if (rig->trial != NULL)
+        rig->doctor->before_load = bench_counters_read(rig->doctor->root);
+    try_all(rig, is_failed);
+    if (rig->trial != NULL)
+        rig->doctor->after_load = bench_counters_read(rig->doctor->root);
+    say_across(rig, is_failed);
+    judge(rig);
+    if (rig->is_over || rig->n_left_out > 0 || rig->n_said > MAX_SAID)
+        bench_say(rig->doctor, BENCH_UNKNOWN, NULL,
+                  "gyre doctor --only job.rails on fewer hosts, or GYRE_IB_HCA with one port",
+                  "%d pairs were tried%s; %d ports were left out; %d findings were not printed",
+                  rig->n_tried, rig->is_over ? ", then the time was up" : "", rig->n_left_out,
+                  rig->n_said > MAX_SAID ? rig->n_said - MAX_SAID : 0);
+    free(is_failed);
+}
+
+void bench_check_job_rails(struct bench_doctor *doctor)
+{
+    const size_t n = (size_t)doctor->launcher.n_processes;
+    if (n == 1) {
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "one process: no pair of hosts");
+        return;
+    }
+    struct rig *rig = calloc(1, sizeof(*rig));
+    if (rig == NULL)
+        return;
+    rig->doctor = doctor;
+    rig->offers = calloc(n, sizeof(*rig->offers));
+    rig->steps = calloc(n, sizeof(*rig->steps));
+    gyre_status status = rig->offers == NULL || rig->steps == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu ranks", n)
+                             : bench_hosts_find(doctor, &rig->hosts);
+    if (status == GYRE_SUCCESS && rig->hosts.n > 1)
+        status = offer_ports(rig);
+    if (status == GYRE_SUCCESS && rig->hosts.n > 1)
+        status = make_rows(rig);
+    if (status != GYRE_SUCCESS)
+        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
+    else if (rig->hosts.n == 1)
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "all %zu processes are on one host", n);
+    else if (rig->n_rails == 0)
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "no host has an RDMA port: %.319s",
+                  rig->offers[0].cause);
+    else
+        run(rig);
+    gyre_ib_trial_close(rig->trial);
+    bench_hosts_free(&rig->hosts);
+    free(rig->offers);
+    free(rig->steps);
+    free(rig);
+}

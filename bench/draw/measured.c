@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Turns the steps of a trace into steps with times, as the simulator gives them (measured.h).
+ */
+#include "bench/draw/measured.h"
+
+#include "bench/explain/trace_reader.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct arrival {
+    uint64_t id;
+    double seen_us;  /* when the receiver saw the slot; 0 = it did not have to wait for it */
+    double ready_us; /* when its step began */
+};
+
+struct arrivals {
+    struct arrival *of_slots; /* sorted by id */
+    uint32_t n;
+};
+
+static int compare_arrivals(const void *left, const void *right)
+{
+    const struct arrival *a = left, *b = right;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static gyre_status collect_arrivals(const struct bench_trace *trace, struct arrivals *arrivals)
+{
+    arrivals->of_slots = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals->of_slots));
+    if (arrivals->of_slots == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u slots", trace->n_ids);
+    for (uint32_t i = 0; i < trace->n_steps; i++) {
+        const struct bench_trace_step *step = &trace->steps[i];
+        for (uint32_t k = 0; k < step->n_ins; k++)
+            arrivals->of_slots[arrivals->n++] = (struct arrival){
+                trace->ids[step->first_in + k], step->begin_us < step->data_us ? step->data_us : 0,
+                step->ready_us};
+    }
+    qsort(arrivals->of_slots, arrivals->n, sizeof(*arrivals->of_slots), compare_arrivals);
+    return GYRE_SUCCESS;
+}
+
+/* The slots that a step of a program sends. */
+static uint32_t count_sends(const struct gyre_step *step)
+{
+    uint32_t n_sends = 0;
+    for (uint32_t i = 0; i < step->n_outs; i++)
+        n_sends += step->outs[i].kind == GYRE_OPERAND_CONNECTION;
+    return n_sends;
+}
+
+static bool is_shown(const struct bench_drawing *drawing, const struct bench_trace_step *step,
+                     int call)
+{
+    return step->call == call && step->channel == (int)drawing->variant;
+}
+
+/* Does the step belong to the drawing's programs? */
+static bool fits(const struct bench_drawing *drawing, const struct bench_trace_step *step)
+{
+    if (step->pid < 0 || step->pid >= (int64_t)drawing->n_ranks || step->tile < 0)
+        return false;
+    const struct gyre_program *program = drawing->programs[step->pid];
+    if (step->worker < 0 || step->worker >= program->n_workers)
+        return false;
+    const struct gyre_worker *worker = &program->workers[step->worker];
+    return step->step >= 0 && (uint32_t)step->step < worker->n_steps &&
+           step->n_outs == count_sends(&program->steps[worker->first_step + (uint32_t)step->step]);
+}
+
+/* The number of tiles of a call. 0 = the call did not run these programs. */
+static uint32_t count_tiles(const struct bench_drawing *drawing, const struct bench_trace *trace,
+                            int call)
+{
+    uint64_t n_steps = 0, n_expected = 0;
+    uint32_t n_tiles = 0;
+    for (uint32_t i = 0; i < trace->n_steps; i++) {
+        const struct bench_trace_step *step = &trace->steps[i];
+        if (!is_shown(drawing, step, call))
+            continue;
+        if (!fits(drawing, step))
+            return 0;
+        n_steps++;
+        if ((uint32_t)step->tile >= n_tiles)
+            n_tiles = (uint32_t)step->tile + 1;
+    }
+    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++)
+        n_expected += drawing->programs[rank]->n_steps;
+    return n_steps == n_expected * n_tiles ? n_tiles : 0;
+}
+
+static gyre_status find_call(const struct bench_drawing *drawing, const struct bench_trace *trace,
+                             const char *path, int *call, uint32_t *n_tiles_out)
+{
+    int last = -1;
+    for (uint32_t i = 0; i < trace->n_calls; i++) {
+        const struct bench_trace_call *own = &trace->calls[i];
+        if (own->call <= last || (*call >= 0 && own->call != *call))
+            continue;
+        const uint32_t n_tiles = count_tiles(drawing, trace, own->call);
+        if (n_tiles == 0)
+            continue;
+        last = own->call;
+        *n_tiles_out = n_tiles;
+    }
+    if (last < 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s has no %s that ran exactly these programs on all ranks", path,
+                         *call < 0 ? "call" : "call of that number");
+    *call = last;
+    return GYRE_SUCCESS;
+}
+
+static void add_step(const struct bench_trace *trace, const struct bench_trace_step *step,
+                     const struct arrivals *arrivals, double start_us,
+                     struct gyre_simulated_step *added)
+{
+    *added = (struct gyre_simulated_step){
+        .rank = (uint32_t)step->pid,
+        .worker = (uint32_t)step->worker,
+        .step = (uint32_t)step->step,
+        .tile = (uint64_t)step->tile,
+        .start_ns = (step->ready_us - start_us) * 1e3,
+        .end_ns = (step->end_us - start_us) * 1e3,
+        .n_sends = step->n_outs,
+    };
+    for (uint32_t k = 0; k < step->n_outs; k++) {
+        const struct arrival wanted = {.id = trace->ids[step->first_out + k]};
+        const struct arrival *found =
+            bsearch(&wanted, arrivals->of_slots, arrivals->n, sizeof(wanted), compare_arrivals);
+        double seen_us = step->end_us;
+        /* A slot can be used before the sender has read the clock at the end of its step. */
+        if (found != NULL)
+            seen_us = fmin(fmax(found->seen_us, seen_us), found->ready_us);
+        added->arrived_ns[k] = (seen_us - start_us) * 1e3;
+    }
+}
+
+static int compare_starts(const void *left, const void *right)
+{
+    const struct gyre_simulated_step *a = left, *b = right;
+    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
+}
+
+/* When the first rank began the call, and when the last one ended it. */
+static void find_span(const struct bench_trace *trace, int call, struct bench_draw_times *times,
+                      double *start_us, double *end_us)
+{
+    for (uint32_t i = 0; i < trace->n_calls; i++) {
+        if (trace->calls[i].call != call || trace->calls[i].launch_us >= 0)
+            continue;
+        *start_us = fmin(*start_us, trace->calls[i].begin_us);
+        *end_us = fmax(*end_us, trace->calls[i].end_us);
+        times->simulation.n_bytes = (uint64_t)trace->calls[i].n_bytes;
+    }
+}
+
+static gyre_status take_times(struct bench_drawing *drawing, const struct bench_trace *trace,
+                              const char *path, int call)
+{
+    struct bench_draw_times *times = &drawing->times;
+    struct arrivals arrivals = {NULL, 0};
+    double start_us = INFINITY, end_us = 0;
+    GYRE_TRY(find_call(drawing, trace, path, &call, &times->n_tiles));
+    GYRE_TRY(collect_arrivals(trace, &arrivals));
+    times->steps = malloc(((size_t)trace->n_steps + 1) * sizeof(*times->steps));
+    if (times->steps == NULL) {
+        free(arrivals.of_slots);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u steps", trace->n_steps);
+    }
+    find_span(trace, call, times, &start_us, &end_us);
+    for (uint32_t i = 0; i < trace->n_steps; i++) {
+        const struct bench_trace_step *step = &trace->steps[i];
+        if (step->call == call && (uint32_t)step->channel >= times->simulation.n_channels)
+            times->simulation.n_channels = (uint32_t)step->channel + 1;
+        if (!is_shown(drawing, step, call))
+            continue;
+        add_step(trace, step, &arrivals, start_us, &times->steps[times->n_steps++]);
+        if (step->n_bytes > times->simulation.tile_bytes)
+            times->simulation.tile_bytes = (uint32_t)step->n_bytes;
+    }
+    qsort(times->steps, times->n_steps, sizeof(*times->steps), compare_starts);
+    times->prediction.time_ns = (end_us - start_us) * 1e3;
+    times->is_measured = true;
+    free(arrivals.of_slots);
+    if (times->n_steps > BENCH_DRAW_MAX_STEPS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the call has %u steps; %u can be shown",
+                         times->n_steps, BENCH_DRAW_MAX_STEPS);
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_draw_measured_times(struct bench_drawing *drawing, const char *path, int call)
+{
+    struct bench_trace traces[2] = {{.n_ranks = 0}};
+    bool is_simulated = false;
+    gyre_status status = bench_trace_read(path, traces, &is_simulated);
+    if (status == GYRE_SUCCESS)
+        status = take_times(drawing, &traces[is_simulated], path, call);
+    bench_trace_free(&traces[0]);
+    bench_trace_free(&traces[1]);
+    return status;
+}

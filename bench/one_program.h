@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All programs in one library (cmake/GyreOneProgram.cmake). The build renames main() of each to
+ * bench_main_NAME(), and includes this header before its source, which declares that name.
+ */
+#ifndef GYRE_BENCH_ONE_PROGRAM_H
+#define GYRE_BENCH_ONE_PROGRAM_H
+
+#define BENCH_PROGRAM_TABLE(X) \
+    X(allgather)               \
+    X(allreduce)               \
+    X(alltoall)                \
+    X(bottleneck)              \
+    X(broadcast)               \
+    X(draw)                    \
+    X(gather)                  \
+    X(gyre)                    \
+    X(limits)                  \
+    X(reduce)                  \
+    X(reducescatter)           \
+    X(scatter)                 \
+    X(schedule)                \
+    X(sendrecv)                \
+    X(topo)                    \
+    X(tune)
+
+#define BENCH_DECLARE_PROGRAM(name) int bench_main_##name(int argc, char **argv);
+BENCH_PROGRAM_TABLE(BENCH_DECLARE_PROGRAM)
+
+/** gyre_one_program - runs the program that argv[1] names, with the arguments after it. Returns its
+ * exit status; 2 if there is no such program. */
+__attribute__((visibility("default"))) int gyre_one_program(int argc, char **argv);
+
+#endif

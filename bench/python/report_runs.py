@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what `gyre report` measures: benches over one transport after the other, gyre doctor, and the
+DDP probe. Every run has a time limit, and a run that fails keeps the reason."""
+import importlib.util
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+END_SECONDS = 5  # between SIGTERM and SIGKILL
+POLL_SECONDS = 0.02
+
+
+class RunError(Exception):
+    """Why something could not be measured. output: what the programs printed until then."""
+
+    def __init__(self, why, output=""):
+        super().__init__(why)
+        self.output = output
+
+
+def split_output(text):
+    """(lines of the programs, lines of Open MPI). Open MPI frames its messages with lines of dashes."""
+    programs, launcher, is_framed = [], [], False
+    for line in (line.strip() for line in text.splitlines()):
+        if re.fullmatch("-{40,}", line):
+            is_framed = not is_framed
+        elif line:
+            (launcher if is_framed else programs).append(line)
+    return programs, launcher
+
+
+def last_words(text):
+    """The line of an output that is most likely to say why a program failed."""
+    programs, launcher = split_output(text)
+    named = [line for line in programs if "error" in line.lower() or ": " in line and "INFO" not in line]
+    # The first line of Open MPI's messages names the cause, and the rest is advice.
+    return (named[-1:] or launcher[:1] or programs[-1:] or ["it printed nothing"])[0]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(command, variables, output):
+    return subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=output,
+                            stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def signal_groups(processes, number):
+    for process in processes:
+        try:
+            os.killpg(process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # all of the group have ended
+
+
+def wait_all(processes, seconds):
+    """Waits until all have ended or the time is over."""
+    deadline = time.monotonic() + seconds
+    while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+def end(processes):
+    """Ends the processes that run and their children. Launchers get time to end what they started."""
+    running = [process for process in processes if process.poll() is None]
+    if running:
+        signal_groups(running, signal.SIGTERM)
+        wait_all(running, END_SECONDS)
+        signal_groups(running, signal.SIGKILL)
+        wait_all(running, END_SECONDS)
+
+
+def words_of(output):
+    """What a process wrote to its file. Its own descriptor shares the position, so this one is not moved."""
+    return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0).decode(errors="replace")
+
+
+def words_of_all(outputs):
+    return "".join(words_of(output) for output in outputs)
+
+
+def wait_for_success(processes, outputs, seconds, accepts_failure):
+    deadline = time.monotonic() + seconds
+    while True:
+        statuses = [process.poll() for process in processes]
+        for status, output in zip(statuses, outputs):
+            if status is not None and status != 0 and not accepts_failure:
+                raise RunError(f"exit status {status}: {last_words(words_of(output))}", words_of_all(outputs))
+        if None not in statuses:
+            return
+        if time.monotonic() >= deadline:
+            raise RunError(f"it took longer than {seconds:g} seconds; --seconds allows more", words_of_all(outputs))
+        time.sleep(POLL_SECONDS)
+
+
+def finish(commands, seconds, accepts_failure=False):
+    """Starts each of the pairs (command, variables) and waits for all, for `seconds` together. Ends them
+    all at the first that fails, or when the time is over. Returns what they printed."""
+    processes, outputs = [], []
+    try:
+        for command, variables in commands:
+            # A file, because a process would wait for ever at a full pipe that nobody reads.
+            outputs.append(tempfile.TemporaryFile())
+            processes.append(start(command, variables, outputs[-1]))
+        wait_for_success(processes, outputs, seconds, accepts_failure)
+        return words_of_all(outputs)
+    finally:
+        end(processes)
+        for output in outputs:
+            output.close()
+
+
+def run_ranks(command, variables, options):
+    """Runs the command as one process for each rank, or as --launch starts it. Returns what it
+    printed; RunError if it failed."""
+    try:
+        if options.launch:
+            words = [f"{name}={value}" for name, value in variables.items()]
+            return finish([([*shlex.split(options.launch), "env", *words, *command], {})], options.seconds)
+        job = {"WORLD_SIZE": str(options.ranks), "LOCAL_WORLD_SIZE": str(options.ranks),
+               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        return finish([(command, {**variables, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                       for rank in range(options.ranks)], options.seconds)
+    except (OSError, ValueError) as error:
+        raise RunError(str(error)) from error
+
+
+def shown_command(command, transport, options):
+    """The words that a reader would start, without folders."""
+    words = [] if transport == "default" else [f"GYRE_TRANSPORT={transport}"]
+    if options.launch:
+        words = [*shlex.split(options.launch), *(["env"] if words else []), *words]
+    return shlex.join([*words, os.path.basename(command[0]), *command[1:]])
+
+
+def run_bench(tools, transport, options):
+    """An all-reduce over one transport ("default": gyre chooses). Returns (report, log, command)."""
+    first, last = options.sizes.split(":")
+    variables = {"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "INIT,NET,P2P,SHM"}
+    if transport != "default":
+        variables["GYRE_TRANSPORT"] = transport
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        command = [os.path.join(tools, "allreduce"), "-b", first, "-e", last, "-f", "4", *shlex.split(options.bench)]
+        # Direct addressing without GPUs is for threads of one process.
+        is_one_process = transport == "p2p" and not options.launch
+        if is_one_process:
+            command += ["-g", str(options.ranks)]
+        command += ["--json", path]
+        log = finish([(command, variables)], options.seconds) if is_one_process else \
+            run_ranks(command, variables, options)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return json.load(file), log, shown_command(command[:-2], transport, options)
+        except (OSError, ValueError) as error:
+            raise RunError(f"the bench left no report on this machine: {error}") from error
+
+
+def run_doctor(tools, options):
+    """The JSON value of gyre doctor, of all ranks of --launch."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "doctor.json")
+        log = ""
+        try:
+            # Its exit status is the severity of what it found.
+            command = [*shlex.split(options.launch), os.path.join(tools, "gyre"), "doctor", "--json", path]
+            log = finish([(command, {})], options.seconds, accepts_failure=True)
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+        except RunError as error:
+            raise RunError(f"gyre doctor: {error}") from error
+        except FileNotFoundError as error:
+            raise RunError(f"gyre doctor left no report: {last_words(log) if log else error}") from error
+        except (OSError, ValueError) as error:
+            raise RunError(f"gyre doctor's report cannot be read: {error}") from error
+
+
+def run_ddp(tools, options):
+    """DDP iteration times: {engine: milliseconds or the reason why there is none}."""
+    if options.launch:
+        raise RunError("--launch starts no PyTorch; run bench/python/ddp_probe.py with torchrun and give its "
+                       "times with --ddp")
+    if importlib.util.find_spec("torch") is None:
+        raise RunError(f"PyTorch is not installed for {sys.executable}")
+    probe = [sys.executable, "-B", os.path.join(HERE, "ddp_probe.py")]
+    found = {}
+    for engine, words in (("gloo", [*probe, "gloo"]), ("NCCL", [*probe, "nccl"]),
+                          ("gyre", [os.path.join(tools, "gyre"), "run", "--", *probe, "nccl"])):
+        try:
+            output = run_ranks(words, {}, options)
+            lines = [line for line in output.splitlines() if line.startswith("ddp_iteration_ms ")]
+            found[engine] = float(lines[-1].split()[1])
+        except (RunError, IndexError, ValueError) as error:
+            found[engine] = str(error)
+    return found

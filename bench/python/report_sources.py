@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that a report is made of, checked: reports of benches, gyre doctor, logs, DDP times. A
+file that is not what it should be is an error that names it; nothing is taken from it."""
+import json
+import math
+import os
+import platform
+import re
+import sys
+import tempfile
+from dataclasses import dataclass, field
+
+from report_runs import RunError, run_bench, run_ddp, run_doctor
+
+MOST_BYTES = 64 << 20
+# The lines of a log that prove which transport is used.
+EVIDENCE = re.compile(r"NET/|via (P2P|SHM)|GDRDMA|not via|Falling back|falling back", re.I)
+TRANSPORTS = {"default": "default (gyre chooses)", "socket": "TCP", "shm": "shared memory",
+              "p2p": "direct (p2p)", "ib": "RDMA"}
+
+
+class SourceError(Exception):
+    """A file that was given cannot be used."""
+
+
+@dataclass
+class Run:
+    """One bench over one transport."""
+    label: str
+    report: dict
+    source: str                                    # the file, or the command
+    evidence: list = field(default_factory=list)   # lines of its log
+
+    def transports(self):
+        names = {row.get("transports") or "" for row in self.report["results"]}
+        return ", ".join(sorted(name for name in names if name)) or "not in the report"
+
+
+@dataclass
+class Sources:
+    runs: list
+    doctor: dict          # None = there is none
+    ddp: dict             # engine -> ms or reason; None = not measured
+    missing: list         # (what, why) of everything that could not be measured
+    logs: list            # (name, evidence lines)
+
+
+def read_json(path):
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise SourceError(f"{path}: larger than {MOST_BYTES >> 20} MiB")
+        return json.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{path}: is not JSON: {error}") from error
+
+
+def write_whole(path, data):
+    """Writes a file of text or bytes, which appears whole or not at all. A link stays a link, an old file keeps
+    its permissions, and devices and pipes are written directly. OSError if that fails."""
+    data = data.encode() if isinstance(data, str) else data
+    is_descriptor = path.startswith("/dev/") and not path.startswith("/dev/shm/")   # such as /dev/stdout
+    if is_descriptor or (os.path.exists(path) and not os.path.isfile(path)):
+        with open(path, "ab") as file:
+            file.write(data)
+        return
+    target = os.path.realpath(path)
+    try:
+        descriptor, new = tempfile.mkstemp(".part", os.path.basename(target) + ".", os.path.dirname(target))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error   # the random name means nothing to users
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        if os.path.exists(target):
+            mode = os.stat(target).st_mode & 0o777
+        else:
+            mode = 0o666 & ~umask()
+        os.chmod(new, mode)
+        os.replace(new, target)
+    except OSError:
+        os.unlink(new)
+        raise
+
+
+def umask():
+    """The permissions that new files do not get. It can be read only by being set."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def say_written(command_name, write, out=sys.stdout):
+    """Says in `out` which files `write` wrote, whose paths it returns, or why it failed. Returns the exit status."""
+    try:
+        paths = write()
+    except (SourceError, OSError) as error:
+        print(f"gyre {command_name}: {error}", file=sys.stderr)
+        return 1
+    if paths:
+        print("wrote " + " and ".join(paths), file=out)
+    return 0
+
+
+def split_label(text):
+    """LABEL=FILE -> (label, path). A name of a file that exists is a name, even with a = in it."""
+    label, _, path = text.partition("=") if "=" in text and not os.path.exists(text) else ("", "", text)
+    return label, path
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def has_bad_edges(times, *keys):
+    """Is one of the edges of a band there, but no number?"""
+    return not isinstance(times, dict) or not all(times.get(key) is None or is_number(times[key]) for key in keys)
+
+
+def check_row(row):
+    """Returns what is wrong with a row, or ""."""
+    if not isinstance(row, dict) or not is_number(row.get("bytes")):
+        return "a row has no size"
+    timing = row.get("out_of_place")
+    if not isinstance(timing, dict) or not all(
+            is_number(timing.get(key)) and timing[key] >= 0
+            for key in ("time_us", "algbw_gbytes_per_s", "busbw_gbytes_per_s")):
+        return f"the row of {row['bytes']} bytes has no times"
+    for half in (timing, row.get("in_place") or {}):
+        if not isinstance(half, dict) or has_bad_edges(half.get("single_calls_us", {}), "min", "p99"):
+            return f"the times of single calls of {row['bytes']} bytes are not as benches write them"
+        if half.get("wrong") not in (None, 0):
+            return f"the results of {row['bytes']} bytes were wrong, so its times say nothing"
+    rounds = row.get("comparison")
+    if rounds is not None and not (isinstance(rounds, dict) and is_number(rounds.get("gyre_us"))
+                                   and is_number(rounds.get("reference_us"))) \
+            or has_bad_edges(rounds or {}, "gyre_min_us", "gyre_p99_us"):
+        return f"the comparison of {row['bytes']} bytes has no times"
+    return ""
+
+
+def check_bench(report, name):
+    """SourceError unless the value is a bench's --json, with rows that are right."""
+    if not isinstance(report, dict) or not isinstance(report.get("collective"), str) or not isinstance(
+            report.get("settings"), dict) or not isinstance(report.get("results"), list):
+        raise SourceError(f"{name}: is not the report of a bench (made by --json)")
+    if report.get("schema_version") != 1:
+        raise SourceError(f"{name}: its schema_version is {report.get('schema_version')}, not 1")
+    if not report["results"]:
+        raise SourceError(f"{name}: has no results; was the bench interrupted?")
+    for row in report["results"]:
+        problem = check_row(row)
+        if problem:
+            raise SourceError(f"{name}: {problem}")
+    for key, kind in (("environment", dict), ("places", list)):
+        if not isinstance(report.setdefault(key, kind()), kind):
+            raise SourceError(f"{name}: its {key} is not as benches write it")
+    return report
+
+
+def check_doctor(report, name):
+    """SourceError unless the value is the --json of gyre doctor."""
+    keys = ("id", "severity", "subject", "evidence", "fix")
+    if not isinstance(report, dict) or not isinstance(report.get("checks"), list) or not all(
+            isinstance(check, dict) and all(isinstance(check.get(key), str) for key in keys)
+            for check in report["checks"]):
+        raise SourceError(f"{name}: is not the report of gyre doctor (made by --json)")
+    return report
+
+
+def check_ddp(value, name):
+    if not isinstance(value, dict) or not value or not all(
+            is_number(time) and time > 0 or isinstance(time, str) for time in value.values()):
+        raise SourceError(f'{name}: expected DDP times in ms, {{"gloo": 150.2, "gyre": 80.1}}')
+    return value
+
+
+def evidence_of(log):
+    """(line number, line) of the lines that prove a transport; each text once."""
+    seen, found = set(), []
+    for number, line in enumerate(log.splitlines(), 1):
+        bare = re.sub(r"^\S+:\d+:\d+ ", "", line)
+        bare = re.sub(r"\bcommunicator \w+: |:\d{4,5}\b|rank \d+( -> \d+)?", "", bare)
+        if EVIDENCE.search(line) and bare not in seen:
+            seen.add(bare)
+            found.append((number, line.strip()))
+    return found[:40]
+
+
+def doctor_checks(doctor, check_id, severities=("ok", "warn", "fail", "unknown")):
+    checks = doctor["checks"] if doctor else []
+    return [check for check in checks if check["id"] == check_id and check["severity"] in severities]
+
+
+def absent(transport, doctor, options):
+    """Why a transport need not be tried, or ""."""
+    if transport == "ib" and doctor and not doctor_checks(doctor, "rdma.devices", ("ok", "warn", "fail")):
+        return "gyre doctor found no RDMA device"
+    if transport in ("shm", "p2p") and options.launch:
+        return "between hosts there is no shared memory; name it with --transports for a job of one host"
+    return ""
+
+
+def measure(tools, doctor, options, missing, logs):
+    """Runs a bench for each transport. What a failed one printed about its transport goes to the logs."""
+    runs = []
+    for transport in options.transports.split(",") if options.transports else TRANSPORTS:
+        label = TRANSPORTS[transport]
+        why = "" if options.transports else absent(transport, doctor, options)
+        if not why:
+            try:
+                report, log, command = run_bench(tools, transport, options)
+                runs.append(Run(label, check_bench(report, label), command, evidence_of(log)))
+                continue
+            except (RunError, SourceError) as error:
+                why = str(error)
+                lines = evidence_of(getattr(error, "output", ""))
+                if lines:
+                    logs.append((f"log of the failed run over {label}", lines))
+        missing.append((f"all-reduce over {label}", why))
+    return runs
+
+
+def read_runs(options):
+    runs = []
+    for text in options.json:
+        label, path = split_label(text)
+        run = Run(label, check_bench(read_json(path), path), path)
+        run.label = label or run.transports()
+        runs.append(run)
+    return runs
+
+
+def collect(tools, options):
+    """Reads what was given, measures the rest."""
+    missing, logs, ddp, doctor = [], [], None, None
+    runs = read_runs(options)
+    for path in options.log:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                logs.append((os.path.basename(path), evidence_of(file.read(MOST_BYTES))))
+        except OSError as error:
+            raise SourceError(f"{path}: {error.strerror}") from error
+    if options.ddp:
+        ddp = check_ddp(read_json(options.ddp), options.ddp)
+    if options.doctor:
+        doctor = check_doctor(read_json(options.doctor), options.doctor)
+    elif runs:
+        missing.append(("checks of the machine", "--json was given without --doctor, and this machine may "
+                        "not be the one that was measured"))
+    else:
+        try:
+            doctor = check_doctor(run_doctor(tools, options), "gyre doctor")
+        except (RunError, SourceError) as error:
+            missing.append(("checks of the machine", str(error)))
+    if not options.json:
+        runs = measure(tools, doctor, options, missing, logs)
+    if ddp is None and options.json:
+        missing.append(("DDP iteration times", "--json was given without --ddp"))
+    elif ddp is None:
+        try:
+            ddp = run_ddp(tools, options)
+        except RunError as error:
+            missing.append(("DDP iteration times", str(error)))
+    for engine, value in (ddp or {}).items():
+        if isinstance(value, str):
+            missing.append((f"DDP iterations on {engine}", value))
+    return Sources(runs, doctor, ddp, missing, logs)
+
+
+def this_machine():
+    """Rows about the machine that writes the report."""
+    cpu = "unknown"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = re.findall(r"^model name\s*:\s*(.*)$", file.read(), re.M)
+        cpu = names[0] if names else cpu
+    except OSError:
+        pass
+    return [("system", f"{platform.system()} {platform.release()}"),
+            ("processors", f"{os.cpu_count()} x {cpu}")]

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measured times of collectives over sizes, read from the reports of benches (--json).
+ */
+#ifndef GYRE_BENCH_REPORT_TIMES_H
+#define GYRE_BENCH_REPORT_TIMES_H
+
+#include "core/base/status.h"
+#include "core/model/types.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BENCH_MAX_TIME_POINTS 512
+
+struct bench_time_point {
+    uint64_t n_bytes; /* of the whole vector or of all blocks */
+    double us;        /* mean over the rows of this size */
+    int n_rows;
+};
+
+/* The points of one collective, smaller sizes first. */
+struct bench_time_curve {
+    struct bench_time_point points[BENCH_MAX_TIME_POINTS];
+    int n_points;
+};
+
+struct bench_report_times {
+    unsigned n_ranks; /* 0 = no report yet */
+    unsigned n_hosts;
+    struct bench_time_curve of[GYRE_N_COLLECTIVES];
+};
+
+/** bench_report_times_add - add the rows of one report. The time is that out of place, or that of
+ * the rounds of --compare if the report has them.
+ * @times: zero before the first report.
+ * Errors, which name the path: INVALID_ARGUMENT (not a bench's report, no usable row, another
+ * number of ranks or hosts than the reports before, or wrong results), SYSTEM, UNSUPPORTED (this
+ * build has no json-c). */
+gyre_status bench_report_times_add(const char *path, struct bench_report_times *times);
+
+/** bench_time_curve_at - the time of a call of any size, in us. Between two points the logarithm of
+ * the time is interpolated over the logarithm of the size. Above the largest size the time grows
+ * with the bytes; below the smallest size it is that of the smallest.
+ * @curve: has at least one point. @is_beyond_out: the size is outside the measured sizes. */
+double bench_time_curve_at(const struct bench_time_curve *curve, double n_bytes,
+                           bool *is_beyond_out);
+
+#endif

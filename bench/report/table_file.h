@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A file that a user names and that grows while a program measures. Until the first call of
+ * bench_table_file_put() the file keeps what it had, so a wrong option, an unreadable input or a
+ * failed start does not destroy the results of an earlier run. After each call the file is whole.
+ */
+#ifndef GYRE_BENCH_TABLE_FILE_H
+#define GYRE_BENCH_TABLE_FILE_H
+
+#include "core/base/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct bench_table_file {
+    FILE *file; /* what is printed here gets into the file by bench_table_file_put() */
+    const char *option;
+    const char *path;
+    char *text; /* all that was printed, if the file is replaced */
+    size_t n_bytes;
+    bool is_replaced; /* false: it is written directly */
+};
+
+/** bench_table_file_check - can the file be replaced? It is not touched.
+ * @option: for messages, e.g. "--csv".
+ * Errors: INVALID_ARGUMENT (a device, a link to nothing, "-"), SYSTEM. */
+gyre_status bench_table_file_check(const char *option, const char *path);
+
+/** bench_table_file_open - start to write. Pipes and devices are written directly.
+ * @appends: write directly behind what the file has.
+ * @file_out: must stay where it is until it is closed. After a failure it is of zeros but for the
+ * names.
+ * Errors: as bench_table_file_check, OUT_OF_MEMORY. */
+gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
+                                  struct bench_table_file *file_out);
+
+/** bench_table_file_put - bring everything that was printed so far into the file. Errors: SYSTEM.
+ */
+gyre_status bench_table_file_put(struct bench_table_file *file);
+
+/** bench_table_file_close - free everything. What was printed after the last
+ * bench_table_file_put() is lost, unless the file is written directly. A file of zeros does
+ * nothing. Errors: SYSTEM. */
+gyre_status bench_table_file_close(struct bench_table_file *file);
+
+#endif

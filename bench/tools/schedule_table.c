@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The algorithms of a table of predictions, with their simulators, and the prediction of one call.
+ * Values that the user does not give come from the tuner's tables, as in a communicator of that
+ * size.
+ */
+#include "bench/tools/schedule_table.h"
+
+#include "core/base/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* With so many ranks or more, predictions may be off by a percent. Exact ones would take minutes.
+ */
+#define MANY_RANKS 1025
+
+/* Of algorithms in which all pairs of ranks exchange data, in a fabric in which no host is like
+ * another one. Each slot that enters or leaves the fabric changes the rates of nearly all others,
+ * so that the time grows with the fourth power. From the second number of ranks on these algorithms
+ * are left out unless the user names them; above the first number they are refused. */
+#define MOST_PAIRED_RANKS_OF_FABRIC 64
+#define MANY_PAIRED_RANKS_OF_FABRIC 17
+
+static gyre_status open_costs(struct bench_table *table)
+{
+    const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
+    const struct gyre_cost *shipped = gyre_cost_find(name);
+    table->facts.device_kind =
+        shipped == &gyre_cost_h200
+            ? GYRE_DEVICE_CUDA
+            : GYRE_DEVICE_HOST; /* a file of constants is for the host device */
+    if (shipped != NULL) {
+        table->cost = *shipped;
+    } else {
+        struct gyre_tuning tuning;
+        const gyre_status status = gyre_tuning_load(name, &tuning);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "--cost is host, h200 or a file");
+        table->cost = tuning.cost;
+    }
+    const struct gyre_fabric *fabric = table->request->fabric;
+    const double nic_rate = fabric == NULL
+                                ? table->request->nic_gbytes_per_s
+                                : gyre_fabric_host_rate(fabric) / table->request->grouping->n_nics;
+    if (nic_rate > 0) {
+        table->cost.nic_bytes_per_ns = nic_rate;
+        table->cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] = 0; /* the NIC is the limit */
+        table->cost.ingress_bytes_per_ns[GYRE_LINK_NETWORK] = 0;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_facts(struct bench_table *table)
+{
+    const struct bench_schedule_request *request = table->request;
+    struct gyre_tuner_facts *facts = &table->facts;
+    facts->n_ranks = request->n_ranks;
+    facts->grouping = request->grouping;
+    facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
+    facts->is_proxied = facts->n_hosts > 1;
+    facts->is_direct_inside = facts->n_hosts > 1 && facts->n_hosts < facts->n_ranks;
+    facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA;
+    facts->has_lamport =
+        gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
+    if (facts->n_hosts > 1) {
+        struct gyre_peer_counts peers;
+        GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
+        facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, 0, UINT32_MAX);
+        facts->spec.net_line_bytes = gyre_net_line_bytes(facts->device_kind, &facts->spec,
+                                                         peers.n_near, peers.n_far); /* RDMA */
+    } else {
+        facts->spec =
+            gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);
+    }
+    if (facts->n_hosts > 1) /* as communicators on several hosts */
+        facts->cost = &table->cost;
+    facts->in_window = request->algorithm != NULL && request->algorithm->given != NULL &&
+                       request->algorithm->given->is_placed;
+    facts->min_channels = 1;
+    facts->max_channels = facts->spec.n_fifos;
+    const struct gyre_filter_words words = {.protos = request->proto, .proto_source = "--proto"};
+    GYRE_TRY(gyre_filter_parse("", "", "", &table->filter));
+    return gyre_filter_override(&words, &table->filter);
+}
+
+/* Prints why an algorithm is left out. */
+static void print_left_out(const struct bench_table *table, const char *algorithm,
+                           const char *reason)
+{
+    if (!table->is_quiet)
+        printf("# left out: %s: %s\n", algorithm, reason);
+}
+
+/* Are the slots large enough for the algorithm's ranges? If not, prints the reason. */
+static bool fits(const struct bench_table *table, const struct gyre_algorithm *algorithm,
+                 const struct gyre_simulator *simulator)
+{
+    const struct bench_schedule_request *request = table->request;
+    const uint32_t tile_bytes =
+        request->tile_bytes > 0 ? (uint32_t)request->tile_bytes
+                                : gyre_tuner_payload_bytes(&table->facts, algorithm, request->coll,
+                                                           GYRE_PROTO_SIMPLE, false);
+    const uint32_t least_bytes = gyre_simulator_least_tile_bytes(simulator);
+    if (least_bytes > tile_bytes) {
+        char reason[96];
+        snprintf(reason, sizeof(reason), "it needs slots of %u bytes, they have %u", least_bytes,
+                 tile_bytes);
+        print_left_out(table, algorithm->name, reason);
+    }
+    return least_bytes <= tile_bytes;
+}
+
+/* Do all pairs of ranks exchange data through a fabric in which no host stands for the others?
+ * Under a single leaf hosts are alike. */
+static bool has_unlike_pairs(const struct bench_table *table,
+                             const struct gyre_algorithm *algorithm)
+{
+    const struct gyre_fabric *fabric = table->request->fabric;
+    if (fabric == NULL || (fabric->n_leaves == 1 && gyre_fabric_is_uniform(fabric)))
+        return false;
+    /* Recursive doubling has few flows at a time, which take little to simulate. */
+    return table->facts.n_hosts > 1 && algorithm != &gyre_algorithm_doubling &&
+           (algorithm->keeps_near >> table->request->coll & 1U) == 0;
+}
+
+static gyre_status check_pairs(const struct bench_table *table,
+                               const struct gyre_algorithm *algorithm)
+{
+    if (table->facts.n_ranks <= MOST_PAIRED_RANKS_OF_FABRIC || !has_unlike_pairs(table, algorithm))
+        return GYRE_SUCCESS;
+    return gyre_fail(
+        GYRE_ERROR_UNSUPPORTED,
+        "%s sends between all pairs of %u ranks: with a fabric of several leaves, or of hosts that "
+        "differ, up to %d ranks of such an algorithm can be simulated",
+        algorithm->name, table->facts.n_ranks, MOST_PAIRED_RANKS_OF_FABRIC);
+}
+
+/* Opens the simulator of an algorithm, unless the algorithm does not suit the table. An algorithm
+ * that the user named (@is_asked) is left out by an error only. */
+static gyre_status add_algorithm(struct bench_table *table, const struct gyre_algorithm *algorithm,
+                                 bool is_asked, const struct gyre_shape *shape,
+                                 const struct gyre_machine *machine)
+{
+    struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
+    const char *obstacle =
+        gyre_tuner_algorithm_obstacle(&table->facts, algorithm, table->request->coll);
+    if (obstacle == NULL && table->facts.n_ranks >= MANY_PAIRED_RANKS_OF_FABRIC &&
+        has_unlike_pairs(table, algorithm))
+        obstacle = "slow between so many ranks (--algo shows it)";
+    if (is_asked)
+        GYRE_TRY(check_pairs(table, algorithm));
+    if (obstacle != NULL && !is_asked) {
+        print_left_out(table, algorithm->name, obstacle);
+        return GYRE_SUCCESS;
+    }
+    const gyre_status status =
+        gyre_simulator_open(algorithm, shape, machine, table->all_ranks, simulator);
+    if (status == GYRE_ERROR_UNSUPPORTED && !is_asked) {
+        print_left_out(table, algorithm->name, gyre_cause());
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(status);
+    if (!is_asked && !fits(table, algorithm, *simulator)) {
+        gyre_simulator_close(*simulator);
+        *simulator = NULL;
+        return GYRE_SUCCESS;
+    }
+    table->algorithms[table->n_algorithms++] = algorithm;
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_table_open(struct bench_table *table)
+{
+    const struct bench_schedule_request *request = table->request;
+    const struct gyre_shape shape = {.coll = request->coll,
+                                     .n_ranks = (uint16_t)request->n_ranks,
+                                     .root = (uint16_t)request->root,
+                                     .grouping = request->grouping};
+    const struct gyre_machine machine = {.grouping = request->grouping, .fabric = request->fabric};
+    GYRE_TRY(open_costs(table));
+    GYRE_TRY(open_facts(table));
+    if (request->algorithm != NULL && request->algorithm->given != NULL) {
+        GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, false,
+                                     &table->simulators[0]));
+        table->algorithms[table->n_algorithms++] = request->algorithm;
+        return GYRE_SUCCESS;
+    }
+    for (int i = 0; gyre_algorithms[i] != NULL && table->n_algorithms < BENCH_TABLE_ALGORITHMS;
+         i++) {
+        const bool is_asked = request->algorithm == gyre_algorithms[i];
+        const bool suits =
+            request->algorithm == NULL &&
+            gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts);
+        if (is_asked || suits)
+            GYRE_TRY(add_algorithm(table, gyre_algorithms[i], is_asked, &shape, &machine));
+    }
+    return GYRE_SUCCESS;
+}
+
+void bench_table_close(struct bench_table *table)
+{
+    for (int i = 0; i < table->n_algorithms; i++)
+        gyre_simulator_close(table->simulators[i]);
+}
+
+gyre_status bench_table_choose(const struct bench_table *table, int column, uint64_t n_bytes,
+                               struct gyre_choice *choice)
+{
+    const struct bench_schedule_request *request = table->request;
+    struct gyre_filter filter = table->filter;
+    struct gyre_tuner_facts facts = table->facts;
+    if (request->root == 0 && request->fabric == NULL && !table->all_ranks) {
+        facts.simulator = table->simulators[column]; /* the tuner would open an equal one */
+        facts.simulated = table->algorithms[column];
+    }
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (gyre_algorithms[i] == table->algorithms[column])
+            filter.algorithms[request->coll] = 1U << i;
+    if (table->algorithms[column]->given != NULL)
+        GYRE_TRY(
+            gyre_tuner_choose_given(&facts, &filter, table->algorithms[column], n_bytes, choice));
+    else
+        GYRE_TRY(gyre_tuner_choose(&facts, &filter, request->coll, n_bytes, choice));
+    const uint32_t most =
+        gyre_tuner_fifos(&table->facts, table->algorithms[column], request->coll).n_fifos /
+        gyre_simulator_lanes(table->simulators[column]);
+    choice->n_channels = (uint32_t)gyre_max_u64(
+        1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
+    if (request->n_channels > 0)
+        choice->n_channels = (uint32_t)request->n_channels;
+    if (request->tile_bytes > 0)
+        choice->tile_bytes = (uint32_t)request->tile_bytes;
+    return GYRE_SUCCESS;
+}
+
+void bench_table_fill(const struct bench_table *table, const struct gyre_choice *choice,
+                      uint64_t n_bytes, struct gyre_simulation *simulation)
+{
+    const struct bench_schedule_request *request = table->request;
+    simulation->cost = &table->cost;
+    simulation->proto = choice->proto;
+    simulation->net_proto = choice->net_proto;
+    simulation->n_channels = choice->n_channels;
+    simulation->tile_bytes = choice->tile_bytes;
+    simulation->depth = request->depth > 0 ? (uint32_t)request->depth : table->facts.spec.depth;
+    simulation->n_bytes = n_bytes;
+    simulation->is_rough = request->fabric != NULL || table->facts.n_ranks >= MANY_RANKS;
+}
+
+gyre_status bench_table_predict(struct bench_table *table, int column, uint64_t n_bytes,
+                                struct bench_table_cell *cell)
+{
+    struct gyre_simulation simulation = {0};
+    GYRE_TRY(bench_table_choose(table, column, n_bytes, &cell->choice));
+    bench_table_fill(table, &cell->choice, n_bytes, &simulation);
+    return gyre_simulator_run(table->simulators[column], &simulation, &cell->prediction);
+}
+
+uint64_t bench_table_call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[request->coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes / request->n_ranks : n_bytes;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a communicator knows of the network between its hosts. All ranks hold the same values, and
+ * plans of communicators on several hosts depend on them.
+ */
+#ifndef GYRE_LINKS_NETWORK_H
+#define GYRE_LINKS_NETWORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gyre_network {
+    bool is_rdma;
+    uint32_t nic_mbit_per_s; /* line rate of the slowest NIC that a rank uses; 0 = unknown */
+    uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
+};
+
+/** gyre_network_round - the power of two microseconds that is nearest to a round trip; 0 stays 0.
+ * Plans may not depend on how one measurement differs from the next, so only the class of a round
+ * trip counts. Pure. */
+uint64_t gyre_network_round(uint64_t round_trip_ns);
+
+/** gyre_network_round_rate - the class that is nearest to a measured rate: 1, 1.25, 1.6,
+ * 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of ten; 0 stays 0. As for round trips, only the class
+ * counts. Pure. */
+uint64_t gyre_network_round_rate(uint64_t mbit_per_s);
+
+/** gyre_network_median - the median of the values that are not 0; 0 if there is none. Pure.
+ * @values: is sorted. */
+uint64_t gyre_network_median(uint64_t *values, int n);
+
+#endif

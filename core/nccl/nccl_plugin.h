@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * NCCL's profiler plugin interface, versions 4, 5 and 6: names, values and layouts that plugins
+ * were compiled with. A plugin exports a table of functions, ncclProfiler_v4, _v5 or _v6. gyre
+ * loads the plugin that NCCL_PROFILER_PLUGIN names and uses the newest table that it has.
+ */
+#ifndef GYRE_NCCL_PLUGIN_H
+#define GYRE_NCCL_PLUGIN_H
+
+#include "core/nccl/nccl.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Types of events: one bit each, in the plugin's mask too. gyre has no others. */
+enum {
+    NCCL_EVENT_GROUP = 1 << 0, /* one launch */
+    NCCL_EVENT_COLL = 1 << 1,
+    NCCL_EVENT_P2P = 1 << 2,
+    NCCL_EVENT_KERNEL_CH = 1 << 6, /* one channel of a launch */
+    NCCL_EVENT_GROUP_API = 1 << 8, /* from here on since version 5 */
+    NCCL_EVENT_COLL_API = 1 << 9,
+    NCCL_EVENT_P2P_API = 1 << 10,
+    NCCL_EVENT_KERNEL_LAUNCH = 1 << 11
+};
+
+enum {
+    NCCL_STATE_KERNEL_CH_STOP = 22,
+    NCCL_STATE_GROUP_START_API_STOP = 23,
+    NCCL_STATE_GROUP_END_API_START = 24
+};
+
+/* The description of an event that a plugin's startEvent() gets. In version 4 of the interface
+ * `type` has one byte, and the last field of coll and p2p does not exist; all other fields are at
+ * the same offsets. */
+struct nccl_event {
+    union {
+        uint64_t type;
+        uint8_t type_v4;
+    };
+    void *parent;
+    int rank;
+    union {
+        struct {
+            bool is_captured;
+            int depth;
+        } group_api;
+        struct {
+            const char *func;
+            size_t count;
+            const char *datatype;
+            int root;
+            void *stream;
+            bool is_captured;
+        } coll_api;
+        struct {
+            const char *func;
+            size_t count;
+            const char *datatype;
+            void *stream;
+            bool is_captured;
+        } p2p_api;
+        struct {
+            void *stream;
+        } kernel_launch;
+        struct {
+            uint64_t sequence;
+            const char *func;
+            const void *send;
+            void *recv;
+            size_t count;
+            int root;
+            const char *datatype;
+            uint8_t n_channels;
+            uint8_t n_warps;
+            const char *algorithm;
+            const char *protocol;
+            void *group;
+        } coll;
+        struct {
+            const char *func;
+            void *buffer;
+            const char *datatype;
+            size_t count;
+            int peer;
+            uint8_t n_channels;
+            void *group;
+        } p2p;
+        struct {
+            uint8_t channel;
+            uint64_t time;
+        } kernel_ch;
+    };
+};
+static_assert(offsetof(struct nccl_event, parent) == 8 && offsetof(struct nccl_event, rank) == 16 &&
+                  offsetof(struct nccl_event, coll.func) == 32 &&
+                  offsetof(struct nccl_event, coll.algorithm) == 88 &&
+                  offsetof(struct nccl_event, p2p.peer) == 56,
+              "the plugin's layout");
+
+/* The values that a plugin's recordEventState() gets. NCCL's union has more members; gyre has
+ * events for kernel_ch_time only. */
+union nccl_event_state {
+    uint64_t kernel_ch_time;
+    uint64_t size[1];
+};
+
+typedef void nccl_plugin_log(int level, unsigned long flags, const char *file, int line,
+                             const char *format, ...);
+
+struct nccl_plugin_v4 {
+    const char *name;
+    ncclResult_t (*init)(void **context, int *mask, const char *comm_name, uint64_t comm_id,
+                         int n_hosts, int n_ranks, int rank, nccl_plugin_log *log);
+    ncclResult_t (*start)(void *context, void **handle, struct nccl_event *event);
+    ncclResult_t (*stop)(void *handle);
+    ncclResult_t (*record)(void *handle, int state, union nccl_event_state *args);
+    ncclResult_t (*finalize)(void *context);
+};
+
+/* Version 6 has the same functions, and types of events that gyre does not have. */
+struct nccl_plugin_v5 {
+    const char *name;
+    ncclResult_t (*init)(void **context, uint64_t comm_id, int *mask, const char *comm_name,
+                         int n_hosts, int n_ranks, int rank, nccl_plugin_log *log);
+    ncclResult_t (*start)(void *context, void **handle, struct nccl_event *event);
+    ncclResult_t (*stop)(void *handle);
+    ncclResult_t (*record)(void *handle, int state, union nccl_event_state *args);
+    ncclResult_t (*finalize)(void *context);
+};
+
+struct nccl_plugin_comm {
+    const char *name; /* stays valid until nccl_plugin_leave() */
+    uint64_t id;
+    int n_hosts;
+    int n_ranks;
+    int rank;
+};
+
+/** nccl_plugin_is_asked - is NCCL_PROFILER_PLUGIN set, and did no earlier attempt fail? */
+bool nccl_plugin_is_asked(void);
+
+/** nccl_plugin_join - load the plugin for the process's first communicator, and start it for this
+ * one. A plugin that cannot be used is one warning for the process.
+ * @context_out: the plugin's. Returns whether the plugin is there. */
+bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
+
+/** nccl_plugin_leave - the communicator has ended, and all of its events. The last one unloads the
+ * plugin. */
+void nccl_plugin_leave(void *context);
+
+/* The rest is for communicators that have joined. Any thread. */
+
+/** nccl_plugin_mask - the types that the plugin asks for now. It may change them at any time. */
+int nccl_plugin_mask(void);
+
+/** nccl_plugin_start - @event: its type is `type`. Returns the plugin's handle, which may be NULL:
+ * then the event is of no interest. `group` is the parent of coll and p2p in version 4. */
+void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, void *group);
+
+/** nccl_plugin_stop / nccl_plugin_record - @handle: NULL does nothing. */
+void nccl_plugin_stop(void *handle);
+void nccl_plugin_record(void *handle, int state, uint64_t kernel_ch_time);
+
+#endif

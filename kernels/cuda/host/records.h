@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Makes events of a trace from the rings that recording kernels have written, and compares the
+ * clocks of GPU and host. Pure: built and tested without nvcc.
+ */
+#ifndef GYRE_KERNELS_CUDA_HOST_RECORDS_H
+#define GYRE_KERNELS_CUDA_HOST_RECORDS_H
+
+#include "core/trace/trace.h"
+#include "kernels/cuda/host/program.h"
+
+/* The host asked the GPU for its time, and got the answer. */
+struct gyre_cuda_clock_round {
+    uint64_t asked_ns; /* clock of the host */
+    uint64_t gpu_ns;
+    uint64_t answered_ns; /* clock of the host */
+};
+
+/* Both clocks at one or two moments. Between two moments both run evenly. */
+struct gyre_cuda_clock {
+    uint64_t gpu_ns[2];
+    uint64_t host_ns[2];
+    uint64_t error_ns; /* of host_ns, at most */
+    uint32_t n_points;
+};
+
+/** gyre_cuda_clock_add - add a moment. A third one replaces the second. The GPU was asked after
+ * asked_ns and before answered_ns, so each round bounds the difference of the clocks. */
+void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_clock_round *rounds,
+                         uint32_t n_rounds);
+
+/** gyre_cuda_clock_to_host - a time of the GPU as a time of the host. */
+uint64_t gyre_cuda_clock_to_host(const struct gyre_cuda_clock *clock, uint64_t gpu_ns);
+
+/* Where a program's workers begin. Kernels count the steps of each worker from 0. */
+struct gyre_cuda_record_program {
+    uint32_t *first_steps; /* by worker */
+    uint32_t n_workers;
+};
+
+/* The input of gyre_cuda_records_read(): the events of a GPU, and what makes the host's events of
+ * them. */
+struct gyre_cuda_records {
+    const struct gyre_cuda_recorder *recorder; /* a copy in host memory, with its events */
+    uint32_t n_blocks;                         /* rings; at most GYRE_CUDA_MAX_BLOCKS */
+    struct gyre_cuda_clock clock;
+    const struct gyre_cuda_record_program *programs; /* by their number in the trace */
+    uint32_t n_programs;
+};
+
+/** gyre_cuda_records_read - all events of the rings, with times of the host. The events of a launch
+ * that the blocks recorded become one. A step begins when the step before it of the same worker has
+ * ended, even if its wait began earlier.
+ * @events_out: events are malloc'ed. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
+                                   struct gyre_trace_events *events_out);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recording for GYRE_TRACE_FILE, on the side of the host: allocates the rings that kernels write
+ * (device/record.cuh), compares the clocks of GPU and host when the executor is opened and when it
+ * is closed, and gives the trace the events. Calls that copy engines run are left out: a sync
+ * kernel knows when copies are complete, but not when they began.
+ */
+#include "kernels/cuda/runtime/kernel_table.h"
+#include "kernels/cuda/runtime/state.h"
+
+#include "core/base/log.h"
+#include "core/base/sync.h"
+
+#include <stdlib.h>
+#include <sched.h>
+#include <string.h>
+
+/* A block has a small part of a rank's steps, so its ring may be shorter than that of a thread. */
+#define RING_SHARE 16
+#define MIN_RING   64
+/* How long the GPU may take to answer. It answers within 2 us once the kernel runs. */
+#define ANSWER_NS 500000000ULL
+/* After so long the kernel does not run yet, so the wait yields the processor. */
+#define SPIN_NS 100000ULL
+
+/* Waits for an answer of the clock's kernel. Returns 0 if none comes. */
+static uint64_t await_answer(const uint64_t *answer_ns, uint64_t deadline_ns)
+{
+    const uint64_t yield_ns = gyre_now_ns() + SPIN_NS;
+    uint64_t gpu_ns;
+    while ((gpu_ns = gyre_load_acquire_u64(answer_ns)) == 0)
+        if (gyre_now_ns() > deadline_ns)
+            return 0;
+        else if (gyre_now_ns() > yield_ns)
+            sched_yield();
+    return gpu_ns;
+}
+
+/* Adds a moment to the clock, unless the GPU does not answer. Then the kernel may run later, so its
+ * words are neither used again nor freed. */
+static void compare_clocks(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_cuda_clock_round rounds[GYRE_CUDA_CLOCK_ROUNDS];
+    struct gyre_cuda_clock_words *words = state->words;
+    void *params[] = {&words};
+    uint32_t n_rounds = 0;
+    if (state->is_unanswered)
+        return;
+    memset(words, 0, sizeof(*words));
+    if (cudaLaunchKernel(gyre_cuda_kernel_clock, (dim3){1, 1, 1}, (dim3){1, 1, 1}, params, 0,
+                         executor->uploader.stream) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return;
+    }
+    const uint64_t deadline_ns = gyre_now_ns() + ANSWER_NS;
+    while (n_rounds < GYRE_CUDA_CLOCK_ROUNDS) {
+        struct gyre_cuda_clock_round *round = &rounds[n_rounds];
+        round->asked_ns = gyre_now_ns();
+        gyre_store_release_u32(&words->n_asked, n_rounds + 1);
+        round->gpu_ns = await_answer(&words->answers_ns[n_rounds], deadline_ns);
+        round->answered_ns = gyre_now_ns();
+        if (round->gpu_ns == 0)
+            break;
+        n_rounds++;
+    }
+    /* A kernel that begins later finds all questions asked, and ends. */
+    gyre_store_release_u32(&words->n_asked, GYRE_CUDA_CLOCK_ROUNDS);
+    state->is_unanswered = n_rounds < GYRE_CUDA_CLOCK_ROUNDS;
+    gyre_cuda_clock_add(&state->clock, rounds, n_rounds);
+}
+
+static gyre_status open_rings(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_device *device = executor->device;
+    const size_t head_bytes = (size_t)gyre_round_up(sizeof(struct gyre_cuda_recorder), 256);
+    const size_t ring_bytes = state->capacity * sizeof(struct gyre_trace_event);
+    void *memory = NULL, *words = NULL;
+    GYRE_TRY(device->ops->pool_alloc(device, head_bytes + state->n_blocks * ring_bytes, &memory));
+    state->recorder = memory;
+    GYRE_TRY(device->ops->host_alloc(device, sizeof(*state->words), &words));
+    state->words = words;
+    struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
+    if (head == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    head->events = (void *)((unsigned char *)memory + head_bytes);
+    head->capacity = state->capacity;
+    const gyre_status status =
+        gyre_cuda_upload(&executor->uploader, executor->fault, memory, head, sizeof(*head));
+    free(head);
+    return status;
+}
+
+void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_device *device = executor->device;
+    if (state->recorder != NULL)
+        (void)device->ops->pool_free(device, state->recorder);
+    if (state->words != NULL && !state->is_unanswered)
+        (void)device->ops->host_free(device, state->words);
+    for (uint32_t i = 0; i < state->n_programs; i++)
+        free(state->programs[i].first_steps);
+    free(state->programs);
+    memset(state, 0, sizeof(*state));
+}
+
+void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_trace *trace)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    if (trace == NULL)
+        return;
+    state->trace = trace;
+    state->n_blocks = executor->n_sms;
+    state->capacity = gyre_trace_capacity(trace) / RING_SHARE;
+    state->capacity = state->capacity > MIN_RING ? state->capacity : MIN_RING;
+    if (open_rings(executor) == GYRE_SUCCESS) {
+        compare_clocks(executor);
+        if (state->clock.n_points > 0)
+            return;
+        gyre_set_cause("the GPU does not tell its time");
+    }
+    GYRE_WARN("trace: the steps of rank %d are not recorded: %s", executor->rank, gyre_cause());
+    gyre_cuda_recorder_free(executor);
+}
+
+/* Copies the rings to the host and makes events of them. */
+static gyre_status read_rings(struct gyre_cuda_executor *executor, struct gyre_trace_events *events)
+{
+    const struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_device *device = executor->device;
+    const size_t ring_events = state->capacity;
+    struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
+    struct gyre_trace_event *rings = malloc(state->n_blocks * ring_events * sizeof(*rings));
+    gyre_status status = head != NULL && rings != NULL
+                             ? device->ops->copy(device, head, state->recorder, sizeof(*head))
+                             : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    for (uint32_t block = 0; block < state->n_blocks && status == GYRE_SUCCESS; block++) {
+        const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_events, ring_events);
+        if (n_kept > 0)
+            status = device->ops->copy(device, rings + block * ring_events,
+                                       head->events + block * ring_events, n_kept * sizeof(*rings));
+    }
+    if (status == GYRE_SUCCESS) {
+        head->events = rings;
+        const struct gyre_cuda_records records = {.recorder = head,
+                                                  .n_blocks = state->n_blocks,
+                                                  .clock = state->clock,
+                                                  .programs = state->programs,
+                                                  .n_programs = state->n_programs};
+        status = gyre_cuda_records_read(&records, events);
+    }
+    free(head);
+    free(rings);
+    return status;
+}
+
+void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_trace_events events = {0};
+    gyre_status status = gyre_fail(GYRE_ERROR_TIMEOUT, "a launch has not ended");
+    if (has_ended) {
+        compare_clocks(executor);
+        status = read_rings(executor, &events);
+    }
+    events.n_left_out = state->n_left_out;
+    if (status == GYRE_SUCCESS)
+        gyre_trace_give(state->trace, GYRE_TRACE_EXECUTOR, &events);
+    else
+        GYRE_WARN("trace: the steps of rank %d are lost: %s", executor->rank, gyre_cause());
+    gyre_cuda_recorder_free(executor);
+}
+
+/* Keeps where the workers of the programs begin. */
+static gyre_status keep_workers(struct gyre_cuda_recorder_state *state,
+                                const struct gyre_load_config *config, uint32_t first,
+                                uint32_t n_programs)
+{
+    const uint32_t n_all = (uint32_t)gyre_max_u64(state->n_programs, first + n_programs);
+    struct gyre_cuda_record_program *more = realloc(state->programs, n_all * sizeof(*more));
+    if (more == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    state->programs = more;
+    if (n_all > state->n_programs)
+        memset(more + state->n_programs, 0, (n_all - state->n_programs) * sizeof(*more));
+    state->n_programs = n_all;
+    for (uint32_t v = 0; v < n_programs; v++) {
+        const struct gyre_program *program = gyre_load_program(config, v);
+        struct gyre_cuda_record_program *own = &more[first + v];
+        own->first_steps = calloc(program->n_workers + 1U, sizeof(*own->first_steps));
+        if (own->first_steps == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+        for (uint32_t w = 0; w < program->n_workers; w++)
+            own->first_steps[w] = program->workers[w].first_step;
+        own->n_workers = program->n_workers;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
+                                     const struct gyre_load_config *config,
+                                     struct gyre_loaded *loaded)
+{
+    const uint32_t n_each = loaded->n_connections > 0 ? loaded->n_connections : 1;
+    loaded->traced = GYRE_TRACE_NO_PROGRAM;
+    if (executor->recorder.recorder == NULL || loaded->copies != NULL)
+        return GYRE_SUCCESS;
+    struct gyre_trace_program *traced = calloc(loaded->n_variants, sizeof(*traced));
+    struct gyre_connection *connections =
+        calloc((size_t)loaded->n_variants * n_each, sizeof(*connections));
+    gyre_status status = traced != NULL && connections != NULL
+                             ? GYRE_SUCCESS
+                             : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    for (uint32_t v = 0; v < loaded->n_variants && status == GYRE_SUCCESS; v++) {
+        const struct gyre_program *program = gyre_load_program(config, v);
+        struct gyre_connection *own = connections + (size_t)v * n_each;
+        for (uint32_t i = 0; i < program->n_connections; i++) {
+            own[i] = program->connections[i];
+            if (config->rank_of != NULL)
+                own[i].peer = config->rank_of[own[i].peer];
+        }
+        traced[v] = (struct gyre_trace_program){
+            .algorithm = program->algorithm,
+            .coll = program->coll,
+            .steps = program->steps,
+            .connections = own,
+            .n_steps = program->n_steps,
+            .n_scratch_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH),
+        };
+    }
+    if (status == GYRE_SUCCESS)
+        loaded->traced =
+            gyre_trace_add_programs(executor->recorder.trace, traced, loaded->n_variants);
+    if (status == GYRE_SUCCESS && loaded->traced != GYRE_TRACE_NO_PROGRAM) {
+        pthread_mutex_lock(&executor->lock);
+        status = keep_workers(&executor->recorder, config, loaded->traced, loaded->n_variants);
+        pthread_mutex_unlock(&executor->lock);
+    }
+    free(connections);
+    free(traced);
+    return status;
+}
+
+void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                             uint32_t n_works, struct gyre_cuda_common *common)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    if (state->recorder == NULL)
+        return;
+    for (uint32_t i = 0; i < n_works; i++) {
+        if (works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM) {
+            state->n_left_out++;
+            return;
+        }
+    }
+    common->recording = (struct gyre_cuda_recording){
+        .recorder = state->recorder,
+        .sequence = works[0].sequence,
+        .n_bytes = works[0].split.count * gyre_dtype_bytes((gyre_dtype)works[0].reduction.dtype),
+        .program = works[0].loaded->traced,
+    };
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Enqueues launches of the host executor: checks the works, lists their runners and pushes one task
+ * onto the stream. Launches come from a pool of the executor, so a call like an earlier one
+ * allocates nothing.
+ */
+#include "kernels/host/host_exec.h"
+
+#include "core/base/sync.h"
+
+#include <stdlib.h>
+
+/* Put a launch back into the pool. The caller holds executor->lock. */
+static void put_launch(struct gyre_host_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->n_works; i++)
+        gyre_host_loaded_release(launch->works[i].work.loaded);
+    launch->n_works = 0;
+    launch->next_free = launch->executor->free_launches;
+    launch->executor->free_launches = launch;
+}
+
+static void release_launch(struct gyre_task *task)
+{
+    struct gyre_host_launch *launch = (struct gyre_host_launch *)task;
+    struct gyre_host_executor *executor = launch->executor;
+    pthread_mutex_lock(&executor->lock);
+    put_launch(launch);
+    gyre_host_drop_user_and_unlock(executor);
+}
+
+static gyre_status check_work(const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    const struct gyre_work_needs needs = {
+        .n_channels = loaded->n_channels,
+        .n_chunks = loaded->n_chunks,
+        .most_tile_bytes =
+            loaded->n_connections + loaded->n_scratch > 0 ? loaded->area_bytes : UINT64_MAX,
+        .is_placed = loaded->is_placed,
+    };
+    return gyre_work_check(work, &needs);
+}
+
+static uint32_t count_runners(const struct gyre_work *work)
+{
+    return gyre_tile_count(&work->split) == 0 ? 0 : work->loaded->n_runners;
+}
+
+/* Get a launch that is large enough, from the pool or newly allocated. The caller holds the lock.
+ */
+static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, uint32_t n_works,
+                                           uint32_t n_runners)
+{
+    struct gyre_host_launch *launch = executor->free_launches;
+    if (launch == NULL)
+        launch = calloc(1, sizeof(*launch));
+    else
+        executor->free_launches = launch->next_free;
+    if (launch == NULL)
+        return NULL;
+    launch->executor = executor;
+    if (launch->max_works < n_works) {
+        free(launch->works);
+        launch->works = malloc(n_works * sizeof(*launch->works));
+        launch->max_works = launch->works != NULL ? n_works : 0;
+    }
+    if (launch->max_runners < n_runners) {
+        free(launch->runners);
+        launch->runners = malloc(n_runners * sizeof(*launch->runners));
+        launch->max_runners = launch->runners != NULL ? n_runners : 0;
+    }
+    if (launch->max_works >= n_works && launch->max_runners >= n_runners)
+        return launch;
+    put_launch(launch);
+    return NULL;
+}
+
+static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_host_work *own = &launch->works[launch->n_works++];
+    own->work = *work;
+    own->n_live = count_runners(work);
+    own->work.loaded->n_users++;
+    const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
+    for (uint32_t i = 0; i < n_places; i++) {
+        const uint32_t channel = i / loaded->n_workers;
+        const struct gyre_worker *worker =
+            &loaded->workers[channel % loaded->n_variants * loaded->n_workers +
+                             i % loaded->n_workers];
+        if (worker->n_steps == 0)
+            continue;
+        launch->runners[launch->n_runners++] = (struct gyre_host_runner){
+            .work = own,
+            .steps = loaded->steps + worker->first_step,
+            .ends = loaded->ends + (size_t)channel * loaded->n_connections,
+            .scratch = loaded->scratch + (size_t)channel * loaded->n_scratch * loaded->area_bytes,
+            .n_tiles = gyre_tile_count(&work->split),
+            .n_steps = worker->n_steps,
+            .channel = channel,
+            .worker = i % loaded->n_workers,
+        };
+    }
+}
+
+/* The caller holds executor->lock, so tickets have the order in which launches are pushed. */
+static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
+                                 uint32_t n_works, gyre_stream stream)
+{
+    uint32_t n_runners = 0;
+    for (uint32_t i = 0; i < n_works; i++)
+        n_runners += count_runners(&works[i]);
+    struct gyre_host_launch *launch = get_launch(executor, n_works, n_runners);
+    if (launch == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                         "cannot allocate a launch of %u works, %u workers", n_works, n_runners);
+    launch->task = (struct gyre_task){NULL, gyre_host_poll_launch, release_launch};
+    launch->ticket = executor->n_tickets;
+    launch->first_work = executor->base.n_launched;
+    launch->n_finished = 0;
+    launch->n_runners = 0;
+    launch->next = 0;
+    for (uint32_t i = 0; i < n_works; i++)
+        add_work(launch, &works[i]);
+    /* Count the launch before the push, because the stream may finish it before push returns. */
+    uint64_t *n_launched = &executor->base.n_launched;
+    gyre_store_release_u64(n_launched, *n_launched + n_works);
+    const gyre_status status = gyre_host_stream_push(stream, &launch->task);
+    if (status != GYRE_SUCCESS) {
+        gyre_store_release_u64(n_launched, *n_launched - n_works);
+        put_launch(launch);
+        return status;
+    }
+    executor->n_tickets++;
+    executor->n_users++;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
+                             gyre_stream stream)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    if (n_works <= 0)
+        return GYRE_SUCCESS;
+    for (int i = 0; i < n_works; i++)
+        GYRE_TRY(check_work(&works[i]));
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status = launch_locked(executor, works, (uint32_t)n_works, stream);
+    pthread_mutex_unlock(&executor->lock);
+    return status;
+}

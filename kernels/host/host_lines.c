@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Slots of LL of the host executor: connections between hosts whose NIC writes lines into the slots
+ * of the receiving rank. A step works on plain bytes. So the lines that it receives are unpacked
+ * into a buffer first, and what it sends is packed into lines afterwards.
+ */
+#include "kernels/host/host_exec.h"
+
+#include "core/base/sync.h"
+#include "core/model/line.h"
+
+#include <string.h>
+
+static uint64_t *words_of(const struct gyre_host_end *end)
+{
+    return (uint64_t *)(void *)(end->slots + (size_t)end->slot * end->slot_bytes);
+}
+
+bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes)
+{
+    const uint64_t flag = gyre_ll_flag(end->n_moved);
+    const uint64_t n_words = 2ULL * gyre_ll_lines(n_bytes);
+    const uint64_t *words = words_of(end);
+    /* A word carries its own flag, so the loads need no order. */
+    while (end->n_seen < n_words && gyre_load_relaxed_u64(&words[end->n_seen]) >> 32 == flag)
+        end->n_seen++;
+    return end->n_seen >= n_words;
+}
+
+void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes)
+{
+    const uint64_t *words = words_of(end);
+    const uint64_t n_whole = n_bytes / sizeof(uint32_t);
+    uint32_t data;
+    for (uint64_t i = 0; i < n_whole; i++) {
+        data = (uint32_t)gyre_load_relaxed_u64(&words[i]);
+        memcpy(to + i * sizeof(data), &data, sizeof(data));
+    }
+    if (n_bytes % sizeof(data) != 0) {
+        data = (uint32_t)gyre_load_relaxed_u64(&words[n_whole]);
+        memcpy(to + n_whole * sizeof(data), &data, n_bytes % sizeof(data));
+    }
+}
+
+uint32_t gyre_host_lines_pack(const struct gyre_host_end *end, const unsigned char *from,
+                              uint64_t n_bytes)
+{
+    const uint64_t flag = (uint64_t)gyre_ll_flag(end->n_moved) << 32;
+    const uint32_t n_lines = gyre_ll_lines(n_bytes);
+    const uint64_t n_whole = n_bytes / sizeof(uint32_t);
+    uint64_t *words = words_of(end);
+    uint32_t data;
+    for (uint64_t i = 0; i < n_whole; i++) {
+        memcpy(&data, from + i * sizeof(data), sizeof(data));
+        gyre_store_relaxed_u64(&words[i], flag | data);
+    }
+    for (uint64_t i = n_whole; i < 2ULL * n_lines; i++) {
+        data = 0;
+        if (i * sizeof(data) < n_bytes)
+            memcpy(&data, from + i * sizeof(data), n_bytes % sizeof(data));
+        gyre_store_relaxed_u64(&words[i], flag | data);
+    }
+    return n_lines;
+}

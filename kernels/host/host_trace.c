@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records the steps of the host executor for GYRE_TRACE_FILE. A step that is recorded takes two
+ * readings of the clock at most. The step itself is run by gyre_host_step_try(), so recorded and
+ * other launches run the same code.
+ */
+#include "kernels/host/host_exec.h"
+
+#include "core/base/util.h"
+
+#include <stdlib.h>
+
+/* Adds the slots that the step is about to move. */
+static void add_slots(const struct gyre_host_runner *runner, const struct gyre_step *step,
+                      struct gyre_trace_event *event)
+{
+    event->n_ins = 0;
+    event->n_outs = 0;
+    for (uint32_t i = 0; i < (uint32_t)step->n_ins + step->n_outs; i++) {
+        const bool is_out = i >= step->n_ins;
+        const struct gyre_operand *operand = is_out ? &step->outs[i - step->n_ins] : &step->ins[i];
+        if (operand->kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        const struct gyre_host_end *end = runner->ends[operand->index];
+        const struct gyre_trace_slot slot = {
+            .peer = end->peer,
+            .fifo = end->fifo,
+            .number = gyre_trace_number(end->n_moved, end->proto == GYRE_PROTO_LL),
+        };
+        gyre_trace_add_slot(event, &slot, is_out);
+    }
+}
+
+/* Fills in everything but the times. */
+static void begin_event(const struct gyre_host_launch *launch,
+                        const struct gyre_host_runner *runner, struct gyre_trace_event *event)
+{
+    const struct gyre_loaded *loaded = runner->work->work.loaded;
+    const uint32_t variant = runner->channel % loaded->n_variants;
+    const struct gyre_worker *worker =
+        &loaded->workers[variant * loaded->n_workers + runner->worker];
+    const struct gyre_worker *first = &loaded->workers[variant * loaded->n_workers];
+    event->kind = GYRE_TRACE_STEP;
+    event->call = launch->first_work;
+    event->program = loaded->traced + variant;
+    event->step = worker->first_step - first->first_step + runner->step;
+    event->step_of_worker = runner->step;
+    event->tile = (uint32_t)runner->tile;
+    event->channel = (uint16_t)runner->channel;
+    event->worker = (uint8_t)runner->worker;
+    add_slots(runner, &runner->steps[runner->step], event);
+}
+
+/* The step cannot run yet. It must not be tried once more now: it could run, unrecorded. */
+static bool wait(struct gyre_host_runner *runner)
+{
+    runner->has_waited = true;
+    return false;
+}
+
+/* A step that receives needs a clock reading of its own. The end of the step before may be earlier
+ * than the sender's step, if the system ran another thread in between. */
+static bool receives(const struct gyre_step *step)
+{
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
+            return true;
+    return false;
+}
+
+bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
+                          uint64_t *n_bytes_out)
+{
+    struct gyre_trace_buffer *buffer = launch->executor->recorded;
+    const struct gyre_step *step = &runner->steps[runner->step];
+    const uint32_t n_operands = (uint32_t)step->n_ins + step->n_outs;
+    uint64_t now_ns = runner->is_next && !receives(step) ? runner->begin_ns : 0;
+    gyre_host_enter(runner);
+    if (runner->begin_ns == 0)
+        runner->begin_ns = launch->begin_ns;
+    runner->is_next = false;
+    /* Attempts that find nothing new take no reading of the clock. */
+    if (!gyre_host_has_data(runner))
+        return wait(runner);
+    if (runner->data_ns == 0 && runner->has_waited)
+        now_ns = gyre_now_ns();
+    if (runner->data_ns == 0)
+        runner->data_ns = runner->has_waited ? now_ns : runner->begin_ns;
+    if (!gyre_host_has_room(step, runner->ends))
+        return wait(runner);
+    struct gyre_trace_event *event = gyre_trace_begin(buffer); /* is kept only if the step runs */
+    begin_event(launch, runner, event);
+    event->ready_ns = now_ns != 0 ? now_ns : gyre_now_ns();
+    /* A step that runs when it is first tried has not waited. */
+    event->begin_ns = runner->has_waited ? runner->begin_ns : event->ready_ns;
+    event->data_ns = runner->has_waited ? runner->data_ns : event->ready_ns;
+    if (!gyre_host_step_try(launch->executor, runner, n_bytes_out))
+        return false;
+    event->end_ns = launch->last_ns = gyre_now_ns();
+    event->n_bytes = n_operands > 0 ? *n_bytes_out / n_operands : 0;
+    gyre_trace_keep(buffer);
+    runner->begin_ns = event->end_ns;
+    runner->data_ns = 0;
+    runner->is_next = true;
+    runner->has_waited = false;
+    return true;
+}
+
+/* The trace may have no room for a program. Then the launch runs unrecorded. */
+static bool has_programs(const struct gyre_host_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->n_works; i++)
+        if (launch->works[i].work.loaded->traced == GYRE_TRACE_NO_PROGRAM)
+            return false;
+    return true;
+}
+
+void gyre_host_trace_begin(struct gyre_host_launch *launch)
+{
+    struct gyre_trace_buffer *buffer = launch->executor->recorded;
+    launch->is_recorded = buffer != NULL && has_programs(launch);
+    if (launch->is_recorded)
+        launch->begin_ns = launch->last_ns = gyre_now_ns();
+    else if (buffer != NULL)
+        buffer->n_left_out++;
+}
+
+void gyre_host_trace_end(const struct gyre_host_launch *launch)
+{
+    if (!launch->is_recorded)
+        return;
+    const struct gyre_work *work = &launch->works[0].work;
+    struct gyre_trace_event *event = gyre_trace_next(launch->executor->recorded);
+    event->kind = GYRE_TRACE_RUN;
+    event->begin_ns = launch->begin_ns;
+    event->data_ns = launch->begin_ns;
+    event->ready_ns = launch->begin_ns;
+    event->end_ns = launch->last_ns; /* of its last step */
+    event->call = launch->first_work;
+    event->sequence = work->sequence;
+    event->program = work->loaded->traced;
+    event->n_bytes = work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    event->n_ins = 0;
+    event->n_outs = 0;
+}
+
+gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
+                                 const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    uint32_t n_before = 0;
+    loaded->traced = GYRE_TRACE_NO_PROGRAM;
+    if (executor->recorded == NULL)
+        return GYRE_SUCCESS;
+    struct gyre_trace_program *traced = calloc(loaded->n_variants, sizeof(*traced));
+    if (traced == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        const struct gyre_program *program = gyre_load_program(config, v);
+        traced[v] = (struct gyre_trace_program){
+            .algorithm = program->algorithm,
+            .coll = program->coll,
+            .steps = loaded->steps + n_before,
+            .connections = loaded->connections + (size_t)v * loaded->n_connections,
+            .n_steps = program->n_steps,
+            .n_scratch_parts = loaded->n_parts[GYRE_OPERAND_SCRATCH],
+        };
+        n_before += program->n_steps;
+    }
+    loaded->traced = gyre_trace_add_programs(executor->trace, traced, loaded->n_variants);
+    free(traced);
+    return GYRE_SUCCESS;
+}

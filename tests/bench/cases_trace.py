@@ -1,0 +1,334 @@
+"""Traces: GYRE_TRACE_FILE, schedule --trace, and gyre explain."""
+
+import collections
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from report_schema import has_json
+from running import SKIPPED, bench, mpirun, needs_mpi_build, run
+
+PHASES = {"M": set(), "X": {"dur", "cat", "args"}, "s": {"id", "cat"}, "t": {"id", "cat", "bp"},
+          "f": {"id", "cat", "bp"}}
+EXPLAINED = ["launch", "peer", "credit", "wire", "reduce", "copy", "other"]
+
+
+def read_trace(paths, source):
+    """The events of trace files. Each must have what the format demands of its phase."""
+    events = []
+    for path in paths:
+        with open(path) as file:
+            trace = json.load(file)
+        assert trace["otherData"]["tool"] == "gyre" and trace["otherData"]["source"] == source
+        events += trace["traceEvents"]
+    for event in events:
+        assert event["ph"] in PHASES, event
+        missing = ({"ph", "ts", "pid", "tid", "name"} | PHASES[event["ph"]]) - set(event)
+        assert not missing and event["ts"] >= 0 and event.get("dur", 0) >= 0, (event, missing)
+    return events
+
+
+def check_slices(events):
+    """The slices of a track do not overlap, but for one that lies in another."""
+    tracks = collections.defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append((event["ts"], -event["dur"]))
+    for track, slices in tracks.items():
+        ends = []
+        for start, minus_length in sorted(slices):
+            while ends and ends[-1] <= start + 0.0005:
+                ends.pop()
+            assert not ends or start - minus_length <= ends[-1] + 0.0005, (track, start)
+            ends.append(start - minus_length)
+
+
+def check_flows(events, n_passed):
+    """Every flow begins once and ends once, and passes so many proxies. A slot is received after the
+    step that sends it has begun. (It can be received before that step has read the clock at its
+    end.)"""
+    sending = {slot: event["ts"] for event in events if event.get("cat") == "step"
+               for slot in event["args"]["sent"]}
+    seen = {phase: collections.defaultdict(list) for phase in "stf"}
+    for event in events:
+        if event["ph"] in seen:
+            seen[event["ph"]][event["id"]].append(event["ts"])
+    assert seen["s"] and set(seen["s"]) == set(seen["f"])
+    for slot, begun in seen["s"].items():
+        ended = seen["f"][slot]
+        assert len(begun) == len(ended) == 1, slot
+        assert len(seen["t"][slot]) == n_passed, (slot, seen["t"][slot])
+        assert sending[slot] <= ended[0], (slot, sending[slot], ended)
+
+
+def program_of(directory, shape, rank):
+    """The lines of each worker's steps."""
+    done = run([bench(directory, "schedule")] + shape + ["--rank", str(rank)])
+    workers = []
+    for line in done.stdout.split("\n"):
+        if line.startswith("worker "):
+            workers.append([])
+        elif line.startswith("  "):
+            workers[-1].append(line.strip())
+    return workers
+
+
+def check_steps(directory, events, shape, n_ranks, is_gpu=False):
+    """Every worker ran the steps of the program that `schedule` prints, in order, tile by tile. On
+    GPUs two tiles can go through the steps together. Returns the number of calls."""
+    ran = collections.defaultdict(list)
+    for event in events:
+        if event.get("cat") == "step":
+            args = event["args"]
+            ran[event["pid"], args["call"], args["channel"], args["worker"]].append(
+                (event["ts"], args["tile"], args["step"], args["text"], event["name"]))
+    for rank in range(n_ranks):
+        workers = program_of(directory, shape, rank)
+        mine = {key: steps for key, steps in ran.items() if key[0] == rank}
+        assert mine and {key[3] for key in mine} == set(range(len(workers)))
+        for key, steps in mine.items():
+            lines = workers[key[3]]
+            n_tiles = len(steps) // len(lines)
+            assert [step[:1] for step in steps] == sorted(step[:1] for step in steps)
+            if is_gpu:
+                for tile in range(n_tiles):
+                    assert [step[2] for step in steps if step[1] == tile] == list(range(len(lines)))
+                steps.sort(key=lambda step: step[1:3])
+            assert [step[1:4] for step in steps] == [
+                (tile, i, line) for tile in range(n_tiles) for i, line in enumerate(lines)], key
+            for step in steps:
+                inputs = step[3].split(" -> ")[0].count(" + ") + 1
+                assert step[4] == ("reduce" if inputs > 1 else "copy"), step
+    return len({key[1] for key in ran})
+
+
+def check_explained(directory, paths, n_ranks, n_calls):
+    if not has_json(directory):
+        return
+    done = run([bench(directory, "gyre"), "explain", "--json", "-"] + paths)
+    explained = json.loads(done.stdout)["measured"]
+    assert explained["unpaired_slots"] == 0 and explained["left_out"] == 0
+    assert len(explained["calls"]) == n_ranks * n_calls
+    for call in explained["calls"]:
+        total = sum(call[name + "_us"] for name in EXPLAINED)
+        assert abs(total - call["time_us"]) <= 0.05 * call["time_us"] + 0.01, call
+
+
+def case_trace(directory, source):
+    """A traced run records every step of its program in order, with a flow for each slot."""
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "trace.json")
+        for algorithm, transport in [("ring", "p2p"), ("tree", "p2p"), ("ring", "socket")]:
+            run([bench(directory, "allreduce"), "-g", "3", "-b", "600K", "-e", "600K", "-n", "3",
+                 "-w", "1", "--device", "host", "--algo", algorithm],
+                environment={"GYRE_TRACE_FILE": path, "GYRE_TRANSPORT": transport})
+            events = read_trace([path], "measured")
+            check_slices(events)
+            check_flows(events, 2 if transport == "socket" else 0)
+            shape = ["--algo", algorithm, "--coll", "all_reduce", "--ranks", "3"]
+            n_calls = check_steps(directory, events, shape, 3)
+            assert n_calls == sum(e["name"] == "launch" for e in events) // 3
+            check_explained(directory, [path], 3, n_calls)
+        # A small buffer loses old events, and says so; the calls that are left add up.
+        done = run([bench(directory, "allreduce"), "-g", "2", "-b", "64K", "-e", "64K", "-n", "50",
+                    "--device", "host"],
+                   environment={"GYRE_TRACE_FILE": path, "GYRE_TRACE_EVENTS": "64"})
+        assert "oldest events" in done.stdout + done.stderr, done.stderr
+        ranks = [e["args"] for e in read_trace([path], "measured") if e["name"] == "gyre_rank"]
+        assert len(ranks) == 2 and all(rank["lost_events"] > 0 for rank in ranks)
+        if has_json(directory):
+            run([bench(directory, "gyre"), "explain", path])
+
+
+def case_trace_processes(directory, source):
+    """Processes write a file for each rank; hosts with one clock measure an offset of about 0."""
+    needs_mpi_build(directory)
+    bench_line = [bench(directory, "allreduce"), "-b", "64K", "-e", "64K", "-n", "2", "--device",
+                  "host", "--algo", "ring"]
+    with tempfile.TemporaryDirectory() as place:
+        script = "GYRE_HOSTID=h$OMPI_COMM_WORLD_RANK exec \"$@\""
+        mpirun(2, ["sh", "-c", script, "sh"] + bench_line,
+               environment={"GYRE_TRACE_FILE": os.path.join(place, "%r.json")})
+        paths = [os.path.join(place, f"{rank}.json") for rank in range(2)]
+        events = read_trace(paths, "measured")
+        shape = ["--algo", "ring", "--coll", "all_reduce", "--ranks", "2", "--hosts", "0,1"]
+        n_calls = check_steps(directory, events, shape, 2)
+        check_explained(directory, paths, 2, n_calls)
+        ranks = {e["pid"]: e["args"] for e in events if e["name"] == "gyre_rank"}
+        assert ranks[0]["clock_offset_ns"] == 0 and ranks[0]["clock_error_ns"] == 0
+        assert 0 < ranks[1]["clock_error_ns"]
+        assert abs(ranks[1]["clock_offset_ns"]) <= ranks[1]["clock_error_ns"], ranks[1]
+        done = mpirun(2, bench_line, status=1,
+                      environment={"GYRE_TRACE_FILE": os.path.join(place, "one.json")})
+        assert "put %r (the rank) into its name" in done.stderr, done.stderr
+
+
+def case_trace_simulated(directory, source):
+    """The simulator's trace has the same steps and tracks as a measured one."""
+    with tempfile.TemporaryDirectory() as place:
+        measured, simulated = os.path.join(place, "m.json"), os.path.join(place, "s.json")
+        run([bench(directory, "allreduce"), "-g", "4", "-b", "1M", "-e", "1M", "-n", "1", "-w", "0",
+             "--device", "host", "--algo", "tree"], environment={"GYRE_TRACE_FILE": measured})
+        shape = ["--algo", "tree", "--coll", "all_reduce", "--ranks", "4"]
+        predict = [bench(directory, "schedule"), "--predict", "--cost", "host"] + shape
+        run(predict + ["--bytes", "1M", "--trace", simulated])
+        events = read_trace([simulated], "simulated")
+        check_slices(events)
+        check_flows(events, 0)
+        assert check_steps(directory, events, shape, 4) == 1
+        tracks = [{(e["pid"], e["tid"], e["args"]["name"]) for e in read_trace([path], kind)
+                   if e["name"] in ("process_name", "thread_name")}
+                  for path, kind in [(measured, "measured"), (simulated, "simulated")]]
+        assert tracks[1] <= tracks[0], tracks[1] - tracks[0]
+        done = run(predict + ["--trace", simulated], status=1)
+        assert "--trace shows one call" in done.stderr, done.stderr
+        if has_json(directory):
+            done = run([bench(directory, "gyre"), "explain", measured, simulated])
+            assert "# measured minus predicted: tree all_reduce, 1048576 B" in done.stdout
+
+
+def case_trace_gpu(directory, source):
+    """Four ranks on one GPU record every step of their programs in order, with a flow for each slot.
+    In line protocols and fused kernels a call is one slice. Replays of a graph are calls."""
+    if shutil.which("nvidia-smi") is None or subprocess.run(["nvidia-smi", "-L"]).returncode != 0:
+        print("there is no GPU here")
+        sys.exit(SKIPPED)
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "trace.json")
+        environment = {"GYRE_TRACE_FILE": path, "GYRE_SHARE_GPU": "1",
+                       "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+        line = [bench(directory, "allreduce"), "-g", "4", "-b", "600K", "-e", "600K", "-n", "3", "-w",
+                "1", "--device", "cuda"]
+        for options in (["ring", "--proto", "simple"], ["tree", "--proto", "simple"],
+                        ["ring", "--proto", "simple", "-G", "2"]):
+            run(line + ["--algo"] + options, environment=environment)
+            events = read_trace([path], "measured")
+            check_slices(events)
+            check_flows(events, 0)
+            shape = ["--algo", options[0], "--coll", "all_reduce", "--ranks", "4"]
+            n_calls = check_steps(directory, events, shape, 4, is_gpu=True)
+            if "-G" not in options:
+                assert n_calls == sum(e["name"] == "launch" for e in events) // 4
+            check_explained(directory, [path], 4, n_calls)
+        for algorithm, protocol in [("direct", "lamport"), ("ring", "ll")]:
+            run(line + ["--algo", algorithm, "--proto", protocol], environment=environment)
+            events = read_trace([path], "measured")
+            check_slices(events)
+            calls = [e for e in events if e["name"] == "all_reduce"]
+            assert len(calls) == sum(e["name"] == "launch" for e in events) > 0
+            assert all(e["args"]["algorithm"] == algorithm for e in calls), calls
+
+
+def made_step(rank, name, times, received, sent):
+    """A step that begins to wait, has data, has credit, and ends at these times."""
+    begin, data, ready, end = times
+    return {"ph": "X", "cat": "step", "name": name, "pid": rank, "tid": 16, "ts": ready,
+            "dur": end - ready, "args": {"call": 0, "begin_us": begin, "data_us": data,
+                                         "received": received, "sent": sent}}
+
+
+def made_trace(start, spent, shares):
+    """Rank 1 spends these times on a call; rank 0 sends it one slot. With two workers that have
+    threads of their own, the second worker copies all the time."""
+    launch, peer, credit, wire, reduce, copy, other = (spent[name] for name in EXPLAINED)
+    begin = start + launch
+    copied = begin + copy
+    sent = copied + peer
+    data = sent + wire
+    ready = data + credit
+    reduced = ready + reduce
+    end = reduced + other
+    events = [{"ph": "M", "name": "gyre_rank", "pid": rank, "tid": 0, "ts": 0,
+               "args": {"rank": rank, "shares_a_thread": shares, "complete_from_us": 0,
+                        "lost_events": 0}} for rank in range(2)]
+    for rank in range(2):
+        args = {"call": 0, "bytes": 4096, "collective": "all_reduce"}
+        events.append({"ph": "X", "cat": "call", "name": "launch", "pid": rank, "tid": 0,
+                       "ts": start, "dur": launch / 2, "args": args})
+        events.append({"ph": "X", "cat": "call", "name": "all_reduce", "pid": rank, "tid": 1,
+                       "ts": begin, "dur": end - begin, "args": dict(args, algorithm="made")})
+    events.append(made_step(0, "copy", (begin, begin, begin, sent), [], ["x:0>1/0#0"]))
+    events.append(made_step(1, "copy", (begin, begin, begin, copied), [], []))
+    events.append(made_step(1, "reduce", (copied, data, ready, reduced), ["x:0>1/0#0"], []))
+    if not shares:
+        events.append(dict(made_step(1, "copy", (begin, begin, begin, end), [], []), tid=17))
+    return {"otherData": {"tool": "gyre", "source": "measured"}, "traceEvents": events}
+
+
+def case_explain(directory, source):
+    """explain finds the times from which a trace was made."""
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "made.json")
+        if not has_json(directory):
+            with open(path, "w") as file:
+                json.dump(made_trace(0, dict.fromkeys(EXPLAINED, 1), True), file)
+            done = run([bench(directory, "gyre"), "explain", path], status=1)
+            assert "built without json-c" in done.stderr, done.stderr
+            return
+        for seed in range(6):
+            spent = {name: 3 + (seed * 7 + i * 5) % 11 for i, name in enumerate(EXPLAINED)}
+            shares = seed % 2 == 0
+            with open(path, "w") as file:
+                json.dump(made_trace(1e6 * seed, spent, shares), file)
+            done = run([bench(directory, "gyre"), "explain", "--json", "-", path])
+            calls = json.loads(done.stdout)["measured"]["calls"]
+            call = [call for call in calls if call["rank"] == 1][0]
+            total = sum(spent.values())
+            assert abs(call["time_us"] - total) <= 0.01, (call, spent)
+            for name in EXPLAINED:
+                expected = spent[name]
+                if not shares and name != "launch":  # the mean with the worker that only copies
+                    expected = expected / 2 + (name == "copy") * (total - spent["launch"]) / 2
+                assert abs(call[name + "_us"] - expected) <= 0.05 * expected, (name, call, spent)
+        # Two files whose ranks have the same process numbers, of different communicators.
+        paths = [os.path.join(place, f"{i}.json") for i in range(2)]
+        for i, name in enumerate(paths):
+            trace = made_trace(0, dict.fromkeys(EXPLAINED, 2 + i), True)
+            for event in trace["traceEvents"]:
+                if event["name"] == "gyre_rank":
+                    event["args"] |= {"communicator": f"c{i}", "left_out_launches": 3}
+            with open(name, "w") as file:
+                json.dump(trace, file)
+        done = run([bench(directory, "gyre"), "explain", "--json", "-"] + paths)
+        calls = json.loads(done.stdout)["measured"]["calls"]
+        assert sorted(call["launch_us"] for call in calls if call["rank"] == 1) == [2, 3], calls
+        done = run([bench(directory, "gyre"), "explain"] + paths)
+        assert "# not recorded: 12 launches of a rank" in done.stdout, done.stdout
+        for text, message in [("{", "is not JSON"), ("{}", "is not a trace that gyre wrote")]:
+            with open(path, "w") as file:
+                file.write(text)
+            done = run([bench(directory, "gyre"), "explain", path], status=1)
+            assert message in done.stderr, done.stderr
+        command = [bench(directory, "gyre"), "explain", path]
+        for rank in (-5, 16384, 2**31 - 1):
+            trace = made_trace(0, dict.fromkeys(EXPLAINED, 1), True)
+            for event in trace["traceEvents"]:
+                if event["name"] == "gyre_rank":
+                    event["args"]["rank"] = rank
+            with open(path, "w") as file:
+                json.dump(trace, file)
+            done = run(command, status=1)
+            assert f"rank {rank} is not one of" in done.stderr, done.stderr
+        with open(path, "w") as file:
+            json.dump(made_trace(0, dict.fromkeys(EXPLAINED, 1), True), file)
+        done = run([*command, path], status=1)
+        assert "stands in an earlier file" in done.stderr, done.stderr
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") != "step"]
+        for event in trace["traceEvents"]:
+            event.get("args", {}).pop("bytes", None)
+        for event in trace["traceEvents"]:
+            if event["name"] == "gyre_rank":
+                event["args"]["rank"] = 0
+        with open(path, "w") as file:
+            json.dump(trace, file)
+        done = run(command, status=1)
+        assert "no size in bytes" in done.stderr, done.stderr
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") != "call"]
+        with open(path, "w") as file:
+            json.dump(trace, file)
+        done = run(command, status=1)
+        assert "no call with steps was recorded" in done.stderr, done.stderr
+        run([bench(directory, "gyre"), "explain"], status=2)

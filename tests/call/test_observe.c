@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gyre_comm_observe: each call goes through its stages in order, and the observer learns what was
+ * launched and how.
+ */
+#include "core/model/types.h"
+#include "tests/support/ranks.h"
+
+enum { N = 2, COUNT = 512, MAX_STAGES = 64 };
+
+/* S submitted, L launching, M launched, B begun, E ended, F finished */
+struct seen {
+    pthread_mutex_t lock;
+    int n_tags;
+    int n_closed;
+    int n_launches;
+    char stages[MAX_STAGES][8]; /* by tag */
+    gyre_observed_call calls[MAX_STAGES];
+    char algorithm[MAX_STAGES][32];
+};
+
+static struct seen seen[N];
+
+static void add(struct seen *own, void *tag, char stage)
+{
+    pthread_mutex_lock(&own->lock);
+    char *stages = own->stages[(uintptr_t)tag - 1];
+    const size_t n = strlen(stages);
+    CHECK(n < 7);
+    stages[n] = stage;
+    pthread_mutex_unlock(&own->lock);
+}
+
+static void *on_submitted(void *context, const gyre_observed_call *call)
+{
+    struct seen *own = context;
+    void *tag = (void *)(uintptr_t)++own->n_tags;
+    CHECK(call->tag == NULL && call->algorithm[0] == '\0');
+    add(own, tag, 'S');
+    return tag;
+}
+
+static void on_launching(void *context, const gyre_observed_call *calls, int n_calls)
+{
+    struct seen *own = context;
+    own->n_launches++;
+    for (int i = 0; i < n_calls; i++) {
+        const uintptr_t at = (uintptr_t)calls[i].tag - 1;
+        add(own, calls[i].tag, 'L');
+        own->calls[at] = calls[i];
+        snprintf(own->algorithm[at], sizeof(own->algorithm[at]), "%s", calls[i].algorithm);
+        CHECK(strcmp(calls[i].protocol, "simple") == 0 && calls[i].n_channels >= 1);
+    }
+}
+
+static void on_launched(void *context, const gyre_observed_call *calls, int n_calls)
+{
+    for (int i = 0; i < n_calls; i++)
+        add(context, calls[i].tag, 'M');
+}
+
+static void on_begun(void *context, void *tag, uint64_t now_ns)
+{
+    CHECK(now_ns > 0);
+    add(context, tag, 'B');
+}
+
+static void on_ended(void *context, void *tag, uint64_t now_ns)
+{
+    CHECK(now_ns > 0);
+    add(context, tag, 'E');
+}
+
+static void on_finished(void *context, void *tag)
+{
+    add(context, tag, 'F');
+}
+
+static void on_closed(void *context)
+{
+    ((struct seen *)context)->n_closed++;
+}
+
+static gyre_observer observer_of(int rank)
+{
+    pthread_mutex_init(&seen[rank].lock, NULL);
+    return (gyre_observer){
+        .struct_bytes = sizeof(gyre_observer),
+        .version = GYRE_VERSION,
+        .context = &seen[rank],
+        .submitted = on_submitted,
+        .launching = on_launching,
+        .launched = on_launched,
+        .begun = on_begun,
+        .ended = on_ended,
+        .finished = on_finished,
+        .closed = on_closed,
+    };
+}
+
+/* Tags 1 and 2: alone; 3 and 4: a send and a receive of one launch; 5: cancelled; 6: refused by its
+ * arguments, so it has no tag. */
+static void make_calls(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float in[COUNT] = {0}, out[N * COUNT];
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    const gyre_observer observer = observer_of(rank);
+    (void)n_ranks, (void)argument;
+    CHECK_OK(gyre_comm_observe(comm, &observer));
+    CHECK_FAILS(gyre_comm_observe(comm, &observer), GYRE_ERROR_INVALID_USAGE, "already");
+    args.send = in;
+    args.recv = in;
+    args.count = COUNT;
+    args.dtype = GYRE_FLOAT32;
+    args.algorithm = "ring";
+    CHECK_OK(gyre_collective(&args, comm, NULL));
+    CHECK_OK(gyre_all_gather(in, out, COUNT, GYRE_FLOAT32, comm, NULL));
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(in, 3, GYRE_FLOAT32, 1 - rank, comm, NULL));
+    CHECK_OK(gyre_recv(out, 3, GYRE_FLOAT32, 1 - rank, comm, NULL));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_gather(in, out, COUNT, GYRE_FLOAT32, comm, NULL));
+    CHECK_OK(gyre_group_cancel());
+    CHECK(gyre_all_gather(NULL, out, COUNT, GYRE_FLOAT32, comm, NULL) ==
+          GYRE_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+}
+
+/* `begun` may come before `launched`. */
+static bool are_all_stages(const char *stages)
+{
+    return strcmp(stages, "SLMBEF") == 0 || strcmp(stages, "SLBMEF") == 0;
+}
+
+static void check_seen(const struct seen *own, int rank)
+{
+    CHECK(own->n_tags == 5 && own->n_launches == 3 && own->n_closed == 1);
+    for (int i = 0; i < 4; i++)
+        CHECK_MSG(are_all_stages(own->stages[i]), "%s", own->stages[i]);
+    CHECK_MSG(strcmp(own->stages[4], "SF") == 0, "%s", own->stages[4]);
+    CHECK(own->calls[0].kind == GYRE_CALL_ALL_REDUCE && own->calls[0].root == -1);
+    CHECK(strcmp(own->algorithm[0], "ring") == 0 && own->calls[0].count == COUNT);
+    CHECK(own->calls[1].kind == GYRE_CALL_ALL_GATHER && own->calls[1].dtype == GYRE_FLOAT32);
+    CHECK(own->calls[2].kind == GYRE_OBSERVED_SEND && own->calls[2].root == 1 - rank);
+    CHECK(own->calls[3].kind == GYRE_OBSERVED_RECV && own->calls[3].count == 3);
+}
+
+static void every_call_goes_through_its_stages(void)
+{
+    struct test_thread threads[N];
+    gyre_comm *comms[N];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
+    for (int rank = 0; rank < N; rank++) {
+        threads[rank] = (struct test_thread){
+            .comm = comms[rank], .rank = rank, .n_ranks = N, .run = make_calls};
+        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
+    }
+    for (int rank = 0; rank < N; rank++)
+        pthread_join(threads[rank].thread, NULL); /* it has destroyed its communicator */
+    for (int rank = 0; rank < N; rank++)
+        check_seen(&seen[rank], rank);
+}
+
+static void an_observer_that_lacks_a_function_is_refused(void)
+{
+    gyre_comm *comm = NULL;
+    const gyre_config config = test_config(0);
+    gyre_observer observer = observer_of(0);
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    CHECK_FAILS(gyre_comm_observe(comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "observe");
+    observer.ended = NULL;
+    CHECK_FAILS(gyre_comm_observe(comm, &observer), GYRE_ERROR_INVALID_ARGUMENT, "lacks");
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK(seen[0].n_closed == 0);
+}
+
+static const struct test_case cases[] = {
+    {"every call goes through its stages", every_call_goes_through_its_stages},
+    {"an observer that lacks a function is refused", an_observer_that_lacks_a_function_is_refused},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives whose caller limits algorithm, protocol and channels for the one call.
+ */
+#include "algorithms/simulate/simulate.h"
+#include "core/call/launch.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+enum { COUNT = 1000, N = 4 };
+
+static gyre_call_args all_reduce_of(float *data)
+{
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    args.send = data;
+    args.recv = data;
+    args.count = COUNT;
+    args.dtype = GYRE_FLOAT32;
+    args.op = GYRE_SUM;
+    return args;
+}
+
+static void fill(float *data, int rank)
+{
+    for (int i = 0; i < COUNT; i++)
+        data[i] = (float)(rank * COUNT + i);
+}
+
+static void check_values(const float *data)
+{
+    for (int i = 0; i < COUNT; i++)
+        CHECK_MSG(data[i] == (float)(N * (N - 1) / 2 * COUNT + N * i), "element %d: %g", i,
+                  (double)data[i]);
+}
+
+/* The algorithm that the call would be carried out by. */
+static void check_algorithm(gyre_comm *comm, const gyre_call_args *args, const char *expected)
+{
+    struct gyre_plan_summary summary = {.n_channels = 0};
+    struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                             .send = args->send,
+                             .recv = args->recv,
+                             .count = args->count,
+                             .dtype = args->dtype,
+                             .op = args->op,
+                             .root = -1};
+    CHECK_OK(gyre_call_terms_parse(call.coll, args->algorithm, args->protocol, args->min_channels,
+                                   args->max_channels, &call.terms));
+    CHECK_OK(gyre_plan_describe(comm->plans, &call, &summary));
+    CHECK_MSG(strcmp(summary.algorithm, expected) == 0, "%s, expected %s", summary.algorithm,
+              expected);
+    if (args->max_channels > 0)
+        CHECK_MSG(summary.n_channels <= (unsigned)args->max_channels, "%u", summary.n_channels);
+}
+
+static void run_by_each_algorithm(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const char *const algorithms[] = {"ring", "tree", "twoshot"};
+    float data[COUNT];
+    (void)n_ranks, (void)argument;
+    for (int repeat = 0; repeat < 2; repeat++)
+        for (int i = 0; i < 3; i++) {
+            gyre_call_args args = all_reduce_of(data);
+            args.algorithm = algorithms[i];
+            args.protocol = "simple";
+            args.max_channels = 1;
+            fill(data, rank);
+            check_algorithm(comm, &args, algorithms[i]);
+            CHECK_OK(gyre_collective(&args, comm, NULL));
+            CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+            check_values(data);
+        }
+}
+
+static void a_call_is_carried_out_by_the_algorithm_that_it_names(void)
+{
+    test_on_threads(N, run_by_each_algorithm, NULL);
+}
+
+static void run_every_kind(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float in[N], out[N];
+    (void)argument;
+    for (int kind = GYRE_CALL_ALL_REDUCE; kind <= GYRE_CALL_SCATTER; kind++) {
+        gyre_call_args args = GYRE_CALL_ARGS_INIT;
+        for (int i = 0; i < n_ranks; i++) {
+            in[i] = (float)(10 * rank + i);
+            out[i] = -1;
+        }
+        args.kind = kind;
+        args.root = 1;
+        args.send = in;
+        args.recv = out;
+        args.count = 1;
+        args.dtype = GYRE_FLOAT32;
+        args.max_channels = 2;
+        CHECK_OK(gyre_collective(&args, comm, NULL));
+        CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+        const float me = (float)rank;
+        const float expected[] = {60,          10, rank == 1 ? 60.0F : -1.0F, 0,
+                                  60 + 4 * me, me, rank == 1 ? 0.0F : -1.0F,  10 + me};
+        CHECK_MSG(out[0] == expected[kind], "kind %d: %g", kind, (double)out[0]);
+    }
+}
+
+static void every_collective_has_a_kind(void)
+{
+    test_on_threads(N, run_every_kind, NULL);
+}
+
+static void use_empty_lists(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float data[COUNT];
+    gyre_call_args args = all_reduce_of(data);
+    struct gyre_call_terms terms;
+    (void)n_ranks, (void)argument;
+    CHECK_OK(gyre_call_terms_parse(GYRE_COLL_ALL_REDUCE, "", "", 0, 0, &terms));
+    CHECK(!gyre_call_terms_any(&terms));
+    fill(data, rank);
+    if (rank == 0) /* the others set no terms */
+        args.algorithm = args.protocol = "";
+    CHECK_OK(gyre_collective(&args, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    check_values(data);
+}
+
+static void empty_lists_are_no_terms(void)
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    test_on_threads(N, use_empty_lists, NULL);
+    unsetenv("GYRE_CHECK");
+}
+
+/* ---- predictions --------------------------------------------------------------------------- */
+
+/* The linker sends calls of gyre_simulator_open() to the function with "wrap" in its name. */
+gyre_status __real_gyre_simulator_open(const struct gyre_algorithm *, const struct gyre_shape *,
+                                       const struct gyre_machine *, bool, struct gyre_simulator **);
+gyre_status __wrap_gyre_simulator_open(const struct gyre_algorithm *, const struct gyre_shape *,
+                                       const struct gyre_machine *, bool, struct gyre_simulator **);
+
+static _Thread_local uint32_t n_simulators; /* opened by this thread */
+
+gyre_status __wrap_gyre_simulator_open(const struct gyre_algorithm *algorithm,
+                                       const struct gyre_shape *shape,
+                                       const struct gyre_machine *machine, bool all_ranks,
+                                       struct gyre_simulator **simulator_out)
+{
+    n_simulators++;
+    return __real_gyre_simulator_open(algorithm, shape, machine, all_ranks, simulator_out);
+}
+
+/* Each rank reads GYRE_HOSTID in its own call of init. */
+static void open_on_two_hosts(gyre_comm *comms[2])
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_unique_id id;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_NET", "Socket", 1);
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+        setenv("GYRE_HOSTID", rank == 0 ? "hostA" : "hostB", 1);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], 2, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    unsetenv("GYRE_HOSTID");
+    unsetenv("GYRE_NET");
+}
+
+/* A choice with these terms. Returns the number of simulations that it took. */
+static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
+                       struct gyre_choice *choice_out)
+{
+    struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .count = COUNT, .dtype = GYRE_FLOAT32, .root = -1};
+    const uint32_t n_before = n_simulators;
+    CHECK_OK(gyre_call_terms_parse(call.coll, algorithm, NULL, 0, max_channels, &call.terms));
+    CHECK_OK(gyre_plan_choice(comm->plans, &call, choice_out));
+    return n_simulators - n_before;
+}
+
+static void a_choice_on_several_hosts_is_predicted_once_for_its_terms(void)
+{
+    gyre_comm *comms[2] = {NULL, NULL};
+    struct gyre_choice ring, tree, narrow;
+    open_on_two_hosts(comms);
+    CHECK(choose(comms[0], "ring", 0, &ring) > 0);
+    CHECK(choose(comms[0], "tree", 0, &tree) > 0);
+    CHECK(choose(comms[0], "ring", 1, &narrow) > 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_MSG(choose(comms[0], "ring", 0, &ring) == 0, "predicted again");
+        CHECK_MSG(strcmp(ring.algorithm->name, "ring") == 0, "%s", ring.algorithm->name);
+        CHECK_MSG(choose(comms[0], "tree", 0, &tree) == 0, "predicted again");
+        CHECK_MSG(strcmp(tree.algorithm->name, "tree") == 0, "%s", tree.algorithm->name);
+        CHECK_MSG(choose(comms[0], "ring", 1, &narrow) == 0, "predicted again");
+        CHECK_MSG(narrow.n_channels == 1, "%u channels", narrow.n_channels);
+    }
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_comm_destroy(comms[0]));
+    CHECK_OK(gyre_comm_destroy(comms[1]));
+    CHECK_OK(gyre_group_end());
+}
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+static void ask_for_the_impossible(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float data[COUNT];
+    gyre_status status;
+    gyre_call_args args = all_reduce_of(data);
+    (void)n_ranks, (void)argument;
+    fill(data, rank);
+    args.algorithm = "rings";
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "the call's algorithm");
+    args.algorithm = "tree";
+    args.protocol = "fast";
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "the call's protocol");
+    args.protocol = "ll/ll";
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "between hosts");
+    args.protocol = NULL;
+    args.max_channels = 65;
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "legal is 1..64");
+    args.max_channels = 0;
+    args.kind = GYRE_CALL_ALL_TO_ALL; /* has no tree */
+    args.count = 1;
+    args.recv = data + N;
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE,
+                "the call's algorithm");
+    args.version = 0;
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_CALL_ARGS_INIT");
+    /* None of it was enqueued, and the communicator works. */
+    CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK(status == GYRE_SUCCESS);
+    args = all_reduce_of(data);
+    CHECK_OK(gyre_collective(&args, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    check_values(data);
+}
+
+static void terms_that_no_algorithm_meets_are_refused_before_anything_is_enqueued(void)
+{
+    test_on_threads(N, ask_for_the_impossible, NULL);
+}
+
+static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float data[COUNT];
+    gyre_call_args args = all_reduce_of(data);
+    (void)n_ranks, (void)argument;
+    fill(data, rank);
+    args.algorithm = rank == 0 ? "ring" : "tree";
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "on terms");
+}
+
+static void ranks_with_different_terms_get_an_error_that_shows_both_calls(void)
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    test_on_threads(2, differ, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"a call is carried out by the algorithm that it names",
+     a_call_is_carried_out_by_the_algorithm_that_it_names},
+    {"every collective has a kind", every_collective_has_a_kind},
+    {"empty lists of algorithms and protocols are no terms", empty_lists_are_no_terms},
+    {"a choice on several hosts is predicted once for its terms",
+     a_choice_on_several_hosts_is_predicted_once_for_its_terms},
+    {"terms that no algorithm meets are refused before anything is enqueued",
+     terms_that_no_algorithm_meets_are_refused_before_anything_is_enqueued},
+    {"ranks with different terms get an error that shows both calls",
+     ranks_with_different_terms_get_an_error_that_shows_both_calls},
+};
+
+TEST_MAIN(cases)

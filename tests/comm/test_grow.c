@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators that grow by new ranks, bad arguments of growths and splits, and what communicators
+ * tell of themselves.
+ */
+#include "tests/support/ranks.h"
+
+enum { N_OLD = 2, N_NEW = 2, N_ALL = N_OLD + N_NEW };
+
+static void check_sum(gyre_comm *comm, int rank)
+{
+    float data[100];
+    gyre_stream stream;
+    for (int i = 0; i < 100; i++)
+        data[i] = (float)(rank + i);
+    CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
+    CHECK_OK(gyre_all_reduce(data, data, 100, GYRE_FLOAT32, GYRE_SUM, comm, stream));
+    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+    for (int i = 0; i < 100; i++) /* the sum of 0..3, and the index from each of four ranks */
+        CHECK_MSG(data[i] == (float)(6 + N_ALL * i), "element %d is %g", i, (double)data[i]);
+    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+}
+
+/* ---- growing ------------------------------------------------------------------------------ */
+
+struct newcomer {
+    pthread_t thread;
+    gyre_unique_id id;
+    int rank;
+    gyre_status expected;
+};
+
+static void *join(void *argument)
+{
+    struct newcomer *own = argument;
+    const gyre_config config = test_config(own->rank);
+    gyre_comm *comm = NULL;
+    const gyre_status status = gyre_comm_init_rank(&comm, N_ALL, &own->id, own->rank, &config);
+    CHECK_MSG(status == own->expected, "%s: %s", gyre_status_name(status), gyre_last_error());
+    if (status == GYRE_SUCCESS) {
+        check_sum(comm, own->rank);
+        CHECK_OK(gyre_comm_destroy(comm));
+    }
+    return NULL;
+}
+
+static void start_newcomers(struct newcomer *newcomers, const gyre_unique_id *id,
+                            gyre_status expected)
+{
+    for (int i = 0; i < N_NEW; i++) {
+        newcomers[i] = (struct newcomer){0, *id, N_OLD + i, expected};
+        pthread_create(&newcomers[i].thread, NULL, join, &newcomers[i]);
+    }
+}
+
+static void wait_for_newcomers(struct newcomer *newcomers)
+{
+    for (int i = 0; i < N_NEW; i++)
+        pthread_join(newcomers[i].thread, NULL);
+}
+
+/* Rank 1 gives the rendezvous. */
+static void grow_by_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct newcomer newcomers[N_NEW];
+    gyre_unique_id id;
+    gyre_comm *grown = NULL;
+    int value = -1;
+    (void)n_ranks, (void)argument;
+    if (rank == 1) {
+        CHECK_OK(gyre_get_unique_id(&id));
+        start_newcomers(newcomers, &id, GYRE_SUCCESS);
+    }
+    CHECK_OK(gyre_comm_grow(comm, N_ALL, rank == 1 ? &id : NULL, &grown, NULL));
+    CHECK_OK(gyre_comm_rank(grown, &value));
+    CHECK(value == rank);
+    CHECK_OK(gyre_comm_count(grown, &value));
+    CHECK(value == N_ALL);
+    check_sum(grown, rank);
+    CHECK_OK(gyre_comm_destroy(grown));
+    if (rank == 1)
+        wait_for_newcomers(newcomers);
+    CHECK_OK(gyre_comm_count(comm, &value)); /* the parent is as it was */
+    CHECK(value == N_OLD);
+}
+
+static void two_ranks_grow_to_four_and_keep_their_numbers(void)
+{
+    test_on_threads(N_OLD, grow_by_two, NULL);
+}
+
+/* Without an id no rendezvous is known; with one the new ranks must not wait for it. */
+static void grow_differently(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct newcomer newcomers[N_NEW];
+    gyre_unique_id id;
+    gyre_comm *grown = NULL;
+    (void)n_ranks, (void)argument;
+    CHECK_FAILS(gyre_comm_grow(comm, N_OLD, NULL, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "legal is 3..");
+    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "comm_out is NULL");
+    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL), GYRE_ERROR_INVALID_USAGE,
+                "no rank gives a unique id");
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, &id, &grown, NULL), GYRE_ERROR_INVALID_USAGE,
+                "both give a unique id");
+    if (rank == 0) {
+        CHECK_OK(gyre_get_unique_id(&id));
+        start_newcomers(newcomers, &id, GYRE_ERROR_REMOTE);
+    }
+    CHECK_FAILS(gyre_comm_grow(comm, N_ALL + rank, rank == 0 ? &id : NULL, &grown, NULL),
+                GYRE_ERROR_INVALID_USAGE, "grows to");
+    CHECK(grown == NULL);
+    if (rank == 0)
+        wait_for_newcomers(newcomers);
+}
+
+static void ranks_that_grow_differently_all_get_the_cause(void)
+{
+    test_on_threads(N_OLD, grow_differently, NULL);
+}
+
+/* Rank 1 gives the id and a size that is too small. */
+static void grow_by_a_bad_size(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct newcomer newcomers[N_NEW];
+    gyre_unique_id id;
+    gyre_comm *grown = NULL;
+    (void)n_ranks, (void)argument;
+    if (rank == 0) {
+        CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                    "of the parent: grow: n_ranks is 1, legal is 3..");
+    } else {
+        CHECK_OK(gyre_get_unique_id(&id));
+        start_newcomers(newcomers, &id, GYRE_ERROR_REMOTE);
+        CHECK_FAILS(gyre_comm_grow(comm, 1, &id, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                    "grow: n_ranks is 1, legal is 3..");
+        wait_for_newcomers(newcomers);
+    }
+    CHECK(grown == NULL);
+}
+
+/* Rank 1 gives no place for the new communicator, then a configuration that was not initialised. */
+static void grow_by_bad_pointers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_config config;
+    gyre_comm *grown = NULL;
+    (void)n_ranks, (void)argument;
+    memset(&config, 0, sizeof(config));
+    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, rank == 1 ? NULL : &grown, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
+    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, rank == 1 ? &config : NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "GYRE_CONFIG_INIT");
+    CHECK(grown == NULL);
+}
+
+static void a_bad_argument_of_one_rank_is_an_error_of_all(void)
+{
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1); /* of ranks that nobody tells */
+    test_on_threads(N_OLD, grow_by_a_bad_size, NULL);
+    test_on_threads(N_OLD, grow_by_bad_pointers, NULL);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+static void split_with_bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    (void)n_ranks, (void)argument;
+    CHECK_FAILS(gyre_comm_split(comm, 0, rank, rank == 1 ? NULL : &child, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
+    /* A rank with an illegal color belongs to no new communicator. */
+    if (rank == 1) {
+        CHECK_FAILS(gyre_comm_split(comm, -7, rank, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                    "color -7");
+    } else {
+        CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+        CHECK_OK(gyre_comm_destroy(child));
+    }
+}
+
+static void so_it_is_of_a_split(void)
+{
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
+    test_on_threads(N_OLD, split_with_bad_arguments, NULL);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+/* ---- properties --------------------------------------------------------------------------- */
+
+static void ask_for_properties(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_properties facts = GYRE_PROPERTIES_INIT;
+    uint64_t ids[2] = {0, 0};
+    unsigned char before;
+    (void)argument;
+    CHECK_OK(gyre_comm_properties(comm, &facts));
+    CHECK(facts.rank == rank && facts.n_ranks == n_ranks && facts.n_hosts == 1);
+    CHECK(facts.device_kind == GYRE_DEVICE_HOST && facts.device_ordinal == -1);
+    CHECK(facts.device_bytes == 0 && facts.host_bytes > 0);
+    CHECK(facts.can_window == 1); /* threads of one process */
+    CHECK_MSG(strstr(facts.transports, "P2P") != NULL, "\"%s\"", facts.transports);
+    CHECK_OK(gyre_comm_exchange(comm, &facts.id, sizeof(facts.id), ids));
+    CHECK(ids[0] == ids[1] && ids[0] != 0);
+
+    /* A caller of a shorter struct: the byte behind it stays. */
+    gyre_properties old = GYRE_PROPERTIES_INIT;
+    old.struct_bytes = (uint32_t)offsetof(gyre_properties, can_window);
+    memset(&old.can_window, 0xab, sizeof(old.can_window));
+    memcpy(&before, &old.can_window, 1);
+    CHECK_OK(gyre_comm_properties(comm, &old));
+    CHECK(old.n_ranks == n_ranks && memcmp(&before, &old.can_window, 1) == 0);
+    old.version = 0;
+    CHECK_FAILS(gyre_comm_properties(comm, &old), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_PROPERTIES_INIT");
+}
+
+static void a_communicator_tells_its_properties(void)
+{
+    test_on_threads(2, ask_for_properties, NULL);
+}
+
+static void every_variable_has_a_name_and_a_value(void)
+{
+    char text[256];
+    const char *name;
+    int n = 0;
+    while ((name = gyre_get_variable_name(n)) != NULL) {
+        CHECK(strncmp(name, "GYRE_", 5) == 0);
+        CHECK_OK(gyre_get_variable(name, text, sizeof(text)));
+        n++;
+    }
+    CHECK(n > 40 && gyre_get_variable_name(-1) == NULL);
+}
+
+static const struct test_case cases[] = {
+    {"two ranks grow to four and keep their numbers",
+     two_ranks_grow_to_four_and_keep_their_numbers},
+    {"ranks that grow differently all get the cause",
+     ranks_that_grow_differently_all_get_the_cause},
+    {"a bad argument of one rank is an error of all ranks at once",
+     a_bad_argument_of_one_rank_is_an_error_of_all},
+    {"a bad argument of one rank of a split is an error of its color", so_it_is_of_a_split},
+    {"a communicator tells its properties", a_communicator_tells_its_properties},
+    {"every variable has a name and a value", every_variable_has_a_name_and_a_value},
+};
+
+TEST_MAIN(cases)

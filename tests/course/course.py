@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The course (docs/course): its pages cannot rot.
+
+    course.py check PAGE BENCH_FOLDER SOURCE      run every command of a page, and compare its output
+    course.py solutions BENCH_FOLDER SOURCE       prove, run and predict the solution of each exercise
+    course.py update BENCH_FOLDER SOURCE          write the outputs and pictures of the pages anew
+
+A command of a page is an indented line that begins with "$ ". The indented lines below it are its
+output. What gyre schedule and gyre draw print is the same everywhere, so it must be equal. What
+benches print depends on the machine: numbers may differ, and a line "..." stands for any lines.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../bench"))
+from running import SKIPPED, clean_environment, needs_mpi_build, run
+from open_mpi import for_open_mpi
+
+INDENT = "    "
+SECONDS = 100  # for one command
+SOLUTIONS = 6
+BENCH_OF = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter"}
+
+
+class Command:
+    """One command of a page. first, end: the lines of its output in the page."""
+
+    def __init__(self, text, first):
+        self.text, self.first, self.end = text, first, first
+
+    def is_exact(self):
+        return not re.search(r"(?<![\w.])gyre (?!schedule\b|draw\b)", self.text)
+
+
+def commands_of(lines):
+    found = []
+    is_open = False
+    for number, line in enumerate(lines):
+        if line.startswith(INDENT + "$ "):
+            found.append(Command(line[len(INDENT) + 2:], number + 1))
+            is_open = True
+        elif is_open and found[-1].text.endswith("\\") and found[-1].first == number:
+            found[-1].text = found[-1].text[:-1] + line.strip()
+            found[-1].first = found[-1].end = number + 1
+        elif is_open and line.startswith(INDENT):
+            found[-1].end = number + 1
+        else:
+            is_open = False
+    return found
+
+
+def execute(command, folder, bench_folder):
+    """The lines that a command prints in a folder that has docs/. They end without blanks, as the
+    lines of pages do."""
+    environment = {**clean_environment(), **(for_open_mpi() if "mpirun" in command.text else {})}
+    environment["CUDA_VISIBLE_DEVICES"] = ""  # the lessons measure host memory, whatever was built
+    environment["PATH"] = os.path.realpath(bench_folder) + os.pathsep + environment["PATH"]
+    environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command.text], cwd=folder, env=environment,
+                          capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, f"$ {command.text}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
+    return [line.rstrip() for line in done.stdout.split("\n")[:-1]]
+
+
+def mask(line):
+    """A line without its numbers."""
+    return re.sub(r"-?\d[\d.e+]*|\s+", " ", line).split()
+
+
+def has_lines(wanted, lines):
+    """Do the lines follow each other as a page shows them, but for their numbers?"""
+    at, may_skip = 0, False
+    for line in wanted:
+        if line.strip() == "...":
+            may_skip = True
+            continue
+        while may_skip and at < len(lines) and mask(lines[at]) != mask(line):
+            at += 1
+        if at == len(lines) or mask(lines[at]) != mask(line):
+            return False
+        at, may_skip = at + 1, False
+    return may_skip or at == len(lines)
+
+
+def check_command(page, command, lines, folder, bench_folder):
+    if "mpirun" in command.text:
+        needs_mpi_build(bench_folder)
+        if subprocess.run(["which", "mpirun"], capture_output=True, check=False).returncode != 0:
+            print("no mpirun here")
+            sys.exit(SKIPPED)
+    wanted = [line[len(INDENT):].rstrip() for line in lines[command.first:command.end]]
+    printed = execute(command, folder, bench_folder)
+    is_right = printed == wanted if command.is_exact() else has_lines(wanted, printed)
+    assert is_right, "\n".join([f"{page}: $ {command.text}", "the page shows:", *wanted, "it prints:", *printed,
+                                "(tests/course/course.py update writes the pages anew)"])
+
+
+def open_folder(folder, source):
+    """A folder from which the commands of pages find docs/course."""
+    os.symlink(os.path.join(os.path.realpath(source), "docs"), os.path.join(folder, "docs"))
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+def pictures_in(folder, source):
+    """The pictures that commands have drawn: (new, old) paths."""
+    return [(path, os.path.join(source, "docs", "course", os.path.basename(path)))
+            for path in sorted(glob.glob(os.path.join(folder, "*.svg")))]
+
+
+def case_check(page, bench_folder, source):
+    path = os.path.join(source, "docs", "course", page)
+    lines = read_lines(path)
+    commands = commands_of(lines)
+    assert len(commands) >= 3, f"{page}: {len(commands)} commands"
+    with tempfile.TemporaryDirectory() as folder:
+        open_folder(folder, source)
+        # Commands of MPI come last, because a machine without MPI skips them.
+        for command in sorted(commands, key=lambda command: "mpirun" in command.text):
+            if "mpirun" in command.text:
+                check_pictures(lines, folder, source)
+            check_command(page, command, lines, folder, bench_folder)
+        check_pictures(lines, folder, source)
+
+
+def check_pictures(lines, folder, source):
+    pictures = pictures_in(folder, source)
+    shown = set(re.findall(r"\]\((\w+\.svg)\)", "\n".join(lines)))
+    assert shown and shown <= {os.path.basename(new) for new, _ in pictures}, (shown, pictures)
+    for new, old in pictures:
+        assert read_lines(new) == read_lines(old), f"{old} is not what gyre draw draws"
+
+
+def shape_of(path):
+    """The collective and the ranks of a file of programs."""
+    text = "\n".join(read_lines(path))
+    return re.search(r"^program \w+ (\w+)$", text, re.M).group(1), int(re.search(r"^ranks (\d+)", text, re.M).group(1))
+
+
+def check_solution(path, bench_folder):
+    schedule = [os.path.join(bench_folder, "schedule"), "--file", path]
+    coll, n_ranks = shape_of(path)
+    proof = run([*schedule, "--rounds", "--verify"]).stdout
+    assert "# proved out of place" in proof and "# proved in place" in proof, proof
+    # -c 1: every element is compared with a sum that the bench computes by itself.
+    measured = run([os.path.join(bench_folder, BENCH_OF[coll]), "-g", str(n_ranks), "--device", "host", "-b", "1K",
+                    "-e", "256K", "-f", "16", "-n", "2", "-w", "1", "-c", "1", "--algo-file", path],
+                   environment={"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "TUNING"})
+    assert "# Out of bounds values : 0 OK" in measured.stdout, measured.stdout
+    name = os.path.basename(path)[2:].split(".")[0]
+    assert f"{name} (from the file)" in measured.stderr, f"{path} was not run\n{measured.stderr}"
+    predicted = run([*schedule, "--predict", "--cost", "host", "--bytes", "1K:1M"]).stdout
+    times = [float(line.split()[4]) for line in predicted.split("\n") if line and line[0] != "#"]
+    assert len(times) == 6 and times == sorted(times) and times[0] > 0, predicted
+
+
+def case_solutions(bench_folder, source):
+    paths = sorted(glob.glob(os.path.join(source, "docs", "course", "solutions", "*.gyre")))
+    assert len(paths) == SOLUTIONS, paths
+    for path in paths:
+        check_solution(path, bench_folder)
+    # Exercise 6 begins with the programs of host 0, which the solution contains unchanged.
+    half = "\n".join(line for line in read_lines(os.path.join(source, "docs", "course", "host0.gyre"))
+                     if not line.startswith("#"))
+    assert half.strip() in "\n".join(read_lines(paths[5])), "the solution of exercise 6 has another host 0"
+    # Exercise 4 is about speed: two workers must overlap tiles.
+    line = os.path.join(source, "docs", "course", "line.gyre")
+    one, two = (run([os.path.join(bench_folder, "schedule"), "--predict", "--file", path, "--cost", "host", "--bytes",
+                     "1M", "--tile", "64K"]).stdout.split("\n")[3].split()[4] for path in (line, paths[3]))
+    assert float(two) < 0.6 * float(one), (one, two)
+
+
+def case_update(bench_folder, source):
+    for path in sorted(glob.glob(os.path.join(source, "docs", "course", "[1-6]_*.md"))):
+        with tempfile.TemporaryDirectory() as folder:
+            open_folder(folder, source)
+            lines = read_lines(path)
+            commands = commands_of(lines)
+            printed = [execute(command, folder, bench_folder) for command in commands]
+            # From the end on, because the numbers of the lines behind a command change.
+            for command, output in reversed(list(zip(commands, printed))):
+                if command.is_exact() or command.first == command.end:
+                    lines[command.first:command.end] = [(INDENT + line).rstrip() for line in output]
+            for new, old in pictures_in(folder, source):
+                with open(new, encoding="utf-8") as drawn, open(old, "w", encoding="utf-8") as file:
+                    file.write(drawn.read())
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("\n".join(lines))
+
+
+if __name__ == "__main__":
+    {"check": case_check, "solutions": case_solutions, "update": case_update}[sys.argv[1]](*sys.argv[2:])

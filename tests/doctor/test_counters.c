@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Counters before and after a load, read from a prepared folder.
+ */
+#include "bench/doctor/counters.h"
+#include "tests/support/check.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PORT "sys/class/infiniband/mlx5_0/ports/1"
+
+static char root[] = "/tmp/gyre-counters-XXXXXX";
+
+/* Write a file below the root, and the folders that it needs. */
+static void put(const char *path, const char *text)
+{
+    char whole[256];
+    snprintf(whole, sizeof(whole), "%s/%s", root, path);
+    for (char *at = whole + sizeof(root); (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        (void)mkdir(whole, 0700);
+        *at = '/';
+    }
+    FILE *file = fopen(whole, "w");
+    CHECK(file != NULL);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void prepare(void)
+{
+    CHECK(mkdtemp(root) != NULL);
+    put(PORT "/hw_counters/out_of_sequence", "7\n");
+    put(PORT "/hw_counters/np_cnp_sent", "100\n");
+    put(PORT "/counters/symbol_error", "3\n");
+    put(PORT "/gid_attrs/ndevs/0", "eth1\n");
+    put("ethtool/eth1", "NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 0\n");
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)status;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+static void tear_down(void)
+{
+    CHECK(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
+}
+
+static void nothing_rises_without_a_load(void)
+{
+    prepare();
+    struct bench_counters *before = bench_counters_read(root), *after = bench_counters_read(root);
+    struct bench_rise rise;
+    CHECK(bench_counters_n(before) == 5);
+    CHECK(bench_counters_compare(before, after, &rise, 1) == 0);
+    bench_counters_free(before);
+    bench_counters_free(after);
+    tear_down();
+}
+
+static void counters_that_rose_are_named_losses_first(void)
+{
+    prepare();
+    struct bench_rise rises[8];
+    struct bench_counters *before = bench_counters_read(root);
+    put(PORT "/hw_counters/np_cnp_sent", "140\n");
+    put(PORT "/hw_counters/out_of_sequence", "9\n");
+    put("ethtool/eth1", "NIC statistics:\n     rx_prio3_pause: 6\n     rx_prio3_discards: 2\n");
+    struct bench_counters *after = bench_counters_read(root);
+    CHECK(bench_counters_compare(before, after, rises, 8) == 4);
+    CHECK(strcmp(rises[0].name, "mlx5_0:1 hw_counters/out_of_sequence") == 0);
+    CHECK(rises[0].n == 2 && rises[0].is_loss && strstr(rises[0].meaning, "lost") != NULL);
+    CHECK(strcmp(rises[1].name, "mlx5_0:1 (ethtool) rx_prio3_discards") == 0);
+    CHECK(rises[1].n == 2 && rises[1].is_loss && strstr(rises[1].fix, "pfc") != NULL);
+    CHECK(strcmp(rises[2].name, "mlx5_0:1 hw_counters/np_cnp_sent") == 0);
+    CHECK(rises[2].n == 40 && !rises[2].is_loss);
+    CHECK(strcmp(rises[3].name, "mlx5_0:1 (ethtool) rx_prio3_pause") == 0);
+    CHECK(bench_counters_compare(before, after, rises, 1) == 1);
+    bench_counters_free(before);
+    bench_counters_free(after);
+    tear_down();
+}
+
+static void a_counter_that_is_garbage_or_new_is_left_out(void)
+{
+    prepare();
+    struct bench_rise rise;
+    put(PORT "/hw_counters/np_cnp_sent", "%s\n");
+    put(PORT "/hw_counters/out_of_sequence", "9\n");
+    struct bench_counters *before = bench_counters_read(root);
+    CHECK(bench_counters_n(before) == 4);
+    put(PORT "/hw_counters/np_cnp_sent", "200\n");
+    put(PORT "/hw_counters/out_of_sequence", "0\n");
+    struct bench_counters *after = bench_counters_read(root);
+    CHECK(bench_counters_n(after) == 5);
+    CHECK(bench_counters_compare(before, after, &rise, 1) == 0);
+    bench_counters_free(before);
+    bench_counters_free(after);
+    tear_down();
+}
+
+static const struct test_case cases[] = {
+    {"without a load no counter rises", nothing_rises_without_a_load},
+    {"counters that rose are named with their meaning, losses first",
+     counters_that_rose_are_named_losses_first},
+    {"a counter that is garbage, new or smaller is left out",
+     a_counter_that_is_garbage_or_new_is_left_out},
+};
+
+TEST_MAIN(cases)

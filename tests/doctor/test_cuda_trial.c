@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trial of CUDA over the stand-in for libcuda, in a prepared root.
+ */
+#include "bench/doctor/cuda_trial.h"
+#include "tests/support/check.h"
+
+#include <sys/stat.h>
+
+/* Makes a root whose lib/libcuda.so.1 is the stand-in. */
+static void prepare(char *root)
+{
+    char path[128];
+    CHECK(mkdtemp(root) != NULL);
+    snprintf(path, sizeof(path), "%s/lib", root);
+    CHECK(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof(path), "%s/lib/libcuda.so.1", root);
+    CHECK(symlink(FAKE_CUDA_PATH, path) == 0);
+}
+
+static void tear_down(const char *root)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/lib/libcuda.so.1", root);
+    CHECK(unlink(path) == 0);
+    snprintf(path, sizeof(path), "%s/lib", root);
+    CHECK(rmdir(path) == 0 && rmdir(root) == 0);
+}
+
+static const struct bench_cuda_limits patient = {.start_ms = 60000, .gpu_ms = 60000};
+
+static void a_healthy_gpu_passes(void)
+{
+    struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
+    char root[] = "/tmp/gyre-cuda-XXXXXX";
+    int n = 0;
+    prepare(root);
+    CHECK_OK(bench_cuda_trial(root, &patient, gpus, &n));
+    CHECK_MSG(n == 1 && strcmp(gpus[0].bus_id, "0000:18:00.0") == 0, "%d GPUs", n);
+    CHECK_MSG(gpus[0].copy_cause[0] == '\0', "%s", gpus[0].copy_cause);
+    CHECK_MSG(gpus[0].ipc_cause[0] == '\0', "%s", gpus[0].ipc_cause);
+    CHECK_MSG(gpus[0].dmabuf_cause[0] == '\0', "%s", gpus[0].dmabuf_cause);
+    CHECK(gpus[0].to_gbytes_per_s > 0 && gpus[0].from_gbytes_per_s > 0);
+    tear_down(root);
+}
+
+static void expect_timeout(const char *sickness, const struct bench_cuda_limits *limits,
+                           const char *words)
+{
+    struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
+    char root[] = "/tmp/gyre-cuda-XXXXXX";
+    int n = -1;
+    prepare(root);
+    CHECK(setenv("FAKE_CUDA", sickness, 1) == 0);
+    CHECK_FAILS(bench_cuda_trial(root, limits, gpus, &n), GYRE_ERROR_TIMEOUT, words);
+    CHECK(n == 0);
+    CHECK(unsetenv("FAKE_CUDA") == 0);
+    tear_down(root);
+}
+
+/* The limit of the start is longer than the test may take, so only the limit of the GPU ends it. */
+static void a_call_that_hangs_ends_in_time(void)
+{
+    const struct bench_cuda_limits limits = {.start_ms = 600000, .gpu_ms = 300};
+    expect_timeout("hang", &limits, "a call of CUDA hangs");
+}
+
+static void a_start_that_hangs_ends_in_time(void)
+{
+    const struct bench_cuda_limits limits = {.start_ms = 300, .gpu_ms = 600000};
+    expect_timeout("hang_start", &limits, "CUDA hangs while it starts");
+}
+
+static void a_root_without_cuda_says_so(void)
+{
+    struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
+    int n = -1;
+    CHECK_FAILS(bench_cuda_trial("/nonexistent", &patient, gpus, &n), GYRE_ERROR_UNSUPPORTED,
+                "libcuda.so.1");
+    CHECK(n == 0);
+}
+
+static const struct test_case cases[] = {
+    {"a healthy GPU copies right, shares its memory and exports it", a_healthy_gpu_passes},
+    {"a call of CUDA that hangs ends in time", a_call_that_hangs_ends_in_time},
+    {"a start of CUDA that hangs ends in time", a_start_that_hangs_ends_in_time},
+    {"a machine without CUDA says so", a_root_without_cuda_says_so},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What NCCL's interface has since 2.29, on the host device.
+ */
+#include "core/nccl/nccl_device.h"
+#include "core/nccl/nccl_later.h"
+#include "tests/nccl/clients.h"
+
+static void check_cause(const char *words)
+{
+    CHECK_MSG(strstr(ncclGetLastError(NULL), words) != NULL, "%s: \"%s\"", words,
+              ncclGetLastError(NULL));
+}
+
+static void check_sum(ncclComm_t comm, int rank, int n_ranks)
+{
+    float data[16];
+    for (int i = 0; i < 16; i++)
+        data[i] = (float)(rank + i);
+    CHECK_MSG(ncclAllReduce(data, data, 16, ncclFloat, ncclSum, comm, NULL) == ncclSuccess, "%s",
+              ncclGetLastError(NULL));
+    wait_for_stream();
+    for (int i = 0; i < 16; i++)
+        CHECK_MSG(data[i] == (float)(n_ranks * (n_ranks - 1) / 2 + n_ranks * i), "%g",
+                  (double)data[i]);
+}
+
+/* ---- communicators ------------------------------------------------------------------------ */
+
+static ncclUniqueId growth_id;
+
+static void *join_growth(void *argument)
+{
+    ncclComm_t comm = NULL;
+    (void)argument;
+    CHECK_MSG(ncclCommGrow(NULL, 3, &growth_id, 2, &comm, NULL) == ncclSuccess, "%s",
+              ncclGetLastError(NULL));
+    check_sum(comm, 2, 3);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void *grow(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclComm_t grown = NULL;
+    pthread_t newcomer;
+    int rank = -1;
+    const int is_root = client->rank == 0;
+    CHECK(ncclCommGrow(comm, 3, NULL, 0, &grown, NULL) == ncclInvalidArgument && grown == NULL);
+    check_cause("passes -1");
+    CHECK(wait_for(comm) == ncclSuccess); /* the other rank is being told */
+    CHECK(ncclCommGrow(NULL, 3, NULL, 0, &grown, NULL) == ncclInvalidArgument);
+    if (is_root) {
+        CHECK(ncclCommGetUniqueId(comm, &growth_id) == ncclSuccess);
+        pthread_create(&newcomer, NULL, join_growth, NULL);
+    }
+    const ncclResult_t result =
+        ncclCommGrow(comm, 3, is_root ? &growth_id : NULL, -1, &grown, NULL);
+    CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
+    if (result == ncclInProgress)
+        CHECK(wait_for(grown) == ncclSuccess && wait_for(comm) == ncclSuccess);
+    CHECK(ncclCommUserRank(grown, &rank) == ncclSuccess && rank == client->rank);
+    check_sum(grown, client->rank, 3);
+    check_sum(comm, client->rank, 2);
+    CHECK(ncclCommDestroy(grown) == ncclSuccess);
+    if (is_root)
+        pthread_join(newcomer, NULL);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void a_communicator_grows_by_a_new_rank(void)
+{
+    start_clients(grow, 2, 1);
+    start_clients(grow, 2, 0);
+}
+
+static void *join_refused_growth(void *argument)
+{
+    ncclComm_t comm = NULL;
+    (void)argument;
+    CHECK(ncclCommGrow(NULL, 3, &growth_id, 2, &comm, NULL) == ncclRemoteError && comm == NULL);
+    check_cause("passes -1");
+    return NULL;
+}
+
+/* Rank 1 passes arguments that the shim refuses before it calls gyre. */
+static void *grow_wrongly(void *argument)
+{
+    const struct client *client = argument;
+    ncclConfig_t wrong = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t grown = NULL;
+    ncclComm_t comm = join(client);
+    pthread_t newcomer;
+    const int errs = client->rank == 1;
+    wrong.netName = "carrier pigeons";
+    if (client->rank == 0) {
+        CHECK(ncclCommGetUniqueId(comm, &growth_id) == ncclSuccess);
+        pthread_create(&newcomer, NULL, join_refused_growth, NULL);
+    }
+    CHECK(ncclCommGrow(comm, 3, errs ? NULL : &growth_id, errs ? 1 : -1, &grown, NULL) ==
+          ncclInvalidArgument);
+    check_cause("passes -1");
+    if (client->rank == 0)
+        pthread_join(newcomer, NULL);
+    CHECK(ncclCommGrow(comm, 3, NULL, -1, errs ? NULL : &grown, NULL) == ncclInvalidArgument);
+    check_cause("NULL");
+    CHECK(ncclCommGrow(comm, 3, NULL, -1, &grown, errs ? &wrong : NULL) != ncclSuccess);
+    check_cause("carrier pigeons");
+    CHECK(ncclCommSplit(comm, 0, 0, &grown, errs ? &wrong : NULL) != ncclSuccess);
+    check_cause("carrier pigeons");
+    CHECK(ncclCommSplit(comm, 0, 0, errs ? NULL : &grown, NULL) == ncclInvalidArgument);
+    check_cause("NULL");
+    CHECK(grown == NULL);
+    check_sum(comm, client->rank, 2);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+/* Without the cause, the other ranks would wait until their bootstrap times out. */
+static void a_wrong_argument_of_one_rank_ends_the_growth_and_the_split_of_all(void)
+{
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
+    start_clients(grow_wrongly, 2, 1);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+static void *init_wrongly(void *argument)
+{
+    const struct client *client = argument;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL;
+    if (client->rank == 1)
+        config.netName = "carrier pigeons";
+    CHECK(ncclCommInitRankConfig(&comm, 2, client->id, client->rank, &config) ==
+          (client->rank == 1 ? ncclInvalidUsage : ncclRemoteError));
+    check_cause("carrier pigeons");
+    return NULL;
+}
+
+static void a_wrong_argument_of_one_rank_ends_the_init_of_all(void)
+{
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
+    start_clients(init_wrongly, 2, 1);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+static pthread_barrier_t call_is_made;
+
+/* Rank 1 never makes the call that rank 0 waits in. */
+static void *revoke_and_shrink(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclComm_t next = NULL;
+    ncclResult_t state = ncclInProgress;
+    float one = 1.0F;
+    CHECK(ncclCommRevoke(comm, 1) == ncclInvalidArgument);
+    check_cause("NCCL_REVOKE_DEFAULT");
+    if (client->rank == 0)
+        CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    pthread_barrier_wait(&call_is_made);
+    CHECK(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) == ncclSuccess);
+    if (client->rank == 0) /* the call ends, with an error of its stream */
+        CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) != GYRE_SUCCESS);
+    CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclSuccess);
+    CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL) != ncclSuccess);
+    CHECK(ncclCommSplit(comm, 0, 0, &next, NULL) == ncclInvalidUsage && next == NULL);
+    check_cause("ncclCommShrink");
+    CHECK_MSG(ncclCommShrink(comm, NULL, 0, &next, NULL, NCCL_SHRINK_DEFAULT) == ncclSuccess, "%s",
+              ncclGetLastError(NULL));
+    check_sum(next, client->rank, 2);
+    CHECK(ncclCommDestroy(next) == ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void a_revoked_communicator_is_quiet_and_can_be_shrunk(void)
+{
+    pthread_barrier_init(&call_is_made, NULL, 2);
+    start_clients(revoke_and_shrink, 2, 1);
+    pthread_barrier_destroy(&call_is_made);
+}
+
+static void *ask(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclCommProperties_t props;
+    uint64_t n_bytes = 1;
+    memset(&props, 0xff, sizeof(props));
+    props.size = offsetof(ncclCommProperties_t, commHash); /* of 2.29 */
+    props.magic = NCCL_API_MAGIC;
+    props.version = 22907;
+    CHECK(ncclCommQueryProperties(comm, &props) == ncclSuccess);
+    CHECK(props.rank == client->rank && props.nRanks == 2 && props.cudaDev == -1);
+    CHECK(!props.deviceApiSupport && !props.multimemSupport && props.ginType == 0);
+    CHECK(props.nLsaTeams == 1 && props.version == 22907);
+    CHECK(props.commHash == UINT64_MAX); /* not of the caller's version */
+    props.size = sizeof(props);
+    CHECK(ncclCommQueryProperties(comm, &props) == ncclSuccess);
+    CHECK(props.commHash != UINT64_MAX && props.commHash != 0 && !props.cftSupport);
+    props.magic = 0;
+    CHECK(ncclCommQueryProperties(comm, &props) == ncclInvalidArgument);
+    check_cause("NCCL_COMM_PROPERTIES_INITIALIZER");
+    CHECK(ncclCommMemStats(comm, ncclStatGpuMemTotal, &n_bytes) == ncclSuccess);
+    CHECK(n_bytes == 0); /* the host device has no GPU memory */
+    CHECK(ncclCommMemStats(comm, (ncclCommMemStat_t)4, &n_bytes) == ncclInvalidArgument);
+    CHECK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM) == ncclInvalidUsage);
+    check_cause("ncclCommSuspend");
+    CHECK(ncclCommResume(comm) == ncclInvalidUsage);
+    check_cause("ncclCommResume");
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void properties_and_memory_can_be_asked_for(void)
+{
+    start_clients(ask, 2, 1);
+}
+
+static void *find_window(void *argument)
+{
+    ncclComm_t comm = join(argument);
+    ncclWindow_t window = NULL;
+    void *memory = NULL;
+    void *found = NULL;
+    CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+    CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+          ncclSuccess);
+    CHECK(ncclWinGetUserPtr(comm, window, &found) == ncclSuccess && found == memory);
+    CHECK(ncclWinGetUserPtr(comm, NULL, &found) == ncclInvalidArgument);
+    check_cause("window 0");
+    CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    CHECK(ncclMemFree(memory) == ncclSuccess);
+    return NULL;
+}
+
+static void a_window_tells_its_buffer(void)
+{
+    start_clients(find_window, 2, 1);
+}
+
+/* Rank 0 writes into rank 1's window, which answers. */
+static void *put(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclWindow_t window = NULL;
+    float *memory = NULL;
+    const float values[2] = {3, 4};
+    ncclWaitSignalDesc_t wait = {1, 0, 7, 3};
+    CHECK(ncclMemAlloc((void **)&memory, 4096) == ncclSuccess);
+    memory[0] = memory[1] = memory[2] = 0;
+    CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+          ncclSuccess);
+    if (client->rank == 0) {
+        CHECK(ncclPutSignal(values, 2, ncclFloat, 1, window, 4, 8, 0, 0, comm, NULL) ==
+              ncclInvalidArgument);
+        check_cause("signal 8 of context 0");
+        CHECK(ncclPutSignal(values, 2, ncclFloat, 1, window, 4, 0, 0, 1, comm, NULL) ==
+              ncclInvalidArgument);
+        CHECK_MSG(ncclPutSignal(values, 2, ncclFloat, 1, window, 4, 7, 3, 0, comm, NULL) ==
+                      ncclSuccess,
+                  "%s", ncclGetLastError(NULL));
+        wait = (ncclWaitSignalDesc_t){1, 1, 0, 0};
+    }
+    CHECK(ncclWaitSignal(1, &wait, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    if (client->rank == 1) {
+        CHECK(memory[0] == 0 && memory[1] == 3 && memory[2] == 4);
+        CHECK(ncclSignal(0, 0, 0, 0, comm, NULL) == ncclSuccess);
+        wait_for_stream();
+    }
+    CHECK(ncclWaitSignal(1, NULL, comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    CHECK(ncclMemFree(memory) == ncclSuccess);
+    return NULL;
+}
+
+static void a_put_arrives_with_its_signal(void)
+{
+    start_clients(put, 2, 1);
+}
+
+/* ---- calls with a config ------------------------------------------------------------------ */
+
+static void *call_with_config(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+    float in[2] = {1, 2}, out[2] = {0, 0};
+    const ncclCollConfig_t *const configs[] = {NULL, &config};
+    config.algSelection = "ring";
+    config.maxCTAs = 1;
+    config.userProfilerTag = 7;
+    for (int i = 0; i < 2; i++) {
+        const ncclCollConfig_t *c = configs[i];
+        CHECK_MSG(ncclAllReduceConfig(in, out, 2, ncclFloat, ncclSum, comm, NULL, c) == ncclSuccess,
+                  "%s", ncclGetLastError(NULL));
+        wait_for_stream();
+        CHECK(out[0] == 2 && out[1] == 4);
+        CHECK(ncclBroadcastConfig(in, out, 1, ncclFloat, 0, comm, NULL, c) == ncclSuccess);
+        CHECK(ncclReduceConfig(in, out, 1, ncclFloat, ncclSum, 0, comm, NULL, c) == ncclSuccess);
+        CHECK(ncclAllGatherConfig(in, out, 1, ncclFloat, comm, NULL, c) == ncclSuccess);
+        wait_for_stream();
+        CHECK(out[0] == 1 && out[1] == 1);
+        CHECK(ncclReduceScatterConfig(in, out, 1, ncclFloat, ncclSum, comm, NULL, c) ==
+              ncclSuccess);
+        wait_for_stream();
+        CHECK(out[0] == (client->rank == 0 ? 2 : 4));
+    }
+    config.algSelection = "nvls_tree";
+    CHECK(ncclAllReduceConfig(in, out, 2, ncclFloat, ncclSum, comm, NULL, &config) ==
+          ncclInvalidArgument);
+    check_cause("nvls_tree");
+    config.forceAlgSelection = 0;
+    CHECK(ncclAllReduceConfig(in, out, 2, ncclFloat, ncclSum, comm, NULL, &config) == ncclSuccess);
+    config.algSelection = NULL;
+    CHECK(ncclAlltoAllConfig(in, out, 1, ncclFloat, comm, NULL, &config) == ncclSuccess);
+    CHECK(ncclGatherConfig(in, out, 1, ncclFloat, 0, comm, NULL, &config) == ncclSuccess);
+    CHECK(ncclScatterConfig(in, out, 1, ncclFloat, 0, comm, NULL, &config) == ncclSuccess);
+    wait_for_stream();
+    CHECK(out[0] == (client->rank == 0 ? 1 : 2));
+    config.magic = 0;
+    CHECK(ncclAllReduceConfig(in, out, 2, ncclFloat, ncclSum, comm, NULL, &config) ==
+          ncclInvalidArgument);
+    check_cause("NCCL_COLLCONFIG_INITIALIZER");
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void a_call_takes_its_own_config(void)
+{
+    start_clients(call_with_config, 2, 1);
+}
+
+/* ---- parameters and encryption ------------------------------------------------------------ */
+
+static void parameters_are_gyres_variables(void)
+{
+    ncclParamHandle_t handle = NULL;
+    const char **keys = NULL;
+    const char *text = NULL;
+    char bytes[8];
+    int n = 0, n_bytes = 0;
+    int8_t small = 0;
+    int64_t large = 0;
+    uint8_t unsigned_small = 0;
+    setenv("GYRE_BUFFSIZE", "4M", 1);
+    setenv("GYRE_IB_TC", "200", 1);
+    CHECK(ncclParamBind(&handle, "NCCL_BUFFSIZE") == ncclSuccess);
+    CHECK(ncclParamGetI64(handle, &large) == ncclSuccess && large == 4 << 20);
+    CHECK(ncclParamGetI8(handle, &small) == ncclInvalidArgument && small == 0);
+    check_cause("no number of -128..127");
+    CHECK(ncclParamGetStr(handle, &text) == ncclSuccess && strcmp(text, "4M") == 0);
+    CHECK(ncclParamGet(handle, bytes, 8, &n_bytes) == ncclSuccess && n_bytes == 3);
+    CHECK(ncclParamGet(handle, bytes, 2, &n_bytes) == ncclInvalidArgument);
+    CHECK(ncclParamBind(&handle, "IB_TC") == ncclSuccess);
+    CHECK(ncclParamGetU8(handle, &unsigned_small) == ncclSuccess && unsigned_small == 200);
+    CHECK(ncclParamGetI8(handle, &small) == ncclInvalidArgument);
+    CHECK(ncclParamGetParameter("GYRE_IB_TC", &text, &n) == ncclSuccess && n == 3);
+    CHECK(ncclParamBind(&handle, "NCCL_NO_SUCH") == ncclInvalidArgument);
+    check_cause("NCCL_NO_SUCH");
+    CHECK(ncclParamGetAllParameterKeys(&keys, &n) == ncclSuccess && n > 40);
+    for (int i = 0; i < n; i++)
+        CHECK(ncclParamGetParameter(keys[i], &text, &n_bytes) == ncclSuccess);
+}
+
+static void encryption_is_refused_and_plain_text_accepted(void)
+{
+    ncclEncryptionConfig_t config = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+    CHECK(ncclSetEncryption(&config) == ncclSuccess);
+    config.mode = NCCL_ENCRYPTION_MODE_PSK;
+    config.psk = "secret";
+    CHECK(ncclSetEncryption(&config) == ncclInvalidUsage);
+    check_cause("does not encrypt");
+    config.magic = 0;
+    CHECK(ncclSetEncryption(&config) == ncclInvalidArgument);
+}
+
+/* ---- the device API ----------------------------------------------------------------------- */
+
+static void the_later_device_api_is_refused_by_name(void)
+{
+    const ncclTeam_t team = {2, 1, 1};
+    const ncclMultimemHandle_t multimem = {NULL};
+    void *at = NULL;
+    ncclCftLeId id = 0;
+    size_t offset = 0;
+#define REFUSED(name, ...)                                  \
+    do {                                                    \
+        CHECK(nccl##name(__VA_ARGS__) == ncclInvalidUsage); \
+        check_cause("nccl" #name);                          \
+    } while (0)
+    REFUSED(GetLsaMultimemDevicePointer, NULL, 0, &at);
+    REFUSED(GetMultimemDevicePointer, NULL, 0, multimem, &at);
+    REFUSED(GetLsaDevicePointer, NULL, 0, 0, &at);
+    REFUSED(GetPeerDevicePointer, NULL, 0, 0, &at);
+    REFUSED(GetMultimemDeviceLeInfo, NULL, 0, &id, &offset);
+    REFUSED(GetCftDeviceLeInfo, NULL, 0, 0, team, &id, &offset);
+    REFUSED(GetPeerDeviceLeInfo, NULL, 0, 0, &id, &offset);
+    REFUSED(CftBarrierCreateRequirement, team, 1, NULL, NULL);
+    REFUSED(GinOutboxCreateRequirement, 1, 1, NULL, NULL);
+    REFUSED(GinInboxA2ACreateRequirement, team, 1, 1, NULL, NULL);
+    CHECK(ncclTeamCft(NULL, NCCL_CFT_TEAM_FLAT).nRanks == 0);
+    check_cause("ncclTeamCft");
+    CHECK(ncclTeamCftMultimem(NULL).nRanks == 0);
+    check_cause("ncclTeamCftMultimem");
+}
+
+static const struct test_case cases[] = {
+    {"a communicator grows by a new rank", a_communicator_grows_by_a_new_rank},
+    {"a wrong argument of one rank ends the growth and the split of all ranks",
+     a_wrong_argument_of_one_rank_ends_the_growth_and_the_split_of_all},
+    {"a wrong argument of one rank ends the init of all ranks",
+     a_wrong_argument_of_one_rank_ends_the_init_of_all},
+    {"a revoked communicator is quiet and can be shrunk",
+     a_revoked_communicator_is_quiet_and_can_be_shrunk},
+    {"properties and memory can be asked for", properties_and_memory_can_be_asked_for},
+    {"a window tells its buffer", a_window_tells_its_buffer},
+    {"a put arrives with its signal", a_put_arrives_with_its_signal},
+    {"a call takes its own config", a_call_takes_its_own_config},
+    {"parameters are gyre's variables", parameters_are_gyres_variables},
+    {"encryption is refused and plain text accepted",
+     encryption_is_refused_and_plain_text_accepted},
+    {"the later device API is refused by name", the_later_device_api_is_refused_by_name},
+};
+
+TEST_MAIN(cases)

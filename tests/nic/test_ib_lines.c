@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Slots of LL over the ib transport and the verbs device in memory. The test plays the executors
+ * with the host executor's own functions for lines.
+ */
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "core/model/line.h"
+#include "kernels/host/host_exec.h"
+#include "tests/nic/ib_rig.h"
+#include "tests/support/check.h"
+
+#include <sched.h>
+
+enum { N_FIFOS = 3, MOST_BYTES = 8192, PATIENCE_S = 30 };
+
+/* Both ends of a FIFO from rank 0 to rank 1. */
+struct pipe {
+    struct gyre_host_end out;
+    struct gyre_host_end in;
+    uint32_t fifo;
+};
+
+static struct gyre_host_end end_of(const struct ib_rig *rig, int rank, int peer, uint32_t fifo,
+                                   bool is_send)
+{
+    const struct gyre_connector *connector =
+        &rig->ranks[rank]
+             .connectors[gyre_connector_index(&rig->spec, (uint32_t)peer, fifo, is_send)];
+    CHECK(connector->slots[GYRE_PROTO_LL] != NULL);
+    return (struct gyre_host_end){.slots = connector->slots[GYRE_PROTO_LL],
+                                  .inbox = connector->inbox,
+                                  .credit = connector->credit,
+                                  .depth = connector->depth,
+                                  .proto = GYRE_PROTO_LL,
+                                  .slot_bytes = rig->spec.net_line_bytes};
+}
+
+static void open_rig(struct ib_rig *rig, const struct vm_device *devices, char **environment,
+                     uint32_t line_bytes, struct pipe pipes[N_FIFOS])
+{
+    memset(rig, 0, sizeof(*rig));
+    CHECK(vm_install(devices));
+    ib_rig_load_params(rig, environment);
+    ib_rig_describe(rig, 2, N_FIFOS, 4096);
+    rig->spec.net_line_bytes = line_bytes;
+    for (int r = 0; r < 2; r++)
+        rig->ranks[r].config.spec = rig->spec;
+    const gyre_status status = ib_rig_connect(rig);
+    CHECK_MSG(status == GYRE_SUCCESS, "%s", gyre_cause());
+    for (uint32_t f = 0; f < N_FIFOS && status == GYRE_SUCCESS; f++)
+        pipes[f] = (struct pipe){end_of(rig, 0, 1, f, true), end_of(rig, 1, 0, f, false), f};
+}
+
+/* Of the n-th slot: the shortest, the longest, and others. */
+static uint32_t n_bytes_of(const struct ib_rig *rig, uint64_t number)
+{
+    const uint32_t most = gyre_slot_payload_bytes(GYRE_PROTO_LL, rig->spec.net_line_bytes);
+    const uint32_t sizes[] = {8, most, 0, 1, 9, most - 1, 100, most / 2 + 3, 4, 7};
+    return sizes[number % GYRE_ARRAY_LENGTH(sizes)];
+}
+
+static void advance(struct gyre_host_end *end)
+{
+    end->n_moved++;
+    end->slot = (end->slot + 1) % end->depth;
+    end->n_seen = 0;
+}
+
+static bool send_slot(const struct ib_rig *rig, struct pipe *pipe)
+{
+    unsigned char bytes[MOST_BYTES];
+    struct gyre_host_end *end = &pipe->out;
+    const uint32_t n_bytes = n_bytes_of(rig, end->n_moved);
+    if (end->n_moved - gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_LL]) >= end->depth)
+        return false;
+    for (uint32_t i = 0; i < n_bytes; i++)
+        bytes[i] = ib_rig_byte(0, 1, pipe->fifo, end->n_moved, i);
+    gyre_store_relaxed_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
+                           gyre_host_lines_pack(end, bytes, n_bytes));
+    advance(end);
+    gyre_store_release_u64(&end->inbox->tail[GYRE_PROTO_LL], end->n_moved);
+    return true;
+}
+
+static bool receive_slot(const struct ib_rig *rig, struct pipe *pipe)
+{
+    unsigned char bytes[MOST_BYTES];
+    struct gyre_host_end *end = &pipe->in;
+    const uint32_t n_bytes = n_bytes_of(rig, end->n_moved);
+    uint32_t n_wrong = 0;
+    if (!gyre_host_lines_arrived(end, n_bytes))
+        return false;
+    gyre_host_lines_unpack(end, bytes, n_bytes);
+    for (uint32_t i = 0; i < n_bytes; i++)
+        n_wrong += bytes[i] != ib_rig_byte(0, 1, pipe->fifo, end->n_moved, i);
+    CHECK_MSG(n_wrong == 0, "FIFO %u, slot %llu: %u of %u bytes are wrong", pipe->fifo,
+              (unsigned long long)end->n_moved, n_wrong, n_bytes);
+    advance(end);
+    gyre_store_release_u64(&end->credit->head[GYRE_PROTO_LL], end->n_moved);
+    return true;
+}
+
+/* Pass n slots through every FIFO. */
+static void pass(const struct ib_rig *rig, struct pipe pipes[N_FIFOS], uint64_t n)
+{
+    const uint64_t until_ns = gyre_now_ns() + PATIENCE_S * 1000000000ULL;
+    uint64_t n_left = n * N_FIFOS;
+    while (n_left > 0 && gyre_now_ns() < until_ns && !ib_rig_has_fault(rig)) {
+        bool has_moved = false;
+        for (uint32_t f = 0; f < N_FIFOS; f++) {
+            if (pipes[f].out.n_moved < n)
+                has_moved = send_slot(rig, &pipes[f]) || has_moved;
+            if (pipes[f].in.n_moved < n && receive_slot(rig, &pipes[f])) {
+                has_moved = true;
+                n_left--;
+            }
+        }
+        if (!has_moved)
+            sched_yield();
+    }
+    CHECK_MSG(n_left == 0, "%llu slots did not arrive", (unsigned long long)n_left);
+    CHECK(!ib_rig_has_fault(rig));
+}
+
+/* ---- cases ---------------------------------------------------------------------------------- */
+
+static void lines_of_every_length_arrive_in_whatever_order_their_halves_come(void)
+{
+    static const uint32_t sizes[] = {256, 4096, 2 * MOST_BYTES};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
+        struct ib_rig rig;
+        struct pipe pipes[N_FIFOS];
+        open_rig(&rig, ib_rig_one_nic, NULL, sizes[i], pipes);
+        vm_scramble(true);
+        pass(&rig, pipes, 200);
+        vm_scramble(false);
+        ib_rig_close(&rig);
+    }
+}
+
+static void the_receiving_proxy_is_told_of_no_slot(void)
+{
+    struct ib_rig rig;
+    struct pipe pipes[N_FIFOS];
+    open_rig(&rig, ib_rig_one_nic, NULL, 256, pipes);
+    pass(&rig, pipes, 100);
+    const struct vm_counters counters = vm_counters();
+    /* What is left is credit: a message for one slot or more. */
+    CHECK_MSG(counters.n_imms <= 100 * N_FIFOS, "%llu", (unsigned long long)counters.n_imms);
+    CHECK_MSG(counters.n_writes >= 100 * N_FIFOS, "%llu", (unsigned long long)counters.n_writes);
+    CHECK(counters.largest_bytes <= 256);
+    ib_rig_close(&rig);
+}
+
+static void long_slots_are_cut_into_messages_that_the_port_takes(void)
+{
+    struct vm_device devices[] = {ib_rig_one_nic[0], {.name = NULL}};
+    struct ib_rig rig;
+    struct pipe pipes[N_FIFOS];
+    devices[0].ports[0].max_msg_bytes = 5000;
+    open_rig(&rig, devices, NULL, 2 * MOST_BYTES, pipes);
+    pass(&rig, pipes, 100);
+    CHECK_MSG(vm_counters().largest_bytes == 4992, "%llu",
+              (unsigned long long)vm_counters().largest_bytes);
+    ib_rig_close(&rig);
+}
+
+static void lines_go_over_all_queue_pairs_and_rails(void)
+{
+    char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
+    struct vm_device devices[] = {ib_rig_one_nic[0], ib_rig_one_nic[0], {.name = NULL}};
+    struct ib_rig rig;
+    struct pipe pipes[N_FIFOS];
+    devices[1].name = "mem1";
+    devices[1].ports[0].gids[3].address = "10.0.1.1";
+    open_rig(&rig, devices, environment, 1024, pipes);
+    pass(&rig, pipes, 200);
+    /* two rails x two queue pairs of the sender, and the control queue pair of the receiver */
+    CHECK_MSG(vm_counters().n_queue_pairs_used == 5, "%u", vm_counters().n_queue_pairs_used);
+    ib_rig_close(&rig);
+}
+
+static void a_slot_is_not_released_before_it_is_acknowledged(void)
+{
+    struct ib_rig rig;
+    struct pipe pipes[N_FIFOS];
+    open_rig(&rig, ib_rig_one_nic, NULL, 1024, pipes);
+    vm_port_set("mem0", 1, false);
+    const uint64_t n_posts = vm_counters().n_posts;
+    const uint64_t until_ns = gyre_now_ns() + PATIENCE_S * 1000000000ULL;
+    while (pipes[0].out.n_moved < IB_RIG_DEPTH && send_slot(&rig, &pipes[0]))
+        ;
+    CHECK(pipes[0].out.n_moved == IB_RIG_DEPTH);
+    gyre_transport_ib.wake(rig.ranks[0].transport);
+    while (vm_counters().n_posts == n_posts && gyre_now_ns() < until_ns)
+        sched_yield();
+    CHECK(gyre_load_acquire_u64(&pipes[0].out.credit->head[GYRE_PROTO_LL]) == 0);
+    CHECK(!send_slot(&rig, &pipes[0]) && !receive_slot(&rig, &pipes[0]));
+    vm_port_set("mem0", 1, true);
+    pass(&rig, pipes, 20);
+    ib_rig_close(&rig);
+}
+
+/* A GPU that has nothing to read from a slot may be ahead of the sender. */
+static void slots_may_be_returned_before_they_are_sent(void)
+{
+    struct ib_rig rig;
+    struct pipe pipes[N_FIFOS];
+    open_rig(&rig, ib_rig_one_nic, NULL, 1024, pipes);
+    const uint64_t until_ns = gyre_now_ns() + PATIENCE_S * 1000000000ULL;
+    for (int i = 0; i < IB_RIG_DEPTH; i++)
+        advance(&pipes[0].in);
+    const uint64_t n_posts = vm_counters().n_posts;
+    gyre_store_release_u64(&pipes[0].in.credit->head[GYRE_PROTO_LL], IB_RIG_DEPTH);
+    gyre_transport_ib.wake(rig.ranks[1].transport);
+    while (vm_counters().n_posts == n_posts && gyre_now_ns() < until_ns)
+        sched_yield();
+    CHECK(vm_counters().n_posts > n_posts); /* the credit is under way */
+    while (pipes[0].out.n_moved < 2 * IB_RIG_DEPTH && gyre_now_ns() < until_ns &&
+           !ib_rig_has_fault(&rig))
+        if (!send_slot(&rig, &pipes[0]) && !receive_slot(&rig, &pipes[0]))
+            sched_yield();
+    while (pipes[0].in.n_moved < 2 * IB_RIG_DEPTH && gyre_now_ns() < until_ns &&
+           !ib_rig_has_fault(&rig))
+        if (!receive_slot(&rig, &pipes[0]))
+            sched_yield();
+    CHECK(pipes[0].in.n_moved == 2 * IB_RIG_DEPTH);
+    CHECK(!ib_rig_has_fault(&rig));
+    ib_rig_close(&rig);
+}
+
+static void a_peer_that_is_gone_raises_the_fault_of_the_sender(void)
+{
+    struct ib_rig rig;
+    struct pipe pipes[N_FIFOS];
+    open_rig(&rig, ib_rig_one_nic, NULL, 1024, pipes);
+    vm_fail_send(IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR);
+    CHECK(send_slot(&rig, &pipes[0]));
+    gyre_transport_ib.wake(rig.ranks[0].transport);
+    const uint64_t until_ns = gyre_now_ns() + PATIENCE_S * 1000000000ULL;
+    while (!gyre_fault_is_raised(&rig.ranks[0].fault) && gyre_now_ns() < until_ns)
+        sched_yield();
+    CHECK(gyre_fault_status(&rig.ranks[0].fault) == GYRE_ERROR_REMOTE);
+    CHECK(strstr(gyre_cause(), "E401") != NULL);
+    ib_rig_close(&rig);
+}
+
+static void depths_that_leave_no_room_for_the_lengths_are_refused(void)
+{
+    struct ib_rig rig = {.n_ranks = 0};
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, NULL);
+    ib_rig_describe(&rig, 2, 1, 4096);
+    rig.ranks[0].config.spec.net_line_bytes = 1024;
+    rig.ranks[0].config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
+    CHECK(ib_rig_connect(&rig) == GYRE_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(gyre_cause(), "5 slots with lines") != NULL);
+    ib_rig_close(&rig);
+}
+
+/* ---- flags ---------------------------------------------------------------------------------- */
+
+static void flags_never_match_fresh_memory_or_the_round_before(void)
+{
+    enum { DEPTH = 4, WORDS = 8 };
+    static const uint64_t numbers[] = {0, 1, 5, (1ULL << 31) - 1, 1ULL << 31, (1ULL << 40) + 3};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(numbers); i++) {
+        uint64_t words[WORDS] = {0};
+        struct gyre_host_end end = {.slots = (unsigned char *)words,
+                                    .depth = DEPTH,
+                                    .proto = GYRE_PROTO_LL,
+                                    .slot_bytes = sizeof(words),
+                                    .n_moved = numbers[i]};
+        CHECK(!gyre_host_lines_arrived(&end, 0));
+        CHECK(gyre_host_lines_pack(&end, (const unsigned char *)"abcdefghi", 9) == 2);
+        CHECK((words[0] & UINT32_MAX) == 0x64636261); /* "abcd" */
+        CHECK(gyre_host_lines_arrived(&end, 9));
+        end.n_seen = 0;
+        end.n_moved += DEPTH;
+        CHECK(!gyre_host_lines_arrived(&end, 0));
+    }
+}
+
+/* The sending end has sent many slots before. */
+#define LATE_NUMBER ((1ULL << 30) - 2)
+
+static struct ib_rig *late_rig;
+
+/* Called between open and connect, before any proxy runs. */
+static void make_late(unsigned char *blob)
+{
+    struct gyre_ib_transport *ib = (struct gyre_ib_transport *)(void *)late_rig->ranks[0].transport;
+    struct gyre_ib_send *send = &ib->peers[0].sends[0];
+    (void)blob;
+    send->lines.posted = send->lines.released = send->lines.credit = LATE_NUMBER;
+    send->fifo.inbox->tail[GYRE_PROTO_LL] = LATE_NUMBER;
+    send->fifo.credit->head[GYRE_PROTO_LL] = LATE_NUMBER;
+}
+
+static void once_in_two_to_the_thirty_slots_all_lines_of_a_slot_are_sent(void)
+{
+    enum { LINE_BYTES = 256, N_WORDS = LINE_BYTES / 8, N_SLOTS = 8 };
+    struct ib_rig rig = {.spoil = make_late};
+    late_rig = &rig;
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, NULL);
+    ib_rig_describe(&rig, 2, 1, 4096);
+    rig.spec.net_line_bytes = LINE_BYTES;
+    for (int r = 0; r < 2; r++)
+        rig.ranks[r].config.spec = rig.spec;
+    CHECK_OK(ib_rig_connect(&rig));
+    struct pipe pipe = {end_of(&rig, 0, 1, 0, true), end_of(&rig, 1, 0, 0, false), 0};
+    pipe.in.n_moved = pipe.out.n_moved = LATE_NUMBER;
+    pipe.in.slot = pipe.out.slot = LATE_NUMBER % IB_RIG_DEPTH;
+    gyre_store_release_u64(&pipe.in.credit->head[GYRE_PROTO_LL], LATE_NUMBER);
+    for (uint32_t i = 0; i < N_SLOTS && test_n_failures == 0; i++) {
+        const uint64_t number = pipe.in.n_moved;
+        const uint64_t until_ns = gyre_now_ns() + PATIENCE_S * 1000000000ULL;
+        const uint64_t *words =
+            (const uint64_t *)(const void *)(pipe.in.slots + (size_t)pipe.in.slot * LINE_BYTES);
+        while (!send_slot(&rig, &pipe) && gyre_now_ns() < until_ns)
+            sched_yield();
+        while (!receive_slot(&rig, &pipe) && gyre_now_ns() < until_ns)
+            sched_yield();
+        const bool is_cleaned = number >= 1ULL << 30 && number < (1ULL << 30) + IB_RIG_DEPTH;
+        while (is_cleaned && gyre_now_ns() < until_ns &&
+               gyre_load_acquire_u64(&words[N_WORDS - 1]) >> 32 != gyre_ll_flag(number))
+            sched_yield();
+        if (is_cleaned)
+            CHECK_MSG(gyre_load_acquire_u64(&words[N_WORDS - 1]) >> 32 == gyre_ll_flag(number),
+                      "slot %llu", (unsigned long long)number);
+    }
+    CHECK(!ib_rig_has_fault(&rig));
+    ib_rig_close(&rig);
+}
+
+static const struct test_case cases[] = {
+    {"lines of every length arrive in whatever order their halves come",
+     lines_of_every_length_arrive_in_whatever_order_their_halves_come},
+    {"the receiving proxy is told of no slot", the_receiving_proxy_is_told_of_no_slot},
+    {"long slots are cut into messages that the port takes",
+     long_slots_are_cut_into_messages_that_the_port_takes},
+    {"lines go over all queue pairs and rails", lines_go_over_all_queue_pairs_and_rails},
+    {"a slot is not released before it is acknowledged",
+     a_slot_is_not_released_before_it_is_acknowledged},
+    {"slots may be returned before they are sent", slots_may_be_returned_before_they_are_sent},
+    {"a peer that is gone raises the fault of the sender",
+     a_peer_that_is_gone_raises_the_fault_of_the_sender},
+    {"depths that leave no room for the lengths are refused",
+     depths_that_leave_no_room_for_the_lengths_are_refused},
+    {"flags never match fresh memory or the round before",
+     flags_never_match_fresh_memory_or_the_round_before},
+    {"once in 2^30 slots all lines of a slot are sent",
+     once_in_two_to_the_thirty_slots_all_lines_of_a_slot_are_sent},
+};
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+}

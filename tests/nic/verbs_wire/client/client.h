@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A libibverbs.so.1 between the programs of one machine, for tests. This half is the library in the
+ * program (the client): it checks calls, posts requests to the shared file of the job
+ * (protocol.h), and takes completions from it. The NIC process of the client's host moves the
+ * bytes. README.md has the variables.
+ *
+ *   client_start.c   joining the job, starting the NIC process, the helper thread, the end
+ *   client_device.c  devices, ports, GIDs
+ *   client_memory.c  protection domains and regions; client_gpu.c where GPU memory is
+ *   client_queue.c   completion queues and channels
+ *   client_pair.c    queue pairs and their states; client_request.c posting, messages, completions
+ *   client_staged.c  payload of processes that are closed to NICs
+ *   client_words.c   names of statuses and events; client_refused.c what this device does not have
+ */
+#ifndef GYRE_TESTS_WIRE_CLIENT_H
+#define GYRE_TESTS_WIRE_CLIENT_H
+
+#include "tests/nic/verbs_wire/file.h"
+#include "tests/nic/verbs_wire/say.h"
+
+#include <pthread.h>
+
+struct wire_device {
+    struct ibv_device ibv;
+    struct vm_device model;
+    uint32_t index;
+    uint32_t ps_per_byte; /* 0 = no limit */
+    uint32_t latency_ns;
+    bool is_used; /* a queue pair was made */
+};
+
+struct wire_context {
+    struct ibv_context ibv;
+    struct wire_device *device;
+};
+
+struct wire_pd {
+    struct ibv_pd ibv;
+    uint32_t number;
+};
+
+struct wire_region {
+    struct ibv_mr ibv;
+    struct wire_region_entry *entry;
+};
+
+struct wire_queue {
+    struct ibv_cq ibv;
+    struct wire_queue_entry *entry;
+    struct wire_pair *pairs[2]; /* that send, that receive, with completions here */
+};
+
+struct wire_channel {
+    struct ibv_comp_channel ibv;
+    uint32_t number;
+};
+
+struct wire_pair {
+    struct ibv_qp ibv;
+    struct wire_pair_entry *entry;
+    struct wire_pd *pd;
+    struct wire_context *context;
+    uint8_t port;
+    bool is_signaling_all;
+    uint64_t n_retired;    /* sends up to the last one whose completion was polled */
+    uint64_t n_polled;     /* sends whose end was seen */
+    uint64_t recv_head;    /* receives that are complete */
+    uint64_t n_staged;     /* requests whose payload is in `staged` */
+    uint64_t bytes_staged; /* of request n_staged */
+    bool is_staging;
+    struct ibv_qp_attr attr; /* as set by modify_qp, for query_qp */
+    struct ibv_qp_init_attr init_attr;
+    struct wire_pair *next_of_queue[2]; /* of the send queue, of the receive queue */
+    struct wire_pair *next;             /* of all */
+};
+
+struct wire {
+    struct wire_job job;
+    struct wire_process_entry *process;
+    struct wire_nic_entry *nic;
+    uint64_t nic_looked_at_ns;
+    uint32_t n_lines; /* of the NIC's, printed */
+    uint32_t n_pds, n_channels;
+    struct wire_pair *pairs;
+    struct wire_queue *queues[WIRE_MAX_QUEUES]; /* this process's, by index in the file */
+};
+
+extern struct wire wire;          /* one per process, as a NIC's driver is; under wire_lock */
+extern pthread_mutex_t wire_lock; /* everything above */
+
+/* ---- client_start.c ------------------------------------------------------------------------- */
+
+/** wire_start - join the job and its NIC process, once per process. False, and says why. */
+bool wire_start(void);
+
+/** wire_print_lines - what the NIC process has said since the last call. */
+void wire_print_lines(void);
+
+/** wire_is_nic_alive - looked at every now and then. */
+bool wire_is_nic_alive(void);
+
+/* ---- client_device.c ------------------------------------------------------------------------ */
+
+/** wire_print_stats - if VERBS_WIRE_STATS asks for it. */
+void wire_print_stats(void);
+
+/* ---- client_queue.c ------------------------------------------------------------------------- */
+
+int wire_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
+int wire_req_notify_cq(struct ibv_cq *cq, int solicited);
+
+static inline struct wire_queue *wire_queue_of(struct ibv_cq *cq)
+{
+    return (struct wire_queue *)(void *)cq;
+}
+
+/* ---- client_pair.c -------------------------------------------------------------------------- */
+
+/** wire_state_of - the state as it is now: the NIC takes a pair with a failed request to ERR. */
+enum ibv_qp_state wire_state_of(struct wire_pair *pair);
+
+/** wire_wait_left - until no NIC reads or writes memory of this pair. */
+void wire_wait_left(const struct wire_pair_entry *entry);
+
+/* ---- client_request.c ----------------------------------------------------------------------- */
+
+int wire_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int wire_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/** wire_take - store payloads from the pair's ring, and complete at most n receives. */
+int wire_take(struct wire_pair *pair, int n, struct ibv_wc *wcs);
+
+/** wire_flush_receives - in state ERR: at most n receives that nothing arrived for. */
+int wire_flush_receives(struct wire_pair *pair, int n, struct ibv_wc *wcs);
+
+/** wire_take_sends - at most n completions of sends. */
+int wire_take_sends(struct wire_pair *pair, int n, struct ibv_wc *wcs);
+
+/** wire_has_news - may there be anything to poll of this pair? */
+bool wire_has_news(const struct wire_pair *pair);
+
+/** wire_count_completions - that wait to be polled, of one side of the pair. */
+uint64_t wire_count_completions(const struct wire_pair *pair, bool is_recv);
+
+/* ---- client_staged.c ------------------------------------------------------------------------ */
+
+/** wire_stage - if this process is closed to NICs: put payload of posted requests where its NIC
+ * finds it, as far as there is room. */
+void wire_stage(struct wire_pair *pair);
+
+/* ---- client_gpu.c --------------------------------------------------------------------------- */
+
+/** wire_gpu_takes - does VERBS_WIRE_GPU allow this way? */
+bool wire_gpu_takes(const char *way);
+
+/** wire_gpu_describe - where this GPU memory is.
+ * False with errno, and says why: no libcuda, not GPU memory, no IPC handle. */
+bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place *place_out);
+
+/** wire_gpu_is_dmabuf - is this descriptor a dma-buf of at least n bytes? False with errno. */
+bool wire_gpu_is_dmabuf(int fd, uint64_t n_bytes);
+
+#endif

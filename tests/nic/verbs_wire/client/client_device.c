@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices, contexts, ports and GIDs.
+ */
+#include "tests/nic/verbs_wire/client/client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#undef ibv_query_port /* also a macro in verbs.h */
+
+static struct wire_device devices[VM_MAX_DEVICES];
+static int n_devices = -1; /* not read yet; under wire_lock, as devices are */
+
+/* ---- VERBS_WIRE_GBIT, VERBS_WIRE_US --------------------------------------------------------- */
+
+/* The value for a device in "VALUE" or "NAME=VALUE;NAME=VALUE". 0 if there is none. */
+static double read_value(const char *variable, const char *name)
+{
+    const char *text = getenv(variable);
+    const char *rest = text;
+    if (text == NULL || strchr(text, '=') == NULL)
+        return text != NULL ? strtod(text, NULL) : 0;
+    const size_t n = strlen(name);
+    while (rest != NULL && !(strncmp(rest, name, n) == 0 && rest[n] == '='))
+        rest = (rest = strchr(rest, ';')) != NULL ? rest + 1 : NULL;
+    return rest != NULL ? strtod(rest + n + 1, NULL) : 0;
+}
+
+/* The speed and width of a link that come closest to a rate: codes of the InfiniBand specification
+ * for 2.5, 5, 10, 14, 25, 50 and 100 Gbit/s a lane, and for lanes; 4 are tried first. */
+static void read_rate(struct wire_device *device)
+{
+    static const struct {
+        uint8_t code;
+        double gbit;
+    } speeds[] = {{1, 2.5}, {2, 5}, {4, 10}, {16, 14}, {32, 25}, {64, 50}, {128, 100}},
+      widths[] = {{2, 4}, {1, 1}, {4, 8}};
+    const double gbit = read_value("VERBS_WIRE_GBIT", device->ibv.name);
+    const double us = read_value("VERBS_WIRE_US", device->ibv.name);
+    double best = 1e9;
+    device->latency_ns = us > 0 && us < 1e6 ? (uint32_t)(us * 1000 + 0.5) : 0;
+    device->ps_per_byte = gbit >= 0.01 && gbit <= 8000 ? (uint32_t)(8000 / gbit + 0.5) : 0;
+    if ((gbit != 0 && device->ps_per_byte == 0) || us < 0 || us >= 1e6)
+        wire_say("VERBS_WIRE_GBIT: legal are 0.01 to 8000; VERBS_WIRE_US: 0 to 999999; ignored");
+    for (size_t k = 0; device->ps_per_byte != 0 && k < sizeof(widths) / sizeof(widths[0]); k++)
+        for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
+            const double lanes = speeds[i].gbit * widths[k].gbit;
+            const double distance = lanes > gbit ? lanes / gbit : gbit / lanes;
+            if (distance < best) {
+                best = distance;
+                device->model.ports[0].active_speed = speeds[i].code;
+                device->model.ports[0].active_width = widths[k].code;
+            }
+        }
+}
+
+/* ---- VERBS_WIRE_DEVICES --------------------------------------------------------------------- */
+
+/* A RoCE v1 and a v2 row, as the kernel makes them of every address. */
+static bool add_gid(struct vm_port *port, int *n_gids, const char *address)
+{
+    union ibv_gid gid;
+    if (!vm_parse_gid(address, &gid) || *n_gids + 2 > VM_MAX_GIDS) {
+        wire_say("VERBS_WIRE_DEVICES: %s is no address, or one too many", address);
+        return false;
+    }
+    for (int version = 1; version <= 2; version++)
+        port->gids[(*n_gids)++] = (struct vm_gid){strdup(address), version};
+    return true;
+}
+
+static bool add_device(char *text, int host)
+{
+    char link_local[48];
+    char *addresses = strchr(text, '=');
+    int n_gids = 0;
+    if (n_devices == VM_MAX_DEVICES || addresses == NULL || addresses == text) {
+        wire_say("VERBS_WIRE_DEVICES: \"%s\" is not name=address,..., or one too many", text);
+        return false;
+    }
+    *addresses++ = '\0';
+    struct wire_device *device = &devices[n_devices];
+    struct vm_port *port = &device->model.ports[0];
+    snprintf(device->ibv.name, sizeof(device->ibv.name), "%s", text);
+    device->model = (struct vm_device){
+        .name = device->ibv.name, .n_ports = 1, .max_cqe = 1 << 20, .max_qp_wr = WIRE_MAX_WR};
+    port->state = IBV_PORT_ACTIVE;
+    port->active_mtu = IBV_MTU_4096;
+    port->max_msg_bytes = 1u << 30;
+    device->index = (uint32_t)n_devices;
+    device->ibv.node_type = IBV_NODE_CA;
+    device->ibv.transport_type = IBV_TRANSPORT_IB;
+    snprintf(device->ibv.dev_name, sizeof(device->ibv.dev_name), "uverbs%d", n_devices);
+    snprintf(device->ibv.ibdev_path, sizeof(device->ibv.ibdev_path), "/sys/class/infiniband/%s",
+             text);
+    read_rate(device);
+    snprintf(link_local, sizeof(link_local), "fe80::5054:ff:fe%02x:%x", n_devices, host);
+    if (!add_gid(port, &n_gids, link_local))
+        return false;
+    for (char *address; (address = strsep(&addresses, ",")) != NULL;)
+        if (!add_gid(port, &n_gids, address))
+            return false;
+    n_devices++;
+    return true;
+}
+
+static void read_devices(void)
+{
+    char defaults[96];
+    const char *host_text = getenv("VERBS_WIRE_HOST");
+    const char *text = getenv("VERBS_WIRE_DEVICES");
+    const int host = host_text != NULL ? atoi(host_text) : 1;
+    n_devices = 0;
+    if (host < 1 || host > 250) {
+        wire_say("VERBS_WIRE_HOST=%s: legal are 1 to 250", host_text);
+        return;
+    }
+    snprintf(defaults, sizeof(defaults), "wire0=10.77.0.%d;wire1=10.77.1.%d", host, host);
+    char *list = strdup(text != NULL ? text : defaults);
+    char *rest = list;
+    for (char *item; (item = strsep(&rest, ";")) != NULL;)
+        if (!add_device(item, host)) {
+            n_devices = 0;
+            break;
+        }
+    free(list);
+}
+
+/* ---- devices and contexts ------------------------------------------------------------------- */
+
+struct ibv_device **ibv_get_device_list(int *n_out)
+{
+    struct ibv_device **list = calloc(VM_MAX_DEVICES + 1, sizeof(struct ibv_device *));
+    pthread_mutex_lock(&wire_lock);
+    if (n_devices < 0)
+        read_devices();
+    for (int i = 0; i < n_devices; i++)
+        list[i] = &devices[i].ibv;
+    if (n_out != NULL)
+        *n_out = n_devices;
+    pthread_mutex_unlock(&wire_lock);
+    return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+    free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+    return device->name;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+    struct wire_context *context = calloc(1, sizeof(*context));
+    pthread_mutex_lock(&wire_lock);
+    const bool is_fine = wire_start();
+    pthread_mutex_unlock(&wire_lock);
+    if (!is_fine) {
+        free(context);
+        errno = EIO;
+        return NULL;
+    }
+    context->device = (struct wire_device *)(void *)device;
+    context->ibv.device = device;
+    context->ibv.async_fd = eventfd(0, EFD_CLOEXEC);
+    context->ibv.cmd_fd = -1;
+    context->ibv.num_comp_vectors = 1;
+    context->ibv.ops.poll_cq = wire_poll_cq;
+    context->ibv.ops.req_notify_cq = wire_req_notify_cq;
+    context->ibv.ops.post_send = wire_post_send;
+    context->ibv.ops.post_recv = wire_post_recv;
+    return &context->ibv;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+    close(context->async_fd);
+    free(context);
+    return 0;
+}
+
+void wire_print_stats(void)
+{
+    pthread_mutex_lock(&wire_lock);
+    for (int i = 0; i < n_devices && getenv("VERBS_WIRE_STATS") != NULL; i++) {
+        const struct wire_stats *stats = &wire.process->stats[i];
+        if (devices[i].is_used)
+            wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, "
+                     "%llu by CUDA copy",
+                     devices[i].ibv.name, (unsigned long long)stats->n_writes,
+                     (unsigned long long)stats->n_imms, (unsigned long long)stats->n_bytes,
+                     (unsigned long long)stats->n_direct, (unsigned long long)stats->n_ring,
+                     (unsigned long long)stats->n_gpu);
+    }
+    pthread_mutex_unlock(&wire_lock);
+}
+
+static const struct vm_device *model_of(const struct ibv_context *context)
+{
+    return &((const struct wire_context *)(const void *)context)->device->model;
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    vm_fill_device(model_of(context), attr);
+    return 0;
+}
+
+int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
+{
+    if (port < 1 || port > model_of(context)->n_ports)
+        return EINVAL;
+    vm_fill_port(model_of(context), port, (struct ibv_port_attr *)(void *)compat);
+    return 0;
+}
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+    if (port < 1 || port > model_of(context)->n_ports || index < 0 || index >= VM_MAX_GIDS)
+        return EINVAL;
+    (void)vm_parse_gid(model_of(context)->ports[port - 1].gids[index].address, gid);
+    return 0;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+                             size_t max_entries, uint32_t flags, size_t entry_bytes)
+{
+    (void)flags;
+    return vm_fill_gids(model_of(context), entries, max_entries, entry_bytes);
+}
+
+/* There are none: port and device failures are the device in memory's matter. */
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+    uint64_t value;
+    (void)event;
+    (void)!read(context->async_fd, &value, sizeof(value));
+    return -1;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+    (void)event;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The execution of one request that has arrived at its peer: whether the peer is there and ready,
+ * the request's bytes, the message about it, and its statistics.
+ */
+#include "tests/nic/verbs_wire/nic/nic_delivery.h"
+
+#include <string.h>
+
+/* Whether a peer still lives is looked at this often, with three system calls. */
+#define LOOK_PERIOD_NS 5000000ULL
+
+struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entry *entry)
+{
+    const uint32_t index = entry->dest_number & WIRE_INDEX_MASK;
+    if (index >= WIRE_MAX_QUEUE_PAIRS || entry->dest_number == 0)
+        return NULL;
+    struct wire_pair_entry *peer = &nic->job.file->pairs[index];
+    return gyre_load_acquire_u32(&peer->number) == entry->dest_number ? peer : NULL;
+}
+
+/* Packets to a pair that is not connected to this one, or with another's numbers, are dropped. */
+static bool is_connected(const struct nic_pair *pair, const struct wire_pair_entry *peer)
+{
+    const struct wire_pair_entry *entry = pair->entry;
+    const uint32_t state = wire_load(&peer->state);
+    return (state == IBV_QPS_RTR || state == IBV_QPS_RTS) && peer->dest_number == pair->number &&
+           peer->rq_psn == entry->sq_psn && peer->path_mtu == entry->path_mtu &&
+           memcmp(peer->local_gid.raw, entry->dest_gid.raw, 16) == 0 &&
+           memcmp(peer->dest_gid.raw, entry->local_gid.raw, 16) == 0;
+}
+
+static bool is_peer_alive(struct nic_pair *pair, const struct wire_pair_entry *peer)
+{
+    const uint64_t now_ns = wire_now_ns();
+    if (now_ns - pair->peer_alive_at_ns < LOOK_PERIOD_NS)
+        return true;
+    if (!wire_is_alive(gyre_load_acquire_u64(&peer->owner)))
+        return false;
+    pair->peer_alive_at_ns = now_ns;
+    return true;
+}
+
+/* Tells the peer of a request that takes one of its receives. */
+static enum nic_verdict announce(const struct nic_delivery *delivery)
+{
+    struct wire_pair_entry *peer = delivery->peer;
+    /* A request that waited for room in the middle has taken what was there at its beginning. */
+    if (nic_count_room(delivery) == 0)
+        return nic_ask_peer(delivery, NIC_NO_ROOM);
+    nic_put_message(delivery,
+                    &(struct wire_message){.total_bytes = (uint32_t)delivery->request->n_bytes,
+                                           .imm = delivery->request->imm,
+                                           .kind = delivery->kind});
+    peer->n_spent++;
+    wire_notify(&delivery->nic->job, peer->recv_queue);
+    return NIC_DELIVERED;
+}
+
+/* Executes a request whose peer is connected. */
+static enum nic_verdict move(struct nic_delivery *delivery)
+{
+    const struct wire_request *request = delivery->request;
+    struct wire_pair_entry *peer = delivery->peer;
+    if (delivery->needs_receive && gyre_load_acquire_u64(&peer->n_receives) == peer->n_spent)
+        return nic_ask_peer(delivery, NIC_NO_RECEIVE);
+    if (delivery->needs_receive && nic_count_room(delivery) == 0)
+        return nic_ask_peer(delivery, NIC_NO_ROOM);
+    delivery->status = nic_check(delivery);
+    if (delivery->status != IBV_WC_SUCCESS)
+        return NIC_FAILED;
+    /* A read of a closed client moves no bytes. gyre reads only as a fence: what was written before
+     * is in place already. */
+    const bool is_read = request->opcode == IBV_WR_RDMA_READ;
+    if (is_read && (nic_is_closed(delivery, delivery->mine) || nic_is_closed(delivery, peer)))
+        return NIC_DELIVERED;
+    while (delivery->pair->bytes_arrived < request->n_bytes) {
+        const enum nic_verdict verdict = nic_move_piece(delivery);
+        if (verdict != NIC_DELIVERED)
+            return verdict;
+    }
+    return delivery->needs_receive ? announce(delivery) : NIC_DELIVERED;
+}
+
+static void count(const struct nic_delivery *delivery)
+{
+    const struct wire_request *request = delivery->request;
+    struct wire_stats *stats =
+        &nic_process_of(delivery, delivery->mine)->stats[delivery->mine->device];
+    stats->n_writes += request->opcode == IBV_WR_RDMA_WRITE;
+    stats->n_imms += request->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    stats->n_bytes += request->n_bytes;
+    if (request->n_bytes == 0)
+        return;
+    if (delivery->is_gpu)
+        stats->n_gpu++;
+    else if (delivery->pair->is_by_ring)
+        stats->n_ring++;
+    else if (request->opcode != IBV_WR_RDMA_READ)
+        stats->n_direct++;
+}
+
+static enum wire_arrival kind_of(uint32_t opcode)
+{
+    return opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? WIRE_WRITE_IMM
+           : opcode == IBV_WR_SEND              ? WIRE_SEND_PLAIN
+           : opcode == IBV_WR_SEND_WITH_IMM     ? WIRE_SEND_IMM
+                                                : WIRE_PAYLOAD;
+}
+
+enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire_request *request,
+                             enum ibv_wc_status *status_out)
+{
+    struct nic_delivery delivery = {.nic = nic,
+                                    .pair = pair,
+                                    .mine = pair->entry,
+                                    .peer = nic_peer_of(nic, pair->entry),
+                                    .request = request,
+                                    .kind = kind_of(request->opcode)};
+    if (delivery.peer == NULL || !is_peer_alive(pair, delivery.peer))
+        return NIC_NO_PEER;
+    delivery.needs_receive = delivery.kind != WIRE_PAYLOAD;
+    /* While the mark is there, the owner of the peer's memory does not let go of it. */
+    (void)wire_exchange(&delivery.peer->is_entered, (uint32_t)wire_pid_of(nic->job.owner));
+    const enum nic_verdict verdict =
+        is_connected(pair, delivery.peer) ? move(&delivery) : NIC_NO_PEER;
+    (void)wire_exchange(&delivery.peer->is_entered, 0);
+    *status_out = delivery.status;
+    if (verdict == NIC_DELIVERED)
+        count(&delivery);
+    return verdict;
+}

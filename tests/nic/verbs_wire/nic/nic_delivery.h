@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A request on its way from one queue pair to another: what is known of it while it is executed,
+ * and the words of the peer's pair that tell of it.
+ */
+#ifndef GYRE_TESTS_WIRE_NIC_DELIVERY_H
+#define GYRE_TESTS_WIRE_NIC_DELIVERY_H
+
+#include "tests/nic/verbs_wire/nic/nic.h"
+
+struct nic_segment {
+    struct wire_pair_entry *pair; /* of the owner */
+    const struct wire_region_entry *region;
+    const unsigned char *inlined; /* instead of an address */
+    uint64_t address;
+    uint64_t n_bytes;
+};
+
+struct nic_segments {
+    struct nic_segment list[WIRE_MAX_SGE];
+    uint64_t n;
+};
+
+struct nic_delivery {
+    struct nic *nic;
+    struct nic_pair *pair;
+    struct wire_pair_entry *mine, *peer;
+    struct wire_request *request;
+    struct nic_segments from, to;
+    bool needs_receive;
+    bool is_gpu; /* at either end */
+    enum wire_arrival kind;
+    enum ibv_wc_status status;
+};
+
+static inline struct wire_process_entry *nic_process_of(const struct nic_delivery *delivery,
+                                                        const struct wire_pair_entry *pair)
+{
+    return &delivery->nic->job.file->processes[pair->process];
+}
+
+static inline bool nic_is_closed(const struct nic_delivery *delivery,
+                                 const struct wire_pair_entry *pair)
+{
+    return wire_load(&nic_process_of(delivery, pair)->is_closed) != 0;
+}
+
+static inline uint64_t nic_count_room(const struct nic_delivery *delivery)
+{
+    const struct wire_pair_entry *peer = delivery->peer;
+    return WIRE_MESSAGES - (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken));
+}
+
+static inline void nic_put_message(const struct nic_delivery *delivery,
+                                   const struct wire_message *message)
+{
+    struct wire_pair_entry *peer = delivery->peer;
+    peer->messages[peer->n_messages % WIRE_MESSAGES] = *message;
+    gyre_store_release_u64(&peer->n_messages, peer->n_messages + 1);
+}
+
+/* The peer's owner is asked to tell when it has made room or posted a receive. */
+static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
+                                            enum nic_verdict verdict)
+{
+    (void)wire_exchange(&delivery->peer->peer_waits, 1);
+    return verdict;
+}
+
+/** nic_check - list the segments of a request's both ends. Local elements lie in regions of the
+ * sender's domain, the target in one of the peer's. Returns the status with which the request
+ * fails, or IBV_WC_SUCCESS. */
+enum ibv_wc_status nic_check(struct nic_delivery *delivery);
+
+/** nic_move_piece - move the next bytes of a checked request, as many as go at once, and count them
+ * in bytes_arrived of the pair. delivery->status is set if that fails. */
+enum nic_verdict nic_move_piece(struct nic_delivery *delivery);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The way of a request: posted, seen, sent (its port has a rate), arrived (its port has a latency;
+ * bytes move here), answered (the same latency back; the request is complete).
+ */
+#include "tests/nic/verbs_wire/nic/nic.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SEND_PIECE_BYTES 65536 /* queue pairs of a port take turns after this much */
+#define RETRY_NS         500000ULL
+
+static uint64_t *time_of(const struct nic_pair *pair, uint64_t index)
+{
+    return &pair->times_ns[index % pair->entry->max_send];
+}
+
+static struct wire_request *request_of(const struct nic_pair *pair, uint64_t index)
+{
+    return &pair->entry->requests[index % pair->entry->max_send];
+}
+
+static void begin(struct nic_pair *pair)
+{
+    struct wire_pair_entry *entry = pair->entry;
+    free(pair->times_ns);
+    *pair = (struct nic_pair){.entry = entry, .number = entry->number, .is_active = true};
+    pair->times_ns = calloc((size_t)entry->max_send + 1, sizeof(*pair->times_ns));
+    if (pair->times_ns == NULL)
+        abort();
+}
+
+static bool see_posted(struct nic_pair *pair, uint64_t now_ns)
+{
+    const uint64_t n_posted = gyre_load_acquire_u64(&pair->entry->n_posted);
+    const bool is_any = pair->n_seen < n_posted;
+    for (; pair->n_seen < n_posted; pair->n_seen++)
+        *time_of(pair, pair->n_seen) = now_ns;
+    return is_any;
+}
+
+/* A piece of the first request that has not left yet. A request that was seen while the port was
+ * busy leaves when the port got free, even if this process comes to it later. */
+static bool send_piece(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
+{
+    const struct wire_pair_entry *entry = pair->entry;
+    const uint64_t bytes = request_of(pair, pair->n_sent)->n_bytes;
+    uint64_t *time_ns = time_of(pair, pair->n_sent);
+    if (entry->ps_per_byte != 0) {
+        struct nic_port *port = &nic->ports[entry->device];
+        const uint64_t seen_ps = (*time_ns - nic->began_ns) * 1000;
+        const uint64_t left = bytes - pair->bytes_sent;
+        const uint64_t piece = left < SEND_PIECE_BYTES ? left : SEND_PIECE_BYTES;
+        if (port->free_ps > (now_ns - nic->began_ns) * 1000)
+            return false;
+        if (port->free_ps < seen_ps)
+            port->free_ps = seen_ps;
+        port->free_ps += piece * entry->ps_per_byte;
+        pair->bytes_sent += piece;
+        if (piece < left)
+            return true;
+        *time_ns = nic->began_ns + port->free_ps / 1000;
+    }
+    *time_ns += entry->latency_ns;
+    pair->bytes_sent = 0;
+    pair->n_sent++;
+    return true;
+}
+
+/* Requests up to here are complete. */
+static void answer(struct nic *nic, struct nic_pair *pair, uint64_t n)
+{
+    bool is_signaled = false;
+    for (; pair->n_answered < n; pair->n_answered++) {
+        const struct wire_request *request = request_of(pair, pair->n_answered);
+        is_signaled = is_signaled || (request->flags & IBV_SEND_SIGNALED) != 0 ||
+                      request->status != IBV_WC_SUCCESS;
+    }
+    gyre_store_release_u64(&pair->entry->n_done, n);
+    if (is_signaled)
+        wire_notify(&nic->job, pair->entry->send_queue);
+}
+
+/* The owner flushes the rest when it polls. */
+static void fail(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status status)
+{
+    uint32_t state = IBV_QPS_RTS;
+    request_of(pair, pair->n_arrived++)->status = status;
+    answer(nic, pair, pair->n_arrived);
+    (void)__atomic_compare_exchange_n(&pair->entry->state, &state, IBV_QPS_ERR, false,
+                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    wire_notify(&nic->job, pair->entry->send_queue);
+    wire_notify(&nic->job, pair->entry->recv_queue);
+}
+
+/* A peer that died posts no receives either, and its death is the truer word. */
+static bool is_gone(struct nic *nic, const struct nic_pair *pair)
+{
+    const struct wire_pair_entry *peer = nic_peer_of(nic, pair->entry);
+    return peer == NULL || !wire_is_alive(gyre_load_acquire_u64(&peer->owner));
+}
+
+/* Keeps a request that could not be delivered, or gives it up when it has waited for as long as the
+ * queue pair was told to wait. */
+static void stall(struct nic *nic, struct nic_pair *pair, enum nic_verdict verdict, uint64_t now_ns)
+{
+    if (pair->stalled_since_ns == 0 || pair->stalled_by != verdict) {
+        pair->stalled_since_ns = now_ns;
+        pair->stalled_by = verdict;
+    }
+    const uint64_t window_ns = verdict == NIC_NO_PEER      ? pair->entry->retry_window_ns
+                               : verdict == NIC_NO_RECEIVE ? pair->entry->rnr_window_ns
+                                                           : 0;
+    pair->retry_at_ns = now_ns + RETRY_NS;
+    if (window_ns == 0 || now_ns - pair->stalled_since_ns < window_ns)
+        return;
+    if (verdict == NIC_NO_PEER)
+        fail(nic, pair, IBV_WC_RETRY_EXC_ERR);
+    else if (!is_gone(nic, pair))
+        fail(nic, pair, IBV_WC_RNR_RETRY_EXC_ERR);
+}
+
+/* The first request that is on its way. Returns whether that changed anything. */
+static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
+{
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    uint64_t *time_ns = time_of(pair, pair->n_arrived);
+    if (*time_ns > now_ns || pair->retry_at_ns > now_ns)
+        return false;
+    const enum nic_verdict verdict =
+        nic_deliver(nic, pair, request_of(pair, pair->n_arrived), &status);
+    if (verdict == NIC_FAILED) {
+        fail(nic, pair, status);
+        return false;
+    }
+    if (verdict != NIC_DELIVERED) {
+        stall(nic, pair, verdict, now_ns);
+        return false;
+    }
+    /* A late request that was late because this process was has its answer as early as it can be.
+     */
+    const bool was_stalled = pair->stalled_since_ns != 0;
+    *time_ns = (was_stalled ? now_ns : *time_ns) + pair->entry->latency_ns;
+    pair->stalled_since_ns = pair->retry_at_ns = 0;
+    pair->bytes_arrived = 0;
+    pair->is_by_ring = false;
+    gyre_store_release_u64(&pair->entry->n_delivered, ++pair->n_arrived);
+    return true;
+}
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static uint64_t next_of(const struct nic *nic, const struct nic_pair *pair)
+{
+    uint64_t next_ns = NIC_FOREVER;
+    if (pair->n_sent < pair->n_seen)
+        next_ns = nic->began_ns + nic->ports[pair->entry->device].free_ps / 1000;
+    if (pair->n_arrived < pair->n_sent) {
+        const uint64_t due_ns = *time_of(pair, pair->n_arrived);
+        next_ns = earlier(next_ns, pair->retry_at_ns > due_ns ? pair->retry_at_ns : due_ns);
+    }
+    if (pair->n_answered < pair->n_arrived)
+        next_ns = earlier(next_ns, *time_of(pair, pair->n_answered));
+    return next_ns;
+}
+
+static bool go_on(struct nic *nic, struct nic_pair *pair)
+{
+    uint64_t now_ns = wire_now_ns();
+    bool is_any = see_posted(pair, now_ns);
+    while (pair->n_sent < pair->n_seen && send_piece(nic, pair, now_ns)) {
+        is_any = true;
+        if (pair->entry->ps_per_byte != 0)
+            break; /* the other queue pairs of the port have their turns */
+    }
+    while (pair->n_arrived < pair->n_sent && arrive(nic, pair, now_ns)) {
+        is_any = true;
+        now_ns = wire_now_ns();
+    }
+    uint64_t n = pair->n_answered;
+    while (n < pair->n_arrived && *time_of(pair, n) <= now_ns)
+        n++;
+    if (n > pair->n_answered) {
+        answer(nic, pair, n);
+        is_any = true;
+    }
+    return is_any;
+}
+
+bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns_out)
+{
+    struct wire_pair_entry *entry = pair->entry;
+    bool is_any = false;
+    *next_ns_out = NIC_FOREVER;
+    /* The owner changes the state, then waits until this mark is gone. */
+    (void)wire_exchange(&entry->is_executing, (uint32_t)wire_pid_of(nic->job.owner));
+    const uint32_t number = gyre_load_acquire_u32(&entry->number);
+    if (number != 0 && number != pair->number && wire_load(&entry->state) == IBV_QPS_RTS)
+        begin(pair);
+    if (number != 0 && number == pair->number && wire_load(&entry->state) == IBV_QPS_RTS) {
+        is_any = go_on(nic, pair);
+        if (wire_load(&entry->state) == IBV_QPS_RTS)
+            *next_ns_out = next_of(nic, pair);
+    }
+    (void)wire_exchange(&entry->is_executing, 0);
+    return is_any;
+}

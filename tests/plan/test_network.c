@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a communicator knows of its network, and how predictions use it.
+ */
+#include "core/links/network.h"
+
+#include "core/plan/network_cost.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+static void the_shipped_constants_are_those_of_the_networks_they_stand_for(void)
+{
+    const struct gyre_network rdma = {
+        .is_rdma = true, .nic_mbit_per_s = 400000, .latency_ns = 2000};
+    const struct gyre_network tcp = {.nic_mbit_per_s = 10000, .latency_ns = 10000};
+    const struct gyre_cost gpus = gyre_network_cost(&gyre_cost_h200, &rdma);
+    const struct gyre_cost hosts = gyre_network_cost(&gyre_cost_host, &tcp);
+    CHECK(is_near(gpus.nic_bytes_per_ns, gyre_cost_h200.nic_bytes_per_ns));
+    CHECK(is_near(hosts.nic_bytes_per_ns, gyre_cost_host.nic_bytes_per_ns));
+    CHECK(is_near(gpus.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK],
+                  gyre_cost_h200.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK]));
+    CHECK(is_near(hosts.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK],
+                  gyre_cost_host.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK]));
+    CHECK(is_near(gpus.credit_ns[GYRE_LINK_NETWORK], gyre_cost_h200.credit_ns[GYRE_LINK_NETWORK]));
+    CHECK(is_near(hosts.credit_ns[GYRE_LINK_NETWORK], gyre_cost_host.credit_ns[GYRE_LINK_NETWORK]));
+}
+
+static void what_is_unknown_stays_as_shipped(void)
+{
+    const struct gyre_network nothing = {.is_rdma = true};
+    const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &nothing);
+    CHECK(memcmp(&cost, &gyre_cost_h200, sizeof(cost)) == 0);
+}
+
+static void constants_inside_hosts_do_not_depend_on_the_network(void)
+{
+    const struct gyre_network slow = {.nic_mbit_per_s = 100, .latency_ns = 5000000};
+    const struct gyre_cost cost = gyre_network_cost(&gyre_cost_host, &slow);
+    CHECK(is_near(cost.nic_bytes_per_ns, 0.0115)); /* 92 % of 12.5 MB/s */
+    CHECK(is_near(cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK], 5010000));
+    CHECK(is_near(cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST],
+                  gyre_cost_host.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST]));
+    CHECK(is_near(cost.worker_copy_bytes_per_ns, gyre_cost_host.worker_copy_bytes_per_ns));
+}
+
+static void round_trips_fall_into_classes_of_powers_of_two(void)
+{
+    CHECK(gyre_network_round(0) == 0);
+    CHECK(gyre_network_round(1) == 1000);
+    CHECK(gyre_network_round(1400) == 1000);
+    CHECK(gyre_network_round(1500) == 2000);
+    CHECK(gyre_network_round(2000) == 2000);
+    CHECK(gyre_network_round(23000) == 32000); /* 23 / 16 is above the square root of two */
+    CHECK(gyre_network_round(22000) == 16000);
+    CHECK(gyre_network_round(UINT64_MAX) > UINT64_MAX / 8192);
+}
+
+static void rates_fall_into_ten_classes_for_a_power_of_ten(void)
+{
+    CHECK(gyre_network_round_rate(0) == 0);
+    CHECK(gyre_network_round_rate(1) == 1);
+    CHECK(gyre_network_round_rate(191) == 200); /* TCP's payload on 200 Mbit/s */
+    CHECK(gyre_network_round_rate(224) == 200);
+    CHECK(gyre_network_round_rate(226) == 250); /* 225 is in the middle of both */
+    CHECK(gyre_network_round_rate(899) == 800);
+    CHECK(gyre_network_round_rate(901) == 1000);
+    CHECK(gyre_network_round_rate(9400) == 10000);
+    CHECK(gyre_network_round_rate(23500) == 25000);
+    CHECK(gyre_network_round_rate(UINT64_MAX) == 4000000000);
+}
+
+static void the_median_leaves_out_ranks_that_know_nothing(void)
+{
+    uint64_t none[] = {0, 0}, one[] = {0, 7, 0}, odd[] = {9, 0, 1, 5}, outlier[] = {4, 4, 1000, 0};
+    CHECK(gyre_network_median(none, 2) == 0);
+    CHECK(gyre_network_median(one, 3) == 7);
+    CHECK(gyre_network_median(odd, 4) == 5);
+    CHECK(gyre_network_median(outlier, 4) == 4);
+}
+
+static const struct test_case cases[] = {
+    {"the shipped constants are those of the networks they stand for",
+     the_shipped_constants_are_those_of_the_networks_they_stand_for},
+    {"what is unknown stays as shipped", what_is_unknown_stays_as_shipped},
+    {"constants inside hosts do not depend on the network",
+     constants_inside_hosts_do_not_depend_on_the_network},
+    {"rates fall into ten classes for a power of ten",
+     rates_fall_into_ten_classes_for_a_power_of_ten},
+    {"round trips fall into classes of powers of two",
+     round_trips_fall_into_classes_of_powers_of_two},
+    {"the median leaves out ranks that know nothing",
+     the_median_leaves_out_ranks_that_know_nothing},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choices of GPUs whose slots lie in host memory: over TCP, and within a host without P2P. The
+ * limits are those of the measurements that the tuner cites. No GPU is needed.
+ */
+#include "core/links/fifo_spec.h"
+#include "core/plan/tuner/tuner.h"
+#include "tests/support/check.h"
+
+#define KIB ((uint64_t)1024)
+#define MIB ((uint64_t)1024 * 1024)
+
+static struct gyre_grouping two_hosts = {.n_hosts = 2, .host_of = {0, 1}};
+
+/* Two GPUs, each in a host of its own. */
+static struct gyre_tuner_facts facts_of_tcp(void)
+{
+    struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_CUDA,
+                                     .n_ranks = 2,
+                                     .n_hosts = 2,
+                                     .is_proxied = true,
+                                     .is_tcp = true,
+                                     .min_channels = 1,
+                                     .grouping = &two_hosts,
+                                     .cost = &gyre_cost_h200};
+    struct gyre_peer_counts peers;
+    CHECK_OK(gyre_near_peers_count(&two_hosts, 2, &peers));
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, true, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+/* Two GPUs of one host without P2P. */
+static struct gyre_tuner_facts facts_of_shm(void)
+{
+    struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_CUDA,
+                                     .n_ranks = 2,
+                                     .n_hosts = 1,
+                                     .in_host_memory = true,
+                                     .has_lamport = true,
+                                     .is_unscaled = true,
+                                     .min_channels = 1};
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 2, false, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+static struct gyre_choice choose(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                                 uint64_t n_bytes)
+{
+    struct gyre_choice choice = {0};
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse("", "", "", &filter));
+    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
+    return choice;
+}
+
+static void calls_of_gpus_over_tcp_have_a_channel_for_128_kib(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
+                                                 GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_BROADCAST};
+    const struct gyre_tuner_facts facts = facts_of_tcp();
+    for (int i = 0; i < 4; i++)
+        for (uint64_t n_bytes = MIB; n_bytes <= 64 * MIB; n_bytes *= 4) {
+            const struct gyre_choice choice = choose(&facts, colls[i], n_bytes);
+            CHECK_MSG(choice.n_channels >= (n_bytes == MIB ? 8 : 16), "%s of %llu MiB: %u channels",
+                      gyre_collectives[colls[i]].name, (unsigned long long)(n_bytes / MIB),
+                      choice.n_channels);
+        }
+}
+
+static void large_sums_of_two_ranks_over_tcp_go_by_direct(void)
+{
+    const struct gyre_tuner_facts facts = facts_of_tcp();
+    struct gyre_choice choice;
+    struct gyre_filter filter;
+    for (uint64_t n_bytes = 8 * MIB; n_bytes <= 512 * MIB; n_bytes *= 8)
+        CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, n_bytes).algorithm == &gyre_algorithm_direct);
+    CHECK_OK(gyre_filter_parse("^direct", "", "", &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, GYRE_COLL_ALL_REDUCE, 16 * MIB, &choice));
+    CHECK(choice.algorithm != &gyre_algorithm_direct);
+}
+
+static void only_tcp_needs_them(void)
+{
+    struct gyre_tuner_facts facts = facts_of_tcp();
+    facts.is_tcp = false;
+    CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, 16 * MIB).n_channels < 16);
+    facts.is_tcp = true;
+    CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, KIB).n_channels < 16);
+}
+
+/* A channel has at most as many lines of 8 bytes of data as one warp reads: 256 bytes. */
+static void a_warp_reads_all_lines_of_a_channel_in_host_memory(void)
+{
+    static const struct {
+        enum gyre_collective coll;
+        uint64_t n_bytes;
+        const struct gyre_algorithm *algorithm;
+        enum gyre_proto proto;
+        uint32_t n_channels;
+    } rows[] = {{GYRE_COLL_ALL_REDUCE, KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 4},
+                {GYRE_COLL_ALL_REDUCE, 4 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 16},
+                {GYRE_COLL_ALL_REDUCE, 16 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 64},
+                {GYRE_COLL_ALL_REDUCE, 32 * KIB, &gyre_algorithm_twoshot, GYRE_PROTO_LL, 64},
+                {GYRE_COLL_ALL_REDUCE, 64 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 8},
+                {GYRE_COLL_ALL_REDUCE, 256 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 32},
+                {GYRE_COLL_ALL_GATHER, 8 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 32},
+                {GYRE_COLL_ALL_GATHER, 32 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 4}};
+    const struct gyre_tuner_facts facts = facts_of_shm();
+    CHECK(facts.max_channels == 64);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct gyre_choice choice = choose(&facts, rows[i].coll, rows[i].n_bytes);
+        CHECK_MSG(choice.algorithm == rows[i].algorithm && choice.proto == rows[i].proto &&
+                      choice.n_channels == rows[i].n_channels,
+                  "%s of %llu bytes: %s, protocol %u, %u channels",
+                  gyre_collectives[rows[i].coll].name, (unsigned long long)rows[i].n_bytes,
+                  choice.algorithm->name, choice.proto, choice.n_channels);
+    }
+}
+
+static void few_channels_go_by_other_choices_in_host_memory(void)
+{
+    struct gyre_tuner_facts facts = facts_of_shm();
+    facts.max_channels = 32;
+    CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, 16 * KIB).algorithm == &gyre_algorithm_twoshot);
+    facts.max_channels = 16;
+    CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, 16 * KIB).proto == GYRE_PROTO_SIMPLE);
+}
+
+static void large_blocks_go_by_slots_in_host_memory(void)
+{
+    const struct gyre_tuner_facts facts = facts_of_shm();
+    CHECK(choose(&facts, GYRE_COLL_ALL_TO_ALL, 128 * KIB).proto == GYRE_PROTO_LL);
+    CHECK(choose(&facts, GYRE_COLL_ALL_TO_ALL, 512 * KIB).proto == GYRE_PROTO_SIMPLE);
+    CHECK(choose(&facts, GYRE_COLL_SEND_RECV, 512 * KIB).proto == GYRE_PROTO_SIMPLE);
+}
+
+static void chains_keep_their_lines_in_host_memory(void)
+{
+    const struct gyre_tuner_facts facts = facts_of_shm();
+    CHECK(choose(&facts, GYRE_COLL_BROADCAST, 16 * KIB).proto == GYRE_PROTO_LL);
+}
+
+static const struct test_case cases[] = {
+    {"calls of GPUs over TCP have a channel for 128 KiB",
+     calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
+    {"large sums of two ranks over TCP go by direct",
+     large_sums_of_two_ranks_over_tcp_go_by_direct},
+    {"only TCP needs them", only_tcp_needs_them},
+    {"a warp reads all lines of a channel in host memory",
+     a_warp_reads_all_lines_of_a_channel_in_host_memory},
+    {"few channels go by other choices in host memory",
+     few_channels_go_by_other_choices_in_host_memory},
+    {"large blocks go by slots in host memory", large_blocks_go_by_slots_in_host_memory},
+    {"chains keep their lines in host memory", chains_keep_their_lines_in_host_memory},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts gyre report or gyre plot as on a machine where no Python has matplotlib and Jinja2.
+
+    without_packages.py FOLDER_OF_BENCH_PYTHON COMMAND [arguments]
+"""
+import importlib
+import sys
+
+folder, name, *arguments = sys.argv[1:]
+sys.path.insert(0, folder)
+import python_packages
+
+python_packages.has_packages = lambda python, needed: False
+sys.argv = [f"{name}.py", "/no/tools", *arguments]
+sys.exit(importlib.import_module(name).main())

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The buffers of traces and their files: several ranks, communicators and processes that write one
+ * file, failed writes, and what a trace has no room for. What the events say is tested with the
+ * benches (tests/bench/cases_trace.py).
+ */
+#include "core/trace/trace.h"
+#include "core/trace/trace_file.h"
+#include "tests/support/host_programs.h"
+#include "tests/support/ranks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum { MAX_LINES = 64, LEFT_OUT_BYTES = 987654321 };
+
+static char place[64]; /* a folder for the files of a case */
+
+static void make_place(void)
+{
+    snprintf(place, sizeof(place), "/tmp/gyre-test-trace-XXXXXX");
+    CHECK(mkdtemp(place) != NULL);
+}
+
+static void remove_place(void)
+{
+    char command[96];
+    snprintf(command, sizeof(command), "rm -rf '%s'", place);
+    CHECK(system(command) == 0);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/%s", place, name);
+    return path;
+}
+
+/* The whole file, with a zero behind it; free it. */
+static char *read_whole(const char *name, size_t *n_bytes_out)
+{
+    FILE *file = fopen(path_of(name), "r");
+    struct stat about = {0};
+    CHECK_MSG(file != NULL, "%s", name);
+    if (file == NULL)
+        exit(1);
+    CHECK(fstat(fileno(file), &about) == 0);
+    char *text = calloc(1, (size_t)about.st_size + 1);
+    *n_bytes_out = fread(text, 1, (size_t)about.st_size, file);
+    fclose(file);
+    return text;
+}
+
+static unsigned count_words(const char *text, const char *words)
+{
+    unsigned n = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at += strlen(words))
+        n++;
+    return n;
+}
+
+/* The process numbers of the ranks in a file, in the order of the file. */
+static unsigned read_pids(const char *name, unsigned *pids_out)
+{
+    size_t n_bytes;
+    char *text = read_whole(name, &n_bytes);
+    static const char line[] = "\"name\":\"gyre_rank\",\"pid\":";
+    unsigned n = 0;
+    for (const char *at = text; (at = strstr(at, line)) != NULL && n < MAX_LINES;) {
+        at += sizeof(line) - 1;
+        pids_out[n++] = (unsigned)strtoul(at, NULL, 10);
+    }
+    free(text);
+    return n;
+}
+
+static void check_pids_differ(const char *name, unsigned n_expected)
+{
+    unsigned pids[MAX_LINES];
+    const unsigned n = read_pids(name, pids);
+    CHECK_MSG(n == n_expected, "%s: %u ranks", name, n);
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned k = 0; k < i; k++)
+            CHECK_MSG(pids[i] != pids[k], "%s: ranks %u and %u have pid %u", name, k, i, pids[i]);
+}
+
+static uint64_t close_ns; /* 0 = the default */
+
+static struct gyre_trace *open_trace(const char *name, int rank, uint64_t process_id, uint64_t job)
+{
+    struct gyre_trace *trace = NULL;
+    const struct gyre_trace_config config = {.file = path_of(name),
+                                             .n_events = 64,
+                                             .rank = rank,
+                                             .n_ranks = 4,
+                                             .file_rank = rank,
+                                             .close_ns = close_ns};
+    const struct gyre_trace_identity identity = {
+        .communicator = "c", .job = job, .number = 2, .process_id = process_id};
+    CHECK_OK(gyre_trace_open(&config, &trace));
+    gyre_trace_identify(trace, &identity);
+    return trace;
+}
+
+static void add_launches(struct gyre_trace *trace, unsigned n)
+{
+    struct gyre_trace_buffer *buffer = gyre_trace_use(trace, GYRE_TRACE_CALLER);
+    for (unsigned i = 0; i < n; i++)
+        *gyre_trace_next(buffer) = (struct gyre_trace_event){
+            .kind = GYRE_TRACE_LAUNCH, .begin_ns = 1000 * (i + 1), .end_ns = 1000 * (i + 1) + 1};
+}
+
+static void ranks_of_one_file_have_different_pids(void)
+{
+    unsigned pids[MAX_LINES];
+    make_place();
+    /* Two communicators with one number, as those of one split. */
+    for (int i = 0; i < 4; i++)
+        gyre_trace_close(open_trace("t.json", i / 2, 1, i % 2 == 0 ? 0xa : 0xb));
+    check_pids_differ("t.json", 4);
+    CHECK(read_pids("t.json", pids) == 4);
+    CHECK(pids[2] == pids[0] + 1 && pids[3] == pids[1] + 1); /* ranks 1 of both */
+    remove_place();
+}
+
+static void a_failed_write_leaves_what_the_file_had(void)
+{
+    const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+    size_t n_before, n_after;
+    make_place();
+    struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
+    add_launches(trace, 20);
+    gyre_trace_close(trace);
+    char *before = read_whole("t.json", &n_before);
+    trace = open_trace("t.json", 1, 1, 0xa);
+    add_launches(trace, 60);
+    signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit limit = {n_before + 200, RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    gyre_trace_close(trace);
+    CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    char *after = read_whole("t.json", &n_after);
+    CHECK_MSG(n_before == n_after && memcmp(before, after, n_before) == 0, "%zu, %zu bytes",
+              n_before, n_after);
+    gyre_trace_close(open_trace("t.json", 2, 1, 0xa)); /* the file can be continued */
+    check_pids_differ("t.json", 2);
+    free(before);
+    free(after);
+    remove_place();
+}
+
+static void another_process_of_this_run_adds_to_the_file(void)
+{
+    make_place();
+    struct gyre_trace *second = open_trace("t.json", 1, 2, 0xb);
+    gyre_trace_close(open_trace("t.json", 0, 1, 0xa));
+    gyre_trace_close(second); /* within one second */
+    check_pids_differ("t.json", 2);
+    gyre_trace_close(open_trace("t.json", 0, 3, 0xc)); /* that file is of an earlier run */
+    check_pids_differ("t.json", 1);
+    remove_place();
+}
+
+/* Instead of a file system that hangs: the write of the part waits while the lock is taken. */
+static pthread_mutex_t file_system = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t writer_is_done = PTHREAD_COND_INITIALIZER;
+static unsigned n_written; /* guarded by file_system */
+
+gyre_status __real_gyre_trace_file_add(const struct gyre_trace_part *part);
+gyre_status __wrap_gyre_trace_file_add(const struct gyre_trace_part *part);
+
+gyre_status __wrap_gyre_trace_file_add(const struct gyre_trace_part *part)
+{
+    pthread_mutex_lock(&file_system);
+    const gyre_status status = __real_gyre_trace_file_add(part);
+    n_written++;
+    pthread_cond_broadcast(&writer_is_done);
+    pthread_mutex_unlock(&file_system);
+    return status;
+}
+
+static void a_file_system_that_hangs_does_not_hang_the_end(void)
+{
+    make_place();
+    close_ns = 50000000;
+    struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
+    close_ns = 0;
+    pthread_mutex_lock(&file_system);
+    const unsigned n_before = n_written;
+    gyre_trace_close(trace);
+    CHECK(n_written == n_before && access(path_of("t.json"), F_OK) != 0);
+    while (n_written == n_before) /* the server is back */
+        pthread_cond_wait(&writer_is_done, &file_system);
+    pthread_mutex_unlock(&file_system);
+    check_pids_differ("t.json", 1);
+    remove_place();
+}
+
+/* The file server's clock is far behind this host's, or far ahead of it. */
+static void clocks_do_not_say_which_run_a_file_is_of(void)
+{
+    const struct timespec times[][2] = {{{1000, 0}, {1000, 0}}, {{1LL << 33, 0}, {1LL << 33, 0}}};
+    for (int i = 0; i < 2; i++) {
+        make_place();
+        struct gyre_trace *second = open_trace("t.json", 1, 2, 0xb);
+        gyre_trace_close(open_trace("t.json", 0, 1, 0xa));
+        CHECK(utimensat(AT_FDCWD, path_of("t.json"), times[i], 0) == 0);
+        gyre_trace_close(second);
+        check_pids_differ("t.json", 2);
+        CHECK(utimensat(AT_FDCWD, path_of("t.json"), times[i], 0) == 0);
+        gyre_trace_close(open_trace("t.json", 0, 3, 0xc));
+        check_pids_differ("t.json", 1);
+        remove_place();
+    }
+}
+
+static void an_event_that_is_not_kept_replaces_no_kept_event(void)
+{
+    size_t n_bytes;
+    make_place();
+    struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
+    struct gyre_trace_buffer *buffer = gyre_trace_use(trace, GYRE_TRACE_CALLER);
+    add_launches(trace, 200);
+    gyre_trace_begin(buffer)->n_bytes = LEFT_OUT_BYTES;
+    gyre_trace_close(trace);
+    char *text = read_whole("t.json", &n_bytes);
+    CHECK(count_words(text, "\"name\":\"launch\",\"pid\"") == 63);
+    CHECK(count_words(text, "987654321") == 0);
+    CHECK(strstr(text, "\"lost_events\":137,") != NULL);         /* 200 - 63 */
+    CHECK(strstr(text, "\"complete_from_us\":138.001") != NULL); /* the end of the oldest one */
+    free(text);
+    remove_place();
+}
+
+static void calls_of_programs_that_a_trace_has_no_room_for_run(void)
+{
+    enum { COUNT = 1000, N_PROGRAMS = 4096 };
+    static unsigned char in[COUNT], out[COUNT];
+    const struct gyre_trace_program empty = {.algorithm = "a"};
+    struct host_rig rig;
+    size_t n_bytes;
+    make_place();
+    struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
+    host_rig_open_traced(&rig, 1, N_LANES, 2, 64, trace);
+    struct gyre_loaded *first = load(&rig, 0, &send_recv_kind, 0, 1);
+    for (uint32_t i = 1; i < N_PROGRAMS; i++)
+        CHECK(gyre_trace_add_programs(trace, &empty, 1) == i);
+    struct gyre_loaded *last = load(&rig, 0, &send_recv_kind, 0, 1);
+    for (int i = 0; i < 3; i++) {
+        const struct gyre_work work = {.loaded = i == 0 ? first : last,
+                                       .in = in,
+                                       .out = out,
+                                       .split = {COUNT, 1, 1, 64, 1},
+                                       .reduction = {.dtype = GYRE_UINT8, .op = GYRE_SUM}};
+        memset(in, i + 1, COUNT);
+        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &work, 1, rig.streams[0]));
+        CHECK_OK(gyre_host_stream_synchronize(rig.streams[0]));
+        CHECK(memcmp(in, out, COUNT) == 0);
+    }
+    gyre_executor_host.unload(rig.executors[0], first);
+    gyre_executor_host.unload(rig.executors[0], last);
+    host_rig_close(&rig);
+    gyre_trace_close(trace);
+    char *text = read_whole("t.json", &n_bytes);
+    CHECK(strstr(text, "\"left_out_launches\":2,") != NULL);
+    CHECK(count_words(text, "\"cat\":\"call\"") == 1);
+    free(text);
+    remove_place();
+}
+
+static void split_by_parity(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *half = NULL;
+    (void)n_ranks;
+    (void)argument;
+    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &half, NULL));
+    if (half != NULL)
+        CHECK_OK(gyre_comm_destroy(half));
+}
+
+static void ranks_of_a_split_write_the_files_of_their_parent_s_ranks(void)
+{
+    make_place();
+    setenv("GYRE_TRACE_FILE", path_of("%r.json"), 1);
+    test_on_threads(4, split_by_parity, NULL);
+    for (int rank = 0; rank < 4; rank++) {
+        char name[16];
+        snprintf(name, sizeof(name), "%d.json", rank);
+        check_pids_differ(name, 2); /* this rank of the parent, and its rank of the half */
+    }
+    setenv("GYRE_TRACE_FILE", path_of("all.json"), 1);
+    test_on_threads(4, split_by_parity, NULL);
+    check_pids_differ("all.json", 8);
+    remove_place();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"ranks of one file have different pids", ranks_of_one_file_have_different_pids},
+        {"a failed write leaves what the file had", a_failed_write_leaves_what_the_file_had},
+        {"another process of this run adds to the file",
+         another_process_of_this_run_adds_to_the_file},
+        {"a file system that hangs does not hang the end of a trace",
+         a_file_system_that_hangs_does_not_hang_the_end},
+        {"clocks do not say which run a file is of", clocks_do_not_say_which_run_a_file_is_of},
+        {"an event that is not kept replaces no kept event",
+         an_event_that_is_not_kept_replaces_no_kept_event},
+        {"calls of programs that a trace has no room for run",
+         calls_of_programs_that_a_trace_has_no_room_for_run},
+        {"ranks of a split write the files of their parent's ranks",
+         ranks_of_a_split_write_the_files_of_their_parent_s_ranks},
+    };
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}

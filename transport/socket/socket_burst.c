@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measures how fast data of another host arrive, where no interface tells its rate truly: loopback,
+ * veth, tunnels, and the interfaces of virtual machines. One rank of each host, the lowest, sends
+ * data for a few milliseconds to that of the next host, over all connections of the two. The
+ * receiver takes the rate. All hosts do so at the same time, because interfaces are used in both
+ * directions by collectives, too.
+ *
+ *   receiver   one byte on connection 0: it has connected to all its peers, and reads from now on
+ *   sender     chunks on all connections, of which the first byte says whether one more follows
+ *
+ * It runs before the proxies start, so nothing else is on the connections.
+ */
+#include "core/base/util.h"
+#include "transport/socket/socket.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+/* The sender sends for BURST_NS at least. If it has not sent ENOUGH_BYTES by then, either the
+ * network is slow or its thread had to wait for a processor, and it goes on for up to MOST_NS. */
+#define BURST_NS     6000000ULL
+#define MOST_NS      15000000ULL
+#define ENOUGH_BYTES (4 << 20)
+/* The receiver does not count what arrives in the first part, when the window of TCP is still small
+ * and a shaper of traffic lets a few packets pass at once. */
+#define WARM_NS 2000000ULL
+/* A thread may have to wait for its processor for milliseconds, and then counts too little. So the
+ * time is cut into windows, and the best one counts. A window begins when everything that had
+ * arrived was read, because data that had waited for the receiver would make it too fast; or at any
+ * time if that never happens, because then the receiver is the limit. Packets arrive in groups of
+ * up to 64 KiB, so a window has several of them. A network that does not fill a window is slower
+ * than the threads, and the whole time counts. */
+#define MIN_SPAN_NS  1000000ULL
+#define WINDOW_BYTES (512 << 10)
+
+#define CHUNK_BYTES  32768
+#define CHECK_NS     100000000ULL
+#define CHECK_MS     100
+/* How long this rank waits for the cause of a peer that has closed its connections. The peer tells
+ * the cause over the rendezvous before it closes them, and that message may take longer. */
+#define CAUSE_NS     200000000ULL
+#define CAUSE_NAP_NS 5000000L
+
+/* No frame of the transport begins with one of these. */
+enum { MORE_FOLLOWS = 0xa1, LAST_CHUNK = 0xa2, READY = 0xa3 };
+
+/* One direction of a connection. */
+struct flow {
+    uint32_t left_bytes; /* of a chunk that has begun; 0 = between two chunks */
+    bool is_ended;
+    bool is_drained; /* receiving: the last read took everything that had arrived */
+};
+
+/* Bytes that arrived, and from when to when. */
+struct span {
+    uint64_t begin_ns, last_ns;
+    uint64_t n_bytes;
+};
+
+struct burst {
+    struct socket_transport *transport;
+    struct socket_peer *to;   /* gets data of this rank; NULL = none */
+    struct socket_peer *from; /* may be the same peer */
+    struct flow sends[SOCKET_MAX_LINKS];
+    struct flow receives[SOCKET_MAX_LINKS];
+    unsigned char *sent;     /* a chunk */
+    unsigned char *received; /* a chunk, which is not looked at */
+    uint64_t began_ns;       /* when `to` was ready; 0 = it is not yet */
+    uint64_t sent_bytes;
+    uint64_t first_ns;        /* when data arrived first */
+    struct span all;          /* without the first part */
+    struct span window;       /* a part of it; begin_ns 0 = it has not begun */
+    uint64_t best_mbit_per_s; /* of all complete windows; 0 = there is none */
+    bool was_drained;
+};
+
+/* ---- who sends to whom ---------------------------------------------------------------------- */
+
+/* The lowest rank of each host. */
+static bool is_first_of_host(const struct gyre_peer_info *infos, int rank)
+{
+    for (int lower = 0; lower < rank; lower++)
+        if (infos[lower].host_hash == infos[rank].host_hash)
+            return false;
+    return true;
+}
+
+/* The first rank of the next host, or with `step` -1 of the one before, in a circle. */
+static int neighbour(const struct gyre_transport_config *config, int step)
+{
+    const int n = config->n_ranks;
+    int rank = config->rank;
+    do
+        rank = (rank + step + n) % n;
+    while (rank != config->rank && !is_first_of_host(config->infos, rank));
+    return rank;
+}
+
+/* The peer of that rank, if the rate between the two is unknown; else NULL. Both ranks find the
+ * same. */
+static struct socket_peer *find_partner(struct socket_transport *transport, int rank)
+{
+    const struct gyre_peer_info *infos = transport->config.infos;
+    if (gyre_peer_info_tells_rate(&infos[rank]) &&
+        gyre_peer_info_tells_rate(&infos[transport->config.rank]))
+        return NULL;
+    for (int i = 0; i < transport->n_peers; i++)
+        if (transport->peers[i].rank == rank)
+            return &transport->peers[i];
+    return NULL;
+}
+
+/* ---- one step of a connection --------------------------------------------------------------- */
+
+static gyre_status name_peer(gyre_status status, const struct socket_peer *peer)
+{
+    return gyre_fail_context(status, "rank %d (%s) over socket, measuring the network", peer->rank,
+                             peer->transport->config.infos[peer->rank].host_name);
+}
+
+/* A rank that fails or gives up says so in a frame, of which these bytes are a part. */
+static gyre_status fail_peer(const struct socket_peer *peer, bool has_ended)
+{
+    return name_peer(gyre_fail(GYRE_ERROR_REMOTE, has_ended ? "it closed the connection"
+                                                            : "it gave up or does not measure"),
+                     peer);
+}
+
+static gyre_status fail_call(const struct socket_peer *peer, const char *call)
+{
+    if (errno == ECONNRESET || errno == EPIPE)
+        return fail_peer(peer, true);
+    return name_peer(gyre_fail_errno(errno, "%s", call), peer);
+}
+
+static bool is_over(const struct burst *burst, uint64_t now_ns)
+{
+    const uint64_t took_ns = now_ns - burst->began_ns;
+    return took_ns >= MOST_NS || (took_ns >= BURST_NS && burst->sent_bytes >= ENOUGH_BYTES);
+}
+
+/* Send as much of a chunk as the kernel takes. */
+static gyre_status send_some(struct burst *burst, uint32_t link, uint64_t now_ns)
+{
+    struct flow *flow = &burst->sends[link];
+    const bool is_new = flow->left_bytes == 0;
+    const bool is_last = is_new && is_over(burst, now_ns);
+    const uint32_t n_bytes = is_last ? 1 : is_new ? CHUNK_BYTES : flow->left_bytes;
+    burst->sent[0] = is_last ? LAST_CHUNK : MORE_FOLLOWS;
+    const ssize_t n = send(burst->to->links[link].fd, burst->sent + (is_new ? 0 : 1), n_bytes,
+                           MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? GYRE_SUCCESS : fail_call(burst->to, "send");
+    burst->sent_bytes += (uint64_t)n;
+    flow->is_ended = is_last && n == 1;
+    flow->left_bytes = n_bytes - (uint32_t)n;
+    return GYRE_SUCCESS;
+}
+
+/* ---- the rate ------------------------------------------------------------------------------- */
+
+static bool is_drained(const struct burst *burst)
+{
+    for (uint32_t l = 0; l < burst->from->n_links; l++)
+        if (!burst->receives[l].is_drained && !burst->receives[l].is_ended)
+            return false;
+    return true;
+}
+
+/* Returns 0 if the span is too short to tell. Less than 1 Mbit/s counts as 1, because 0 would mean
+ * that the rate is unknown, and then a fast network is assumed. */
+static uint64_t mbit_per_s_of(const struct span *span)
+{
+    const uint64_t took_ns = span->last_ns - span->begin_ns;
+    if (span->begin_ns == 0 || took_ns < MIN_SPAN_NS || span->n_bytes == 0)
+        return 0;
+    return gyre_max_u64(1, span->n_bytes * 8000 / took_ns);
+}
+
+static void extend(struct span *span, uint64_t n_bytes, uint64_t now_ns)
+{
+    span->n_bytes += n_bytes;
+    span->last_ns = now_ns;
+}
+
+/* Count bytes that have arrived. */
+static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
+{
+    struct span *window = &burst->window;
+    const bool has_drained = is_drained(burst);
+    burst->was_drained = burst->was_drained || has_drained;
+    if (burst->first_ns == 0)
+        burst->first_ns = now_ns;
+    if (burst->all.begin_ns != 0)
+        extend(&burst->all, n_bytes, now_ns);
+    if (window->begin_ns != 0)
+        extend(window, n_bytes, now_ns);
+    if (now_ns - burst->first_ns < WARM_NS)
+        return;
+    if (burst->all.begin_ns == 0)
+        burst->all = (struct span){.begin_ns = now_ns, .last_ns = now_ns};
+    if (window->begin_ns != 0 &&
+        (window->n_bytes < WINDOW_BYTES || now_ns - window->begin_ns < MIN_SPAN_NS))
+        return;
+    burst->best_mbit_per_s = gyre_max_u64(burst->best_mbit_per_s, mbit_per_s_of(window));
+    *window = (struct span){.begin_ns = has_drained || !burst->was_drained ? now_ns : 0};
+}
+
+static uint64_t rate_of(const struct burst *burst)
+{
+    return burst->best_mbit_per_s > 0 ? burst->best_mbit_per_s : mbit_per_s_of(&burst->all);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------ */
+
+/* Receive at most n bytes, and count them. @n_out: 0 = none has come. */
+static gyre_status receive(struct burst *burst, uint32_t link, uint32_t n_bytes, uint32_t *n_out)
+{
+    const ssize_t n = recv(burst->from->links[link].fd, burst->received, n_bytes, MSG_DONTWAIT);
+    *n_out = 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        burst->receives[link].is_drained = true;
+        return GYRE_SUCCESS;
+    }
+    if (n <= 0)
+        return n == 0 ? fail_peer(burst->from, true) : fail_call(burst->from, "recv");
+    if (n_bytes > 1)
+        burst->receives[link].is_drained = (uint32_t)n < n_bytes;
+    count(burst, (uint64_t)n, gyre_now_ns());
+    *n_out = (uint32_t)n;
+    return GYRE_SUCCESS;
+}
+
+/* Receive what has come of a chunk, but not the byte behind it. */
+static gyre_status receive_some(struct burst *burst, uint32_t link)
+{
+    struct flow *flow = &burst->receives[link];
+    uint32_t n;
+    if (flow->left_bytes == 0) {
+        GYRE_TRY(receive(burst, link, 1, &n));
+        if (n == 0)
+            return GYRE_SUCCESS;
+        flow->is_ended = burst->received[0] == LAST_CHUNK;
+        if (flow->is_ended)
+            return GYRE_SUCCESS;
+        if (burst->received[0] != MORE_FOLLOWS)
+            return fail_peer(burst->from, false);
+        flow->left_bytes = CHUNK_BYTES - 1;
+    }
+    GYRE_TRY(receive(burst, link, flow->left_bytes, &n));
+    flow->left_bytes -= n;
+    return GYRE_SUCCESS;
+}
+
+/* ---- the burst ------------------------------------------------------------------------------ */
+
+static gyre_status say_ready(const struct burst *burst)
+{
+    const unsigned char byte = READY;
+    /* The connection is new, so the kernel has room for a byte. */
+    if (send(burst->from->links[0].fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+        return fail_call(burst->from, "send");
+    return GYRE_SUCCESS;
+}
+
+/* Has the receiver said that it is ready? */
+static gyre_status take_ready(struct burst *burst)
+{
+    unsigned char byte = 0;
+    const ssize_t n = recv(burst->to->links[0].fd, &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return GYRE_SUCCESS;
+    if (n < 0)
+        return fail_call(burst->to, "recv");
+    if (n != 1 || byte != READY)
+        return fail_peer(burst->to, n == 0);
+    burst->began_ns = gyre_now_ns();
+    return GYRE_SUCCESS;
+}
+
+/* Wait until some connection can go on. False if none has anything to do any more. */
+static bool wait_for_links(const struct burst *burst)
+{
+    struct pollfd fds[2 * SOCKET_MAX_LINKS];
+    nfds_t n = 0;
+    for (uint32_t l = 0; burst->to != NULL && l < burst->to->n_links; l++) {
+        const bool waits = burst->began_ns == 0;
+        if (waits ? l == 0 : !burst->sends[l].is_ended)
+            fds[n++] =
+                (struct pollfd){.fd = burst->to->links[l].fd, .events = waits ? POLLIN : POLLOUT};
+    }
+    for (uint32_t l = 0; burst->from != NULL && l < burst->from->n_links; l++)
+        /* The byte that says ready comes first on connection 0. */
+        if (!burst->receives[l].is_ended && (burst->to != burst->from || burst->began_ns != 0))
+            fds[n++] = (struct pollfd){.fd = burst->from->links[l].fd, .events = POLLIN};
+    if (n > 0)
+        poll(fds, n, CHECK_MS);
+    return n > 0;
+}
+
+/* Move what can be moved now on all connections. */
+static gyre_status step(struct burst *burst)
+{
+    if (burst->to != NULL && burst->began_ns == 0)
+        GYRE_TRY(take_ready(burst));
+    const uint64_t now_ns = gyre_now_ns(); /* not before began_ns */
+    for (uint32_t l = 0; burst->to != NULL && l < burst->to->n_links; l++)
+        if (burst->began_ns != 0 && !burst->sends[l].is_ended)
+            GYRE_TRY(send_some(burst, l, now_ns));
+    for (uint32_t l = 0; burst->from != NULL && l < burst->from->n_links; l++)
+        if (!burst->receives[l].is_ended && (burst->to != burst->from || burst->began_ns != 0))
+            GYRE_TRY(receive_some(burst, l));
+    return GYRE_SUCCESS;
+}
+
+/* The peer that this rank waits for. */
+static const struct socket_peer *find_late_peer(const struct burst *burst)
+{
+    if (burst->to != NULL && burst->began_ns == 0)
+        return burst->to;
+    for (uint32_t l = 0; burst->from != NULL && l < burst->from->n_links; l++)
+        if (!burst->receives[l].is_ended)
+            return burst->from;
+    return burst->to;
+}
+
+static gyre_status run(struct burst *burst, uint64_t deadline_ns)
+{
+    uint64_t checked_ns = gyre_now_ns();
+    if (burst->from != NULL)
+        GYRE_TRY(say_ready(burst));
+    while (wait_for_links(burst)) {
+        const uint64_t now_ns = gyre_now_ns();
+        if (now_ns >= deadline_ns)
+            return name_peer(gyre_fail(GYRE_ERROR_TIMEOUT, "it does not go on"),
+                             find_late_peer(burst));
+        if (now_ns - checked_ns >= CHECK_NS) {
+            GYRE_TRY(gyre_transport_check(&burst->transport->config));
+            checked_ns = now_ns;
+        }
+        GYRE_TRY(step(burst));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* A peer whose init fails closes its connections. Then its cause says more than the end of a
+ * connection, so this rank waits for the cause. Returns `status` if none comes. */
+static gyre_status find_cause(const struct gyre_transport_config *config, gyre_status status)
+{
+    const struct timespec nap = {.tv_nsec = CAUSE_NAP_NS};
+    const uint64_t deadline_ns = gyre_now_ns() + CAUSE_NS;
+    char ended[GYRE_CAUSE_MAX_BYTES];
+    snprintf(ended, sizeof(ended), "%s", gyre_cause());
+    while (gyre_now_ns() < deadline_ns) {
+        GYRE_TRY(gyre_transport_check(config));
+        nanosleep(&nap, NULL);
+    }
+    gyre_set_cause(ended);
+    return status;
+}
+
+gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t deadline_ns)
+{
+    const struct gyre_transport_config *config = &transport->config;
+    if (gyre_param_number(config->params, GYRE_PARAM_NET_RATE) > 0 ||
+        !is_first_of_host(config->infos, config->rank))
+        return GYRE_SUCCESS;
+    const int next = neighbour(config, 1);
+    if (next == config->rank)
+        return GYRE_SUCCESS; /* there is one host only */
+    struct burst *burst = calloc(1, sizeof(*burst) + 2 * CHUNK_BYTES);
+    if (burst == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measuring the network");
+    burst->transport = transport;
+    burst->to = find_partner(transport, next);
+    burst->from = find_partner(transport, neighbour(config, -1));
+    burst->sent = (unsigned char *)(burst + 1);
+    burst->received = burst->sent + CHUNK_BYTES;
+    gyre_status status = run(burst, deadline_ns);
+    if (status == GYRE_ERROR_REMOTE)
+        status = find_cause(config, status);
+    transport->wire.mbit_per_s = status == GYRE_SUCCESS ? rate_of(burst) : 0;
+    free(burst);
+    return status;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The receiving side of a link of the socket transport. It reads the stream, checks the headers of
+ * each batch, and turns data frames into slots and credit frames into credit. Payloads are read
+ * directly into their slots; only bytes that are read together with a header (at most
+ * SOCKET_STAGING_BYTES) are copied.
+ */
+#include "transport/socket/socket_move.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "transport/socket/socket_record.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static void finish_slot(const struct socket_link *link, const struct socket_arrival *arrival)
+{
+    struct socket_fifo *fifo = arrival->fifo;
+    struct gyre_inbox *inbox = fifo->recv.inbox;
+    const uint32_t depth = link->peer->transport->config.spec.depth;
+    gyre_store_relaxed_u64(&inbox->slot_info[fifo->n_arrived % depth], arrival->info);
+    socket_record_slot(link, fifo, fifo->n_arrived, false);
+    gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], ++fifo->n_arrived);
+}
+
+/* Counts n_bytes more bytes of payloads. */
+static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
+{
+    while (link->first_arrival < link->n_arrivals) {
+        struct socket_arrival *arrival = &link->arrivals[link->first_arrival];
+        const uint32_t n = (uint32_t)gyre_min_u64(n_bytes, arrival->left_bytes);
+        arrival->at += n;
+        arrival->left_bytes -= n;
+        n_bytes -= n;
+        if (arrival->left_bytes > 0)
+            return;
+        finish_slot(link, arrival);
+        link->first_arrival++;
+    }
+    link->n_arrivals = 0;
+    link->first_arrival = 0;
+}
+
+static bool announce_slot(struct socket_link *link, const struct socket_header *header)
+{
+    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
+    struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
+    const uint32_t n_bytes = (uint32_t)header->value;
+    const uint32_t slot_bytes = fifo->recv.slot_bytes;
+    if (n_bytes > slot_bytes) {
+        socket_refuse(link, header, "larger than a slot");
+        return false;
+    }
+    if (fifo->n_announced - fifo->n_returned >= spec->depth) {
+        socket_refuse(link, header, "there was no credit for it");
+        return false;
+    }
+    link->arrivals[link->n_arrivals++] = (struct socket_arrival){
+        .fifo = fifo,
+        .info = header->value,
+        .at = fifo->recv.slots + fifo->n_announced++ % spec->depth * slot_bytes,
+        .left_bytes = n_bytes,
+    };
+    return true;
+}
+
+static bool take_credit(struct socket_link *link, const struct socket_header *header)
+{
+    struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
+    if (header->value < fifo->n_credited || header->value > fifo->n_batched) {
+        socket_refuse(link, header, "credit for slots that were not sent");
+        return false;
+    }
+    fifo->n_credited = header->value;
+    return true;
+}
+
+/* Takes the cause of a peer that ends because of a fault. It becomes this rank's cause too. Returns
+ * false while the text is incomplete, or when the link has ended. */
+static bool take_fault(struct socket_link *link, const struct socket_header *header,
+                       const unsigned char *text, uint32_t n_arrived)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    if (header->value >= sizeof(cause)) {
+        socket_refuse(link, header, "a cause that long");
+        return false;
+    }
+    if (n_arrived < header->value)
+        return false;
+    memcpy(cause, text, header->value);
+    cause[header->value] = '\0';
+    link->has_bye = true;
+    gyre_fault_raise(link->peer->transport->config.fault, GYRE_ERROR_REMOTE, cause);
+    return true;
+}
+
+/* Counts the headers of a batch. Returns false when the link has ended. */
+static bool count_header(struct socket_link *link, const struct socket_header *header)
+{
+    const bool is_right = link->n_following > 0 ? header->n_following == link->n_following - 1
+                                                : header->n_following < SOCKET_BATCH_FRAMES;
+    if (!is_right)
+        socket_refuse(link, header, "another header of its batch was due");
+    else
+        link->n_following = header->n_following;
+    return is_right;
+}
+
+/* Takes a header that is not a fault's. Returns false when the link has ended. */
+static bool take_header(struct socket_link *link, const struct socket_header *header)
+{
+    const struct socket_peer *peer = link->peer;
+    if (!count_header(link, header))
+        return false;
+    if (header->kind == SOCKET_FRAME_BYE) {
+        link->has_bye = true;
+        return true;
+    }
+    if (header->fifo >= peer->size.n_fifos || header->fifo % peer->n_links != link->index) {
+        socket_refuse(link, header, "no such FIFO on this connection");
+        return false;
+    }
+    if (header->kind == SOCKET_FRAME_DATA)
+        return announce_slot(link, header);
+    if (header->kind == SOCKET_FRAME_CREDIT)
+        return take_credit(link, header);
+    socket_refuse(link, header, "no such kind");
+    return false;
+}
+
+/* Do payloads come next? */
+static bool awaits_payload(const struct socket_link *link)
+{
+    return link->n_following == 0 && link->n_arrivals > 0;
+}
+
+static bool parse_staging(struct socket_link *link)
+{
+    uint32_t at = 0;
+    for (;;) {
+        const uint32_t n_left = link->staged_bytes - at;
+        if (awaits_payload(link)) {
+            const struct socket_arrival *arrival = &link->arrivals[link->first_arrival];
+            const uint32_t n_bytes = (uint32_t)gyre_min_u64(n_left, arrival->left_bytes);
+            if (n_bytes == 0)
+                break;
+            memcpy(arrival->at, link->staging + at, n_bytes);
+            advance_arrivals(link, n_bytes);
+            at += n_bytes;
+            continue;
+        }
+        struct socket_header header;
+        if (n_left < sizeof(header))
+            break;
+        memcpy(&header, link->staging + at, sizeof(header));
+        if (header.kind == SOCKET_FRAME_FAULT) {
+            if (!take_fault(link, &header, link->staging + at + sizeof(header),
+                            n_left - (uint32_t)sizeof(header)))
+                break;
+            at += (uint32_t)header.value;
+        } else if (!take_header(link, &header)) {
+            return false;
+        }
+        at += (uint32_t)sizeof(header);
+        if (link->n_following == 0)
+            advance_arrivals(link, 0); /* slots without a payload are complete */
+    }
+    link->staged_bytes -= at;
+    memmove(link->staging, link->staging + at, link->staged_bytes);
+    return true;
+}
+
+/* Lists the rest of the payloads that come next. Returns their bytes. */
+static size_t list_payloads(const struct socket_link *link, struct iovec *parts, int *n_parts)
+{
+    size_t n_bytes = 0;
+    for (uint32_t i = link->first_arrival; awaits_payload(link) && i < link->n_arrivals; i++) {
+        const struct socket_arrival *arrival = &link->arrivals[i];
+        if (arrival->left_bytes > 0)
+            parts[(*n_parts)++] = (struct iovec){arrival->at, arrival->left_bytes};
+        n_bytes += arrival->left_bytes;
+    }
+    return n_bytes;
+}
+
+/* Reads once. Returns false when there is no more to read now.
+ * @n_bytes_out: is set if any bytes came. */
+static bool read_once(struct socket_link *link, size_t *n_bytes_out)
+{
+    struct iovec parts[SOCKET_BATCH_FRAMES + 1];
+    int n_parts = 0;
+    const size_t left_bytes = list_payloads(link, parts, &n_parts);
+    const uint32_t room_bytes = SOCKET_STAGING_BYTES - link->staged_bytes;
+    parts[n_parts++] = (struct iovec){link->staging + link->staged_bytes, room_bytes};
+    const ssize_t n_read = readv(link->fd, parts, n_parts);
+    if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) {
+        link->is_readable = errno == EINTR;
+        return false;
+    }
+    if (n_read <= 0) {
+        socket_end_stream(link, n_read < 0 ? errno : 0);
+        return false;
+    }
+    *n_bytes_out = (size_t)n_read;
+    const size_t n_direct = gyre_min_u64((size_t)n_read, left_bytes);
+    if (n_direct > 0)
+        advance_arrivals(link, n_direct);
+    link->staged_bytes += (uint32_t)((size_t)n_read - n_direct);
+    if (!parse_staging(link))
+        return true;
+    /* A short read has emptied the socket. If the stream ends after it, there is another event,
+     * unless this is that event (is_ending). */
+    if ((size_t)n_read < left_bytes + room_bytes && !link->is_ending)
+        link->is_readable = false;
+    return true;
+}
+
+bool socket_receive(struct socket_link *link)
+{
+    size_t n_bytes = 0;
+    socket_record_begin(link->thread, GYRE_TRACE_RECEIVE);
+    const bool has_more = read_once(link, &n_bytes);
+    socket_record_end(link->thread, n_bytes);
+    return has_more;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sending side of a link of the socket transport. It collects credit and published slots in a
+ * batch, hands the batch to the kernel, and gives slots back to the executor once the kernel has
+ * taken their bytes. The last frame of a link is sent here too.
+ */
+#include "transport/socket/socket_move.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "transport/socket/socket_record.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void add_frame(struct socket_link *link, struct socket_header header,
+                      struct socket_payload payload)
+{
+    link->headers[link->n_batch] = header;
+    link->payloads[link->n_batch++] = payload;
+}
+
+static void clear_batch(struct socket_link *link)
+{
+    link->n_batch = 0;
+    link->headers_sent_bytes = 0;
+    link->first = 0;
+    link->first_sent_bytes = 0;
+}
+
+/* Should the peer be told of credit now? The credit of a few slots may wait for data that goes to
+ * the same peer, because the peer does not run out of credit before it has used half of it. */
+static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
+                        uint64_t n_consumed, bool has_data)
+{
+    const uint64_t n_owed = n_consumed - fifo->n_returned;
+    return n_owed > 0 && (n_owed >= link->peer->transport->config.spec.depth / 2 || has_data ||
+                          link->n_batch > 0);
+}
+
+/* Is there a published slot that may be sent? */
+static bool has_slot(const struct socket_link *link, const struct socket_fifo *fifo, uint64_t tail)
+{
+    return tail > fifo->n_batched &&
+           fifo->n_batched - fifo->n_credited < link->peer->transport->config.spec.depth;
+}
+
+/* Appends the frames of one FIFO to the batch: its credit, then its published slots as far as there
+ * is credit for them. Returns the payload bytes. */
+static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
+{
+    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
+    struct socket_fifo *fifo = &link->peer->fifos[index];
+    const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
+    const uint64_t n_consumed = gyre_load_acquire_u64(&fifo->recv.credit->head[GYRE_PROTO_SIMPLE]);
+    const bool has_data = has_slot(link, fifo, tail);
+    if (owes_credit(link, fifo, n_consumed, has_data)) {
+        fifo->n_returned = n_consumed;
+        add_frame(
+            link,
+            (struct socket_header){.kind = SOCKET_FRAME_CREDIT, .fifo = index, .value = n_consumed},
+            (struct socket_payload){0});
+    }
+    uint32_t n_bytes = 0;
+    while (has_slot(link, fifo, tail) && link->n_batch < SOCKET_BATCH_FRAMES &&
+           n_bytes < room_bytes) {
+        const uint64_t slot = fifo->n_batched++ % spec->depth;
+        const uint64_t info = gyre_load_relaxed_u64(&fifo->send.inbox->slot_info[slot]);
+        add_frame(link,
+                  (struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = index, .value = info},
+                  (struct socket_payload){fifo->send.slots + slot * fifo->send.slot_bytes,
+                                          (uint32_t)info});
+        n_bytes += (uint32_t)info;
+    }
+    return n_bytes;
+}
+
+static void make_batch(struct socket_link *link)
+{
+    const struct socket_peer *peer = link->peer;
+    const uint32_t n_fifos = peer->size.n_fifos;
+    const uint32_t n_mine = (n_fifos - link->index + peer->n_links - 1) / peer->n_links;
+    uint32_t n_bytes = 0;
+    clear_batch(link);
+    for (uint32_t i = 0; i < n_mine; i++) {
+        /* Each FIFO needs room for one credit and one slot. */
+        if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
+            break;
+        const uint32_t index = link->index + link->next_fifo * peer->n_links;
+        n_bytes += batch_fifo(link, index, SOCKET_BATCH_BYTES - n_bytes);
+        link->next_fifo = (link->next_fifo + 1) % n_mine;
+    }
+    for (uint32_t i = 0; i < link->n_batch; i++)
+        link->headers[i].n_following = (uint16_t)(link->n_batch - 1 - i);
+}
+
+static uint32_t count_header_bytes(const struct socket_link *link)
+{
+    return link->n_batch * (uint32_t)sizeof(struct socket_header) - link->headers_sent_bytes;
+}
+
+/* The kernel has taken n_bytes bytes of the batch. Gives back the slots that are completely
+ * sent. */
+static void advance_batch(struct socket_link *link, size_t n_bytes)
+{
+    const uint32_t n_of_headers = (uint32_t)gyre_min_u64(n_bytes, count_header_bytes(link));
+    link->headers_sent_bytes += n_of_headers;
+    n_bytes -= n_of_headers;
+    if (count_header_bytes(link) > 0)
+        return;
+    for (; link->first < link->n_batch; link->first++) {
+        const struct socket_header *header = &link->headers[link->first];
+        const size_t n_left = link->payloads[link->first].n_bytes - link->first_sent_bytes;
+        if (n_bytes < n_left) {
+            link->first_sent_bytes += (uint32_t)n_bytes;
+            return;
+        }
+        n_bytes -= n_left;
+        link->first_sent_bytes = 0;
+        if (header->kind == SOCKET_FRAME_DATA) {
+            struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
+            socket_record_slot(link, fifo, fifo->n_sent, true);
+            gyre_store_release_u64(&fifo->send.credit->head[GYRE_PROTO_SIMPLE], ++fifo->n_sent);
+        }
+    }
+}
+
+/* Lists what is left of the batch. Returns its bytes. */
+static size_t list_batch(struct socket_link *link, struct iovec *parts, size_t *n_parts)
+{
+    size_t n_bytes = count_header_bytes(link);
+    size_t skip_bytes = link->first_sent_bytes;
+    if (n_bytes > 0)
+        parts[(*n_parts)++] =
+            (struct iovec){(unsigned char *)link->headers + link->headers_sent_bytes, n_bytes};
+    for (uint32_t i = link->first; i < link->n_batch; i++) {
+        const struct socket_payload *payload = &link->payloads[i];
+        if (payload->n_bytes > skip_bytes)
+            parts[(*n_parts)++] =
+                (struct iovec){(unsigned char *)(uintptr_t)payload->bytes + skip_bytes,
+                               payload->n_bytes - skip_bytes};
+        n_bytes += payload->n_bytes - skip_bytes;
+        skip_bytes = 0;
+    }
+    return n_bytes;
+}
+
+/* Hands the rest of the batch to the kernel. Returns true if the kernel took any bytes. */
+static bool send_batch(struct socket_link *link)
+{
+    struct iovec parts[SOCKET_BATCH_FRAMES + 1];
+    size_t n_parts = 0;
+    const size_t n_bytes = list_batch(link, parts, &n_parts);
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = n_parts};
+    socket_record_begin(link->thread, GYRE_TRACE_SEND);
+    const ssize_t n_sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n_sent < 0) {
+        /* After an error the receiving side decides how the connection ended, because it may still
+         * read a goodbye. */
+        link->is_writable = errno != EAGAIN;
+        link->is_readable = link->is_readable || errno != EAGAIN;
+        socket_record_end(link->thread, 0);
+        return false;
+    }
+    link->is_writable = (size_t)n_sent == n_bytes;
+    advance_batch(link, (size_t)n_sent);
+    socket_record_end(link->thread, (size_t)n_sent);
+    return true;
+}
+
+bool socket_send(struct socket_link *link)
+{
+    if (link->first == link->n_batch)
+        make_batch(link);
+    return link->first < link->n_batch && link->is_writable && send_batch(link);
+}
+
+bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
+{
+    const struct socket_peer *peer = link->peer;
+    if (link->fd < 0)
+        return false;
+    if (link->first < link->n_batch)
+        return true;
+    for (uint32_t f = link->index; f < peer->size.n_fifos; f += peer->n_links) {
+        const struct socket_fifo *fifo = &peer->fifos[f];
+        const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
+        if (has_credit ? has_slot(link, fifo, tail) : tail > fifo->n_batched)
+            return true;
+    }
+    return false;
+}
+
+static void add_last_frame(struct socket_link *link, const char *cause)
+{
+    clear_batch(link);
+    if (cause == NULL)
+        add_frame(link, (struct socket_header){.kind = SOCKET_FRAME_BYE},
+                  (struct socket_payload){0});
+    else
+        add_frame(link, (struct socket_header){.kind = SOCKET_FRAME_FAULT, .value = strlen(cause)},
+                  (struct socket_payload){(const unsigned char *)cause, (uint32_t)strlen(cause)});
+}
+
+/* Sends the rest of the batch and then the last frame. */
+static void send_last_frame(struct socket_link *link, const char *cause, uint64_t deadline_ns)
+{
+    bool is_said = false;
+    for (;;) {
+        if (link->first == link->n_batch && is_said)
+            return;
+        if (link->first == link->n_batch) {
+            if (cause == NULL)
+                make_batch(link); /* credit for the slots that were consumed last */
+            if (cause != NULL || link->n_batch == 0) {
+                add_last_frame(link, cause);
+                is_said = true;
+            }
+        }
+        if (send_batch(link))
+            continue;
+        /* All links share the deadline, and each gets at least one attempt. */
+        if (gyre_now_ns() >= deadline_ns)
+            return;
+        struct pollfd writable = {.fd = link->fd, .events = POLLOUT};
+        if (poll(&writable, 1, 10) > 0 && (writable.revents & (POLLHUP | POLLERR)) != 0)
+            return; /* the peer has closed already */
+    }
+}
+
+void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns)
+{
+    if (link->fd < 0)
+        return;
+    send_last_frame(link, cause, deadline_ns);
+    /* Unread bytes would turn the end of the stream into a reset, so read them first. */
+    shutdown(link->fd, SHUT_WR);
+    while (recv(link->fd, link->staging, sizeof(link->staging), MSG_DONTWAIT) > 0)
+        ;
+}
