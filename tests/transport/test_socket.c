@@ -496,17 +496,24 @@ static void count_threads(struct gyre_transport *transport, struct gyre_connecto
     rig_barrier(self);
 }
 
-static void each_connection_may_have_a_thread_of_its_own(void)
+/* @n_threads: the variable for it, with its value */
+static void have_four_threads(const char *n_threads)
 {
     char *const environment[] = {(char *)(uintptr_t) "GYRE_SOCKET_IFNAME==lo",
                                  (char *)(uintptr_t) "GYRE_SOCKET_NSOCKS=4",
-                                 (char *)(uintptr_t) "GYRE_SOCKET_NTHREADS=16", NULL};
+                                 (char *)(uintptr_t)n_threads, NULL};
     rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
                                   .spec = duo_spec,
                                   .n_ranks = 3,
                                   .n_slots = 300,
                                   .environment = environment,
                                   .body = count_threads});
+}
+
+static void each_connection_may_have_a_thread_of_its_own(void)
+{
+    have_four_threads("GYRE_SOCKET_NTHREADS=16");
+    have_four_threads("NCCL_SOCKET_NTHREADS=2"); /* in each direction */
 }
 
 static void a_rank_with_one_processor_has_one_thread(void)

@@ -106,11 +106,14 @@ static int choose_links(const struct gyre_transport_config *config)
 
 /* A thread copies every byte that it sends and every byte that it receives, which is slower than a
  * fast network. So the connections of a pair are divided between threads. Half of the rank's
- * processors are left to the application. */
+ * processors are left to the application. NCCL's variable counts the threads of one direction, and
+ * a thread here serves both. */
 static uint32_t choose_threads(const struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
-    const int64_t wanted = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NTHREADS);
+    const char *source = gyre_param_source(config->params, GYRE_PARAM_SOCKET_NTHREADS);
+    const int64_t number = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NTHREADS);
+    const int64_t wanted = strncmp(source, "NCCL_", 5) == 0 ? 2 * number : number;
     return gyre_clamp_u32(wanted > 0 ? (uint64_t)wanted : count_processors(config) / 2, 1,
                           (uint32_t)transport->n_links);
 }
