@@ -292,7 +292,7 @@ enum { N_SILENT = 200 };
 static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
-    const uint64_t deadline_ns = gyre_now_ns() + 10000000000ULL;
+    const uint64_t deadline_ns = gyre_now_ns() + 60000000000ULL;
     char noise[256] = "GET / HTTP/1.1";
     gyre_comm *child = NULL;
     int silent[N_SILENT];
