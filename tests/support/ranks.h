@@ -64,11 +64,15 @@ static inline void *test_thread_main(void *pointer)
     return NULL;
 }
 
+/* Set once this process has had threads. */
+__attribute__((weak)) bool test_had_threads;
+
 /** Run `run` on n ranks, each a thread of this process with its own communicator handle. */
 static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument)
 {
     if (n_ranks > test_most_ranks())
         return;
+    test_had_threads = true;
     gyre_comm *comms[TEST_MAX_RANKS];
     const gyre_config config = test_config(0);
     const gyre_status status = gyre_comm_init_all(comms, n_ranks, NULL, &config);
@@ -90,10 +94,13 @@ struct test_rendezvous {
     uint32_t is_ready;
 };
 
-/** Fork n processes that join one communicator (forked before any thread exists) and run `run`.
+/** Fork n processes that join one communicator and run `run`. A case forks before it starts
+ * threads: some threads of a communicator end a moment after it was destroyed, and a process that
+ * was forked while one of them lived may not start threads under ThreadSanitizer.
  * @pids_out: by rank. The child's exit status is 0 when none of its checks failed. */
 static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument, pid_t *pids_out)
 {
+    CHECK_MSG(!test_had_threads, "a case forks its processes before it starts threads");
     struct test_rendezvous *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int rank = 0; rank < n_ranks; rank++) {

@@ -184,6 +184,47 @@ static void who_waits_in_vain_names_the_missing_rank(void)
     duo_close(&duo);
 }
 
+/* True: socket_caller_start() returns when the thread that connects to other ranks is done. */
+static bool starts_slowly;
+
+gyre_status __real_socket_caller_start(struct socket_caller *caller,
+                                       struct socket_transport *transport, uint64_t deadline_ns,
+                                       pthread_mutex_t *lock, pthread_cond_t *changed);
+gyre_status __wrap_socket_caller_start(struct socket_caller *caller,
+                                       struct socket_transport *transport, uint64_t deadline_ns,
+                                       pthread_mutex_t *lock, pthread_cond_t *changed);
+
+gyre_status __wrap_socket_caller_start(struct socket_caller *caller,
+                                       struct socket_transport *transport, uint64_t deadline_ns,
+                                       pthread_mutex_t *lock, pthread_cond_t *changed)
+{
+    const gyre_status status =
+        __real_socket_caller_start(caller, transport, deadline_ns, lock, changed);
+    for (bool is_done = !starts_slowly || status != GYRE_SUCCESS; !is_done;) {
+        sched_yield();
+        pthread_mutex_lock(lock);
+        is_done = caller->is_done;
+        pthread_mutex_unlock(lock);
+    }
+    return status;
+}
+
+/* The calling thread may get no processor before the thread that connects has failed. */
+static void a_failure_before_the_first_look_is_not_lost(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    gyre_transport_socket.close(duo.transports[1]);
+    duo.transports[1] = NULL;
+    duo.deadline_ns = gyre_now_ns() + 1000000;
+    starts_slowly = true;
+    struct duo_rank connecting = {&duo, 0};
+    connect_one(&connecting);
+    CHECK(duo.statuses[0] != GYRE_SUCCESS);
+    CHECK_MSG(strstr(duo.causes[0], "rank 1") != NULL, "%s", duo.causes[0]);
+    duo_close(&duo);
+}
+
 static void set_up_ends_when_the_fault_is_raised(void)
 {
     static struct duo duo;
@@ -602,6 +643,7 @@ static const struct test_case cases[] = {
     {"strangers do not stall set-up", strangers_do_not_stall_set_up},
     {"a rank with another secret is not let in", a_rank_with_another_secret_is_not_let_in},
     {"who waits in vain names the missing rank", who_waits_in_vain_names_the_missing_rank},
+    {"a failure before the first look is not lost", a_failure_before_the_first_look_is_not_lost},
     {"set-up ends when the fault is raised", set_up_ends_when_the_fault_is_raised},
     {"an address that cannot be reached is passed over",
      an_address_that_cannot_be_reached_is_passed_over},

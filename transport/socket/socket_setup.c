@@ -298,6 +298,8 @@ static gyre_status wait_for_all(struct reception *reception, struct socket_calle
         if (status == GYRE_SUCCESS && reception->n_missing > 0 && now_ns >= deadline_ns)
             status = fail_missing(reception);
     }
+    if (status == GYRE_SUCCESS) /* the caller may have been done before the first round */
+        status = socket_caller_result(caller);
     pthread_mutex_unlock(&reception->lock);
     return status;
 }
