@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch programs as users write them, one a case: nothing here knows which library carries them.
 
-    torchrun --nproc-per-node=N torch_clients.py CASE... [--backend nccl|gloo] [--json FILE]
-    torch_clients.py --report FOLDER       compares the files ddp-ENGINE-ROUND.json there
+    torchrun --nproc-per-node=N torch_clients.py CASE... [--backend nccl|gloo] [--json FOLDER/%s-gyre-1.json]
+    torch_clients.py --report FOLDER       compares the files CASE-ENGINE-ROUND.json there
 
 tests/gpu/run_clients runs all cases on gyre and on NCCL. With --backend gloo they run without a GPU
 (what gloo does not have is left out), which tries their own logic. Values are checked against
 formulas; a wrong one, an exception or a leak is exit status 1.
 """
 import argparse
-import glob
 import hashlib
 import json
 import os
@@ -18,6 +17,11 @@ import statistics
 import sys
 import time
 import traceback
+
+from clients import Skip
+from clients.fsdp import accelerate, fsdp2
+from clients.report import report
+from clients.tensor_parallel import tensor_parallel
 
 DDP_STEPS = 200
 ROUNDS = 50  # of making and destroying process groups
@@ -211,6 +215,8 @@ def ddp(c):
     assert len(set(hashes)) == 1, f"ranks differ in their parameters: {hashes}"
     c.torch.use_deterministic_algorithms(False)
     second["hash_of_first"] = first["hash"]
+    second["text"] = f"{second['ms_per_iteration']:.3f} ms/iteration, loss {second['losses'][0]:.4f} -> " \
+                     f"{second['losses'][-1]:.4f}, parameters {second['hash'][:12]}"
     return second
 
 
@@ -286,7 +292,7 @@ def graph(c):
     """An all-reduce captured in a CUDA graph, replayed."""
     torch, dist, n, rank = c.torch, c.dist, c.n, c.rank
     if c.device.type != "cuda":
-        return "skipped: no GPU"
+        raise Skip("no GPU")
     x = c.full(float(rank))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -311,7 +317,6 @@ def graph(c):
     captured.replay()
     c.check(out, 2 * (n * (n - 1) // 2 + n * 19), "last replay")
     del captured
-    return None
 
 
 def recreate(c):
@@ -372,23 +377,22 @@ def two_groups(c):
 def eager(c):
     """With a device named at init, communicators are made at once and groups are splits of them."""
     if c.device.type != "cuda":
-        return "skipped: no GPU"
+        raise Skip("no GPU")
     c.dist.destroy_process_group()
     c.init(c.device)
     x = c.full(float(c.rank))
     c.dist.all_reduce(x)
     c.check(x, c.n * (c.n - 1) // 2, "all_reduce")
     subgroups(c)
-    return None
 
 
 def shrink(c):
     """The last rank is left out; the others go on in a smaller default group."""
     dist, n, rank = c.dist, c.n, c.rank
     if c.device.type != "cuda":
-        return "skipped: no GPU"
+        raise Skip("no GPU")
     if not hasattr(dist, "shrink_group"):
-        return "skipped: this PyTorch has no shrink_group"
+        raise Skip("this PyTorch has no shrink_group")
     dist.destroy_process_group()
     c.init(c.device)
     x = c.full(float(rank))
@@ -404,11 +408,10 @@ def shrink(c):
         time.sleep(0.05)
     dist.destroy_process_group()
     c.init()
-    return None
 
 
 CASES = {f.__name__: f for f in (collectives, ddp, sharded, pipeline, subgroups, graph, recreate,
-                                 two_groups, eager, shrink)}
+                                 two_groups, eager, shrink, tensor_parallel, fsdp2, accelerate)}
 
 
 # ---- running and reporting -----------------------------------------------------------------------
@@ -417,11 +420,13 @@ def run(c, name, path):
     """Whether the case is right; how it ended is printed by rank 0."""
     c.init()
     begin = time.perf_counter()
-    leak = None
+    leak = skipped = result = None
     try:
         result = CASES[name](c)
     except Leak as error:
-        leak, result = error, None
+        leak = error
+    except Skip as reason:
+        skipped = reason
     c.sync()
     seconds = time.perf_counter() - begin
     c.dist.barrier()
@@ -431,57 +436,15 @@ def run(c, name, path):
     if leak is not None:
         print(f"{name}: leaks {leak}", flush=True)
         return False
-    text = result if isinstance(result, str) else ""
-    if isinstance(result, dict):
-        text = f"{result['ms_per_iteration']:.3f} ms/iteration, loss {result['losses'][0]:.4f} -> " \
-               f"{result['losses'][-1]:.4f}, parameters {result['hash'][:12]}"
+    if skipped is not None:
+        print(f"{name}: skipped: {skipped}", flush=True)
+        return True
+    text = result["text"] if isinstance(result, dict) else result or ""
     print(f"{name}: ok on {c.n} ranks, {seconds:.1f} s {text}", flush=True)
     if path and isinstance(result, dict):
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path.replace("%s", name), "w", encoding="utf-8") as file:
             json.dump(result, file)
     return True
-
-
-def runs_of(folder, engine):
-    runs = []
-    for path in sorted(glob.glob(os.path.join(folder, f"ddp-{engine}-*.json"))):
-        with open(path, encoding="utf-8") as file:
-            runs.append(json.load(file))
-    return runs
-
-
-def report(folder):
-    """The runs of gyre have the same bits, NCCL's and gloo's curves the same shape; times."""
-    runs = {engine: runs_of(folder, engine) for engine in ("gyre", "nccl", "gloo")}
-    errors = []
-    first = runs["gyre"][0]
-    if len(runs["gyre"]) < 2:
-        errors.append("one run on gyre is not enough to compare its bits")
-    for other in runs["gyre"][1:]:
-        if first["losses"] != other["losses"] or first["hash"] != other["hash"]:
-            errors.append("two runs on gyre differ")
-    for engine in ("nccl", "gloo"):
-        # Training amplifies the last bits: the beginning must agree closely, the end by and large.
-        for step, (a, b) in enumerate(zip(first["losses"], runs[engine][0]["losses"])
-                                      if runs[engine] else ()):
-            allowed = (1e-4 if step < 20 else 5e-2) * max(abs(a), abs(b)) + 1e-4
-            if abs(a - b) > allowed:
-                errors.append(f"loss of step {step}: {a} on gyre, {b} on {engine}")
-                break
-    print("DDP, ms per iteration (median of the runs; all of them):")
-    medians = {}
-    for engine, results in runs.items():
-        if not results:
-            print(f"  {engine:<5} not run")
-            continue
-        times = [result["ms_per_iteration"] for result in results]
-        medians[engine] = statistics.median(times)
-        print(f"  {engine:<5} {medians[engine]:9.3f}  ({' '.join(f'{ms:.3f}' for ms in times)})")
-    if "nccl" in medians:
-        print(f"  NCCL's time / gyre's: {medians['nccl'] / medians['gyre']:.3f}")
-    for error in errors:
-        print("FAILED", error)
-    return 1 if errors else 0
 
 
 def main():
@@ -489,7 +452,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help="one of " + ", ".join(CASES))
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="cuda for nccl, cpu for gloo")
-    parser.add_argument("--json", help="what ddp measured goes here")
+    parser.add_argument("--json", help="what cases measured goes here; %%s is the case")
     parser.add_argument("--list", action="store_true", help="print the cases")
     parser.add_argument("--report", metavar="FOLDER")
     options = parser.parse_args()
