@@ -11,6 +11,7 @@ import sys
 
 from . import native
 from .errors import InvalidArgument
+from .gpu import dlpack_stream, stream_of_interface
 
 HOST, CUDA = native.GYRE_DEVICE_HOST, native.GYRE_DEVICE_CUDA
 
@@ -25,7 +26,8 @@ DTYPES = {
 }
 _KINDS = {"i": "int", "u": "uint", "f": "float"}                    # of a "typestr" such as "<f4"
 _DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}      # DLDataTypeCode
-_DLPACK_DEVICES = {1: HOST, 2: CUDA, 3: HOST}                       # DLDeviceType; 3 is pinned memory
+_DLPACK_DEVICES = {1: HOST, 2: CUDA, 3: HOST, 13: CUDA}             # DLDeviceType; 3: pinned, 13: managed
+_DLPACK_READ_ONLY = 1                                               # in the flags of a versioned tensor
 _FORMATS = {"b": "int8", "B": "uint8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32",
             "e": "float16", "f": "float32", "d": "float64", "?": "bool"}
 _TYPESTR = re.compile(r"([<>|=])(\w)(\d+)")
@@ -40,6 +42,12 @@ class _DLTensor(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
+class _DLVersioned(ctypes.Structure):
+    """The start of a DLManagedTensorVersioned."""
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("manager", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
+
+
 class _PyBuffer(ctypes.Structure):
     """Py_buffer of Python's C interface."""
     _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t),
@@ -51,6 +59,8 @@ class _PyBuffer(ctypes.Structure):
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _get_buffer = ctypes.pythonapi.PyObject_GetBuffer
 _get_buffer.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
 _release_buffer = ctypes.pythonapi.PyBuffer_Release
@@ -60,7 +70,8 @@ _release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
 class Buffer:
     """Address, element type and number of elements of an array. `owner` keeps the memory alive."""
 
-    def __init__(self, owner, address, n_elems, dtype_name, device=HOST, is_writable=True, stream=None):
+    def __init__(self, owner, address, n_elems, dtype_name, device=HOST, is_writable=True, stream=None,
+                 ordinal=None):
         if dtype_name not in DTYPES:
             raise InvalidArgument(f"gyre has no element type {dtype_name}; it has {', '.join(DTYPES)}")
         self.owner = owner
@@ -70,7 +81,8 @@ class Buffer:
         self.dtype, self.elem_bytes = DTYPES[dtype_name]
         self.device = device
         self.is_writable = is_writable
-        self.stream = stream  # the stream that the array's library uses now; None = the default stream
+        self.stream = stream    # handle of the stream that the array's library uses now; None = unknown
+        self.ordinal = ordinal  # of the GPU; None = unknown, or host memory
 
 
 def _check_contiguous(shape, strides, elem_bytes):
@@ -104,7 +116,8 @@ def _of_torch(array, torch):
     on_gpu = array.device.type == "cuda"
     return Buffer(array, array.data_ptr(), array.numel(), str(array.dtype).replace("torch.", ""),
                   CUDA if on_gpu else HOST,
-                  stream=torch.cuda.current_stream(array.device).cuda_stream if on_gpu else None)
+                  stream=torch.cuda.current_stream(array.device).cuda_stream if on_gpu else None,
+                  ordinal=array.device.index if on_gpu else None)
 
 
 def _check_interface(array, interface):
@@ -115,6 +128,8 @@ def _check_interface(array, interface):
     for key in ("typestr", "shape", "data"):
         if key not in interface:
             raise InvalidArgument(f"{what} has no {key!r}")
+    if interface.get("mask") is not None:
+        raise InvalidArgument(f"{what} has a mask, which gyre would ignore")
     data = interface["data"]
     if data is not None and not (isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], int)):
         raise InvalidArgument(f"{what} has {type(data).__name__} as its data, where gyre needs a tuple of address "
@@ -138,18 +153,40 @@ def _of_interface(array, interface, device):
         name = f"{_KINDS[kind]}{elem_bytes * 8}" if kind in _KINDS else name or interface["typestr"]
     _check_contiguous(interface["shape"], interface.get("strides"), elem_bytes)
     address, is_read_only = interface["data"] or (0, False)
-    stream = None
+    stream, ordinal = stream_of_interface(interface) if device == CUDA else None, None
     cupy = sys.modules.get("cupy") if device == CUDA else None
     if cupy is not None and isinstance(array, cupy.ndarray):
-        stream = cupy.cuda.get_current_stream().ptr
+        ordinal = array.device.id
+        stream = cupy.cuda.get_current_stream(ordinal).ptr
     # Some objects make the interface anew at each look, and it can be what holds the memory.
     return Buffer((array, interface), address, _n_elems(interface["shape"]), name, device, not is_read_only,
-                  stream)
+                  stream, ordinal)
 
 
-def _of_dlpack(array):
-    capsule = array.__dlpack__()
-    tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+def _export_dlpack(array, stream):
+    """A capsule: versioned, if the array's library has that. On a GPU the library makes @stream wait for what it
+    still does to the array."""
+    device = getattr(array, "__dlpack_device__", None)
+    on_gpu = device is not None and _DLPACK_DEVICES.get(int(device()[0])) == CUDA
+    keywords = {"stream": dlpack_stream(stream)} if on_gpu else {}
+    try:
+        try:
+            return array.__dlpack__(max_version=(1, 0), **keywords)
+        except TypeError:  # older than versions
+            return array.__dlpack__(**keywords)
+    except BufferError as error:
+        raise InvalidArgument(f"{type(array).__name__} does not give its memory through DLPack: {error}") from error
+
+
+def _of_dlpack(array, stream):
+    capsule = _export_dlpack(array, stream)
+    is_writable = True
+    if _capsule_is_valid(capsule, b"dltensor_versioned"):
+        versioned = _DLVersioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+        is_writable = not versioned.flags & _DLPACK_READ_ONLY
+        tensor = versioned.tensor
+    else:
+        tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     if tensor.device_type not in _DLPACK_DEVICES:
         raise InvalidArgument(f"DLPack device {tensor.device_type} is neither host memory nor CUDA")
     name = f"{_DLPACK_KINDS.get(tensor.code, f'code {tensor.code} of DLPack, ')}{tensor.bits}"
@@ -160,7 +197,9 @@ def _of_dlpack(array):
     if tensor.strides:
         _check_contiguous(shape, [s * elem_bytes for s in tensor.strides[:tensor.n_dims]], elem_bytes)
     address = (tensor.data or 0) + tensor.byte_offset
-    return Buffer((array, capsule), address, _n_elems(shape), name, _DLPACK_DEVICES[tensor.device_type])
+    device = _DLPACK_DEVICES[tensor.device_type]
+    return Buffer((array, capsule), address, _n_elems(shape), name, device, is_writable,
+                  ordinal=tensor.device_id if device == CUDA else None)
 
 
 def _of_python_buffer(array):
@@ -177,8 +216,17 @@ def _of_python_buffer(array):
     return Buffer((array, view), address, view.nbytes // view.itemsize, name, is_writable=not view.readonly)
 
 
-def buffer_of(array):
-    """The memory of an array. Raises InvalidArgument, with the reason, for what gyre cannot use."""
+def buffer_of(array, stream=None):
+    """The memory of an array. Raises InvalidArgument, with the reason, for what gyre cannot use.
+    @stream: on which the array will be used; None = the default stream."""
+    jax = sys.modules.get("jax")
+    buffer = _buffer_of(array, stream)
+    if jax is not None and isinstance(array, getattr(jax, "Array", ())):
+        buffer.is_writable = False  # JAX counts on it, but not all of its interfaces say so
+    return buffer
+
+
+def _buffer_of(array, stream):
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if numpy is not None and isinstance(array, getattr(numpy, "generic", ())):
         # Its interface has the address of a copy that is freed at once.
@@ -190,7 +238,7 @@ def buffer_of(array):
         if interface is not None:
             return _of_interface(array, interface, device)
     if hasattr(array, "__dlpack__"):
-        return _of_dlpack(array)
+        return _of_dlpack(array, stream)
     try:
         return _of_python_buffer(array)
     except TypeError:

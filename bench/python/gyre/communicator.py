@@ -8,29 +8,13 @@ import warnings
 from . import native
 from .buffers import CUDA, HOST, buffer_of
 from .errors import GyreError, InvalidArgument, InvalidUsage, error_of
+from .gpu import handle_of, on_device, record
 from .library import LIBRARY, call, check, text
+from .settings import config_of
 from .streams import Stream, calls_of_group, wait
 
 OPS = {"sum": native.GYRE_SUM, "prod": native.GYRE_PROD, "max": native.GYRE_MAX, "min": native.GYRE_MIN,
        "avg": native.GYRE_AVG}
-DEVICES = {"auto": native.GYRE_DEVICE_AUTO, "host": HOST, "cuda": CUDA}
-_SETTINGS = {name: kind for name, kind in native.gyre_config._fields_
-             if name not in ("struct_bytes", "version", "device_kind", "device_ordinal", "blocking", "refusal")}
-
-
-def _setting_of(name, value):
-    """The value as ctypes takes it. ctypes itself would cut a number to 32 bits."""
-    if _SETTINGS[name] is ctypes.c_char_p:
-        if not isinstance(value, (str, bytes, type(None))):
-            raise InvalidArgument(f"the setting {name} is a text, not {value!r}")
-        return value.encode() if isinstance(value, str) else value
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidArgument(f"the setting {name} is a whole number, not {value!r}") from None
-    if _SETTINGS[name](number).value != number:
-        raise InvalidArgument(f"the setting {name} does not fit in 32 bits: {number}")
-    return number
 
 
 def _rank_of(kind, name, value):
@@ -42,22 +26,6 @@ def _rank_of(kind, name, value):
     if ctypes.c_int(rank).value != rank:   # ctypes would cut it to 32 bits
         raise InvalidArgument(f"{kind}: {name} is {rank}, which is no rank")
     return rank
-
-
-def config_of(device, settings):
-    """A gyre_config. @device: "auto", "host", "cuda" or "cuda:1"."""
-    config = native.gyre_config(*native.GYRE_CONFIG_INIT)
-    kind, _, ordinal = str(device).partition(":")
-    if kind not in DEVICES or (ordinal and (kind != "cuda" or not ordinal.isdigit())):
-        raise InvalidArgument(f"device {device!r} is none of {', '.join(DEVICES)}, cuda:0, cuda:1, ...")
-    config.device_kind = DEVICES[kind]
-    if ordinal:
-        config.device_ordinal = int(ordinal)
-    for name, value in settings.items():
-        if name not in _SETTINGS:
-            raise InvalidArgument(f"a communicator has no setting {name}; it has {', '.join(_SETTINGS)}")
-        setattr(config, name, _setting_of(name, value))
-    return config
 
 
 def unique_id():
@@ -131,6 +99,7 @@ class Communicator:
         self.rank = number.value
         call("gyre_comm_device", handle, ctypes.byref(kind), ctypes.byref(number))
         self._kind = kind.value
+        self.ordinal = None if kind.value == HOST else number.value
         self.device = "host" if kind.value == HOST else f"cuda:{number.value}"
         if kind.value == HOST:
             self._stream = Stream()
@@ -186,7 +155,8 @@ class Communicator:
                            text(LIBRARY.gyre_comm_last_error(self.handle)))
 
     def synchronize(self):
-        """Waits for the calls that were made without a stream."""
+        """Waits for the calls that were made without a stream, on GPUs for those on the default stream: what runs
+        on streams of torch or CuPy is waited for with their own functions."""
         self._wait(self._stream.handle if self._stream is not None else None)
         if self._stream is not None:
             self._stream.synchronize()
@@ -220,48 +190,69 @@ class Communicator:
 
     # ---- calls -----------------------------------------------------------------------------------
 
-    def _buffer(self, array, is_written=False):
-        buffer = buffer_of(array)
+    def _buffer(self, array, stream, is_written=False):
+        buffer = buffer_of(array, stream)
         if buffer.device != self._kind:
             where = "on a GPU" if buffer.device == CUDA else "in host memory"
-            raise InvalidArgument(f"the array is {where}, but this communicator works on {self.device}")
+            raise InvalidArgument(f"the array is {where}, but this communicator works on {self.device}; copy the array "
+                                  "there first")
+        if buffer.ordinal is not None and buffer.ordinal != self.ordinal:
+            raise InvalidArgument(f"the array is on cuda:{buffer.ordinal}, but this communicator works on {self.device}")
         if is_written and not buffer.is_writable:
             raise InvalidArgument("the array for the result is read-only")
         return buffer
 
     def _wait(self, stream_handle):
-        try:
-            wait(stream_handle, self._kind)
-        except KeyboardInterrupt:
-            # The call would go on to write into memory that Python may give away.
-            self.abort()
-            LIBRARY.gyre_stream_synchronize(stream_handle, self._kind)
-            raise
+        # A GPU's default stream is that of the thread's current device, which can be another one.
+        needs_device = self._kind == CUDA and not stream_handle
+        with on_device(self.ordinal) if needs_device else contextlib.nullcontext():
+            try:
+                wait(stream_handle, self._kind)
+            except KeyboardInterrupt:
+                # The call would go on to write into memory that Python may give away.
+                self.abort()
+                LIBRARY.gyre_stream_synchronize(stream_handle, self._kind)
+                raise
+
+    def _handle_of(self, stream):
+        """The handle of a stream that the caller gave, if the stream fits the communicator."""
+        if isinstance(stream, Stream):
+            kind, handle, ordinal = stream.kind, stream.handle, stream.ordinal
+        else:
+            handle, ordinal = handle_of(stream)
+            kind = self._kind if hasattr(stream, "__index__") else CUDA
+        if kind != self._kind or ordinal not in (None, self.ordinal):
+            owner = "host" if kind == HOST else "cuda" if ordinal is None else f"cuda:{ordinal}"
+            raise InvalidArgument(f"the stream is one of {owner}, but this communicator works on {self.device}")
+        return handle
 
     def _run(self, enqueue, buffers, stream):
         """Enqueues, and waits unless a stream, a group or a GPU's library orders the calls."""
         present = [buffer for buffer in buffers if buffer is not None]
         owners = [buffer.owner for buffer in present]
         calls = calls_of_group()
-        if isinstance(stream, Stream):
-            stream.keep(*owners)
-            check(enqueue(stream.handle))
-        elif stream is not None:
-            check(enqueue(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
+        waits_for = None  # the communicator that has to wait
+        if stream is not None:
+            handle = self._handle_of(stream)
+            for owner in owners:
+                record(owner, stream)
+            if isinstance(stream, Stream):
+                stream.keep(*owners)
         elif self._kind == CUDA:
-            current = next((buffer.stream for buffer in present if buffer.stream is not None), None)
-            check(enqueue(current))
-            if current is None and calls is None:
-                self._wait(None)
-            elif current is None:
-                calls.append((self, owners))
+            known = {buffer.stream for buffer in present if buffer.stream is not None}
+            if len(known) > 1:
+                raise InvalidArgument("the arrays belong to libraries whose current streams differ; pass stream=")
+            handle = known.pop() if known else None
+            waits_for = None if handle is not None else self
         else:
-            check(enqueue(self._stream.handle))
-            if calls is None:
-                self._wait(self._stream.handle)
-            else:
+            handle, waits_for = self._stream.handle, self
+            if calls is not None:
                 self._stream.keep(*owners)
-                calls.append((self, owners))
+        check(enqueue(handle))
+        if calls is not None:
+            calls.append((waits_for, owners))
+        elif waits_for is not None:
+            self._wait(handle)
 
     def _collective(self, kind, send, recv, count, stream, terms, op=None, root=None):
         """@terms: what limits this one call: algorithm, protocol, channels."""
@@ -306,7 +297,7 @@ class Communicator:
     def all_reduce(self, send, recv=None, op="sum", stream=None, **terms):
         """Every rank gets the reduction of all ranks' arrays. Without `recv` in place. Returns the result."""
         target = send if recv is None else recv
-        source, result = self._buffer(send), self._buffer(target, True)
+        source, result = self._buffer(send, stream), self._buffer(target, stream, True)
         self._same_size("all_reduce", source, result)
         self._collective("all_reduce", source, result, source.n_elems, stream, terms, op=op)
         return target
@@ -314,7 +305,7 @@ class Communicator:
     def broadcast(self, array, root=0, stream=None, **terms):
         """Every rank gets the root's array, in `array`."""
         root = _rank_of("broadcast", "root", root)
-        buffer = self._buffer(array, self.rank != root)
+        buffer = self._buffer(array, stream, self.rank != root)
         self._collective("broadcast", buffer, buffer, buffer.n_elems, stream, terms, root=root)
         return array
 
@@ -323,30 +314,30 @@ class Communicator:
         `recv`. Returns the result on the root, None elsewhere."""
         root = _rank_of("reduce", "root", root)
         target = (send if recv is None else recv) if self.rank == root else None
-        source, result = self._buffer(send), None
+        source, result = self._buffer(send, stream), None
         if self.rank == root:
-            result = self._buffer(target, True)
+            result = self._buffer(target, stream, True)
             self._same_size("reduce", source, result)
         self._collective("reduce", source, result, source.n_elems, stream, terms, op=op, root=root)
         return target
 
     def all_gather(self, send, recv, stream=None, **terms):
         """Block r of `recv` becomes rank r's `send`, on every rank."""
-        source, result = self._buffer(send), self._buffer(recv, True)
+        source, result = self._buffer(send, stream), self._buffer(recv, stream, True)
         _count_of(result, source, self.n_ranks, "all_gather", "received")
         self._collective("all_gather", source, result, source.n_elems, stream, terms)
         return recv
 
     def reduce_scatter(self, send, recv, op="sum", stream=None, **terms):
         """`recv` of rank r becomes the reduction of block r of all ranks' `send`."""
-        source, result = self._buffer(send), self._buffer(recv, True)
+        source, result = self._buffer(send, stream), self._buffer(recv, stream, True)
         _count_of(source, result, self.n_ranks, "reduce_scatter", "sent")
         self._collective("reduce_scatter", source, result, result.n_elems, stream, terms, op=op)
         return recv
 
     def all_to_all(self, send, recv, stream=None, **terms):
         """Block r of `recv` on rank k becomes block k of rank r's `send`."""
-        source, result = self._buffer(send), self._buffer(recv, True)
+        source, result = self._buffer(send, stream), self._buffer(recv, stream, True)
         self._same_size("all_to_all", source, result)
         if source.n_elems % self.n_ranks != 0:
             raise InvalidArgument(f"all_to_all: {source.n_elems} elements cannot be cut into {self.n_ranks} "
@@ -357,11 +348,11 @@ class Communicator:
     def gather(self, send, recv=None, root=0, stream=None, **terms):
         """Block r of the root's `recv` becomes rank r's `send`. Other ranks need no `recv`."""
         root = _rank_of("gather", "root", root)
-        source, result = self._buffer(send), None
+        source, result = self._buffer(send, stream), None
         if self.rank == root:
             if recv is None:
                 raise InvalidArgument("gather: the root needs an array for the result")
-            result = self._buffer(recv, True)
+            result = self._buffer(recv, stream, True)
             _count_of(result, source, self.n_ranks, "gather", "received")
         self._collective("gather", source, result, source.n_elems, stream, terms, root=root)
         return recv if self.rank == root else None
@@ -369,11 +360,11 @@ class Communicator:
     def scatter(self, send, recv, root=0, stream=None, **terms):
         """`recv` of rank r becomes block r of the root's `send`. Other ranks need no `send`."""
         root = _rank_of("scatter", "root", root)
-        source, result = None, self._buffer(recv, True)
+        source, result = None, self._buffer(recv, stream, True)
         if self.rank == root:
             if send is None:
                 raise InvalidArgument("scatter: the root needs an array to send")
-            source = self._buffer(send)
+            source = self._buffer(send, stream)
             _count_of(source, result, self.n_ranks, "scatter", "sent")
         self._collective("scatter", source, result, result.n_elems, stream, terms, root=root)
         return recv
@@ -381,14 +372,14 @@ class Communicator:
     def send(self, array, peer, stream=None):
         """Sends an array to one rank, which must receive as many elements of the same type."""
         peer = _rank_of("send", "peer", peer)
-        buffer, handle = self._buffer(array), self.handle
+        buffer, handle = self._buffer(array, stream), self.handle
         self._run(lambda on: LIBRARY.gyre_send(buffer.address, buffer.n_elems, buffer.dtype, peer, handle, on),
                   [buffer], stream)
 
     def recv(self, array, peer, stream=None):
         """Receives into an array what one rank sends. Returns the array."""
         peer = _rank_of("recv", "peer", peer)
-        buffer, handle = self._buffer(array, True), self.handle
+        buffer, handle = self._buffer(array, stream, True), self.handle
         self._run(lambda on: LIBRARY.gyre_recv(buffer.address, buffer.n_elems, buffer.dtype, peer, handle, on),
                   [buffer], stream)
         return array

@@ -17,9 +17,11 @@ import time
 from . import native
 from .communicator import Communicator, init_all, unique_id
 from .errors import GyreError, InvalidUsage, RemoteFailure, Timeout
+from .gpu import use_device
 
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
           ("SLURM_PROCID", "SLURM_NTASKS"))
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _JOBS = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SLURM_JOB_ID")
 _HELLO = struct.Struct("!16sII")  # magic, number of the communicator, rank
 _MAGIC = b"gyre python 0001"
@@ -35,6 +37,17 @@ def ranks_of_environment():
             return int(os.environ[rank]), int(os.environ[n_ranks])
     raise InvalidUsage("no launcher is in the environment: neither "
                        + " nor ".join(f"{rank} with {n_ranks}" for rank, n_ranks in _RANKS))
+
+
+def _device_of_rank(device):
+    """ "auto" and "cuda" with the GPU of the rank's number on its host. Launchers that give each process GPUs of its
+    own name them in CUDA_VISIBLE_DEVICES, and they count from 0 in the process."""
+    local_rank = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
+    if device not in ("auto", "cuda") or local_rank is None:
+        return device
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    ordinal = int(local_rank) % len(visible.split(",")) if visible else int(local_rank)
+    return f"{device}:{ordinal}"
 
 
 def _addresses():
@@ -142,12 +155,10 @@ def _fetch(rank, number, deadline):
 
 def from_environment(device="auto", wait_seconds=120, **settings):
     """A communicator of the processes that torchrun, mpirun or srun started, each of which calls this.
-    @device: "auto", "host", "cuda" (with LOCAL_RANK set: that GPU) or "cuda:1"."""
+    @device: "auto" or "cuda" (the GPU of the rank's number on its host), "host", or "cuda:1"."""
     rank, n_ranks = ranks_of_environment()
     number, deadline = next(_numbers), time.monotonic() + wait_seconds
-    local_rank = os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK"))
-    if device == "cuda" and local_rank is not None:
-        device = f"cuda:{local_rank}"
+    device = _device_of_rank(device)
     if rank != 0:
         return Communicator(n_ranks, _fetch(rank, number, deadline), rank, device, **settings)
     id_bytes = unique_id()
@@ -159,6 +170,8 @@ def from_environment(device="auto", wait_seconds=120, **settings):
 def run_threads(n_ranks, function, *arguments, programs=None, device="host", **settings):
     """Runs function(comm, *arguments) in n_ranks threads, one for each rank, and returns their results by
     rank. If one raises an exception, the communicator is aborted, and the first exception is raised here.
+    With device="cuda" rank 0 has GPU 0, rank 1 GPU 1, ..., or those of `devices`, and each thread's current device
+    of torch and of CuPy is its rank's.
     @programs: Programs that the communicator shall use where they fit."""
     if programs is not None:
         with programs.active():
@@ -173,6 +186,8 @@ def run_threads(n_ranks, function, *arguments, programs=None, device="host", **s
 
     def run(rank):
         try:
+            if comms[rank].ordinal is not None:
+                use_device(comms[rank].ordinal)
             results[rank] = function(comms[rank], *arguments)
         except BaseException as error:  # every kind: the other ranks wait for this one
             errors.append(error)

@@ -6,24 +6,38 @@ import threading
 import time
 
 from . import native
+from .buffers import CUDA
+from .errors import InvalidArgument
 from .library import LIBRARY, call, check
+from .settings import device_of
 
 _SPINS = 200             # polls without a pause: a short call ends within them
 _PAUSE_SECONDS = (1e-5, 1e-3)  # the first pause between polls, and the longest
 
-_group = threading.local()  # .calls: what the open group has enqueued; absent outside groups
+# .calls: what the open group has enqueued, absent outside groups: pairs of the communicator to wait for, or None,
+# and the arrays of a call, which must live until the group's end launches it.
+_group = threading.local()
 
 
 class Stream:
-    """A queue of calls of one rank, in host memory. Calls with a stream return at once; their results are
-    there after synchronize()."""
+    """A queue of calls of one rank. Calls with a stream return at once; their results are there after
+    synchronize().
+    @device: "host", "cuda" (the current GPU) or "cuda:1"; a communicator's `device` is its stream's."""
 
-    def __init__(self, device_kind=native.GYRE_DEVICE_HOST):
-        self._kind = device_kind
+    def __init__(self, device="host"):
+        self.kind, self.ordinal = device_of(device)
+        if self.kind == native.GYRE_DEVICE_AUTO:
+            raise InvalidArgument('a stream is of "host", "cuda" or "cuda:1", not of "auto"')
         self._keep = []  # arrays that enqueued calls use
         handle = ctypes.c_void_p()
-        call("gyre_stream_create", ctypes.byref(handle), device_kind, -1)
+        call("gyre_stream_create", ctypes.byref(handle), self.kind, -1 if self.ordinal is None else self.ordinal)
         self.handle = handle.value
+
+    def __cuda_stream__(self):
+        """Other libraries take a stream of a GPU by this."""
+        if self.kind != CUDA:
+            raise InvalidArgument("this is a stream of the host, not of CUDA")
+        return 0, self.handle
 
     def keep(self, *owners):
         """Keeps the arrays of an enqueued call alive until synchronize()."""
@@ -31,18 +45,18 @@ class Stream:
 
     def is_done(self):
         """Has everything that was enqueued been carried out?"""
-        return LIBRARY.gyre_stream_query(self.handle, self._kind) != native.GYRE_IN_PROGRESS
+        return LIBRARY.gyre_stream_query(self.handle, self.kind) != native.GYRE_IN_PROGRESS
 
     def synchronize(self):
         """Waits until everything that was enqueued is carried out. Raises its first failure."""
-        wait(self.handle, self._kind)
+        wait(self.handle, self.kind)
         self._keep.clear()
 
     def close(self):
         """Waits, then frees the stream."""
         if self.handle is not None:
             handle, self.handle = self.handle, None
-            call("gyre_stream_destroy", handle, self._kind)
+            call("gyre_stream_destroy", handle, self.kind)
             self._keep.clear()
 
     def __enter__(self):
@@ -95,7 +109,7 @@ def group():
     call("gyre_group_end")
     # Every communicator once: waiting for one says that all its calls are done.
     first_error = None
-    for comm in {id(comm): comm for comm, _ in calls}.values():
+    for comm in {id(comm): comm for comm, _ in calls if comm is not None}.values():
         try:
             comm.synchronize()
         except Exception as error:
