@@ -140,6 +140,7 @@ struct gyre_load_config {
     /* CUDA: copy engines run the program's copy tail (gyre_program_copy_tail()) for all channels
      * and tiles at once, or one after the other in a chain (broadcast). The same on all ranks. */
     bool by_copy_engines;
+    bool in_host_memory; /* CUDA: slots that no proxy serves lie in host memory */
 };
 
 /** gyre_load_variants - how many variants the config has that some channel runs: at least 1. */
@@ -272,9 +273,10 @@ struct gyre_fused_call {
     enum gyre_fused_pattern pattern;
     enum gyre_fused_arithmetic arithmetic;
     bool is_placed;
-    bool is_aligned;    /* all addresses, lengths and cuts are multiples of 16 bytes */
-    bool is_unscaled;   /* nothing is multiplied or divided */
-    bool places_blocks; /* the blocks of the launch are to choose their multiprocessors */
+    bool is_aligned;     /* all addresses, lengths and cuts are multiples of 16 bytes */
+    bool is_unscaled;    /* nothing is multiplied or divided */
+    bool places_blocks;  /* the blocks of the launch are to choose their multiprocessors */
+    bool in_host_memory; /* slots lie in host memory */
     uint32_t n_peers;
     uint32_t n_tiles;
     uint32_t depth;             /* slots of a FIFO */

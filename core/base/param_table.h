@@ -13,7 +13,7 @@ X(HOSTID, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "ranks with the same text c
 X(BOOTSTRAP_TIMEOUT, GYRE_PARAM_INT, 0, "120", 1, 86400, "s", "", "longest time that communicator set-up and tear-down may take")
 X(SOCKET_IFNAME, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "network interfaces to use: [^][=]name,... (prefixes unless =; ^ excludes)")
 X(SOCKET_FAMILY, GYRE_PARAM_CHOICE, NCCL, "", 0, 0, "", "AF_INET AF_INET6", "address family of sockets")
-X(SOCKET_NSOCKS, GYRE_PARAM_INT, 0, "0", 0, 16, "", "", "TCP connections of one pair of ranks; 0 = 4 where a rank has up to 64 peers over TCP, else 2")
+X(SOCKET_NSOCKS, GYRE_PARAM_INT, 0, "0", 0, 16, "", "", "TCP connections of one pair of ranks; 0 = 8 with up to 16 peers and 16 processors or more for a rank, 4 with up to 64 peers, else 2")
 X(SOCKET_NTHREADS, GYRE_PARAM_INT, NCCL, "0", 0, 16, "", "", "threads of a rank that move its TCP connections, at most GYRE_SOCKET_NSOCKS; 0 = by the processors that the rank has")
 X(NET, GYRE_PARAM_CHOICE, NCCL|PLAN, "", 0, 0, "", "IB Socket", "transport between hosts; a forced one that does not work is an error")
 X(TRANSPORT, GYRE_PARAM_CHOICE, PLAN, "", 0, 0, "", "p2p shm ib socket", "the only transport to use, inside hosts too")

@@ -154,7 +154,8 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
             .n_channels = choice->n_channels,
             .proto = choice->proto,
             .net_proto = choice->net_proto,
-            .by_copy_engines = choice->path == GYRE_PATH_COPY_ENGINE};
+            .by_copy_engines = choice->path == GYRE_PATH_COPY_ENGINE,
+            .in_host_memory = programs->in_host_memory};
         const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
         if (status != GYRE_SUCCESS) {
             free(entry);

@@ -11,7 +11,8 @@
 
 struct gyre_programs {
     struct gyre_executor *executor;
-    bool proves; /* GYRE_CHECK=programs: programs are proved before their first use */
+    bool in_host_memory; /* of all loaded programs, as in gyre_load_config */
+    bool proves;         /* GYRE_CHECK=programs: programs are proved before their first use */
     struct gyre_shape_programs *shapes;
     struct gyre_loaded_programs *loads;
 };

@@ -254,6 +254,11 @@ static void launches_are_as_large_as_the_data_wants(void)
     CHECK(plan(&call, 8 * 128).n_threads == 3 * 128);
     CHECK(plan(&call, 1 << 20).n_threads == 3 * 160); /* 512 among three, in whole warps */
     CHECK(plan(&call, 8).shared_bytes == 4 * 64 * 16 * 2 * 2);
+    call.in_host_memory = true;
+    CHECK(plan(&call, 8 * 34).n_threads == 3 * 64);
+    struct gyre_cuda_fused_launch launch;
+    gyre_cuda_fused_plan(&call, 8 * 64, &launch); /* more lines than a warp reads */
+    CHECK(launch.kernel == NULL);
     call = call_of(GYRE_PROTO_LAMPORT, GYRE_FUSED_TWO_SHOT);
     CHECK(plan(&call, 16).n_threads == 64 && plan(&call, 16 * 65).n_threads == 96);
     CHECK(plan(&call, 1 << 20).n_threads == 512 && plan(&call, 16).shared_bytes == 0);

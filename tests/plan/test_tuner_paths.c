@@ -69,13 +69,18 @@ static void calls_of_gpus_over_tcp_have_a_channel_for_128_kib(void)
         }
 }
 
-static void large_sums_of_two_ranks_over_tcp_go_by_direct(void)
+static void two_ranks_on_two_hosts_talk_directly(void)
 {
-    const struct gyre_tuner_facts facts = facts_of_tcp();
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
+                                                 GYRE_COLL_REDUCE_SCATTER};
+    struct gyre_tuner_facts facts = facts_of_tcp();
     struct gyre_choice choice;
     struct gyre_filter filter;
-    for (uint64_t n_bytes = 8 * MIB; n_bytes <= 512 * MIB; n_bytes *= 8)
-        CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, n_bytes).algorithm == &gyre_algorithm_direct);
+    for (int i = 0; i < 6; i++) {
+        facts.is_tcp = i < 3;
+        for (uint64_t n_bytes = KIB; n_bytes <= 512 * MIB; n_bytes *= 8)
+            CHECK(choose(&facts, colls[i % 3], n_bytes).algorithm == &gyre_algorithm_direct);
+    }
     CHECK_OK(gyre_filter_parse("^direct", "", "", &filter));
     CHECK_OK(gyre_tuner_choose(&facts, &filter, GYRE_COLL_ALL_REDUCE, 16 * MIB, &choice));
     CHECK(choice.algorithm != &gyre_algorithm_direct);
@@ -85,9 +90,9 @@ static void only_tcp_needs_them(void)
 {
     struct gyre_tuner_facts facts = facts_of_tcp();
     facts.is_tcp = false;
-    CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, 16 * MIB).n_channels < 16);
+    CHECK(choose(&facts, GYRE_COLL_BROADCAST, 16 * MIB).n_channels < 16);
     facts.is_tcp = true;
-    CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, KIB).n_channels < 16);
+    CHECK(choose(&facts, GYRE_COLL_BROADCAST, KIB).n_channels < 16);
 }
 
 /* A channel has at most as many lines of 8 bytes of data as one warp reads: 256 bytes. */
@@ -103,10 +108,11 @@ static void a_warp_reads_all_lines_of_a_channel_in_host_memory(void)
                 {GYRE_COLL_ALL_REDUCE, 4 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 16},
                 {GYRE_COLL_ALL_REDUCE, 16 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 64},
                 {GYRE_COLL_ALL_REDUCE, 32 * KIB, &gyre_algorithm_twoshot, GYRE_PROTO_LL, 64},
-                {GYRE_COLL_ALL_REDUCE, 64 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 8},
+                {GYRE_COLL_ALL_REDUCE, 64 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 64},
                 {GYRE_COLL_ALL_REDUCE, 256 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 32},
                 {GYRE_COLL_ALL_GATHER, 8 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 32},
-                {GYRE_COLL_ALL_GATHER, 32 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 4}};
+                {GYRE_COLL_ALL_GATHER, 32 * KIB, &gyre_algorithm_direct, GYRE_PROTO_LL, 64},
+                {GYRE_COLL_ALL_GATHER, 256 * KIB, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 32}};
     const struct gyre_tuner_facts facts = facts_of_shm();
     CHECK(facts.max_channels == 64);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -145,8 +151,7 @@ static void chains_keep_their_lines_in_host_memory(void)
 static const struct test_case cases[] = {
     {"calls of GPUs over TCP have a channel for 128 KiB",
      calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
-    {"large sums of two ranks over TCP go by direct",
-     large_sums_of_two_ranks_over_tcp_go_by_direct},
+    {"two ranks on two hosts talk directly", two_ranks_on_two_hosts_talk_directly},
     {"only TCP needs them", only_tcp_needs_them},
     {"a warp reads all lines of a channel in host memory",
      a_warp_reads_all_lines_of_a_channel_in_host_memory},

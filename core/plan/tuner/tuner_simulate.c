@@ -331,16 +331,16 @@ static gyre_status search_algorithm(struct search *search, const struct gyre_fil
 }
 
 /* Does the call go by `direct` without a prediction? Two ranks on two hosts send as many bytes by
- * `direct` as by any other algorithm, and in one hop instead of two. An all-reduce
- * of 16 MiB takes 2347 us, by two_level_tree in 8 or 32 channels 4153 or 4502 (2 H100, TCP on
- * loopback, 2026-11). */
-#define LEAST_DIRECT_BYTES ((uint64_t)(8 << 20))
-
+ * `direct` as by any other algorithm, and in one hop. It has one worker, and its slots are long.
+ * An all-reduce of 16 MiB takes 2347 us, by two_level_tree in 8 or 32 channels 4153 or 4502 (2
+ * H100, TCP on loopback, 2026-11). One of 64 KiB by two_level_log, whose slots of 4 KiB make 16
+ * messages of it, took 362 us over a stand-in NIC, where an all-to-all of as many bytes took 45. */
 static bool prefers_direct(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                           enum gyre_collective coll, uint64_t n_bytes)
+                           enum gyre_collective coll)
 {
-    return facts->is_tcp && facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 &&
-           coll == GYRE_COLL_ALL_REDUCE && n_bytes >= LEAST_DIRECT_BYTES &&
+    return facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2 &&
+           (coll == GYRE_COLL_ALL_REDUCE || coll == GYRE_COLL_ALL_GATHER ||
+            coll == GYRE_COLL_REDUCE_SCATTER) &&
            gyre_filter_allows(filter, coll, &gyre_algorithm_direct);
 }
 
@@ -354,8 +354,7 @@ static bool is_worth_simulating(const struct search *search, const struct gyre_f
         gyre_tuner_algorithm_obstacle(facts, algorithm, coll) != NULL ||
         (is_hopeless(facts, algorithm, coll) && !is_forced))
         return false;
-    return algorithm == &gyre_algorithm_direct ||
-           !prefers_direct(facts, filter, coll, search->n_bytes);
+    return algorithm == &gyre_algorithm_direct || !prefers_direct(facts, filter, coll);
 }
 
 /* Try the two-level algorithms, or the others; with few ranks, all at once. */

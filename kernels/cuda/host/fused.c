@@ -199,12 +199,25 @@ static uint32_t lamport_threads(const struct gyre_fused_call *call, uint64_t til
                                   64);
 }
 
+/* In host memory the interpreter is faster than a fused kernel if a block has more than one warp of
+ * lines for a peer. Between 2 H100 without P2P, in us, fused and interpreted (2026-11, LL):
+ *   a warp or less    all-gather of 4 KiB 5.1, 7.9; of 16 KiB 5.1, 8.1
+ *   more              all-gather of 64 KiB 13.5, 9.7; of 256 KiB 48.8, 16.5
+ *                     reduce-scatter of 64 KiB 13.1, 10.0; all-reduce of 64 KiB 28.8, 12.2
+ * Why is not known (docs/lab_notes.md). */
+#define FUSED_HOST_BYTES 512 /* of LL: two warps */
+
+static bool is_faster_interpreted(const struct gyre_fused_call *call, uint64_t tile_bytes)
+{
+    return call->in_host_memory && call->proto == GYRE_PROTO_LL && tile_bytes >= FUSED_HOST_BYTES;
+}
+
 void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_bytes,
                           struct gyre_cuda_fused_launch *launch_out)
 {
     struct gyre_cuda_fused_launch launch = {.kernel = gyre_cuda_fused_find(call),
                                             .places_blocks = call->places_blocks};
-    if (launch.kernel == NULL) {
+    if (launch.kernel == NULL || is_faster_interpreted(call, tile_bytes)) {
         launch_out->kernel = NULL;
         return;
     }

@@ -74,7 +74,8 @@ bool gyre_cuda_fused_loads(const struct gyre_fused_call *call);
 
 /** gyre_cuda_fused_plan - which kernel runs a call, and its size.
  * @tile_bytes: of the largest chunk of a tile.
- * @launch_out: kernel is NULL if no fused kernel fits; the rest is set only with a kernel. */
+ * @launch_out: kernel is NULL if no fused kernel fits, or if the interpreter is faster; the rest is
+ * set only with a kernel. */
 void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_bytes,
                           struct gyre_cuda_fused_launch *launch_out);
 
