@@ -11,8 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#define HOST    GYRE_DEVICE_HOST
-#define SOON_NS 30000000000ULL /* instead of GYRE_BOOTSTRAP_TIMEOUT, which is 120 s */
+#define HOST GYRE_DEVICE_HOST
 
 enum { N = 4 };
 
@@ -32,10 +31,8 @@ static struct shared *share(void)
 
 static void wait_for(const uint32_t *n_there, uint32_t n)
 {
-    const uint64_t end_ns = gyre_now_ns() + SOON_NS;
-    while (gyre_load_acquire_u32(n_there) < n && gyre_now_ns() < end_ns)
+    while (gyre_load_acquire_u32(n_there) < n)
         sched_yield();
-    CHECK(gyre_load_acquire_u32(n_there) >= n);
 }
 
 static gyre_status reduce_once(gyre_comm *comm)
@@ -137,7 +134,6 @@ static void die_at_the_next_log_line(void)
 static void die_before_joining(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     gyre_comm *child = NULL;
-    const uint64_t start_ns = gyre_now_ns();
     (void)n_ranks;
     (void)argument;
     if (rank == 3)
@@ -151,7 +147,6 @@ static void die_before_joining(gyre_comm *comm, int rank, int n_ranks, void *arg
     } else {
         CHECK_MSG(strstr(gyre_last_error(), "rank 3 (") != NULL, "%s", gyre_last_error());
     }
-    CHECK(gyre_now_ns() - start_ns < SOON_NS);
 }
 
 static void a_rank_that_dies_before_it_joins_a_split_is_not_waited_for(void)
@@ -187,7 +182,6 @@ static void fail_to_take_part(gyre_comm *comm, int rank, int n_ranks, void *argu
     gyre_comm *child = NULL;
     (void)n_ranks;
     (void)argument;
-    const uint64_t start_ns = gyre_now_ns();
     if (rank == 3)
         setenv("GYRE_BUFFSIZE", "nonsense", 1);
     const gyre_status status = gyre_comm_split(comm, rank % 2, rank, &child, NULL);
@@ -201,7 +195,6 @@ static void fail_to_take_part(gyre_comm *comm, int rank, int n_ranks, void *argu
         CHECK_MSG(strstr(gyre_last_error(), "rank 3 (") != NULL &&
                       strstr(gyre_last_error(), "of the parent") != NULL,
                   "%s", gyre_last_error());
-    CHECK(gyre_now_ns() - start_ns < SOON_NS);
     CHECK_OK(reduce_once(comm)); /* the parent is as it was */
     if (child != NULL)
         CHECK_OK(gyre_comm_destroy(child));
@@ -238,9 +231,7 @@ static void check_blame(int n_before, gyre_status status, const char *expected)
     comm->member.n_ranks = 3;
     comm->member.bootstrap = &late.base;
     gyre_fail(status, "rank 1 over shm: its process has ended");
-    const uint64_t start_ns = gyre_now_ns();
     CHECK(gyre_origin_settle(&comm->member, NULL, status) == status);
-    CHECK(gyre_now_ns() - start_ns < SOON_NS);
     CHECK_MSG(strcmp(gyre_cause(), expected) == 0, "%s", gyre_cause());
     gyre_fault_fini(&comm->member.fault);
     free(comm);
@@ -267,4 +258,9 @@ static const struct test_case cases[] = {
      a_set_up_that_fails_is_blamed_on_the_rank_that_died},
 };
 
-TEST_MAIN(cases)
+int main(int argc, char **argv)
+{
+    /* A rank that waits for this limit exceeds the test's own limit. */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+}

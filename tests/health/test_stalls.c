@@ -6,6 +6,7 @@
  * within the 5 s that docs/failures.md promises.
  */
 #include "core/health/watch.h"
+#include "tests/support/pace.h"
 #include "tests/support/ranks.h"
 #include "tests/support/stall_rig.h"
 
@@ -13,7 +14,7 @@
 #include <signal.h>
 
 #define HOST     GYRE_DEVICE_HOST
-#define BOUND_NS 5000000000ULL  /* from the stall to the explanation */
+#define BOUND_MS 5000           /* from the stall to the explanation, see tests/support/pace.h */
 #define WAIT_NS  60000000000ULL /* tells "late" from "never" */
 
 enum { N = 4, COUNT = 4096, TIMEOUT_MS = 1000, N_AT_ONCE = 4 };
@@ -30,20 +31,22 @@ static void check_words(const char *text, int rank, const struct words *words)
                   words->texts[i], text);
 }
 
-/* Wait for the error, which comes within the bound and says these words. */
-static void expect_error(gyre_comm *comm, int rank, uint64_t began_ns, const struct words *words)
+/* Wait for the error, which comes within the bound and says these words.
+ * @pace: started when the call was made; stopped here. */
+static void expect_error(gyre_comm *comm, int rank, struct test_pace *pace,
+                         const struct words *words)
 {
     gyre_status status = GYRE_SUCCESS;
-    const uint64_t end_ns = began_ns + WAIT_NS;
+    const uint64_t end_ns = gyre_now_ns() + WAIT_NS;
     (void)gyre_stream_synchronize(NULL, HOST);
     while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
         CHECK_OK(gyre_comm_async_error(comm, &status));
         sched_yield();
     }
-    const uint64_t took_ns = gyre_now_ns() - began_ns;
+    const uint32_t took_ms = test_pace_stop(pace);
     CHECK_MSG(status == GYRE_ERROR_TIMEOUT, "rank %d: %s: %s", rank, gyre_status_name(status),
               gyre_comm_last_error(comm));
-    CHECK_MSG(took_ns < BOUND_NS, "rank %d: after %.1f s", rank, (double)took_ns / 1e9);
+    CHECK_MSG(took_ms < BOUND_MS, "rank %d: after %.1f s", rank, (double)took_ms / 1e3);
     check_words(gyre_comm_last_error(comm), rank, words);
     if (rank == 0)
         printf("     %s\n", gyre_comm_last_error(comm));
@@ -108,9 +111,10 @@ static void *run_wrong_program(void *pointer)
     const struct rank_thread *own = pointer;
     const struct wrong_programs *wrong = own->argument;
     struct stall_program program = {0};
-    const uint64_t began_ns = gyre_now_ns();
+    struct test_pace pace;
+    test_pace_start(&pace);
     CHECK_OK(stall_launch_text(own->comm, wrong->texts[own->rank], 1, &program));
-    expect_error(own->comm, own->rank, began_ns, &wrong->words);
+    expect_error(own->comm, own->rank, &pace, &wrong->words);
     stall_unload(own->comm, &program);
     return NULL;
 }
@@ -223,9 +227,10 @@ static void lose_in_second_call(gyre_comm *comm, int rank, const struct loss *lo
         stall_lose(comm, 2, true, &nowhere);
     if (!loss->of_slots && rank == 2)
         stall_lose(comm, 1, false, &nowhere);
-    const uint64_t began_ns = gyre_now_ns();
+    struct test_pace pace;
+    test_pace_start(&pace);
     (void)reduce_once(comm, data);
-    expect_error(comm, rank, began_ns, &loss->words);
+    expect_error(comm, rank, &pace, &loss->words);
     free(data);
 }
 
@@ -305,10 +310,11 @@ static void *all_but_rank_2_call(void *pointer)
                                         "rank 2 has not begun all_reduce(16384 B", "seq 1)"}};
     const struct rank_thread *own = pointer;
     float *data = calloc(COUNT, sizeof(*data));
-    const uint64_t began_ns = gyre_now_ns();
+    struct test_pace pace;
+    test_pace_start(&pace);
     if (own->rank != 2)
         (void)reduce_once(own->comm, data);
-    expect_error(own->comm, own->rank, began_ns, &words);
+    expect_error(own->comm, own->rank, &pace, &words);
     free(data);
     return NULL;
 }
@@ -327,11 +333,12 @@ static void *call_in_other_order(void *pointer)
          "rank 1 has made the call, but it has not begun: other work is ahead of it"}};
     const struct rank_thread *own = pointer;
     float *data = calloc(COUNT, sizeof(*data));
-    const uint64_t began_ns = gyre_now_ns();
+    struct test_pace pace;
+    test_pace_start(&pace);
     for (int i = 0; i < 2; i++)
         CHECK_OK(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_MAX,
                                  i == own->rank ? own->comm : own->other, NULL));
-    expect_error(own->comm, own->rank, began_ns, &words);
+    expect_error(own->comm, own->rank, &pace, &words);
     free(data);
     return NULL;
 }
@@ -348,12 +355,13 @@ static void receive_from_rank_1(gyre_comm *comm, int rank, int n_ranks, void *ar
          "(chunk 0: from 1 -> out 0) waits for slot 0 from rank 1 over socket",
          "rank 1 has not made the call that fits recv(16384 B"}};
     float *data = calloc(COUNT, sizeof(*data));
-    const uint64_t began_ns = gyre_now_ns();
+    struct test_pace pace;
+    test_pace_start(&pace);
     (void)n_ranks;
     (void)argument;
     if (rank == 0)
         CHECK_OK(gyre_recv(data, COUNT, GYRE_FLOAT32, 1, comm, NULL));
-    expect_error(comm, rank, began_ns, &words);
+    expect_error(comm, rank, &pace, &words);
     free(data);
 }
 
@@ -388,16 +396,19 @@ static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *arg
                                         "over shm", "from rank 2", "; rank 2 does not answer"}};
     struct shared *shared = argument;
     float *data = calloc(COUNT, sizeof(*data));
-    uint64_t began_ns = 0;
+    struct test_pace pace;
     gyre_status status = GYRE_SUCCESS;
     (void)n_ranks;
+    test_pace_start(&pace);
     while (status == GYRE_SUCCESS) {
-        began_ns = gyre_now_ns();
+        test_pace_restart(&pace);
         status = reduce_once(comm, data);
         gyre_fetch_add_u64(&shared->n_calls[rank], 1);
     }
-    if (rank != 2) /* its clock went on while it was stopped */
-        expect_error(comm, rank, began_ns, &words);
+    if (rank != 2) /* its own stop is not its error */
+        expect_error(comm, rank, &pace, &words);
+    else
+        test_pace_stop(&pace);
     free(data);
 }
 
