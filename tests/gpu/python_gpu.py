@@ -186,6 +186,12 @@ def interfaces(comm):
         comm.all_reduce(make(x))
         with torch.cuda.stream(side):  # waits for nothing by itself
             expect(x, n * n, "all_reduce of an unknown array")
+    x = torch.ones(1 << 26, device=device)
+    with torch.cuda.device((comm.ordinal + 1) % torch.cuda.device_count()):
+        # The default stream is that of the communicator's GPU, not of the thread's current one.
+        comm.all_reduce(Interface(x.__cuda_array_interface__))
+    with torch.cuda.stream(side):
+        expect(x, n, "all_reduce of an unknown array while another GPU is the current one")
     x = torch.ones(1 << 20, device=device)
     comm.all_reduce(Interface(x.__cuda_array_interface__, version=3, stream=1))  # on the default stream
     expect(x, n, "all_reduce of an unknown array that names the default stream")
