@@ -391,7 +391,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help="one of " + ", ".join(CASES))
     parser.add_argument("--ranks", type=int, help="threads; default: a GPU each")
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     unknown = [name for name in options.cases if name not in CASES]
     if unknown:
         parser.error(f"no such case: {' '.join(unknown)}")
