@@ -160,6 +160,7 @@ def distributed(cupy, np, comm, rank, n):
 
 def process(rank, n, port, result):
     """One rank of cupyx.distributed."""
+    multiprocessing.set_start_method("fork", force=True)  # CuPy's own server does not start in other ways
     try:
         import cupy
         import cupyx.distributed
