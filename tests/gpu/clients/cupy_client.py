@@ -144,8 +144,8 @@ def distributed(cupy, np, comm, rank, n):
     check(mine, base + n - 1, "broadcast")
     peer = rank ^ 1
     if peer < n:
-        out = cupy.asarray(np.zeros(1000, np.float32))
-        comm.send_recv(cupy.asarray(np.full(1000, rank, np.float32)), out, peer)
+        sent, out = (cupy.asarray(np.full(1000, value, np.float32)) for value in (rank, -1))
+        comm.send_recv(sent, out, peer)
         check(out, np.full(1000, peer, np.float32), "send_recv")
     # All ranks, in reverse order. cupyx has no split, so that it is asked of the NcclCommunicator below it.
     from cupy.cuda import nccl
