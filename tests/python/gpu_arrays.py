@@ -73,6 +73,19 @@ class Recorder:
         return function
 
 
+class Driver:
+    """In place of libcuda.so.1: the names of the calls, and one that fails."""
+
+    def __init__(self, failing=None):
+        self.names, self.failing = [], failing
+
+    def __getattr__(self, name):
+        def function(*_):
+            self.names.append(name)
+            return 201 if name == self.failing else 0
+        return function
+
+
 class Gpu:
     """A communicator of one rank on cuda:1, as far as the package can tell."""
 
@@ -307,6 +320,20 @@ def case_devices():
             ({"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4,7"}, "cuda", "cuda:1")):
         with mock.patch.dict(os.environ, environment, clear=True):
             assert rendezvous._device_of_rank(device) == wanted, (environment, device)
+    # The GPU is the current one in the block only, also if the block or the driver fails.
+    whole = ["cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
+             "cuDevicePrimaryCtxRelease_v2"]
+    for raised, failing, wanted in ((KeyError, None, whole), (gyre.DeviceFailure, "cuCtxPushCurrent_v2",
+                                                              whole[:3] + whole[4:])):
+        driver = Driver(failing)
+        with mock.patch.object(gpu.ctypes, "CDLL", lambda _, driver=driver: driver):
+            try:
+                with gpu.on_device(1):
+                    assert driver.names == whole[:3], driver.names
+                    raise KeyError
+            except raised:
+                pass
+        assert driver.names == wanted, driver.names
     config = settings.config_of("auto:1", {})
     assert (config.device_kind, config.device_ordinal) == (gyre.native.GYRE_DEVICE_AUTO, 1)
     refused(gyre.InvalidArgument, ["none of auto"], settings.config_of, "host:1", {})
