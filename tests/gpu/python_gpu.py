@@ -186,6 +186,12 @@ def interfaces(comm):
         comm.all_reduce(make(x))
         with torch.cuda.stream(side):  # waits for nothing by itself
             expect(x, n * n, "all_reduce of an unknown array")
+    x = torch.ones(1 << 26, device=device)
+    with torch.cuda.device((comm.ordinal + 1) % torch.cuda.device_count()):
+        # The default stream is that of the communicator's GPU, not of the thread's current one.
+        comm.all_reduce(Interface(x.__cuda_array_interface__))
+    with torch.cuda.stream(side):
+        expect(x, n, "all_reduce of an unknown array while another GPU is the current one")
     x = torch.ones(1 << 20, device=device)
     comm.all_reduce(Interface(x.__cuda_array_interface__, version=3, stream=1))  # on the default stream
     expect(x, n, "all_reduce of an unknown array that names the default stream")
@@ -385,7 +391,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help="one of " + ", ".join(CASES))
     parser.add_argument("--ranks", type=int, help="threads; default: a GPU each")
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     unknown = [name for name in options.cases if name not in CASES]
     if unknown:
         parser.error(f"no such case: {' '.join(unknown)}")

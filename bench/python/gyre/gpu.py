@@ -69,8 +69,9 @@ def on_device(ordinal):
         if result != 0:
             raise DeviceFailure(f"{name} of GPU {ordinal} failed with {result}")
 
-    context, before = ctypes.c_void_p(), ctypes.c_void_p()
-    must("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(ordinal))
+    device, context, before = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    must("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+    must("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     try:
         must("cuCtxPushCurrent_v2", context)
         try:
@@ -78,4 +79,4 @@ def on_device(ordinal):
         finally:
             must("cuCtxPopCurrent_v2", ctypes.byref(before))
     finally:
-        must("cuDevicePrimaryCtxRelease_v2", ctypes.c_int(ordinal))
+        must("cuDevicePrimaryCtxRelease_v2", device)

@@ -144,14 +144,23 @@ def distributed(cupy, np, comm, rank, n):
     check(mine, base + n - 1, "broadcast")
     peer = rank ^ 1
     if peer < n:
-        out = cupy.asarray(np.zeros(1000, np.float32))
-        comm.send_recv(cupy.asarray(np.full(1000, rank, np.float32)), out, peer)
+        sent, out = (cupy.asarray(np.full(1000, value, np.float32)) for value in (rank, -1))
+        comm.send_recv(sent, out, peer)
         check(out, np.full(1000, peer, np.float32), "send_recv")
+    # All ranks, in reverse order. cupyx has no split, so that it is asked of the NcclCommunicator below it.
+    from cupy.cuda import nccl
+    part = comm._comm.commSplit(0, n - rank, nccl.NcclConfig(split_share=0))
+    assert part.rank_id() == n - 1 - rank and part.size() == n, "commSplit"
+    out = cupy.asarray(np.full(1000, rank, np.float32))
+    part.broadcast(out.data.ptr, out.data.ptr, 1000, nccl.NCCL_FLOAT32, 0, cupy.cuda.get_current_stream().ptr)
+    check(out, np.full(1000, n - 1, np.float32), "broadcast of commSplit")
+    part.destroy()
     comm.barrier()
 
 
 def process(rank, n, port, result):
     """One rank of cupyx.distributed."""
+    multiprocessing.set_start_method("fork", force=True)  # CuPy's own server does not start in other ways
     try:
         import cupy
         import cupyx.distributed
