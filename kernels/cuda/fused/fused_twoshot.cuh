@@ -393,6 +393,9 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
                                    load_relaxed_sys(&args.common.control->is_aborted) != 0);
     else
         twoshot_post(launch, peer, k);
+    if (args.common.recording.recorder != nullptr && waits && serves)
+        record_peer(args.common.recording.recorder, k, peer.send_index, peer.sent, peer.recv_index,
+                    peer.received);
     is_complete = __syncthreads_and(is_complete) != 0;
     if (threadIdx.x == 0)
         allow_dependent_launch();
@@ -400,7 +403,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
         fifo_return(recv_end(peer), 2 * launch.n_tiles);
     if (waits && serves)
         simple_peer_close(args, peer, 2 * launch.n_tiles);
-    end_launch(args.common, sequence, channel);
+    end_launch(args.common, sequence, channel, fused_facts(args, channel));
 }
 
 #endif

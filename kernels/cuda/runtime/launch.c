@@ -284,7 +284,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;
-    gyre_cuda_record_launch(executor, work, 1, &args->common);
+    gyre_cuda_record_launch(executor, work, 1, GYRE_CUDA_RUN_STEPS, &args->common);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
@@ -351,7 +351,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     gyre_cuda_fill_common(executor, proto, launch.n_blocks, &args->common);
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
-    gyre_cuda_record_launch(executor, works, n_works, &args->common);
+    gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_STEPS, &args->common);
     return gyre_cuda_start(executor, &launch, stream);
 }
 

@@ -2,8 +2,8 @@
  *
  * Recording for GYRE_TRACE_FILE, on the side of the host: allocates the rings that kernels write
  * (device/record.cuh), compares the clocks of GPU and host when the executor is opened and when it
- * is closed, and gives the trace the events. Calls that copy engines run are left out: a sync
- * kernel knows when copies are complete, but not when they began.
+ * is closed, and gives the trace the events. Calls that copy engines run are recorded by the sync
+ * kernels before and behind the copies.
  */
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
@@ -15,8 +15,9 @@
 #include <sched.h>
 #include <string.h>
 
-/* A block has a small part of a rank's steps, so its ring may be shorter than that of a thread. */
-#define RING_SHARE 16
+/* A block has a small part of a rank's steps, and its entries are short, so its ring has as many
+ * entries as a thread's has events, divided by this. */
+#define RING_SHARE 8
 #define MIN_RING   64
 /* How long the GPU may take to answer. It answers within 2 us once the kernel runs. */
 #define ANSWER_NS 500000000ULL
@@ -75,7 +76,7 @@ static gyre_status open_rings(struct gyre_cuda_executor *executor)
     struct gyre_cuda_recorder_state *state = &executor->recorder;
     struct gyre_device *device = executor->device;
     const size_t head_bytes = (size_t)gyre_round_up(sizeof(struct gyre_cuda_recorder), 256);
-    const size_t ring_bytes = state->capacity * sizeof(struct gyre_trace_event);
+    const size_t ring_bytes = state->capacity * sizeof(union gyre_cuda_record);
     void *memory = NULL, *words = NULL;
     GYRE_TRY(device->ops->pool_alloc(device, head_bytes + state->n_blocks * ring_bytes, &memory));
     state->recorder = memory;
@@ -84,7 +85,7 @@ static gyre_status open_rings(struct gyre_cuda_executor *executor)
     struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
     if (head == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-    head->events = (void *)((unsigned char *)memory + head_bytes);
+    head->entries = (void *)((unsigned char *)memory + head_bytes);
     head->capacity = state->capacity;
     const gyre_status status =
         gyre_cuda_upload(&executor->uploader, executor->fault, memory, head, sizeof(*head));
@@ -101,7 +102,8 @@ void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor)
     if (state->words != NULL && !state->is_unanswered)
         (void)device->ops->host_free(device, state->words);
     for (uint32_t i = 0; i < state->n_programs; i++)
-        free(state->programs[i].first_steps);
+        if (state->programs[i].variant == 0) /* the variants of a program share it */
+            free(state->programs[i].lowered);
     free(state->programs);
     memset(state, 0, sizeof(*state));
 }
@@ -130,22 +132,24 @@ static gyre_status read_rings(struct gyre_cuda_executor *executor, struct gyre_t
 {
     const struct gyre_cuda_recorder_state *state = &executor->recorder;
     struct gyre_device *device = executor->device;
-    const size_t ring_events = state->capacity;
+    const size_t ring_entries = state->capacity;
     struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
-    struct gyre_trace_event *rings = malloc(state->n_blocks * ring_events * sizeof(*rings));
+    union gyre_cuda_record *rings = malloc(state->n_blocks * ring_entries * sizeof(*rings));
     gyre_status status = head != NULL && rings != NULL
                              ? device->ops->copy(device, head, state->recorder, sizeof(*head))
                              : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
     for (uint32_t block = 0; block < state->n_blocks && status == GYRE_SUCCESS; block++) {
-        const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_events, ring_events);
+        const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_entries, ring_entries);
         if (n_kept > 0)
-            status = device->ops->copy(device, rings + block * ring_events,
-                                       head->events + block * ring_events, n_kept * sizeof(*rings));
+            status =
+                device->ops->copy(device, rings + block * ring_entries,
+                                  head->entries + block * ring_entries, n_kept * sizeof(*rings));
     }
     if (status == GYRE_SUCCESS) {
-        head->events = rings;
+        head->entries = rings;
         const struct gyre_cuda_records records = {.recorder = head,
                                                   .n_blocks = state->n_blocks,
+                                                  .ends_per_rank = executor->spec.n_fifos * 2,
                                                   .clock = state->clock,
                                                   .programs = state->programs,
                                                   .n_programs = state->n_programs};
@@ -173,28 +177,40 @@ void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ende
     gyre_cuda_recorder_free(executor);
 }
 
-/* Keeps where the workers of the programs begin. */
-static gyre_status keep_workers(struct gyre_cuda_recorder_state *state,
-                                const struct gyre_load_config *config, uint32_t first,
-                                uint32_t n_programs)
+/* Keeps what the programs of all variants look like. The caller holds the lock. */
+static gyre_status keep_programs(struct gyre_cuda_recorder_state *state,
+                                 const struct gyre_load_config *config,
+                                 const struct gyre_loaded *loaded)
 {
-    const uint32_t n_all = (uint32_t)gyre_max_u64(state->n_programs, first + n_programs);
+    const uint32_t first = loaded->traced;
+    const uint32_t n_all = (uint32_t)gyre_max_u64(state->n_programs, first + loaded->n_variants);
+    struct gyre_cuda_program *lowered =
+        loaded->program != NULL ? malloc(loaded->program->n_bytes) : NULL;
     struct gyre_cuda_record_program *more = realloc(state->programs, n_all * sizeof(*more));
-    if (more == NULL)
+    if (more != NULL)
+        state->programs = more;
+    if (more == NULL || (loaded->program != NULL && lowered == NULL)) {
+        free(lowered);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-    state->programs = more;
+    }
+    if (lowered != NULL)
+        memcpy(lowered, loaded->program, loaded->program->n_bytes);
     if (n_all > state->n_programs)
         memset(more + state->n_programs, 0, (n_all - state->n_programs) * sizeof(*more));
     state->n_programs = n_all;
-    for (uint32_t v = 0; v < n_programs; v++) {
+    uint32_t first_step = 0;
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
         const struct gyre_program *program = gyre_load_program(config, v);
-        struct gyre_cuda_record_program *own = &more[first + v];
-        own->first_steps = calloc(program->n_workers + 1U, sizeof(*own->first_steps));
-        if (own->first_steps == NULL)
-            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-        for (uint32_t w = 0; w < program->n_workers; w++)
-            own->first_steps[w] = program->workers[w].first_step;
-        own->n_workers = program->n_workers;
+        more[first + v] = (struct gyre_cuda_record_program){
+            .lowered = lowered,
+            .variant = v,
+            .first_step = first_step,
+            .n_workers = loaded->n_workers,
+            .n_in_flight = loaded->n_in_flight,
+            .channel_stride = loaded->channel_stride,
+            .n_kernel_steps = loaded->copies != NULL ? gyre_program_copy_tail(program) : 0,
+        };
+        first_step += program->n_steps;
     }
     return GYRE_SUCCESS;
 }
@@ -205,7 +221,7 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
 {
     const uint32_t n_each = loaded->n_connections > 0 ? loaded->n_connections : 1;
     loaded->traced = GYRE_TRACE_NO_PROGRAM;
-    if (executor->recorder.recorder == NULL || loaded->copies != NULL)
+    if (executor->recorder.recorder == NULL)
         return GYRE_SUCCESS;
     struct gyre_trace_program *traced = calloc(loaded->n_variants, sizeof(*traced));
     struct gyre_connection *connections =
@@ -235,7 +251,7 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
             gyre_trace_add_programs(executor->recorder.trace, traced, loaded->n_variants);
     if (status == GYRE_SUCCESS && loaded->traced != GYRE_TRACE_NO_PROGRAM) {
         pthread_mutex_lock(&executor->lock);
-        status = keep_workers(&executor->recorder, config, loaded->traced, loaded->n_variants);
+        status = keep_programs(&executor->recorder, config, loaded);
         pthread_mutex_unlock(&executor->lock);
     }
     free(connections);
@@ -244,14 +260,15 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
 }
 
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                             uint32_t n_works, struct gyre_cuda_common *common)
+                             uint32_t n_works, enum gyre_cuda_run kind,
+                             struct gyre_cuda_common *common)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
     if (state->recorder == NULL)
         return;
     for (uint32_t i = 0; i < n_works; i++) {
         if (works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM) {
-            state->n_left_out++;
+            state->n_left_out += kind != GYRE_CUDA_RUN_CLOSES; /* its first launch was counted */
             return;
         }
     }
@@ -260,5 +277,7 @@ void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct g
         .sequence = works[0].sequence,
         .n_bytes = works[0].split.count * gyre_dtype_bytes((gyre_dtype)works[0].reduction.dtype),
         .program = works[0].loaded->traced,
+        .slot_bytes = (uint32_t)gyre_min_u64(gyre_cuda_step_bytes(&works[0]), UINT32_MAX),
+        .kind = kind,
     };
 }

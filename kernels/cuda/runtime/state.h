@@ -78,7 +78,7 @@ struct gyre_cuda_recorder_state {
     struct gyre_cuda_record_program *programs; /* by their number in the trace */
     uint32_t n_programs;
     uint32_t n_blocks; /* rings */
-    uint32_t capacity; /* events of each */
+    uint32_t capacity; /* entries of each */
     uint64_t n_left_out;
 };
 
@@ -216,7 +216,8 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
 /** gyre_cuda_record_launch - fill in what the events of a launch say, or count the launch as left
  * out. The caller holds the lock. */
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                             uint32_t n_works, struct gyre_cuda_common *common);
+                             uint32_t n_works, enum gyre_cuda_run kind,
+                             struct gyre_cuda_common *common);
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
