@@ -40,11 +40,16 @@ static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
 }
 
 /* Tells the host that this launch has begun. A block calls this before it waits for a peer; a
- * second call does no harm. */
+ * second call does no harm. Fused kernels of line protocols call this when they have sent what they
+ * send before they wait, so a recorded launch marks that moment here. */
 static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
                                                        uint64_t sequence)
 {
-    if (common.n_works != 0 && reports_progress() && n_begun_before(sequence) == 0)
+    if (common.n_works == 0 || !reports_progress())
+        return;
+    if (common.recording.recorder != nullptr)
+        record_mark(common.recording.recorder, GYRE_CUDA_MARK_SENT);
+    if (n_begun_before(sequence) == 0)
         store_relaxed_sys(&common.mailbox->begun,
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }

@@ -101,7 +101,9 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     __syncthreads();
     if (serves && !is_stopped) {
         placed_publish(args, peer, n_bytes);
+        mark_launch(args.common, GYRE_CUDA_MARK_SENT);
         placed_take(args, peer, n_bytes);
+        mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);
     }
     if (args.common.recording.recorder != nullptr && serves)
         record_peer(args.common.recording.recorder, k, peer.send_index, peer.sent, peer.recv_index,
