@@ -209,8 +209,12 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     GYRE_TRY(order_after_last(executor, stream, capture));
     if (capture != 0 && launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
-    ((struct gyre_cuda_common *)launch->args)->recording.first_work =
-        capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched;
+    /* The sync kernel behind copies belongs to works that an earlier launch has begun. */
+    struct gyre_cuda_common *common = launch->args;
+    const uint32_t n_begun =
+        common->ends_works != 0 && launch->n_works == 0 ? common->n_works : 0U;
+    common->recording.first_work =
+        capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched - n_begun;
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
     if (capture != 0) {
         begin_events(executor);
@@ -300,8 +304,6 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
     const struct gyre_loaded *loaded = work->loaded;
     if (loaded->program != NULL)
         GYRE_TRY(launch_one(executor, work, stream));
-    else
-        executor->recorder.n_left_out++;
     if (loaded->copies == NULL)
         return GYRE_SUCCESS;
     return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
