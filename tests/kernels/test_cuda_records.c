@@ -279,7 +279,7 @@ static void the_phases_of_a_fused_program_are_steps(void)
                                   .n_ends = 2,
                                   .n_tiles = 2,
                                   .kind = GYRE_CUDA_RUN_FUSED});
-    struct gyre_trace_events events = read_all();
+    struct gyre_trace_events events = read_in_flight(2);
     CHECK(events.n_events == 4);
     check_times(step_of(&events, 0, 0), 100, 100, 100, 120);
     check_times(step_of(&events, 0, 1), 120, 140, 140, 160);

@@ -21,9 +21,7 @@ static const struct gyre_cuda_step *step_of(const struct gyre_cuda_block_run *ru
 static uint32_t count_slots_before(const struct gyre_cuda_block_run *run, uint32_t n_uses,
                                    uint32_t tile, uint32_t use)
 {
-    const uint32_t n_in_flight = run->kind == GYRE_CUDA_RUN_FUSED
-                                     ? run->n_tiles
-                                     : (uint32_t)gyre_max_u64(run->program->n_in_flight, 1);
+    const uint32_t n_in_flight = (uint32_t)gyre_max_u64(run->program->n_in_flight, 1);
     const uint32_t place = tile % n_in_flight, first = tile - place;
     return first * n_uses + use * gyre_min_u32(n_in_flight, run->n_tiles - first) + place;
 }

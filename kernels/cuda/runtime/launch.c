@@ -211,8 +211,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
     /* The sync kernel behind copies belongs to works that an earlier launch has begun. */
     struct gyre_cuda_common *common = launch->args;
-    const uint32_t n_begun =
-        common->ends_works != 0 && launch->n_works == 0 ? common->n_works : 0U;
+    const uint32_t n_begun = common->ends_works != 0 && launch->n_works == 0 ? common->n_works : 0U;
     common->recording.first_work =
         capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched - n_begun;
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
