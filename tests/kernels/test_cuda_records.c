@@ -207,6 +207,24 @@ static void times_of_a_drifting_clock_are_found_within_the_error(void)
     }
 }
 
+static void a_launch_ran_from_its_first_begin_to_its_last_end(void)
+{
+    static struct gyre_cuda_span spans[GYRE_CUDA_SPANS * N_BLOCKS];
+    const struct gyre_cuda_clock clock = made_clock();
+    const uint64_t work = GYRE_CUDA_SPANS + 7; /* its place was that of work 7 */
+    struct gyre_cuda_span *own = &spans[7 * N_BLOCKS];
+    uint64_t begin_ns = 0, end_ns = 0;
+    own[0] = (struct gyre_cuda_span){work + 1, 1000000, 1005000};
+    own[1] = (struct gyre_cuda_span){work + 1, 999000, 1004000};
+    own[2] = (struct gyre_cuda_span){7 + 1, 5000, 9000000}; /* only the older launch had it */
+    CHECK(gyre_cuda_span_read(spans, N_BLOCKS, work, &clock, &begin_ns, &end_ns));
+    CHECK(begin_ns == gyre_cuda_clock_to_host(&clock, 999000) &&
+          end_ns == gyre_cuda_clock_to_host(&clock, 1005000));
+    CHECK(!gyre_cuda_span_read(spans, N_BLOCKS, work + 1, &clock, &begin_ns, &end_ns));
+    CHECK(
+        !gyre_cuda_span_read(spans, N_BLOCKS, work + GYRE_CUDA_SPANS, &clock, &begin_ns, &end_ns));
+}
+
 static void launches_of_all_blocks_become_one(void)
 {
     empty_rings();
@@ -378,6 +396,8 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         {"times of a drifting clock are found within the error",
          times_of_a_drifting_clock_are_found_within_the_error},
+        {"a launch ran from its first begin to its last end",
+         a_launch_ran_from_its_first_begin_to_its_last_end},
         {"launches of all blocks become one", launches_of_all_blocks_become_one},
         {"a step has its times and the slots of its program",
          a_step_has_its_times_and_the_slots_of_its_program},

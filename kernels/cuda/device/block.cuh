@@ -183,7 +183,9 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
     const uint32_t n_tiles = block.work.split.n_tiles;
     if (common.recording.recorder != nullptr)
         record_connections(common, block.connections, block.n_connections,
-                           PROTO == GYRE_PROTO_SIMPLE ? 0 : n_tiles * block.n_steps);
+                           PROTO == GYRE_PROTO_SIMPLE || common.recording.records_steps == 0
+                               ? 0
+                               : n_tiles * block.n_steps);
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();

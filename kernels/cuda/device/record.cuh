@@ -71,6 +71,21 @@ static __device__ __noinline__ void record_arrival(struct gyre_cuda_recorder *re
     record_mark(recorder, is_first ? GYRE_CUDA_MARK_ARRIVED : GYRE_CUDA_MARK_GATHERED);
 }
 
+/* Tells the host when the block ran. The fence lets the host see the span before it sees that the
+ * launch is over. Of a call by copy engines, the first launch gives the begin. */
+static __device__ __forceinline__ void record_span(const struct gyre_cuda_recording &recording,
+                                                   const struct gyre_cuda_record_block *block,
+                                                   uint64_t end_ns)
+{
+    struct gyre_cuda_span *span =
+        &recording.spans[block->call % GYRE_CUDA_SPANS * recording.n_span_blocks + blockIdx.x];
+    if (recording.kind != GYRE_CUDA_RUN_CLOSES)
+        store_relaxed_sys(&span->begin_ns, block->begin_ns);
+    store_relaxed_sys(&span->end_ns, end_ns);
+    store_relaxed_sys(&span->call, block->call + 1);
+    fence_acq_rel_sys();
+}
+
 /* What the end of a launch records of the block's work. */
 struct record_facts {
     uint32_t program; /* variant 0 */
@@ -91,7 +106,10 @@ static __device__ __noinline__ void record_end(const struct gyre_cuda_recording 
     entry->run.begin_ns = block->begin_ns;
     entry->run.call = block->call;
     entry->run.sequence = recording.sequence;
-    entry->run.end_ns = global_ns();
+    const uint64_t end_ns = global_ns();
+    entry->run.end_ns = end_ns;
+    if (recording.spans != nullptr)
+        record_span(recording, block, end_ns);
     union gyre_cuda_record *marks = record_at(recorder, number + 1);
     for (int i = 0; i < 4; i++) {
         volatile uint64_t *mark_ns = &block->marks_ns[i];

@@ -20,7 +20,8 @@ struct step_recorder {
 static __device__ __forceinline__ struct step_recorder open_step_recorder(const struct block &block)
 {
     struct step_recorder own = {};
-    own.recorder = block.common.recording.recorder;
+    if (block.common.recording.records_steps != 0)
+        own.recorder = block.common.recording.recorder;
     if (own.recorder != nullptr)
         own.first =
             own.recorder->blocks[blockIdx.x].n_entries + record_end_entries(block.n_connections);

@@ -271,16 +271,27 @@ struct gyre_cuda_recorder {
     struct gyre_cuda_record_block blocks[GYRE_CUDA_MAX_BLOCKS];
 };
 
+/* When a block ran its part of a launch, for profilers. It lies in pinned host memory, in a ring of
+ * GYRE_CUDA_SPANS launches by the number of their first work. */
+struct gyre_cuda_span {
+    uint64_t call; /* 1 + the number of the launch's first work */
+    uint64_t begin_ns;
+    uint64_t end_ns;
+};
+#define GYRE_CUDA_SPANS 512
+
 /* What a launch needs to record itself. */
 struct gyre_cuda_recording {
     struct gyre_cuda_recorder *recorder; /* NULL: the launch is not recorded */
+    struct gyre_cuda_span *spans;        /* [GYRE_CUDA_SPANS][n_span_blocks]; NULL = for nobody */
     uint64_t first_work; /* works that were launched before it, or GYRE_CUDA_CAPTURED */
     uint64_t sequence;   /* number of its first call in the communicator */
     uint64_t n_bytes;    /* of the first call */
     uint32_t program;    /* of the first call: its program's number in the trace */
     uint32_t slot_bytes; /* about how many bytes the first call's largest slot holds */
-    uint32_t kind;       /* enum gyre_cuda_run */
-    uint32_t pad;
+    uint16_t kind;       /* enum gyre_cuda_run */
+    uint16_t records_steps;
+    uint32_t n_span_blocks;
 };
 
 /* The launch belongs to a graph, which may run it many times. Its events get the number of works

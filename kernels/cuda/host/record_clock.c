@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares the clocks of GPU and host (records.h).
+ * Compares the clocks of GPU and host, and reads when blocks ran (records.h).
  */
-#include "core/base/util.h"
 #include "kernels/cuda/host/records.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
 
 void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_clock_round *rounds,
                          uint32_t n_rounds)
@@ -37,4 +39,23 @@ uint64_t gyre_cuda_clock_to_host(const struct gyre_cuda_clock *clock, uint64_t g
         drift_ns = (int64_t)((double)((int64_t)(clock->host_ns[1] - clock->host_ns[0]) - span_ns) *
                              ((double)since_ns / (double)span_ns));
     return clock->host_ns[0] + (uint64_t)(since_ns + drift_ns);
+}
+
+bool gyre_cuda_span_read(const struct gyre_cuda_span *spans, uint32_t n_blocks, uint64_t work,
+                         const struct gyre_cuda_clock *clock, uint64_t *begin_ns_out,
+                         uint64_t *end_ns_out)
+{
+    const struct gyre_cuda_span *own = &spans[work % GYRE_CUDA_SPANS * n_blocks];
+    uint64_t begin_ns = UINT64_MAX, end_ns = 0;
+    for (uint32_t block = 0; block < n_blocks; block++) {
+        if (gyre_load_acquire_u64(&own[block].call) != work + 1)
+            continue;
+        begin_ns = gyre_min_u64(begin_ns, gyre_load_acquire_u64(&own[block].begin_ns));
+        end_ns = gyre_max_u64(end_ns, gyre_load_acquire_u64(&own[block].end_ns));
+    }
+    if (end_ns == 0)
+        return false;
+    *begin_ns_out = gyre_cuda_clock_to_host(clock, begin_ns);
+    *end_ns_out = gyre_cuda_clock_to_host(clock, end_ns);
+    return true;
 }

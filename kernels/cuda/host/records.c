@@ -73,6 +73,8 @@ static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uin
 static void add_run(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run,
                     struct gyre_cuda_block_run *closes)
 {
+    if (run->run.program >= reading->records->n_programs)
+        return; /* recorded for an observer; the trace has no room for its program */
     reading->runs.events[reading->runs.n_events++] = run->run;
     if (closes->kind == GYRE_CUDA_RUN_CLOSES && closes->run.call == run->run.call)
         gyre_cuda_add_copies(reading, run, closes);

@@ -32,6 +32,13 @@ void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_c
 /** gyre_cuda_clock_to_host - a time of the GPU as a time of the host. */
 uint64_t gyre_cuda_clock_to_host(const struct gyre_cuda_clock *clock, uint64_t gpu_ns);
 
+/** gyre_cuda_span_read - when the blocks of a launch ran: from the first begin to the last end.
+ * @spans: [GYRE_CUDA_SPANS][n_blocks]. @work: the number of the launch's first work.
+ * Returns false if no block has a span of that launch. */
+bool gyre_cuda_span_read(const struct gyre_cuda_span *spans, uint32_t n_blocks, uint64_t work,
+                         const struct gyre_cuda_clock *clock, uint64_t *begin_ns_out,
+                         uint64_t *end_ns_out);
+
 /* A program as the host needs it to make events of the entries. */
 struct gyre_cuda_record_program {
     struct gyre_cuda_program *lowered; /* a copy, of all variants. NULL: copy engines run all */

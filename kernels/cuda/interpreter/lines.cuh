@@ -179,7 +179,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     const uint32_t short_mask = __ballot_sync(0xffffffffU, is_short) >> LINE_FIRST_OUT;
     const uint32_t simple_mask = __ballot_sync(0xffffffffU, is_simple);
     const uint32_t net_mask = PROTO == GYRE_PROTO_LL ? __ballot_sync(0xffffffffU, is_net) : 0;
-    const bool is_recorded = block.common.recording.recorder != nullptr;
+    const bool is_recorded = block.common.recording.records_steps != 0;
     if (is_recorded && lane == LINE_RECORD)
         slot->operands[LINE_RECORD].base =
             line_record_address(block.common.recording.recorder,
@@ -284,9 +284,9 @@ static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &
                                                  struct simple_slots slots,
                                                  const struct line_slot *slot)
 {
-    const uint64_t begin_ns = common.recording.recorder != nullptr ? global_ns() : 0;
+    const uint64_t begin_ns = common.recording.records_steps != 0 ? global_ns() : 0;
     const bool goes_on = await_simple(common, slots);
-    if (common.recording.recorder != nullptr && threadIdx.x == 0 && goes_on)
+    if (common.recording.records_steps != 0 && threadIdx.x == 0 && goes_on)
         record_line_wait<STEP>(common, slot, begin_ns);
     return goes_on;
 }

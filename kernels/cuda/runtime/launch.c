@@ -40,6 +40,8 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->net_line_bytes = executor->spec.net_line_bytes;
     common->ends_per_rank = executor->spec.n_fifos * 2;
     common->recording.recorder = NULL;
+    common->recording.spans = NULL;
+    common->recording.records_steps = 0;
 }
 
 void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
@@ -408,6 +410,7 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
         status = n_works == 1
                      ? launch_whole(executor, works, (cudaStream_t)stream)
                      : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
+    executor->recorder.times_next = false;
     if (executor->base.n_launched == launched_before) /* captured launches are not counted */
         hold_captured(executor, works, (uint32_t)n_works);
     pthread_mutex_unlock(&executor->lock);

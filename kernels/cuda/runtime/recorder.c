@@ -3,7 +3,8 @@
  * Recording for GYRE_TRACE_FILE, on the side of the host: allocates the rings that kernels write
  * (device/record.cuh), compares the clocks of GPU and host when the executor is opened and when it
  * is closed, and gives the trace the events. Calls that copy engines run are recorded by the sync
- * kernels before and behind the copies.
+ * kernels before and behind the copies. For observers, kernels write into pinned memory when their
+ * blocks ran.
  */
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
@@ -101,6 +102,8 @@ void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor)
         (void)device->ops->pool_free(device, state->recorder);
     if (state->words != NULL && !state->is_unanswered)
         (void)device->ops->host_free(device, state->words);
+    if (state->spans != NULL)
+        (void)device->ops->host_free(device, state->spans);
     for (uint32_t i = 0; i < state->n_programs; i++)
         if (state->programs[i].variant == 0) /* the variants of a program share it */
             free(state->programs[i].lowered);
@@ -165,14 +168,14 @@ void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ende
     struct gyre_cuda_recorder_state *state = &executor->recorder;
     struct gyre_trace_events events = {0};
     gyre_status status = gyre_fail(GYRE_ERROR_TIMEOUT, "a launch has not ended");
-    if (has_ended) {
+    if (has_ended && state->trace != NULL) {
         compare_clocks(executor);
         status = read_rings(executor, &events);
     }
     events.n_left_out = state->n_left_out;
     if (status == GYRE_SUCCESS)
         gyre_trace_give(state->trace, GYRE_TRACE_EXECUTOR, &events);
-    else
+    else if (state->trace != NULL)
         GYRE_WARN("trace: the steps of rank %d are lost: %s", executor->rank, gyre_cause());
     gyre_cuda_recorder_free(executor);
 }
@@ -221,7 +224,7 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
 {
     const uint32_t n_each = loaded->n_connections > 0 ? loaded->n_connections : 1;
     loaded->traced = GYRE_TRACE_NO_PROGRAM;
-    if (executor->recorder.recorder == NULL)
+    if (executor->recorder.trace == NULL)
         return GYRE_SUCCESS;
     struct gyre_trace_program *traced = calloc(loaded->n_variants, sizeof(*traced));
     struct gyre_connection *connections =
@@ -264,20 +267,84 @@ void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct g
                              struct gyre_cuda_common *common)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
+    bool is_traced = state->trace != NULL;
     if (state->recorder == NULL)
         return;
-    for (uint32_t i = 0; i < n_works; i++) {
-        if (works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM) {
-            state->n_left_out += kind != GYRE_CUDA_RUN_CLOSES; /* its first launch was counted */
-            return;
-        }
+    for (uint32_t i = 0; i < n_works && is_traced; i++) {
+        is_traced = works[i].loaded->traced != GYRE_TRACE_NO_PROGRAM;
+        /* The launch behind copies belongs to one that was counted. */
+        state->n_left_out += !is_traced && kind != GYRE_CUDA_RUN_CLOSES;
     }
+    if (!is_traced && !state->times_next)
+        return;
     common->recording = (struct gyre_cuda_recording){
         .recorder = state->recorder,
+        .spans = state->times_next ? state->spans : NULL,
+        .n_span_blocks = state->n_blocks,
+        .records_steps = is_traced,
         .sequence = works[0].sequence,
         .n_bytes = works[0].split.count * gyre_dtype_bytes((gyre_dtype)works[0].reduction.dtype),
-        .program = works[0].loaded->traced,
+        .program = is_traced ? works[0].loaded->traced : GYRE_TRACE_NO_PROGRAM,
         .slot_bytes = (uint32_t)gyre_min_u64(gyre_cuda_step_bytes(&works[0]), UINT32_MAX),
-        .kind = kind,
+        .kind = (uint16_t)kind,
     };
+}
+
+/* ---- times of launches -------------------------------------------------------------------- */
+
+static gyre_status open_spans(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_device *device = executor->device;
+    const bool is_new = state->recorder == NULL;
+    void *spans = NULL;
+    if (is_new) {
+        state->n_blocks = executor->n_sms;
+        state->capacity = MIN_RING;
+        GYRE_TRY(open_rings(executor));
+        compare_clocks(executor);
+    }
+    if (state->clock.n_points == 0)
+        return gyre_fail(GYRE_ERROR_DEVICE, "the GPU does not tell its time");
+    GYRE_TRY(device->ops->host_alloc(
+        device, (size_t)GYRE_CUDA_SPANS * state->n_blocks * sizeof(*state->spans), &spans));
+    state->spans = spans;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_time_works(struct gyre_executor *base)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status = open_spans(executor);
+    if (status != GYRE_SUCCESS && executor->recorder.trace == NULL)
+        gyre_cuda_recorder_free(executor);
+    pthread_mutex_unlock(&executor->lock);
+    gyre_cuda_leave_apart(&apart);
+    return status;
+}
+
+/* After a capture the numbers of works that the GPU counts are no longer those of the host. */
+bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    CUstreamCaptureStatus is_captured;
+    if (executor->driver->cuStreamIsCapturing((CUstream)stream, &is_captured) != CUDA_SUCCESS ||
+        is_captured != CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    pthread_mutex_lock(&executor->lock);
+    const bool is_timed = executor->recorder.spans != NULL && executor->last_capture == 0;
+    executor->recorder.times_next = is_timed;
+    pthread_mutex_unlock(&executor->lock);
+    return is_timed;
+}
+
+bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work, struct gyre_launch_span *span_out)
+{
+    const struct gyre_cuda_recorder_state *state = &gyre_cuda_own(base)->recorder;
+    return state->spans != NULL &&
+           gyre_cuda_span_read(state->spans, state->n_blocks, work, &state->clock,
+                               &span_out->begin_ns, &span_out->end_ns);
 }
