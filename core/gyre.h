@@ -623,9 +623,15 @@ GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
  *     submitted   the call was accepted; in a group it waits for the group's end
  *     launching   the group's end, or a call outside groups, launches it now, perhaps with others
  *     launched    the launch is made, or has failed
- *     begun       its stream has come to it; may come before `launched`      (on the host only)
- *     ended       it is complete, or was ended by a failure                  (on the host only)
+ *     begun       its stream has come to it; on the host this may come before `launched`
+ *     ended       it is complete, or, on the host, was ended by a failure
  *     finished    the last that is heard of the call
+ *
+ * On GPUs the host does not see a call begin. There both `begun` and `ended` are told after the
+ * end, by a later call or when the communicator is destroyed, with the times at which the first
+ * block of the call's launch began and the last one ended. Where that cannot be, `is_timed` is 0
+ * and they are left out: a captured call, every call after a capture, and a call while 256 works
+ * that were launched since the oldest call without times are under way.
  *
  * A call that is never launched, because its group failed or was cancelled, has submitted and
  * finished only. A rank's receive from itself is carried out by the send: it has no launch of its
@@ -647,6 +653,7 @@ typedef struct gyre_observed_call {
     const char *algorithm; /* from `launching` on, else "" */
     const char *protocol;
     int n_channels;
+    int is_timed; /* 1: `begun` and `ended` follow, unless the call fails */
 } gyre_observed_call;
 
 /** Functions of an observer; none may be NULL. They may not call gyre, except gyre_log_text(). */
@@ -659,7 +666,8 @@ typedef struct gyre_observer {
     /* On the thread that launches. All calls begin together. */
     void (*launching)(void *context, const gyre_observed_call *calls, int n_calls);
     void (*launched)(void *context, const gyre_observed_call *calls, int n_calls);
-    /* On the thread that runs the stream. now_ns: of CLOCK_MONOTONIC. */
+    /* On the thread that runs the stream; on GPUs on one that makes a later call. now_ns: of
+     * CLOCK_MONOTONIC, on GPUs converted from the GPU's clock. */
     void (*begun)(void *context, void *tag, uint64_t now_ns);
     void (*ended)(void *context, void *tag, uint64_t now_ns);
     /* On any thread. */

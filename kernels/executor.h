@@ -198,6 +198,15 @@ struct gyre_work_needs {
     bool by_gpu;              /* the placement needs device_bases */
 };
 
+/* When a launch ran: from its first block's begin to its last block's end. */
+struct gyre_launch_span {
+    uint64_t begin_ns;
+    uint64_t end_ns;
+};
+
+/* How many works may be launched after a timed launch until its times are read. */
+#define GYRE_TIMED_WORKS 256
+
 struct gyre_executor;
 
 struct gyre_executor_ops {
@@ -238,6 +247,18 @@ struct gyre_executor_ops {
     gyre_status (*prepare)(struct gyre_executor *executor, struct gyre_loaded *loaded,
                            const struct gyre_reduction *reduction);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
+    /* From now on the executor can tell when launches ran (time_next). Called once, and not while
+     * another thread launches. Errors: UNSUPPORTED (the host's tasks know it themselves),
+     * OUT_OF_MEMORY, DEVICE. */
+    gyre_status (*time_works)(struct gyre_executor *executor);
+    /* Keep the times of the next launch, which the calling thread makes on `stream`. Its times are
+     * known until GYRE_TIMED_WORKS later works have been launched. Returns false if they cannot be
+     * kept: a captured launch runs many times or never. */
+    bool (*time_next)(struct gyre_executor *executor, gyre_stream stream);
+    /* When a launch ran, as times of the host. Asked after all of its works have completed.
+     * @work: works that were launched before it. Returns false if that is not known. Any thread. */
+    bool (*span_of)(struct gyre_executor *executor, uint64_t work,
+                    struct gyre_launch_span *span_out);
     /* Enqueue works on a stream and return at once. The works of one launch run at the same time
      * and share no FIFO end. The launches of one executor run one after the other, on any
      * streams. */

@@ -5,19 +5,31 @@
  *   observer   held by the communicator and by every observed call
  *   call       held by the thread that submits it and by its launch
  *   launch     held by the stream and by the thread that launches it
+ *
+ * On GPUs no stream holds a launch. It waits in a list until a later call, or the communicator's
+ * end, finds that it is complete, and asks the executor when it ran.
  */
 #include "core/call/observe.h"
 
+#include "core/base/log.h"
 #include "core/base/sync.h"
+#include "core/base/util.h"
 #include "core/call/span.h"
+#include "kernels/executor.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 struct gyre_observing {
     gyre_observer observer;
-    bool knows_times;
-    uint32_t n_holders; /* atomic */
+    struct gyre_executor
+        *executor;        /* of a GPU that tells times; NULL = host streams, or no times */
+    bool by_streams;      /* the streams tell times */
+    uint32_t n_holders;   /* atomic */
+    pthread_mutex_t lock; /* guards what follows */
+    struct gyre_observed_launch *oldest; /* that waits for its times */
+    struct gyre_observed_launch *newest;
 };
 
 struct gyre_observed {
@@ -29,7 +41,10 @@ struct gyre_observed {
 struct gyre_observed_launch {
     struct gyre_span span; /* of the host's streams only */
     struct gyre_observing *observing;
-    bool is_timed; /* the stream has the span */
+    bool is_timed; /* the stream has the span, or the executor keeps the times */
+    struct gyre_observed_launch *next; /* in the list of those that wait for their times */
+    uint64_t first_work;               /* works that were launched before it */
+    uint64_t n_works_after;            /* likewise, and with it */
     int n_calls;
     struct gyre_observed **held; /* n_calls of them */
     gyre_observed_call calls[];
@@ -40,24 +55,26 @@ static void release_observing(struct gyre_observing *observing)
     if (gyre_fetch_add_u32(&observing->n_holders, UINT32_MAX) != 1)
         return;
     observing->observer.closed(observing->observer.context);
+    pthread_mutex_destroy(&observing->lock);
     free(observing);
 }
 
-gyre_status gyre_observing_open(const gyre_observer *observer, bool knows_times,
+gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_executor *executor,
                                 struct gyre_observing **observing_out)
 {
-    struct gyre_observing *observing = malloc(sizeof(*observing));
+    struct gyre_observing *observing = calloc(1, sizeof(*observing));
     if (observing == NULL)
         return gyre_fail_errno(ENOMEM, "observer");
-    *observing = (struct gyre_observing){*observer, knows_times, 1};
+    observing->observer = *observer;
+    observing->by_streams = executor == NULL;
+    observing->n_holders = 1;
+    pthread_mutex_init(&observing->lock, NULL);
+    if (executor != NULL && executor->ops->time_works(executor) == GYRE_SUCCESS)
+        observing->executor = executor;
+    else if (executor != NULL)
+        GYRE_WARN("observe: calls are told without their times: %s", gyre_cause());
     *observing_out = observing;
     return GYRE_SUCCESS;
-}
-
-void gyre_observing_close(struct gyre_observing *observing)
-{
-    if (observing != NULL)
-        release_observing(observing);
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
@@ -142,6 +159,93 @@ static void free_launch(struct gyre_span *span)
     release_observing(observing);
 }
 
+/* Of a launch whose times are lost, both are the present moment, because the observer waits for
+ * them. */
+static void tell_times(struct gyre_observed_launch *launch)
+{
+    struct gyre_executor *executor = launch->observing->executor;
+    struct gyre_launch_span span;
+    if (!executor->ops->span_of(executor, launch->first_work, &span))
+        span.begin_ns = span.end_ns = gyre_now_ns();
+    tell_begin(&launch->span, span.begin_ns);
+    tell_end(&launch->span, span.end_ns);
+}
+
+/* Takes the oldest launch that waits for its times from the list, if it is complete. */
+static struct gyre_observed_launch *take_complete(struct gyre_observing *observing)
+{
+    struct gyre_observed_launch *launch = observing->oldest;
+    if (launch == NULL ||
+        observing->executor->ops->progress(observing->executor).completed < launch->n_works_after)
+        return NULL;
+    observing->oldest = launch->next;
+    if (observing->oldest == NULL)
+        observing->newest = NULL;
+    return launch;
+}
+
+void gyre_observe_times(struct gyre_observing *observing)
+{
+    struct gyre_observed_launch *launch = NULL;
+    if (observing == NULL || observing->executor == NULL)
+        return;
+    pthread_mutex_lock(&observing->lock);
+    while ((launch = take_complete(observing)) != NULL) {
+        tell_times(launch);
+        free_launch(&launch->span);
+    }
+    pthread_mutex_unlock(&observing->lock);
+}
+
+/* The communicator has ended, and its launches with it. */
+void gyre_observing_close(struct gyre_observing *observing)
+{
+    if (observing == NULL)
+        return;
+    for (struct gyre_observed_launch *next, *launch = observing->oldest; launch != NULL;
+         launch = next) {
+        next = launch->next;
+        free_launch(&launch->span);
+    }
+    release_observing(observing);
+}
+
+/* Can the executor keep the times of the next launch until they are read? */
+static bool times_next(struct gyre_observing *observing, gyre_stream stream)
+{
+    struct gyre_executor *executor = observing->executor;
+    if (executor == NULL)
+        return false;
+    pthread_mutex_lock(&observing->lock);
+    const struct gyre_observed_launch *oldest = observing->oldest;
+    const bool has_room =
+        oldest == NULL || executor->n_launched - oldest->first_work < GYRE_TIMED_WORKS;
+    pthread_mutex_unlock(&observing->lock);
+    return has_room && executor->ops->time_next(executor, stream);
+}
+
+/* Lets a launch wait for its times. Returns false if it failed, or if there was nothing to do. */
+static bool await_times(struct gyre_observed_launch *launch, bool is_launched)
+{
+    struct gyre_observing *observing = launch->observing;
+    launch->n_works_after = observing->executor->n_launched;
+    if (!is_launched)
+        return false;
+    if (launch->n_works_after == launch->first_work) { /* a call of no elements */
+        tell_begin(&launch->span, gyre_now_ns());
+        tell_end(&launch->span, gyre_now_ns());
+        return false;
+    }
+    pthread_mutex_lock(&observing->lock);
+    if (observing->newest != NULL)
+        observing->newest->next = launch;
+    else
+        observing->oldest = launch;
+    observing->newest = launch;
+    pthread_mutex_unlock(&observing->lock);
+    return true;
+}
+
 static const struct gyre_span_ops span_ops = {tell_begin, tell_end, free_launch};
 
 static struct gyre_observed_launch *new_launch(int n_calls)
@@ -186,11 +290,17 @@ struct gyre_observed_launch *gyre_observe_launching(struct gyre_plan_cache *plan
         if (calls[i]->observed != NULL)
             add_call(launch, plans, calls[i]);
     launch->observing = launch->held[0]->observing;
-    gyre_fetch_add_u32(&launch->observing->n_holders, 1);
-    const gyre_observer *observer = &launch->observing->observer;
-    observer->launching(observer->context, launch->calls, launch->n_calls);
-    launch->is_timed =
-        launch->observing->knows_times && gyre_span_begin(&launch->span, &span_ops, stream);
+    struct gyre_observing *observing = launch->observing;
+    gyre_fetch_add_u32(&observing->n_holders, 1);
+    gyre_observe_times(observing);
+    launch->is_timed = observing->by_streams || times_next(observing, stream);
+    launch->first_work =
+        launch->is_timed && !observing->by_streams ? observing->executor->n_launched : 0;
+    for (int i = 0; i < launch->n_calls; i++)
+        launch->calls[i].is_timed = launch->is_timed;
+    observing->observer.launching(observing->observer.context, launch->calls, launch->n_calls);
+    if (observing->by_streams)
+        launch->is_timed = gyre_span_begin(&launch->span, &span_ops, stream);
     return launch;
 }
 
@@ -201,8 +311,8 @@ void gyre_observe_launched(struct gyre_observed_launch *launch, bool is_launched
         return;
     const gyre_observer *observer = &launch->observing->observer;
     observer->launched(observer->context, launch->calls, launch->n_calls);
-    if (launch->is_timed)
+    if (launch->is_timed && launch->observing->by_streams)
         gyre_span_end(&launch->span, is_launched, stream);
-    else
+    else if (!launch->is_timed || !await_times(launch, is_launched))
         free_launch(&launch->span);
 }

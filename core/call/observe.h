@@ -10,10 +10,16 @@
 struct gyre_observing;
 struct gyre_observed_launch;
 
-/** gyre_observing_open - @observer: copied. @knows_times: streams are host streams.
+/** gyre_observing_open - @observer: copied.
+ * @executor: NULL: streams are host streams, and their tasks tell when a call begins and ends. Else
+ * the executor is asked for that after the call's end. It outlives the last gyre_observe_times().
  * Errors: OUT_OF_MEMORY. */
-gyre_status gyre_observing_open(const gyre_observer *observer, bool knows_times,
+gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_executor *executor,
                                 struct gyre_observing **observing_out);
+
+/** gyre_observe_times - tell the observer of calls that have ended since, where an executor is
+ * asked for their times. @observing: or NULL. */
+void gyre_observe_times(struct gyre_observing *observing);
 
 /** gyre_observing_close - the communicator has ended. The observer is closed once all of its calls
  * are finished. @observing: or NULL. */

@@ -18,7 +18,8 @@ static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
     if (comm->caller.observing != NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
                          comm->member.rank, comm->member.name);
-    return gyre_observing_open(observer, comm->member.device_info.kind == GYRE_DEVICE_HOST,
+    const bool is_host = comm->member.device_info.kind == GYRE_DEVICE_HOST;
+    return gyre_observing_open(observer, is_host ? NULL : comm->caller.executor,
                                &comm->caller.observing);
 }
 

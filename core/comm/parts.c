@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/util.h"
+#include "core/call/observe.h"
 #include "core/comm/local.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_fault_hook(&comm->member.fault, NULL, NULL);
     if (comm->plans != NULL)
         gyre_plan_cache_close(comm->plans);
+    gyre_observe_times(comm->caller.observing);
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
     gyre_algo_file_free(&comm->algo_file);

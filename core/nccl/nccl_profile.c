@@ -6,7 +6,7 @@
  *     GroupApi                        the thread's outermost group; a call alone is one, too
  *       CollApi, P2pApi               the call
  *         Coll, P2p  [Group]          the call in its launch
- *           KernelCh                  each of its channels; only on the host
+ *           KernelCh                  each of its channels
  *       KernelLaunch                  the launch
  *     Group                           the launch
  *
@@ -44,7 +44,6 @@ struct nccl_profile {
     int n_holders; /* the communicator and open groups; atomic */
     void *context; /* the plugin's */
     int rank;
-    bool knows_times; /* on the host */
     char name[NAME_BYTES];
     uint64_t sequence[N_KINDS]; /* of the next collective; one thread at a time makes calls */
     struct text *texts;         /* likewise */
@@ -271,7 +270,7 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
             continue;
         call->group = first->group;
         /* A plugin waits for as many channels as it was told. */
-        call->n_channels = !profile->knows_times                ? 0
+        call->n_channels = !calls[i].is_timed                   ? 0
                            : calls[i].n_channels < MAX_CHANNELS ? calls[i].n_channels
                                                                 : MAX_CHANNELS;
         if (call->is_p2p)
@@ -362,7 +361,6 @@ static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
         return NULL;
     profile->n_holders = 1;
     profile->rank = facts->rank;
-    profile->knows_times = facts->device_kind == GYRE_DEVICE_HOST;
     snprintf(profile->name, sizeof(profile->name), "%s", facts->name);
     const struct nccl_plugin_comm joined = {profile->name, facts->id, facts->n_hosts,
                                             facts->n_ranks, facts->rank};

@@ -180,6 +180,29 @@ static void host_unplace(struct gyre_executor *executor, struct gyre_placement *
     (void)placement;
 }
 
+/* The host's streams tell when a task runs (core/call/span.h). */
+static gyre_status host_time_works(struct gyre_executor *executor)
+{
+    (void)executor;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the host's executor keeps no times");
+}
+
+static bool host_time_next(struct gyre_executor *executor, gyre_stream stream)
+{
+    (void)executor;
+    (void)stream;
+    return false;
+}
+
+static bool host_span_of(struct gyre_executor *executor, uint64_t work,
+                         struct gyre_launch_span *span_out)
+{
+    (void)executor;
+    (void)work;
+    (void)span_out;
+    return false;
+}
+
 const struct gyre_executor_ops gyre_executor_host = {
     .name = "host",
     .helps = true,
@@ -195,5 +218,8 @@ const struct gyre_executor_ops gyre_executor_host = {
     .load = gyre_host_load,
     .prepare = gyre_host_prepare,
     .unload = gyre_host_unload,
+    .time_works = host_time_works,
+    .time_next = host_time_next,
+    .span_of = host_span_of,
     .launch = gyre_host_launch,
 };

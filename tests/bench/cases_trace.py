@@ -190,9 +190,26 @@ def case_trace_simulated(directory, source):
             assert "# measured minus predicted: tree all_reduce, 1048576 B" in done.stdout
 
 
+def check_phases(events, n_ranks, names):
+    """Every call of every rank has these phases of a fused program, or copies, in this order on each
+    of its tracks. Returns the number of calls."""
+    tracks = collections.defaultdict(list)
+    for event in events:
+        if event.get("cat") == "step":
+            tracks[event["pid"], event["args"]["call"], event["tid"]].append(event)
+    assert {key[0] for key in tracks} == set(range(n_ranks))
+    for key, steps in tracks.items():
+        steps.sort(key=lambda event: (event["args"]["begin_us"], event["ts"]))
+        assert [step["name"] for step in steps] == names, (key, steps)
+        # The waits and the phases follow each other, and none is empty of time altogether.
+        assert steps[-1]["ts"] + steps[-1]["dur"] > steps[0]["args"]["begin_us"], steps
+    return len({key[1] for key in tracks})
+
+
 def case_trace_gpu(directory, source):
-    """Four ranks on one GPU record every step of their programs in order, with a flow for each slot.
-    In line protocols and fused kernels a call is one slice. Replays of a graph are calls."""
+    """Four ranks on one GPU record every step of their programs in order, with a flow for each slot:
+    those of the interpreter one by one, in every protocol, and those of fused kernels as phases.
+    Replays of a graph are calls, and copies of copy engines are steps."""
     if shutil.which("nvidia-smi") is None or subprocess.run(["nvidia-smi", "-L"]).returncode != 0:
         print("there is no GPU here")
         sys.exit(SKIPPED)
@@ -200,26 +217,45 @@ def case_trace_gpu(directory, source):
         path = os.path.join(place, "trace.json")
         environment = {"GYRE_TRACE_FILE": path, "GYRE_SHARE_GPU": "1",
                        "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-        line = [bench(directory, "allreduce"), "-g", "4", "-b", "600K", "-e", "600K", "-n", "3", "-w",
-                "1", "--device", "cuda"]
-        for options in (["ring", "--proto", "simple"], ["tree", "--proto", "simple"],
-                        ["ring", "--proto", "simple", "-G", "2"]):
-            run(line + ["--algo"] + options, environment=environment)
+
+        def traced(size, *options):
+            """The events of a run, without tracks on which slices overlap."""
+            run([bench(directory, "allreduce"), "-g", "4", "-b", size, "-e", size, "-n", "3", "-w",
+                 "1", "--device", "cuda", *options], environment=environment)
             events = read_trace([path], "measured")
             check_slices(events)
+            return events
+
+        for options in (["ring", "--proto", "simple"], ["tree", "--proto", "simple"],
+                        ["ring", "--proto", "simple", "-G", "2"], ["ring", "--proto", "ll"],
+                        ["ring", "--proto", "ll128"], ["tree", "--proto", "ll"],
+                        ["ring", "--proto", "lamport"]):
+            events = traced("600K", "--algo", *options)
             check_flows(events, 0)
             shape = ["--algo", options[0], "--coll", "all_reduce", "--ranks", "4"]
             n_calls = check_steps(directory, events, shape, 4, is_gpu=True)
             if "-G" not in options:
                 assert n_calls == sum(e["name"] == "launch" for e in events) // 4
             check_explained(directory, [path], 4, n_calls)
-        for algorithm, protocol in [("direct", "lamport"), ("ring", "ll")]:
-            run(line + ["--algo", algorithm, "--proto", protocol], environment=environment)
-            events = read_trace([path], "measured")
-            check_slices(events)
+        one_shot, two_shot = ["copy", "reduce"], ["copy", "reduce", "copy"]
+        for algorithm, protocol, names in [
+                ("direct", "lamport", one_shot), ("direct", "ll", one_shot),
+                ("direct", "ll128", one_shot), ("twoshot", "lamport", two_shot),
+                ("twoshot", "ll128", two_shot), ("twoshot", "simple", two_shot)]:
+            events = traced("48K", "--algo", algorithm, "--proto", protocol)
             calls = [e for e in events if e["name"] == "all_reduce"]
             assert len(calls) == sum(e["name"] == "launch" for e in events) > 0
             assert all(e["args"]["algorithm"] == algorithm for e in calls), calls
+            check_flows(events, 0)
+            n_calls = check_phases(events, 4, names)
+            check_explained(directory, [path], 4, n_calls)
+        # Copies in windows: the kernel reduces, copy engines gather.
+        events = traced("4M", "-R", "2", "--path", "copy_engine")
+        assert not any(e["args"]["left_out_launches"] for e in events if e["name"] == "gyre_rank")
+        copied = [e for e in events if e.get("cat") == "step" and not e["args"]["received"] and
+                  not e["args"]["sent"]]
+        n_calls = len({e["args"]["call"] for e in copied})
+        assert n_calls > 0 and len(copied) == 2 * 4 * n_calls, (n_calls, len(copied))
 
 
 def made_step(rank, name, times, received, sent):

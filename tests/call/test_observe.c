@@ -3,6 +3,8 @@
  * gyre_comm_observe: each call goes through its stages in order, and the observer learns what was
  * launched and how.
  */
+#include "core/call/observe.h"
+#include "core/comm/comm.h"
 #include "core/model/types.h"
 #include "tests/support/ranks.h"
 
@@ -102,10 +104,15 @@ static gyre_observer observer_of(int rank)
  * arguments, so it has no tag. */
 static void make_calls(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
-    float in[COUNT] = {0}, out[N * COUNT];
+    const gyre_device_kind kind = test_device();
+    gyre_stream stream = NULL;
+    void *in = NULL, *out = NULL;
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
     const gyre_observer observer = observer_of(rank);
     (void)n_ranks, (void)argument;
+    CHECK_OK(gyre_mem_alloc(&in, COUNT * sizeof(float), kind, rank));
+    CHECK_OK(gyre_mem_alloc(&out, N * COUNT * sizeof(float), kind, rank));
+    CHECK_OK(gyre_stream_create(&stream, kind, rank));
     CHECK_OK(gyre_comm_observe(comm, &observer));
     CHECK_FAILS(gyre_comm_observe(comm, &observer), GYRE_ERROR_INVALID_USAGE, "already");
     args.send = in;
@@ -113,18 +120,21 @@ static void make_calls(gyre_comm *comm, int rank, int n_ranks, void *argument)
     args.count = COUNT;
     args.dtype = GYRE_FLOAT32;
     args.algorithm = "ring";
-    CHECK_OK(gyre_collective(&args, comm, NULL));
-    CHECK_OK(gyre_all_gather(in, out, COUNT, GYRE_FLOAT32, comm, NULL));
+    CHECK_OK(gyre_collective(&args, comm, stream));
+    CHECK_OK(gyre_all_gather(in, out, COUNT, GYRE_FLOAT32, comm, stream));
     CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_send(in, 3, GYRE_FLOAT32, 1 - rank, comm, NULL));
-    CHECK_OK(gyre_recv(out, 3, GYRE_FLOAT32, 1 - rank, comm, NULL));
+    CHECK_OK(gyre_send(in, 3, GYRE_FLOAT32, 1 - rank, comm, stream));
+    CHECK_OK(gyre_recv(out, 3, GYRE_FLOAT32, 1 - rank, comm, stream));
     CHECK_OK(gyre_group_end());
     CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_all_gather(in, out, COUNT, GYRE_FLOAT32, comm, NULL));
+    CHECK_OK(gyre_all_gather(in, out, COUNT, GYRE_FLOAT32, comm, stream));
     CHECK_OK(gyre_group_cancel());
-    CHECK(gyre_all_gather(NULL, out, COUNT, GYRE_FLOAT32, comm, NULL) ==
+    CHECK(gyre_all_gather(NULL, out, COUNT, GYRE_FLOAT32, comm, stream) ==
           GYRE_ERROR_INVALID_ARGUMENT);
-    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_synchronize(stream, kind));
+    CHECK_OK(gyre_stream_destroy(stream, kind));
+    CHECK_OK(gyre_mem_free(in, kind));
+    CHECK_OK(gyre_mem_free(out, kind));
 }
 
 /* `begun` may come before `launched`. */
@@ -176,9 +186,94 @@ static void an_observer_that_lacks_a_function_is_refused(void)
     CHECK(seen[0].n_closed == 0);
 }
 
+/* An executor that tells times as that of a GPU does: the launch that begins with work w ran from
+ * 1000 w + 1 to 1000 w + 9. */
+static struct gyre_executor_ops timing_ops;
+static bool refuses_times; /* as during a capture */
+
+static gyre_status time_works(struct gyre_executor *executor)
+{
+    (void)executor;
+    return GYRE_SUCCESS;
+}
+
+static bool time_next(struct gyre_executor *executor, gyre_stream stream)
+{
+    (void)executor;
+    (void)stream;
+    return !refuses_times;
+}
+
+static bool span_of(struct gyre_executor *executor, uint64_t work,
+                    struct gyre_launch_span *span_out)
+{
+    (void)executor;
+    *span_out = (struct gyre_launch_span){1000 * work + 1, 1000 * work + 9};
+    return true;
+}
+
+static uint64_t told_ns[MAX_STAGES][2]; /* begin and end by tag */
+
+static void keep_begin(void *context, void *tag, uint64_t now_ns)
+{
+    told_ns[(uintptr_t)tag - 1][0] = now_ns;
+    add(context, tag, 'B');
+}
+
+static void keep_end(void *context, void *tag, uint64_t now_ns)
+{
+    told_ns[(uintptr_t)tag - 1][1] = now_ns;
+    add(context, tag, 'E');
+}
+
+static void make_one_call(gyre_comm *comm)
+{
+    float in[COUNT] = {0};
+    CHECK_OK(gyre_all_reduce(in, in, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+}
+
+static void times_that_an_executor_knows_are_told_after_the_end(void)
+{
+    gyre_comm *comm = NULL;
+    gyre_config config = GYRE_CONFIG_INIT; /* on the host */
+    struct seen *own = &seen[0];
+    gyre_observer observer = observer_of(0);
+    memset(own->stages, 0, sizeof(own->stages));
+    own->n_tags = own->n_closed = 0;
+    observer.begun = keep_begin;
+    observer.ended = keep_end;
+    config.device_kind = GYRE_DEVICE_HOST;
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    timing_ops = *comm->executor->ops;
+    timing_ops.time_works = time_works;
+    timing_ops.time_next = time_next;
+    timing_ops.span_of = span_of;
+    comm->executor->ops = &timing_ops;
+    CHECK_OK(gyre_observing_open(&observer, comm->caller.executor, &comm->caller.observing));
+    make_one_call(comm);
+    CHECK_MSG(strcmp(own->stages[0], "SLM") == 0, "%s", own->stages[0]);
+    make_one_call(comm); /* finds that the first call has ended */
+    CHECK_MSG(strcmp(own->stages[0], "SLMBEF") == 0, "%s", own->stages[0]);
+    refuses_times = true;
+    make_one_call(comm);
+    CHECK_MSG(strcmp(own->stages[2], "SLMF") == 0, "%s", own->stages[2]);
+    refuses_times = false;
+    make_one_call(comm);
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK(own->calls[0].is_timed == 1 && own->calls[2].is_timed == 0);
+    for (uint64_t i = 0; i < 4; i++)
+        CHECK_MSG(i == 2 || (strcmp(own->stages[i], "SLMBEF") == 0 &&
+                             told_ns[i][0] == 1000 * i + 1 && told_ns[i][1] == 1000 * i + 9),
+                  "%s %llu", own->stages[i], (unsigned long long)told_ns[i][0]);
+    CHECK(own->n_closed == 1);
+}
+
 static const struct test_case cases[] = {
     {"every call goes through its stages", every_call_goes_through_its_stages},
     {"an observer that lacks a function is refused", an_observer_that_lacks_a_function_is_refused},
+    {"times that an executor knows are told after the end",
+     times_that_an_executor_knows_are_told_after_the_end},
 };
 
 TEST_MAIN(cases)

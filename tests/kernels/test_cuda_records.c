@@ -6,10 +6,44 @@
 #include "kernels/cuda/host/records.h"
 #include "tests/support/check.h"
 
+#include <stdlib.h>
+
 enum { CAPACITY = 64, N_BLOCKS = 3 };
 
-static struct gyre_trace_event rings[N_BLOCKS * CAPACITY];
+static union gyre_cuda_record rings[N_BLOCKS * CAPACITY];
 static struct gyre_cuda_recorder recorder;
+
+/* A lowered program of one worker: it sends its input to peer 1, reduces what comes from peer 2,
+ * passes the sum on to peer 1, and takes a result from peer 2. */
+static struct {
+    struct gyre_cuda_program head;
+    struct gyre_cuda_worker worker;
+    struct gyre_cuda_connection connections[2];
+    struct gyre_cuda_step steps[3];
+} lowered;
+
+/* The connectors of peer p, FIFO f: (p * 4 + f) * 2, and 1 more at the sending end. */
+enum { ENDS_PER_RANK = 8, FROM_2 = 2 * ENDS_PER_RANK, TO_1 = ENDS_PER_RANK + 1 };
+
+static void lower_program(void)
+{
+    memset(&lowered, 0, sizeof(lowered));
+    lowered.head = (struct gyre_cuda_program){
+        .n_bytes = sizeof(lowered),
+        .workers_offset = (uint32_t)((char *)&lowered.worker - (char *)&lowered),
+        .connections_offset = (uint32_t)((char *)lowered.connections - (char *)&lowered),
+        .steps_offset = (uint32_t)((char *)lowered.steps - (char *)&lowered)};
+    lowered.worker = (struct gyre_cuda_worker){.n_steps = 3, .n_connections = 2};
+    lowered.connections[0] = (struct gyre_cuda_connection){.index = TO_1, .n_uses = 2};
+    lowered.connections[1] = (struct gyre_cuda_connection){.index = FROM_2, .n_uses = 2};
+    lowered.steps[0] = (struct gyre_cuda_step){.n_ins = 1, .n_outs = 1, .send_mask = 1};
+    lowered.steps[1] =
+        (struct gyre_cuda_step){.n_ins = 2, .n_outs = 1, .recv_mask = 1, .send_mask = 1};
+    lowered.steps[1].ins[0].ref = 1;
+    lowered.steps[1].outs[0].use = 1;
+    lowered.steps[2] = (struct gyre_cuda_step){.n_ins = 1, .n_outs = 1, .recv_mask = 1};
+    lowered.steps[2].ins[0] = (struct gyre_cuda_operand){.ref = 1, .use = 1};
+}
 
 /* The GPU's clock is 5000 ns behind, and 1000 ns of it are 1001 ns of the host. */
 static uint64_t host_of(uint64_t gpu_ns)
@@ -37,50 +71,128 @@ static void empty_rings(void)
 {
     memset(&recorder, 0, sizeof(recorder));
     memset(rings, 0, sizeof(rings));
-    recorder.events = rings;
+    recorder.entries = rings;
     recorder.capacity = CAPACITY;
+    lower_program();
 }
 
-static void put(uint32_t block, const struct gyre_trace_event *event)
+static union gyre_cuda_record *put(uint32_t ring)
 {
-    const uint64_t number = recorder.blocks[block].n_events++;
-    rings[block * CAPACITY + number % CAPACITY] = *event;
+    union gyre_cuda_record *entry =
+        &rings[ring * CAPACITY + recorder.blocks[ring].n_entries++ % CAPACITY];
+    memset(entry, 0xee, sizeof(*entry)); /* kernels write the members that they use */
+    return entry;
 }
 
-static void put_step(uint32_t block, uint64_t begin_ns, uint64_t end_ns)
+/* The ends of a launch that has moved `number` slots to peer 1, and one more from peer 2.
+ * @channel: whose FIFOs they are. */
+static void put_ends(uint32_t ring, uint32_t channel, uint32_t number)
 {
-    const struct gyre_trace_event event = {.kind = GYRE_TRACE_STEP,
-                                           .worker = (uint8_t)block,
-                                           .begin_ns = begin_ns,
-                                           .data_ns = begin_ns,
-                                           .ready_ns = begin_ns,
-                                           .end_ns = end_ns};
-    put(block, &event);
+    union gyre_cuda_record *entry = put(ring);
+    entry->ends[0].index = TO_1 + channel * 2;
+    entry->ends[0].number = number;
+    entry->ends[1].index = FROM_2 + channel * 2;
+    entry->ends[1].number = number + 1;
 }
 
-static void put_run(uint32_t block, uint64_t call, uint64_t begin_ns, uint64_t end_ns)
+static void put_step(uint32_t ring, uint64_t begin_ns, uint32_t data_ns, uint32_t ready_ns,
+                     uint64_t end_ns)
 {
-    const struct gyre_trace_event event = {.kind = GYRE_TRACE_RUN,
-                                           .call = call,
-                                           .begin_ns = begin_ns,
-                                           .data_ns = begin_ns,
-                                           .ready_ns = begin_ns,
-                                           .end_ns = end_ns};
-    put(block, &event);
+    union gyre_cuda_record *entry = put(ring);
+    entry->step.begin_ns = begin_ns;
+    entry->step.data_ns = data_ns;
+    entry->step.ready_ns = ready_ns;
+    entry->step.end_ns = end_ns;
+    entry->step.n_bytes = 4096;
 }
 
-static struct gyre_trace_events read_all(void)
+struct made_run {
+    uint64_t call, begin_ns, end_ns, marks_ns[4];
+    uint32_t block, n_ends, n_steps, n_tiles;
+    enum gyre_cuda_run kind;
+};
+
+static void put_run(uint32_t ring, const struct made_run *made)
 {
-    uint32_t first_steps[N_BLOCKS] = {0, 10, 20};
-    const struct gyre_cuda_record_program program = {first_steps, N_BLOCKS};
+    union gyre_cuda_record *entry = put(ring);
+    entry->run.begin_ns = made->begin_ns;
+    entry->run.end_ns = made->end_ns;
+    entry->run.call = made->call;
+    entry->run.sequence = 100 + made->call;
+    memcpy(put(ring)->marks_ns, made->marks_ns, sizeof(made->marks_ns));
+    entry = put(ring);
+    entry->facts.program = 0;
+    entry->facts.block = made->block;
+    entry->facts.n_ends = made->n_ends;
+    entry->facts.n_steps = made->n_steps;
+    entry->facts.n_tiles = made->n_tiles;
+    entry->facts.kind = made->kind;
+    entry->facts.slot_bytes = 512;
+    entry->facts.first_program = 0;
+    put(ring)->call.n_bytes = 1 << 20;
+}
+
+static struct gyre_trace_events read_in_flight(uint32_t n_in_flight)
+{
+    const struct gyre_cuda_record_program program = {.lowered = &lowered.head,
+                                                     .n_workers = 1,
+                                                     .n_in_flight = n_in_flight,
+                                                     .channel_stride = 2,
+                                                     .n_kernel_steps = 2};
     const struct gyre_cuda_records records = {.recorder = &recorder,
                                               .n_blocks = N_BLOCKS,
+                                              .ends_per_rank = ENDS_PER_RANK,
                                               .clock = {.n_points = 1},
                                               .programs = &program,
                                               .n_programs = 1};
     struct gyre_trace_events events = {0};
     CHECK_OK(gyre_cuda_records_read(&records, &events));
     return events;
+}
+
+static struct gyre_trace_events read_all(void)
+{
+    return read_in_flight(1);
+}
+
+/* The step's event number `n` of the call. */
+static const struct gyre_trace_event *step_of(const struct gyre_trace_events *events, uint64_t call,
+                                              uint32_t n)
+{
+    for (uint64_t i = 0; i < events->n_events; i++)
+        if (events->events[i].kind == GYRE_TRACE_STEP && events->events[i].call == call && n-- == 0)
+            return &events->events[i];
+    CHECK_MSG(false, "call %llu has too few steps", (unsigned long long)call);
+    abort();
+}
+
+static const struct gyre_trace_event *run_of(const struct gyre_trace_events *events, uint64_t call)
+{
+    const struct gyre_trace_event *found = NULL;
+    for (uint64_t i = 0; i < events->n_events; i++) {
+        if (events->events[i].kind != GYRE_TRACE_RUN || events->events[i].call != call)
+            continue;
+        CHECK(found == NULL); /* the blocks' events have become one */
+        found = &events->events[i];
+    }
+    CHECK(found != NULL);
+    return found;
+}
+
+static void check_times(const struct gyre_trace_event *event, uint64_t begin_ns, uint64_t data_ns,
+                        uint64_t ready_ns, uint64_t end_ns)
+{
+    CHECK_MSG(event->begin_ns == begin_ns && event->data_ns == data_ns &&
+                  event->ready_ns == ready_ns && event->end_ns == end_ns,
+              "%d %d %d %d", (int)event->begin_ns, (int)event->data_ns, (int)event->ready_ns,
+              (int)event->end_ns);
+}
+
+static void check_slot(const struct gyre_trace_slot *slot, uint16_t peer, uint16_t fifo,
+                       uint32_t number)
+{
+    CHECK_MSG(slot->peer == peer && slot->fifo == fifo && slot->number == number,
+              "peer %u fifo %u number %u", slot->peer, slot->fifo, slot->number);
 }
 
 static void times_of_a_drifting_clock_are_found_within_the_error(void)
@@ -95,59 +207,187 @@ static void times_of_a_drifting_clock_are_found_within_the_error(void)
     }
 }
 
+static void a_launch_ran_from_its_first_begin_to_its_last_end(void)
+{
+    static struct gyre_cuda_span spans[GYRE_CUDA_SPANS * N_BLOCKS];
+    const struct gyre_cuda_clock clock = made_clock();
+    const uint64_t work = GYRE_CUDA_SPANS + 7; /* its place was that of work 7 */
+    struct gyre_cuda_span *own = &spans[7 * N_BLOCKS];
+    uint64_t begin_ns = 0, end_ns = 0;
+    own[0] = (struct gyre_cuda_span){work + 1, 1000000, 1005000};
+    own[1] = (struct gyre_cuda_span){work + 1, 999000, 1004000};
+    own[2] = (struct gyre_cuda_span){7 + 1, 5000, 9000000}; /* only the older launch had it */
+    CHECK(gyre_cuda_span_read(spans, N_BLOCKS, work, &clock, &begin_ns, &end_ns));
+    CHECK(begin_ns == gyre_cuda_clock_to_host(&clock, 999000) &&
+          end_ns == gyre_cuda_clock_to_host(&clock, 1005000));
+    CHECK(!gyre_cuda_span_read(spans, N_BLOCKS, work + 1, &clock, &begin_ns, &end_ns));
+    CHECK(
+        !gyre_cuda_span_read(spans, N_BLOCKS, work + GYRE_CUDA_SPANS, &clock, &begin_ns, &end_ns));
+}
+
 static void launches_of_all_blocks_become_one(void)
 {
     empty_rings();
-    put_step(0, 110, 120);
-    put_run(0, 7, 100, 150);
-    put_step(1, 95, 130);
-    put_run(1, 7, 90, 160);
-    put_run(0, 8, 200, 210);
+    put_run(0, &(struct made_run){.call = 7, .begin_ns = 100, .end_ns = 150});
+    put_run(1, &(struct made_run){.call = 7, .begin_ns = 90, .end_ns = 160, .block = 1});
+    put_run(0, &(struct made_run){.call = 8, .begin_ns = 200, .end_ns = 210});
     struct gyre_trace_events events = read_all();
-    CHECK(events.n_events == 4 && events.n_lost == 0);
-    unsigned n_steps = 0, n_first = 0, n_second = 0;
-    for (uint64_t i = 0; i < events.n_events; i++) {
-        const struct gyre_trace_event *event = &events.events[i];
-        n_steps += event->kind == GYRE_TRACE_STEP && event->call == 7 &&
-                   event->step == 10U * event->worker;
-        n_first += event->kind == GYRE_TRACE_RUN && event->call == 7 && event->begin_ns == 90 &&
-                   event->end_ns == 160;
-        n_second += event->kind == GYRE_TRACE_RUN && event->call == 8 && event->begin_ns == 200 &&
-                    event->end_ns == 210;
-    }
-    CHECK(n_steps == 2 && n_first == 1 && n_second == 1);
+    CHECK(events.n_events == 2 && events.n_lost == 0);
+    check_times(run_of(&events, 7), 90, 0, 0, 160);
+    check_times(run_of(&events, 8), 200, 0, 0, 210);
+    CHECK(run_of(&events, 8)->sequence == 108 && run_of(&events, 8)->n_bytes == 1 << 20);
     free(events.events);
 }
 
-static void a_step_begins_after_the_step_before_it(void)
+static void a_step_has_its_times_and_the_slots_of_its_program(void)
 {
     empty_rings();
-    put_step(2, 105, 150);
-    put_step(2, 110, 170); /* its wait began while the step before it ran */
-    put_step(2, 180, 190);
-    put_run(2, 0, 100, 200);
+    put_ends(2, 1, 40);
+    put_step(2, 105, 0, 10, 150);
+    put_step(2, 110, 20, 30, 170); /* its wait began while the step before it ran */
+    put_step(2, 180, 4, 4, 190);
+    put_run(
+        2,
+        &(struct made_run){
+            .begin_ns = 100, .end_ns = 200, .block = 1, .n_ends = 2, .n_steps = 3, .n_tiles = 1});
     struct gyre_trace_events events = read_all();
     CHECK(events.n_events == 4);
-    CHECK(events.events[0].begin_ns == 105 && events.events[0].end_ns == 150);
-    CHECK(events.events[1].begin_ns == 150 && events.events[1].data_ns == 150 &&
-          events.events[1].ready_ns == 150 && events.events[1].end_ns == 170);
-    CHECK(events.events[2].begin_ns == 180);
+    check_times(step_of(&events, 0, 0), 105, 105, 115, 150);
+    check_times(step_of(&events, 0, 1), 150, 150, 150, 170);
+    check_times(step_of(&events, 0, 2), 180, 184, 184, 190);
+    const struct gyre_trace_event *reduce = step_of(&events, 0, 1);
+    CHECK(reduce->step == 1 && reduce->channel == 1 && reduce->n_bytes == 4096);
+    CHECK(reduce->n_ins == 1 && reduce->n_outs == 1);
+    check_slot(&reduce->slots[0], 2, 1, 41); /* the first one from peer 2 in this launch */
+    check_slot(&reduce->slots[1], 1, 1, 41); /* the second one to peer 1 */
+    check_slot(&step_of(&events, 0, 2)->slots[0], 2, 1, 42);
     free(events.events);
 }
 
-static void a_full_ring_keeps_the_newest_events_and_counts_the_others(void)
+/* Three tiles, two of them in flight: step 0 of tiles 0 and 1, step 1 of both, ..., then tile 2. */
+static void steps_of_tiles_in_flight_are_told_apart(void)
 {
     empty_rings();
-    for (uint64_t call = 0; call < 50; call++) { /* 100 events */
-        put_step(1, 1000 * call, 1000 * call + 10);
-        put_run(1, call, 1000 * call, 1000 * call + 20);
+    put_ends(0, 0, 0);
+    for (uint64_t k = 0; k < 9; k++)
+        put_step(0, 100 + 10 * k, 0, 0, 105 + 10 * k);
+    put_run(0, &(struct made_run){
+                   .begin_ns = 100, .end_ns = 300, .n_ends = 2, .n_steps = 9, .n_tiles = 3});
+    struct gyre_trace_events events = read_in_flight(2);
+    static const uint8_t steps[] = {0, 0, 1, 1, 2, 2, 0, 1, 2},
+                         tiles[] = {0, 1, 0, 1, 0, 1, 2, 2, 2};
+    static const uint8_t sent[] = {0, 1, 2, 3, 99, 99, 4, 5};
+    for (uint32_t k = 0; k < 9; k++) {
+        const struct gyre_trace_event *step = step_of(&events, 0, k);
+        CHECK_MSG(step->step == steps[k] && step->tile == tiles[k], "k %u: step %u tile %u", k,
+                  step->step, step->tile);
+        if (step->n_outs > 0)
+            check_slot(&step->slots[step->n_ins], 1, 0, sent[k]);
+    }
+    free(events.events);
+}
+
+static void the_phases_of_a_fused_program_are_steps(void)
+{
+    empty_rings();
+    put_ends(1, 0, 8);
+    put_run(1, &(struct made_run){.begin_ns = 100,
+                                  .end_ns = 200,
+                                  .marks_ns = {120, 140, 160, 170},
+                                  .n_ends = 2,
+                                  .n_tiles = 2,
+                                  .kind = GYRE_CUDA_RUN_FUSED});
+    struct gyre_trace_events events = read_in_flight(2);
+    CHECK(events.n_events == 4);
+    check_times(step_of(&events, 0, 0), 100, 100, 100, 120);
+    check_times(step_of(&events, 0, 1), 120, 140, 140, 160);
+    check_times(step_of(&events, 0, 2), 160, 170, 170, 200);
+    const struct gyre_trace_event *reduce = step_of(&events, 0, 1);
+    CHECK(reduce->step == 1 && reduce->n_ins == 2 && reduce->n_outs == 2 && reduce->n_bytes == 512);
+    check_slot(&reduce->slots[0], 2, 0, 9); /* the first slots of both tiles, then the second */
+    check_slot(&reduce->slots[1], 2, 0, 10);
+    check_slot(&reduce->slots[2], 1, 0, 10);
+    check_slot(&reduce->slots[3], 1, 0, 11);
+    free(events.events);
+}
+
+/* A kernel that marks nothing: its phases are there, and the call's time is theirs. */
+static void a_fused_program_without_marks_has_its_time_in_one_phase(void)
+{
+    empty_rings();
+    put_ends(1, 0, 8);
+    put_run(1, &(struct made_run){.begin_ns = 100,
+                                  .end_ns = 200,
+                                  .n_ends = 2,
+                                  .n_tiles = 1,
+                                  .kind = GYRE_CUDA_RUN_FUSED});
+    struct gyre_trace_events events = read_all();
+    check_times(step_of(&events, 0, 0), 100, 100, 100, 200);
+    check_times(step_of(&events, 0, 1), 200, 200, 200, 200);
+    free(events.events);
+}
+
+static void copies_take_the_time_between_the_sync_kernels(void)
+{
+    empty_rings();
+    put_run(0, &(struct made_run){
+                   .call = 3, .begin_ns = 100, .end_ns = 110, .kind = GYRE_CUDA_RUN_OPENS});
+    put_run(0, &(struct made_run){
+                   .call = 3, .begin_ns = 150, .end_ns = 170, .kind = GYRE_CUDA_RUN_CLOSES});
+    put_ends(0, 0, 8); /* the kernel of a call whose tail is copied */
+    put_run(0, &(struct made_run){
+                   .call = 4, .begin_ns = 200, .end_ns = 210, .n_ends = 2, .n_tiles = 1});
+    put_run(0, &(struct made_run){
+                   .call = 4, .begin_ns = 250, .end_ns = 270, .kind = GYRE_CUDA_RUN_CLOSES});
+    struct gyre_trace_events events = read_all();
+    check_times(run_of(&events, 3), 100, 0, 0, 170);
+    check_times(step_of(&events, 3, 0), 100, 100, 110, 150);
+    check_times(step_of(&events, 3, 1), 150, 170, 170, 170);
+    CHECK(step_of(&events, 3, 0)->step == 2);
+    check_times(run_of(&events, 4), 200, 0, 0, 270);
+    check_times(step_of(&events, 4, 0), 210, 210, 210, 250);
+    check_times(step_of(&events, 4, 1), 250, 270, 270, 270);
+    free(events.events);
+}
+
+/* A launch of one step takes 6 entries, so a ring of 64 keeps 10 launches and the run of an 11th.
+ */
+static void a_full_ring_keeps_the_newest_launches_and_counts_the_other_entries(void)
+{
+    empty_rings();
+    for (uint64_t call = 0; call < 50; call++) {
+        put_ends(1, 0, 0);
+        put_step(1, 1000 * call, 0, 0, 1000 * call + 10);
+        put_run(1, &(struct made_run){.call = call,
+                                      .begin_ns = 1000 * call,
+                                      .end_ns = 1000 * call + 20,
+                                      .n_ends = 2,
+                                      .n_steps = 1,
+                                      .n_tiles = 1});
     }
     struct gyre_trace_events events = read_all();
-    CHECK(events.n_events == CAPACITY && events.n_lost == 100 - CAPACITY);
-    CHECK(events.complete_ns == 18010); /* the oldest one is the step of call 18 */
+    CHECK_MSG(events.n_events == 2 * 10 + 1 && events.n_lost == 300 - CAPACITY, "%d events",
+              (int)events.n_events);
+    CHECK(events.complete_ns == 39020); /* the end of call 39, whose step is lost */
     for (uint64_t i = 0; i < events.n_events; i++)
-        CHECK(events.events[i].call >= 18 &&
+        CHECK(events.events[i].call >= 39 &&
               events.events[i].begin_ns / 1000 == events.events[i].call);
+    free(events.events);
+}
+
+/* More entries than a ring has in one launch: its run is kept, without steps. */
+static void a_launch_that_is_longer_than_the_ring_keeps_its_run(void)
+{
+    empty_rings();
+    put_ends(1, 0, 0);
+    for (uint64_t k = 0; k < 90; k++)
+        put_step(1, 100 + k, 0, 0, 100 + k);
+    put_run(
+        1,
+        &(struct made_run){
+            .call = 2, .begin_ns = 100, .end_ns = 500, .n_ends = 2, .n_steps = 90, .n_tiles = 30});
+    struct gyre_trace_events events = read_all();
+    CHECK(events.n_events == 1 && run_of(&events, 2)->end_ns == 500 && events.complete_ns == 500);
     free(events.events);
 }
 
@@ -156,10 +396,21 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         {"times of a drifting clock are found within the error",
          times_of_a_drifting_clock_are_found_within_the_error},
+        {"a launch ran from its first begin to its last end",
+         a_launch_ran_from_its_first_begin_to_its_last_end},
         {"launches of all blocks become one", launches_of_all_blocks_become_one},
-        {"a step begins after the step before it", a_step_begins_after_the_step_before_it},
-        {"a full ring keeps the newest events and counts the others",
-         a_full_ring_keeps_the_newest_events_and_counts_the_others},
+        {"a step has its times and the slots of its program",
+         a_step_has_its_times_and_the_slots_of_its_program},
+        {"steps of tiles in flight are told apart", steps_of_tiles_in_flight_are_told_apart},
+        {"the phases of a fused program are steps", the_phases_of_a_fused_program_are_steps},
+        {"a fused program without marks has its time in one phase",
+         a_fused_program_without_marks_has_its_time_in_one_phase},
+        {"copies take the time between the sync kernels",
+         copies_take_the_time_between_the_sync_kernels},
+        {"a full ring keeps the newest launches and counts the other entries",
+         a_full_ring_keeps_the_newest_launches_and_counts_the_other_entries},
+        {"a launch that is longer than the ring keeps its run",
+         a_launch_that_is_longer_than_the_ring_keeps_its_run},
     };
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

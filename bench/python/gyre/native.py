@@ -150,6 +150,7 @@ class gyre_observed_call(ctypes.Structure):
         ("algorithm", ctypes.c_char_p),
         ("protocol", ctypes.c_char_p),
         ("n_channels", ctypes.c_int),
+        ("is_timed", ctypes.c_int),
     ]
 
 

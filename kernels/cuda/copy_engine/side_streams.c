@@ -164,6 +164,9 @@ static gyre_status enqueue_ends(void *context, bool is_last,
         common->n_works = common->ends_works = 1;
     else
         common->n_works = (uint16_t)(start.n_works = launch->n_works);
+    if (common->n_works > 0)
+        gyre_cuda_record_launch(launch->executor, launch->work, 1,
+                                is_last ? GYRE_CUDA_RUN_CLOSES : GYRE_CUDA_RUN_OPENS, common);
     GYRE_TRY(gyre_cuda_start(launch->executor, &start, launch->stream));
     return is_last ? GYRE_SUCCESS : fork_side_streams(launch);
 }

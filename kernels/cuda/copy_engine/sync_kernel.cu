@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_SYNC_THREADS)
     for (uint32_t i = threadIdx.x; i < args.n_entries; i += blockDim.x)
         if ((args.entries[i].acts & GYRE_CUDA_SYNC_COUNT) != 0)
             common.counters[args.entries[i].index] += args.entries[i].slot;
-    end_launch(common, sequence, 0);
+    end_launch(common, sequence, 0, {common.recording.program, 1, 0, 0});
 }
 
 /* Copies within this GPU's memory. A kernel does this, because a copy engine would have less

@@ -162,10 +162,30 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             is_aborted};
 }
 
+/* Records how many slots the connections had moved before this launch.
+ * @n_line_steps: line protocols: how many steps were recorded. SIMPLE: 0, because its poster has
+ * recorded their number. */
+static __device__ __noinline__ void record_connections(const struct gyre_cuda_common &common,
+                                                       const struct connection *connections,
+                                                       uint32_t n_connections,
+                                                       uint32_t n_line_steps)
+{
+    struct gyre_cuda_recorder *recorder = common.recording.recorder;
+    for (uint32_t i = threadIdx.x; i < n_connections; i += blockDim.x)
+        record_fifo_end(recorder, i, connections[i].index, connections[i].number);
+    if (n_line_steps > 0 && threadIdx.x == 0 && load_relaxed_sys(&common.control->is_aborted) == 0)
+        recorder->blocks[blockIdx.x].n_steps = n_line_steps;
+}
+
 template <int PROTO> static __device__ __forceinline__ void close_block(const struct block &block)
 {
     const struct gyre_cuda_common &common = block.common;
     const uint32_t n_tiles = block.work.split.n_tiles;
+    if (common.recording.recorder != nullptr)
+        record_connections(common, block.connections, block.n_connections,
+                           PROTO == GYRE_PROTO_SIMPLE || common.recording.records_steps == 0
+                               ? 0
+                               : n_tiles * block.n_steps);
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();
@@ -176,7 +196,9 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
             counters = common.simple_counters;
         counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
     }
-    end_launch(common, block.sequence, block.number);
+    end_launch(
+        common, block.sequence, block.number,
+        {block.work.traced, n_tiles, block.n_connections, block.number - block.work.first_block});
 }
 
 /* How many slots of a FIFO this launch moves before the slot of this tile and use. Among tiles that

@@ -32,6 +32,13 @@ static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_commo
         ;
 }
 
+/* What a recorded launch of a fused kernel says of a block. */
+static __device__ __forceinline__ struct record_facts
+fused_facts(const struct gyre_cuda_args_fused &args, uint32_t channel)
+{
+    return {args.work.traced, args.work.split.n_tiles, 2U * args.fused.n_peers, channel};
+}
+
 /* Waits until a word that only grows has reached `least`. Returns false when aborted. */
 static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_common &common,
                                                        const uint64_t *word, uint64_t least)
@@ -189,6 +196,9 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
 {
     const struct gyre_cuda_peer &peer = args.fused.peers[end.group];
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
+    if (args.common.recording.recorder != nullptr && end.lane == 0)
+        record_peer(args.common.recording.recorder, end.group, peer.send_end + skip, end.sent,
+                    peer.recv_end + skip, end.received);
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();
@@ -196,7 +206,7 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
         args.common.counters[peer.send_end + skip] = end.sent + n_slots;
         args.common.counters[peer.recv_end + skip] = end.received + n_slots;
     }
-    end_launch(args.common, end.sequence, blockIdx.x);
+    end_launch(args.common, end.sequence, blockIdx.x, fused_facts(args, blockIdx.x));
 }
 
 /* Both ends with every peer, in one thread: numbers of slots before this launch. 32 bits are enough
@@ -315,7 +325,12 @@ static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_ar
                                                        const struct all_fifos<PEERS> &ends,
                                                        uint32_t n_slots)
 {
-    uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
+    const uint32_t skip = blockIdx.x * args.work.channel_stride;
+    uint64_t *counters = args.common.counters + skip;
+    if (args.common.recording.recorder != nullptr && threadIdx.x < args.fused.n_peers)
+        record_peer(args.common.recording.recorder, threadIdx.x,
+                    args.fused.peers[threadIdx.x].send_end + skip, ends.own_sent,
+                    args.fused.peers[threadIdx.x].recv_end + skip, ends.own_received);
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();
@@ -323,7 +338,7 @@ static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_ar
         counters[args.fused.peers[threadIdx.x].send_end] = ends.own_sent + n_slots;
         counters[args.fused.peers[threadIdx.x].recv_end] = ends.own_received + n_slots;
     }
-    end_launch(args.common, ends.sequence, blockIdx.x);
+    end_launch(args.common, ends.sequence, blockIdx.x, fused_facts(args, blockIdx.x));
 }
 
 #endif

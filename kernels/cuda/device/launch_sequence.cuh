@@ -40,11 +40,16 @@ static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
 }
 
 /* Tells the host that this launch has begun. A block calls this before it waits for a peer; a
- * second call does no harm. */
+ * second call does no harm. Fused kernels of line protocols call this when they have sent what they
+ * send before they wait, so a recorded launch marks that moment here. */
 static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
                                                        uint64_t sequence)
 {
-    if (common.n_works != 0 && reports_progress() && n_begun_before(sequence) == 0)
+    if (common.n_works == 0 || !reports_progress())
+        return;
+    if (common.recording.recorder != nullptr)
+        record_mark(common.recording.recorder, GYRE_CUDA_MARK_SENT);
+    if (n_begun_before(sequence) == 0)
         store_relaxed_sys(&common.mailbox->begun,
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }
@@ -59,16 +64,18 @@ static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_com
     return true;
 }
 
-/* A block calls this after its last wait. @number: of the block among the blocks that work. */
+/* A block calls this after its last wait. @number: of the block among the blocks that work.
+ * @facts: what a recorded launch says of the block's work. */
 static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common &common,
-                                                  uint64_t sequence, uint32_t number)
+                                                  uint64_t sequence, uint32_t number,
+                                                  const struct record_facts &facts)
 {
     const uint64_t n_completed =
         (sequence >> GYRE_CUDA_SEQUENCE_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
     if (common.n_works == 0 || !reports_progress())
         return;
     if (common.recording.recorder != nullptr)
-        record_end(common.recording);
+        record_end(common.recording, facts);
     if (n_begun_before(sequence) ==
         common.n_places - 1) { /* all blocks have begun: set the word for the next launch */
         common.control->sequence = n_completed << GYRE_CUDA_SEQUENCE_SHIFT;

@@ -2,9 +2,10 @@
  *
  * Recording of launches for GYRE_TRACE_FILE. Every block appends to a ring of its own in device
  * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. All kernels that take
- * part in the launch sequence record the launch: its last thread writes one event of kind RUN for
- * each block. The interpreter records steps, too (record_step.cuh). The host reads the rings when
- * the communicator ends.
+ * part in the launch sequence record the launch: when it began and ended, and how many slots their
+ * FIFO ends had moved before. Fused kernels also mark a few moments in between; each mark is taken
+ * by one thread at a place where that thread does something alone anyway. The interpreter records
+ * its steps (record_step.cuh, lines.cuh). The host reads the rings when the communicator ends.
  *
  * These functions are out of line, so that kernels keep their registers when nothing is recorded.
  */
@@ -13,12 +14,18 @@
 
 #include "kernels/cuda/device/sync.cuh"
 
-/* The place of the block's event `number`. */
-static __device__ __forceinline__ struct gyre_trace_event *
-event_place(const struct gyre_cuda_recorder *recorder, uint64_t number)
+/* The entry `number` of the block's ring. */
+static __device__ __forceinline__ union gyre_cuda_record *
+record_at(const struct gyre_cuda_recorder *recorder, uint64_t number)
 {
-    return recorder->events + (size_t)blockIdx.x * recorder->capacity +
+    return recorder->entries + (size_t)blockIdx.x * recorder->capacity +
            (number & (recorder->capacity - 1));
+}
+
+/* How many entries the FIFO ends of a launch take. Its steps come behind them. */
+static __device__ __forceinline__ uint32_t record_end_entries(uint32_t n_ends)
+{
+    return (n_ends + 3) / 4;
 }
 
 /* The block begins. @n_completed: works completed before this launch. */
@@ -29,25 +36,98 @@ static __device__ __noinline__ void record_begin(const struct gyre_cuda_recordin
     block->begin_ns = global_ns();
     block->call = recording.first_work == GYRE_CUDA_CAPTURED ? GYRE_CUDA_FIRST_REPLAY + n_completed
                                                              : recording.first_work;
-    block->n_steps = 0;
 }
 
-/* The block ends. A barrier of the block comes before, so the count of its steps is complete. */
-static __device__ __noinline__ void record_end(const struct gyre_cuda_recording &recording)
+/* Records FIFO end `i` of the launch. Each thread may record other ends. A barrier of the block
+ * comes between the last of these calls and record_end(). */
+static __device__ __forceinline__ void record_fifo_end(const struct gyre_cuda_recorder *recorder,
+                                                       uint32_t i, uint32_t index, uint64_t number)
 {
-    struct gyre_cuda_recorder *recorder = recording.recorder;
-    struct gyre_cuda_record_block *block = &recorder->blocks[blockIdx.x];
-    const uint64_t number = block->n_events + *(volatile uint32_t *)&block->n_steps;
-    struct gyre_trace_event *event = event_place(recorder, number);
-    event->begin_ns = event->data_ns = event->ready_ns = block->begin_ns;
-    event->call = block->call;
-    event->sequence = recording.sequence;
-    event->n_bytes = recording.n_bytes;
-    event->program = recording.program;
-    event->kind = GYRE_TRACE_RUN;
-    event->n_ins = event->n_outs = 0;
-    event->end_ns = global_ns();
-    block->n_events = number + 1;
+    union gyre_cuda_record *entry =
+        record_at(recorder, recorder->blocks[blockIdx.x].n_entries + i / 4);
+    *(uint2 *)&entry->ends[i % 4] = {index, (uint32_t)number};
+}
+
+/* Both ends with peer k of a fused program. */
+static __device__ __noinline__ void record_peer(const struct gyre_cuda_recorder *recorder,
+                                                uint32_t k, uint32_t send_index, uint64_t sent,
+                                                uint32_t recv_index, uint64_t received)
+{
+    record_fifo_end(recorder, 2 * k, send_index, sent);
+    record_fifo_end(recorder, 2 * k + 1, recv_index, received);
+}
+
+/* The running launch has come to a mark. */
+static __device__ __noinline__ void record_mark(struct gyre_cuda_recorder *recorder,
+                                                enum gyre_cuda_mark mark)
+{
+    recorder->blocks[blockIdx.x].marks_ns[mark] = global_ns();
+}
+
+/* The first lines or slots that a phase waits for are there. A launch has one such phase or two. */
+static __device__ __noinline__ void record_arrival(struct gyre_cuda_recorder *recorder)
+{
+    const bool is_first = recorder->blocks[blockIdx.x].marks_ns[GYRE_CUDA_MARK_ARRIVED] == 0;
+    record_mark(recorder, is_first ? GYRE_CUDA_MARK_ARRIVED : GYRE_CUDA_MARK_GATHERED);
+}
+
+/* Tells the host when the block ran. The fence lets the host see the span before it sees that the
+ * launch is over. Of a call by copy engines, the first launch gives the begin. */
+static __device__ __forceinline__ void record_span(const struct gyre_cuda_recording &recording,
+                                                   const struct gyre_cuda_record_block *block,
+                                                   uint64_t end_ns)
+{
+    struct gyre_cuda_span *span =
+        &recording.spans[block->call % GYRE_CUDA_SPANS * recording.n_span_blocks + blockIdx.x];
+    if (recording.kind != GYRE_CUDA_RUN_CLOSES)
+        store_relaxed_sys(&span->begin_ns, block->begin_ns);
+    store_relaxed_sys(&span->end_ns, end_ns);
+    store_relaxed_sys(&span->call, block->call + 1);
+    fence_acq_rel_sys();
+}
+
+/* What the end of a launch records of the block's work. */
+struct record_facts {
+    uint32_t program; /* variant 0 */
+    uint32_t n_tiles;
+    uint32_t n_ends;
+    uint32_t block; /* among the blocks of its work */
+};
+
+/* The block ends. A barrier of the block comes before, so its other entries are complete. */
+static __device__ __noinline__ void record_end(const struct gyre_cuda_recording &recording,
+                                               struct record_facts facts)
+{
+    const struct gyre_cuda_recorder *recorder = recording.recorder;
+    struct gyre_cuda_record_block *block = &recording.recorder->blocks[blockIdx.x];
+    const uint32_t n_steps = *(volatile uint32_t *)&block->n_steps;
+    const uint64_t number = block->n_entries + record_end_entries(facts.n_ends) + n_steps;
+    union gyre_cuda_record *entry = record_at(recorder, number);
+    entry->run.begin_ns = block->begin_ns;
+    entry->run.call = block->call;
+    entry->run.sequence = recording.sequence;
+    const uint64_t end_ns = global_ns();
+    entry->run.end_ns = end_ns;
+    if (recording.spans != nullptr)
+        record_span(recording, block, end_ns);
+    union gyre_cuda_record *marks = record_at(recorder, number + 1);
+    for (int i = 0; i < 4; i++) {
+        volatile uint64_t *mark_ns = &block->marks_ns[i];
+        marks->marks_ns[i] = *mark_ns;
+        *mark_ns = 0;
+    }
+    union gyre_cuda_record *own = record_at(recorder, number + 2);
+    own->facts.program = facts.program;
+    own->facts.block = facts.block;
+    own->facts.n_ends = facts.n_ends;
+    own->facts.n_steps = n_steps;
+    own->facts.n_tiles = facts.n_tiles;
+    own->facts.kind = recording.kind;
+    own->facts.slot_bytes = recording.slot_bytes;
+    own->facts.first_program = recording.program;
+    record_at(recorder, number + 3)->call.n_bytes = recording.n_bytes;
+    block->n_entries = number + GYRE_CUDA_RUN_ENTRIES;
+    block->n_steps = 0;
 }
 
 #endif

@@ -234,7 +234,9 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
                 return false;
             if (UNROLL == GYRE_CUDA_UNROLL) /* a long launch must not share its multiprocessors with
                                                the next one */
-                allow_dependent_after_wait(*n_reductions);
+                allow_dependent_after_wait(args.common, *n_reductions);
+            else if (*n_reductions == 0)
+                mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);
             (*n_reductions)++;
         }
 #pragma unroll
@@ -272,7 +274,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
             return false;
         if (tile + 1 == args.work.split.n_tiles &&
             (fused.n_peers == 1 || fused.reduces != 0)) /* only short work is left */
-            allow_dependent_after_wait(round);
+            allow_dependent_after_wait(args.common, round);
 #pragma unroll
         for (int k = 0; k < UNROLL && has_round(places, k); k++)
             mover::store(out, place_of(places, k), values[k]);
@@ -319,6 +321,8 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
         announce_launch(args.common, end.sequence);
         if (is_stopped)
             return;
+    } else {
+        mark_launch(args.common, GYRE_CUDA_MARK_PASSED_ON);
     }
     for (uint32_t tile = 0; args.fused.gathers != 0 && tile < n_tiles; tile++)
         if (!gather_chunk<PROTO, UNROLL>(args, end, tile))

@@ -48,10 +48,22 @@ static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda
  * running by then. With more peers, the caller has passed a barrier of the block, so all peers'
  * blocks are running. From then on this launch needs no further multiprocessor to end, so the next
  * launch may occupy multiprocessors beside it. */
-static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
+static __device__ __forceinline__ void
+allow_dependent_after_wait(const struct gyre_cuda_common &common, uint32_t n_waits_before)
 {
-    if (threadIdx.x == 0 && n_waits_before == 0)
-        allow_dependent_launch();
+    if (threadIdx.x != 0 || n_waits_before != 0)
+        return;
+    allow_dependent_launch();
+    if (common.recording.recorder != nullptr)
+        record_arrival(common.recording.recorder);
+}
+
+/* Marks a moment of a recorded launch. One thread of the block does. */
+static __device__ __forceinline__ void mark_launch(const struct gyre_cuda_common &common,
+                                                   enum gyre_cuda_mark mark)
+{
+    if (common.recording.recorder != nullptr && threadIdx.x == 0)
+        record_mark(common.recording.recorder, mark);
 }
 
 /* Writes the flag into lines `first`, `first` + `stride`, ... of a slot. */
@@ -227,7 +239,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
         }
         if (is_stopped)
             return;
-        allow_dependent_after_wait(round);
+        allow_dependent_after_wait(args.common, round);
         if (end.group != 0 || at >= n_lines)
             continue;
         const uint64_t result =

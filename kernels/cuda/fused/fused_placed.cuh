@@ -101,14 +101,19 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     __syncthreads();
     if (serves && !is_stopped) {
         placed_publish(args, peer, n_bytes);
+        mark_launch(args.common, GYRE_CUDA_MARK_SENT);
         placed_take(args, peer, n_bytes);
+        mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);
     }
+    if (args.common.recording.recorder != nullptr && serves)
+        record_peer(args.common.recording.recorder, k, peer.send_index, peer.sent, peer.recv_index,
+                    peer.received);
     __syncthreads();
     if (k == 0)
         allow_dependent_launch();
     if (serves)
         simple_peer_close(args, peer, n_slots);
-    end_launch(args.common, sequence, blockIdx.x);
+    end_launch(args.common, sequence, blockIdx.x, fused_facts(args, blockIdx.x));
 }
 
 #endif

@@ -309,8 +309,11 @@ static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct
         barrier_arrive(TWOSHOT_READY + (int)i, twoshot_n_barrier(run));
         if (is_stopped)
             return false;
-        if (k == 0 && i == run.n_tiles) /* all peers' blocks are running */
+        if (k == 0 && i == run.n_tiles) { /* all peers' blocks are running */
             allow_dependent_launch();
+            if (run.args.common.recording.recorder != nullptr)
+                record_mark(run.args.common.recording.recorder, GYRE_CUDA_MARK_ARRIVED);
+        }
     }
     return !RUN::is_placed || !serves || twoshot_await_placed(run, peer, k);
 }
@@ -345,6 +348,9 @@ static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct
             return;
         if (k < run.fused.n_peers)
             twoshot_publish(run, peer, k, i);
+        if (run.args.common.recording.recorder != nullptr && k == 0 && i < 2 * run.n_tiles)
+            record_mark(run.args.common.recording.recorder,
+                        i < run.n_tiles ? GYRE_CUDA_MARK_SENT : GYRE_CUDA_MARK_PASSED_ON);
         __syncwarp();
     }
 }
@@ -393,6 +399,9 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
                                    load_relaxed_sys(&args.common.control->is_aborted) != 0);
     else
         twoshot_post(launch, peer, k);
+    if (args.common.recording.recorder != nullptr && waits && serves)
+        record_peer(args.common.recording.recorder, k, peer.send_index, peer.sent, peer.recv_index,
+                    peer.received);
     is_complete = __syncthreads_and(is_complete) != 0;
     if (threadIdx.x == 0)
         allow_dependent_launch();
@@ -400,7 +409,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
         fifo_return(recv_end(peer), 2 * launch.n_tiles);
     if (waits && serves)
         simple_peer_close(args, peer, 2 * launch.n_tiles);
-    end_launch(args.common, sequence, channel);
+    end_launch(args.common, sequence, channel, fused_facts(args, channel));
 }
 
 #endif

@@ -1,115 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the rings of recording kernels (records.h). A ring has the events of a launch in order:
- * its steps, then the launch. So the oldest events of a ring that was full are always steps or
- * launches whose own event comes later.
+ * Reads the rings of recording kernels (records.h). The entries of a launch end with a description
+ * of the launch, so a ring is read from its newest entry backwards.
  */
-#include "kernels/cuda/host/records.h"
-
 #include "core/base/util.h"
+#include "kernels/cuda/host/record_run.h"
 
 #include <stdlib.h>
 
-/* ---- clocks ------------------------------------------------------------------------------- */
-
-void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_clock_round *rounds,
-                         uint32_t n_rounds)
+static uint64_t count_kept(const struct gyre_cuda_records *records, uint32_t ring)
 {
-    int64_t lowest_ns = INT64_MIN, highest_ns = INT64_MAX; /* GPU minus host */
-    for (uint32_t i = 0; i < n_rounds; i++) {
-        const int64_t low = (int64_t)(rounds[i].gpu_ns - rounds[i].answered_ns);
-        const int64_t high = (int64_t)(rounds[i].gpu_ns - rounds[i].asked_ns);
-        lowest_ns = low > lowest_ns ? low : lowest_ns;
-        highest_ns = high < highest_ns ? high : highest_ns;
-    }
-    if (n_rounds == 0)
+    return gyre_min_u64(records->recorder->blocks[ring].n_entries, records->recorder->capacity);
+}
+
+/* The program's variant and worker that the block ran. */
+static void find_worker(const struct gyre_cuda_records *records,
+                        const union gyre_cuda_record *facts, struct gyre_cuda_block_run *run)
+{
+    const uint32_t first = facts->facts.program, block = facts->facts.block;
+    run->program = first < records->n_programs ? &records->programs[first] : NULL;
+    if (run->program == NULL || run->program->lowered == NULL || run->program->n_workers == 0)
         return;
-    /* The GPU's clock moves in steps, so the bounds can cross by less than a step. */
-    const int64_t width_ns =
-        highest_ns > lowest_ns ? highest_ns - lowest_ns : lowest_ns - highest_ns;
-    const int64_t offset_ns = (highest_ns < lowest_ns ? highest_ns : lowest_ns) + width_ns / 2;
-    const uint32_t at = clock->n_points > 0;
-    clock->gpu_ns[at] = rounds[n_rounds - 1].gpu_ns;
-    clock->host_ns[at] = rounds[n_rounds - 1].gpu_ns - (uint64_t)offset_ns;
-    clock->error_ns = gyre_max_u64(clock->error_ns, (uint64_t)width_ns / 2 + 1);
-    clock->n_points = at + 1;
+    const unsigned char *blob = (const unsigned char *)run->program->lowered;
+    uint32_t n_variants = 1; /* the variants of a program have numbers that follow each other */
+    while (first + n_variants < records->n_programs &&
+           records->programs[first + n_variants].variant == n_variants)
+        n_variants++;
+    run->channel = block / run->program->n_workers;
+    run->program += run->channel % n_variants;
+    run->run.worker = (uint8_t)(block % run->program->n_workers);
+    run->worker =
+        (const struct gyre_cuda_worker *)(const void *)(blob +
+                                                        run->program->lowered->workers_offset) +
+        run->program->variant * run->program->n_workers + run->run.worker;
 }
 
-uint64_t gyre_cuda_clock_to_host(const struct gyre_cuda_clock *clock, uint64_t gpu_ns)
+/* Reads the run that ends before entry `end` of a ring. Returns false if it is not whole. */
+static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uint64_t end,
+                     uint64_t oldest, struct gyre_cuda_block_run *run)
 {
-    const int64_t since_ns = (int64_t)(gpu_ns - clock->gpu_ns[0]);
-    const int64_t span_ns = (int64_t)(clock->gpu_ns[1] - clock->gpu_ns[0]);
-    int64_t drift_ns = 0; /* what the host's clock went more in that time */
-    if (clock->n_points == 2 && span_ns > 0)
-        drift_ns = (int64_t)((double)((int64_t)(clock->host_ns[1] - clock->host_ns[0]) - span_ns) *
-                             ((double)since_ns / (double)span_ns));
-    return clock->host_ns[0] + (uint64_t)(since_ns + drift_ns);
+    const uint64_t at = end - GYRE_CUDA_RUN_ENTRIES;
+    *run = (struct gyre_cuda_block_run){.ring = ring, .last = at};
+    if (end < oldest + GYRE_CUDA_RUN_ENTRIES)
+        return false;
+    const union gyre_cuda_record *times = gyre_cuda_record_entry(records, ring, at);
+    const union gyre_cuda_record *marks = gyre_cuda_record_entry(records, ring, at + 1);
+    const union gyre_cuda_record *facts = gyre_cuda_record_entry(records, ring, at + 2);
+    for (int i = 0; i < 4; i++)
+        if (marks->marks_ns[i] != 0)
+            run->marks_ns[i] = gyre_cuda_clock_to_host(&records->clock, marks->marks_ns[i]);
+    run->n_ends = facts->facts.n_ends;
+    run->n_steps = facts->facts.n_steps;
+    run->n_tiles = facts->facts.n_tiles;
+    run->kind = facts->facts.kind;
+    run->slot_bytes = facts->facts.slot_bytes;
+    run->run.kind = GYRE_TRACE_RUN;
+    run->run.begin_ns = gyre_cuda_clock_to_host(&records->clock, times->run.begin_ns);
+    run->run.end_ns = gyre_cuda_clock_to_host(&records->clock, times->run.end_ns);
+    run->run.call = times->run.call;
+    run->run.sequence = times->run.sequence;
+    run->run.n_bytes = gyre_cuda_record_entry(records, ring, at + 3)->call.n_bytes;
+    run->run.program = facts->facts.first_program;
+    find_worker(records, facts, run);
+    const uint64_t n_before = run->n_steps + gyre_div_round_up(run->n_ends, 4);
+    run->first = at - gyre_min_u64(n_before, at);
+    run->is_whole = at >= oldest + n_before;
+    return true;
 }
 
-/* ---- rings -------------------------------------------------------------------------------- */
-
-static uint64_t count_kept(const struct gyre_cuda_recorder *recorder, uint32_t block)
+/* Adds the events of one block's part of a launch.
+ * @closes: the sync kernel behind the copies of the call that was read before, or kind STEPS. */
+static void add_run(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run,
+                    struct gyre_cuda_block_run *closes)
 {
-    return gyre_min_u64(recorder->blocks[block].n_events, recorder->capacity);
+    if (run->run.program >= reading->records->n_programs)
+        return; /* recorded for an observer; the trace has no room for its program */
+    reading->runs.events[reading->runs.n_events++] = run->run;
+    if (closes->kind == GYRE_CUDA_RUN_CLOSES && closes->run.call == run->run.call)
+        gyre_cuda_add_copies(reading, run, closes);
+    *closes = *run;
+    if (run->worker == NULL || !run->is_whole)
+        return;
+    if (run->kind == GYRE_CUDA_RUN_FUSED)
+        gyre_cuda_add_phases(reading, run);
+    else if (run->kind == GYRE_CUDA_RUN_STEPS && run->worker->n_steps > 0)
+        gyre_cuda_add_steps(reading, run);
 }
 
-static void convert(const struct gyre_cuda_clock *clock, struct gyre_trace_event *event)
+/* Reads one ring. */
+static void read_ring(struct gyre_cuda_reading *reading, uint32_t ring)
 {
-    event->begin_ns = gyre_cuda_clock_to_host(clock, event->begin_ns);
-    event->data_ns = gyre_cuda_clock_to_host(clock, event->data_ns);
-    event->ready_ns = gyre_cuda_clock_to_host(clock, event->ready_ns);
-    event->end_ns = gyre_cuda_clock_to_host(clock, event->end_ns);
-}
-
-/* Makes a worker's step a step of its program. */
-static void place_step(const struct gyre_cuda_records *records, struct gyre_trace_event *event)
-{
-    if (event->program < records->n_programs &&
-        event->worker < records->programs[event->program].n_workers)
-        event->step += records->programs[event->program].first_steps[event->worker];
-}
-
-/* Gives the steps of a launch its number, and lets each begin after the end of the one before. */
-static void finish_steps(const struct gyre_trace_event *run, struct gyre_trace_event *steps,
-                         uint64_t n_steps)
-{
-    uint64_t last_ns = run->begin_ns;
-    for (uint64_t i = 0; i < n_steps; i++) {
-        struct gyre_trace_event *step = &steps[i];
-        step->call = run->call;
-        step->sequence = run->sequence;
-        step->begin_ns = gyre_max_u64(step->begin_ns, last_ns);
-        step->data_ns = gyre_max_u64(step->data_ns, step->begin_ns);
-        step->ready_ns = gyre_max_u64(step->ready_ns, step->data_ns);
-        step->end_ns = gyre_max_u64(step->end_ns, step->ready_ns);
-        last_ns = step->end_ns;
+    const struct gyre_cuda_records *records = reading->records;
+    const uint64_t n_entries = records->recorder->blocks[ring].n_entries;
+    const uint64_t oldest = n_entries - count_kept(records, ring);
+    struct gyre_cuda_block_run run = {0}, closes = {0};
+    uint64_t end = n_entries, complete_ns = 0;
+    bool goes_on = true;
+    while (end > 0 && goes_on) {
+        if (!read_run(records, ring, end, oldest, &run))
+            break;
+        add_run(reading, &run, &closes);
+        complete_ns = run.is_whole ? run.run.begin_ns : run.run.end_ns;
+        end = run.first;
+        goes_on = run.is_whole;
     }
-}
-
-/* Reads one ring: steps go to `steps`, launches to `runs`. */
-static void read_ring(const struct gyre_cuda_records *records, uint32_t block,
-                      struct gyre_trace_events *steps, struct gyre_trace_events *runs)
-{
-    const struct gyre_cuda_recorder *recorder = records->recorder;
-    const struct gyre_trace_event *ring = recorder->events + (size_t)block * recorder->capacity;
-    const uint64_t n_events = recorder->blocks[block].n_events;
-    const uint64_t n_kept = count_kept(recorder, block);
-    uint64_t n_finished = steps->n_events;
-    for (uint64_t n = n_events - n_kept; n < n_events; n++) {
-        struct gyre_trace_event event = ring[n & (recorder->capacity - 1)];
-        convert(&records->clock, &event);
-        if (n == n_events - n_kept && n > 0)
-            steps->complete_ns = gyre_max_u64(steps->complete_ns, event.end_ns);
-        if (event.kind == GYRE_TRACE_STEP) {
-            place_step(records, &event);
-            steps->events[steps->n_events++] = event;
-            continue;
-        }
-        finish_steps(&event, steps->events + n_finished, steps->n_events - n_finished);
-        n_finished = steps->n_events;
-        runs->events[runs->n_events++] = event;
-    }
-    steps->n_lost += n_events - n_kept;
+    if (end == 0 && goes_on)
+        return;
+    reading->steps.n_lost += n_entries - gyre_min_u64(n_entries, records->recorder->capacity);
+    reading->steps.complete_ns = gyre_max_u64(reading->steps.complete_ns, complete_ns);
 }
 
 static int compare_calls(const void *left, const void *right)
@@ -139,22 +137,25 @@ static void merge_runs(struct gyre_trace_events *runs, struct gyre_trace_events 
 gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
                                    struct gyre_trace_events *events_out)
 {
-    struct gyre_trace_events events = {.clock_error_ns = records->clock.error_ns}, runs = {0};
+    struct gyre_cuda_reading reading = {.records = records,
+                                        .steps.clock_error_ns = records->clock.error_ns};
     uint64_t n_all = 0;
-    for (uint32_t block = 0; block < records->n_blocks; block++)
-        n_all += count_kept(records->recorder, block);
-    events.events = malloc((n_all + 1) * sizeof(*events.events));
-    runs.events = malloc((n_all + 1) * sizeof(*runs.events));
-    if (events.events == NULL || runs.events == NULL) {
-        free(events.events);
-        free(runs.events);
+    for (uint32_t ring = 0; ring < records->n_blocks; ring++)
+        n_all += count_kept(records, ring);
+    /* A launch takes at least GYRE_CUDA_RUN_ENTRIES entries. Besides its steps, it becomes at most
+     * three events and itself. */
+    reading.steps.events = malloc((n_all + 1) * sizeof(*reading.steps.events));
+    reading.runs.events = malloc((n_all + 1) * sizeof(*reading.runs.events));
+    if (reading.steps.events == NULL || reading.runs.events == NULL) {
+        free(reading.steps.events);
+        free(reading.runs.events);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %llu events",
                          (unsigned long long)n_all);
     }
-    for (uint32_t block = 0; block < records->n_blocks; block++)
-        read_ring(records, block, &events, &runs);
-    merge_runs(&runs, &events);
-    free(runs.events);
-    *events_out = events;
+    for (uint32_t ring = 0; ring < records->n_blocks; ring++)
+        read_ring(&reading, ring);
+    merge_runs(&reading.runs, &reading.steps);
+    free(reading.runs.events);
+    *events_out = reading.steps;
     return GYRE_SUCCESS;
 }

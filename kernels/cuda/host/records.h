@@ -32,25 +32,39 @@ void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_c
 /** gyre_cuda_clock_to_host - a time of the GPU as a time of the host. */
 uint64_t gyre_cuda_clock_to_host(const struct gyre_cuda_clock *clock, uint64_t gpu_ns);
 
-/* Where a program's workers begin. Kernels count the steps of each worker from 0. */
+/** gyre_cuda_span_read - when the blocks of a launch ran: from the first begin to the last end.
+ * @spans: [GYRE_CUDA_SPANS][n_blocks]. @work: the number of the launch's first work.
+ * Returns false if no block has a span of that launch. */
+bool gyre_cuda_span_read(const struct gyre_cuda_span *spans, uint32_t n_blocks, uint64_t work,
+                         const struct gyre_cuda_clock *clock, uint64_t *begin_ns_out,
+                         uint64_t *end_ns_out);
+
+/* A program as the host needs it to make events of the entries. */
 struct gyre_cuda_record_program {
-    uint32_t *first_steps; /* by worker */
-    uint32_t n_workers;
+    struct gyre_cuda_program *lowered; /* a copy, of all variants. NULL: copy engines run all */
+    uint32_t variant;
+    uint32_t first_step;     /* of the variant, among the steps of all variants */
+    uint32_t n_workers;      /* of each variant */
+    uint32_t n_in_flight;    /* tiles that the interpreter moves together */
+    uint32_t channel_stride; /* connectors from a channel to the next */
+    uint32_t n_kernel_steps; /* the first step of the tail of copies; they are in no worker */
 };
 
-/* The input of gyre_cuda_records_read(): the events of a GPU, and what makes the host's events of
- * them. */
+/* The input of gyre_cuda_records_read(): the rings of a GPU, and what makes events of them. */
 struct gyre_cuda_records {
-    const struct gyre_cuda_recorder *recorder; /* a copy in host memory, with its events */
+    const struct gyre_cuda_recorder *recorder; /* a copy in host memory, with its entries */
     uint32_t n_blocks;                         /* rings; at most GYRE_CUDA_MAX_BLOCKS */
+    uint32_t ends_per_rank;                    /* connectors of one peer */
     struct gyre_cuda_clock clock;
     const struct gyre_cuda_record_program *programs; /* by their number in the trace */
     uint32_t n_programs;
 };
 
-/** gyre_cuda_records_read - all events of the rings, with times of the host. The events of a launch
- * that the blocks recorded become one. A step begins when the step before it of the same worker has
- * ended, even if its wait began earlier.
+/** gyre_cuda_records_read - all events of the rings, with times of the host. What the blocks of a
+ * launch recorded becomes one launch. A step begins when the step before it of the same worker has
+ * ended, even if its wait began earlier. The phases of a fused program, and the copies of copy
+ * engines, become events of their first step. Of a launch whose oldest entries were overwritten
+ * the steps are left out.
  * @events_out: events are malloc'ed. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
                                    struct gyre_trace_events *events_out);

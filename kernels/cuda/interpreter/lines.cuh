@@ -23,7 +23,14 @@
 #include "kernels/cuda/device/block.cuh"
 #include "kernels/cuda/protocol/line.cuh"
 
-static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
+/* A bit of line_head.simple_mask that no operand has: the step is recorded. Steps that are not
+ * recorded take the same branches as without recording. */
+#define LINE_RECORDED 0x80000000U
+/* The operand that no step has. Of a recorded step it holds the address of the step's entry and the
+ * time at which the step began. */
+#define LINE_RECORD (LINE_OPERANDS - 1)
+
+static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_RECORD && LINE_OPERANDS < 32,
               "a lane for each operand");
 
 /* The part of a resolved step that a thread reads before any operand. It is two words of 16
@@ -39,7 +46,7 @@ struct line_head {
     uint16_t scale_mask;
     uint32_t divisor;
     uint32_t simple_mask; /* operands that are slots of SIMPLE, by the lane that resolved them; they
-                           * are neither in recv_mask nor in send_mask */
+                           * are neither in recv_mask nor in send_mask. LINE_RECORDED besides */
     uint32_t net_mask;    /* outputs whose lines a proxy sends, likewise; they are in send_mask */
     uint32_t pad;
 };
@@ -113,6 +120,22 @@ static __device__ __forceinline__ void keep_credit(const struct block &block, ui
             i == threadIdx.x ? first : look_at_credit(block, i);
 }
 
+/* ---- recording (record.cuh) ----------------------------------------------------------------- */
+
+/* The address of the block's entry `n_before` entries after the first one of this launch. */
+static __device__ __noinline__ unsigned char *
+line_record_address(const struct gyre_cuda_recorder *recorder, uint32_t n_before)
+{
+    return (unsigned char *)record_at(recorder, recorder->blocks[blockIdx.x].n_entries + n_before);
+}
+
+static __device__ __forceinline__ void record_line_end(const struct line_operand *operands)
+{
+    ((union gyre_cuda_record *)operands[LINE_RECORD].base)->step.end_ns = global_ns();
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
 /* All lanes of one warp resolve a step; each lane resolves one operand. */
 template <int PROTO>
 static __device__ __forceinline__ void resolve_step(const struct block &block,
@@ -156,6 +179,12 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     const uint32_t short_mask = __ballot_sync(0xffffffffU, is_short) >> LINE_FIRST_OUT;
     const uint32_t simple_mask = __ballot_sync(0xffffffffU, is_simple);
     const uint32_t net_mask = PROTO == GYRE_PROTO_LL ? __ballot_sync(0xffffffffU, is_net) : 0;
+    const bool is_recorded = block.common.recording.records_steps != 0;
+    if (is_recorded && lane == LINE_RECORD)
+        slot->operands[LINE_RECORD].base =
+            line_record_address(block.common.recording.recorder,
+                                record_end_entries(block.n_connections) + tile * block.n_steps +
+                                    (uint32_t)(step - block.steps));
     if (lane == 0) {
         const struct line_head own = {
             .n_bytes = (uint32_t)range.n_elems * work.elem_bytes,
@@ -167,7 +196,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
             .short_mask = (uint16_t)short_mask,
             .scale_mask = work.premultiply != 0 ? head.caller_mask : (uint16_t)0,
             .divisor = head.is_final != 0 ? work.divisor : 1,
-            .simple_mask = simple_mask,
+            .simple_mask = simple_mask | (is_recorded ? LINE_RECORDED : 0),
             .net_mask = net_mask,
         };
         memcpy(slot->head, &own, sizeof(own));
@@ -189,7 +218,7 @@ simple_slots_of(const struct block &block, const struct gyre_cuda_step *step,
                 const struct line_step &line, uint32_t tile)
 {
     return {block.connections, step, gyre_slot_info(line.n_bytes, block.work.signature),
-            line.simple_mask, tile};
+            line.simple_mask & ~LINE_RECORDED, tile};
 }
 
 /* The connection of this lane's slot of SIMPLE, or NULL. @n_before_out: slots of the launch that
@@ -207,12 +236,10 @@ find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
     return own;
 }
 
-/* Called by the first warp, before a step with slots of SIMPLE: waits until those to be read have
- * arrived and are of this call, and until those to be written are free. A barrier comes after.
- * Returns false in lanes that saw an abort. Out of line, because programs of one host never come
- * here. */
-static __device__ __noinline__ bool await_simple(const struct gyre_cuda_common &common,
-                                                 struct simple_slots slots)
+/* Waits until the slots of SIMPLE that a step reads have arrived and are of this call, and until
+ * those that it writes are free. Returns false in lanes that saw an abort. */
+static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_common &common,
+                                                    const struct simple_slots &slots)
 {
     uint32_t n_polls = 0, n_before = 0;
     struct connection *own = find_simple_slot(slots, &n_before);
@@ -227,6 +254,41 @@ static __device__ __noinline__ bool await_simple(const struct gyre_cuda_common &
         return false;
     }
     return true;
+}
+
+/* Records the begin of a step, in one thread. Lines arrive one by one while a step runs, and each
+ * thread waits for its own. The first line of each input stands for all of them: the first thread
+ * waits here until it is there. Line 0 belongs to the first warp, so nobody has cleared it yet. */
+template <class STEP>
+static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_common &common,
+                                                        const struct line_slot *slot,
+                                                        uint64_t begin_ns)
+{
+    const struct line_step line = read_line_step(slot);
+    union gyre_cuda_record *entry = (union gyre_cuda_record *)line.operands[LINE_RECORD].base;
+    uint32_t n_polls = 0;
+    for (uint32_t i = 0; line.n_bytes > 0 && line.recv_mask >> i != 0; i++)
+        while ((line.recv_mask >> i & 1) != 0 && !STEP::first_line_has_arrived(line.operands[i]))
+            if (must_stop(common, n_polls))
+                return;
+    const uint64_t waited_ns = gyre_cuda_min(global_ns() - begin_ns, UINT32_MAX);
+    *(ulonglong2 *)entry = {begin_ns, waited_ns | waited_ns << 32};
+    entry->step.n_bytes = line.n_bytes;
+}
+
+/* Called by the first warp before a step that has slots of SIMPLE or is recorded. If it has such
+ * slots, a barrier comes after. Returns false in lanes that saw an abort. Out of line, because
+ * programs of one host come here only when they are recorded. */
+template <class STEP>
+static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &common,
+                                                 struct simple_slots slots,
+                                                 const struct line_slot *slot)
+{
+    const uint64_t begin_ns = common.recording.records_steps != 0 ? global_ns() : 0;
+    const bool goes_on = await_simple(common, slots);
+    if (common.recording.records_steps != 0 && threadIdx.x == 0 && goes_on)
+        record_line_wait<STEP>(common, slot, begin_ns);
+    return goes_on;
 }
 
 /* Called by the first warp, after such a step and a barrier: publishes the slots that were written
@@ -323,12 +385,13 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     for (uint32_t s = 0; s < n_steps; s++) {
         const struct gyre_cuda_step *step = &block.steps[first_step + s];
         const struct line_step line = read_line_step(&slots[s]);
-        const bool has_simple = line.simple_mask != 0; /* the same for all threads */
-        if (has_simple) {
+        const bool has_simple = (line.simple_mask & ~LINE_RECORDED) != 0;
+        if (line.simple_mask != 0) { /* the same for all threads */
             const bool goes_on =
                 threadIdx.x >= 32 || is_stopped ||
-                await_simple(block.common, simple_slots_of(block, step, line, tile));
-            if (__syncthreads_or(is_stopped || !goes_on) != 0)
+                prepare_step<STEP>(block.common, simple_slots_of(block, step, line, tile),
+                                   &slots[s]);
+            if (has_simple && __syncthreads_or(is_stopped || !goes_on) != 0)
                 return true;
         }
         if (line.short_mask != 0) { /* the same for all threads, so warps stay converged */
@@ -340,6 +403,10 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
             is_stopped = !STEP::run(block, line);
         const bool posts = block.work.posts_late == 0 && line.recv_mask != 0;
         const bool has_net = STEP::proto == GYRE_PROTO_LL && line.net_mask != 0;
+        if (!posts && line.simple_mask == 0 && !has_net)
+            continue;
+        if (line.simple_mask >= LINE_RECORDED && threadIdx.x == 0)
+            record_line_end(slots[s].operands);
         if (!posts && !has_simple && !has_net)
             continue;
         if (__syncthreads_or(is_stopped) != 0)

@@ -142,6 +142,11 @@ template <int DTYPE, int OP> struct ll128_step {
         return true;
     }
 
+    static __device__ __forceinline__ bool first_line_has_arrived(const struct line_operand &in)
+    {
+        return load_relaxed_sys((const uint64_t *)(in.base + LL128_DATA_BYTES)) == in.flag;
+    }
+
     static __device__ __forceinline__ bool run(const struct block &block,
                                                const struct line_step &line)
     {

@@ -175,6 +175,11 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
         return true;
     }
 
+    static __device__ __forceinline__ bool first_line_has_arrived(const struct line_operand &in)
+    {
+        return FORMAT::has_arrived(load_line(in.base), in.flag);
+    }
+
     static __device__ __forceinline__ bool run(const struct block &block,
                                                const struct line_step &line)
     {

@@ -175,7 +175,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
             is_stopped = true;
         }
         if (waited != nullptr)
-            end_lane_wait(waited, own, n_before);
+            end_lane_wait(waited);
     } else if (step.has_operand) {
         address = (uintptr_t)chunk_address(block, operand.ref, tile, chunk, range);
     }
@@ -252,8 +252,7 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
         if (!goes_on)
             return;
         if (recorder.recorder != nullptr)
-            record_waited_step(recorder, {k, cursor.step, cursor.tile}, waited,
-                               block.common.ends_per_rank);
+            record_waited_step(recorder, k, waited, FIRST_OUT_LANE);
     }
     /* Waits for the last arrivals of the poster, so that no barrier is left with arrivals. */
     for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
@@ -280,6 +279,8 @@ static __device__ __forceinline__ void run_poster(const struct block &block,
         if (recorder.recorder != nullptr && lane == 0)
             end_recorded_step(recorder.recorder, recorder.first, k);
     }
+    if (recorder.recorder != nullptr && lane == 0)
+        end_recorded_steps(recorder.recorder, n_moves);
 }
 
 template <int DTYPE, int OP>

@@ -248,5 +248,8 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .load = gyre_cuda_load,
     .prepare = gyre_cuda_prepare,
     .unload = gyre_cuda_unload,
+    .time_works = gyre_cuda_time_works,
+    .time_next = gyre_cuda_time_next,
+    .span_of = gyre_cuda_span_of,
     .launch = gyre_cuda_launch,
 };

@@ -40,6 +40,8 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->net_line_bytes = executor->spec.net_line_bytes;
     common->ends_per_rank = executor->spec.n_fifos * 2;
     common->recording.recorder = NULL;
+    common->recording.spans = NULL;
+    common->recording.records_steps = 0;
 }
 
 void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
@@ -209,8 +211,11 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     GYRE_TRY(order_after_last(executor, stream, capture));
     if (capture != 0 && launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
-    ((struct gyre_cuda_common *)launch->args)->recording.first_work =
-        capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched;
+    /* The sync kernel behind copies belongs to works that an earlier launch has begun. */
+    struct gyre_cuda_common *common = launch->args;
+    const uint32_t n_begun = common->ends_works != 0 && launch->n_works == 0 ? common->n_works : 0U;
+    common->recording.first_work =
+        capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched - n_begun;
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
     if (capture != 0) {
         begin_events(executor);
@@ -284,7 +289,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;
-    gyre_cuda_record_launch(executor, work, 1, &args->common);
+    gyre_cuda_record_launch(executor, work, 1, GYRE_CUDA_RUN_STEPS, &args->common);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
@@ -300,8 +305,6 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
     const struct gyre_loaded *loaded = work->loaded;
     if (loaded->program != NULL)
         GYRE_TRY(launch_one(executor, work, stream));
-    else
-        executor->recorder.n_left_out++;
     if (loaded->copies == NULL)
         return GYRE_SUCCESS;
     return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
@@ -351,7 +354,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     gyre_cuda_fill_common(executor, proto, launch.n_blocks, &args->common);
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
-    gyre_cuda_record_launch(executor, works, n_works, &args->common);
+    gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_STEPS, &args->common);
     return gyre_cuda_start(executor, &launch, stream);
 }
 
@@ -407,6 +410,7 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
         status = n_works == 1
                      ? launch_whole(executor, works, (cudaStream_t)stream)
                      : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
+    executor->recorder.times_next = false;
     if (executor->base.n_launched == launched_before) /* captured launches are not counted */
         hold_captured(executor, works, (uint32_t)n_works);
     pthread_mutex_unlock(&executor->lock);

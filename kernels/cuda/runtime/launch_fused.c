@@ -102,7 +102,7 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
     gyre_cuda_fill_common(executor, loaded->proto, loaded->n_channels, &args->common);
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = args->common.ends_works = 1;
-    gyre_cuda_record_launch(executor, work, 1, &args->common);
+    gyre_cuda_record_launch(executor, work, 1, GYRE_CUDA_RUN_FUSED, &args->common);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     fill_fused(work, fused, &args->fused);
     return gyre_cuda_start(executor, &launch, stream);

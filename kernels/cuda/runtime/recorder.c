@@ -2,8 +2,9 @@
  *
  * Recording for GYRE_TRACE_FILE, on the side of the host: allocates the rings that kernels write
  * (device/record.cuh), compares the clocks of GPU and host when the executor is opened and when it
- * is closed, and gives the trace the events. Calls that copy engines run are left out: a sync
- * kernel knows when copies are complete, but not when they began.
+ * is closed, and gives the trace the events. Calls that copy engines run are recorded by the sync
+ * kernels before and behind the copies. For observers, kernels write into pinned memory when their
+ * blocks ran.
  */
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
@@ -15,8 +16,9 @@
 #include <sched.h>
 #include <string.h>
 
-/* A block has a small part of a rank's steps, so its ring may be shorter than that of a thread. */
-#define RING_SHARE 16
+/* A block has a small part of a rank's steps, and its entries are short, so its ring has as many
+ * entries as a thread's has events, divided by this. */
+#define RING_SHARE 8
 #define MIN_RING   64
 /* How long the GPU may take to answer. It answers within 2 us once the kernel runs. */
 #define ANSWER_NS 500000000ULL
@@ -75,7 +77,7 @@ static gyre_status open_rings(struct gyre_cuda_executor *executor)
     struct gyre_cuda_recorder_state *state = &executor->recorder;
     struct gyre_device *device = executor->device;
     const size_t head_bytes = (size_t)gyre_round_up(sizeof(struct gyre_cuda_recorder), 256);
-    const size_t ring_bytes = state->capacity * sizeof(struct gyre_trace_event);
+    const size_t ring_bytes = state->capacity * sizeof(union gyre_cuda_record);
     void *memory = NULL, *words = NULL;
     GYRE_TRY(device->ops->pool_alloc(device, head_bytes + state->n_blocks * ring_bytes, &memory));
     state->recorder = memory;
@@ -84,7 +86,7 @@ static gyre_status open_rings(struct gyre_cuda_executor *executor)
     struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
     if (head == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-    head->events = (void *)((unsigned char *)memory + head_bytes);
+    head->entries = (void *)((unsigned char *)memory + head_bytes);
     head->capacity = state->capacity;
     const gyre_status status =
         gyre_cuda_upload(&executor->uploader, executor->fault, memory, head, sizeof(*head));
@@ -100,8 +102,11 @@ void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor)
         (void)device->ops->pool_free(device, state->recorder);
     if (state->words != NULL && !state->is_unanswered)
         (void)device->ops->host_free(device, state->words);
+    if (state->spans != NULL)
+        (void)device->ops->host_free(device, state->spans);
     for (uint32_t i = 0; i < state->n_programs; i++)
-        free(state->programs[i].first_steps);
+        if (state->programs[i].variant == 0) /* the variants of a program share it */
+            free(state->programs[i].lowered);
     free(state->programs);
     memset(state, 0, sizeof(*state));
 }
@@ -130,22 +135,24 @@ static gyre_status read_rings(struct gyre_cuda_executor *executor, struct gyre_t
 {
     const struct gyre_cuda_recorder_state *state = &executor->recorder;
     struct gyre_device *device = executor->device;
-    const size_t ring_events = state->capacity;
+    const size_t ring_entries = state->capacity;
     struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
-    struct gyre_trace_event *rings = malloc(state->n_blocks * ring_events * sizeof(*rings));
+    union gyre_cuda_record *rings = malloc(state->n_blocks * ring_entries * sizeof(*rings));
     gyre_status status = head != NULL && rings != NULL
                              ? device->ops->copy(device, head, state->recorder, sizeof(*head))
                              : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
     for (uint32_t block = 0; block < state->n_blocks && status == GYRE_SUCCESS; block++) {
-        const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_events, ring_events);
+        const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_entries, ring_entries);
         if (n_kept > 0)
-            status = device->ops->copy(device, rings + block * ring_events,
-                                       head->events + block * ring_events, n_kept * sizeof(*rings));
+            status =
+                device->ops->copy(device, rings + block * ring_entries,
+                                  head->entries + block * ring_entries, n_kept * sizeof(*rings));
     }
     if (status == GYRE_SUCCESS) {
-        head->events = rings;
+        head->entries = rings;
         const struct gyre_cuda_records records = {.recorder = head,
                                                   .n_blocks = state->n_blocks,
+                                                  .ends_per_rank = executor->spec.n_fifos * 2,
                                                   .clock = state->clock,
                                                   .programs = state->programs,
                                                   .n_programs = state->n_programs};
@@ -161,40 +168,52 @@ void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ende
     struct gyre_cuda_recorder_state *state = &executor->recorder;
     struct gyre_trace_events events = {0};
     gyre_status status = gyre_fail(GYRE_ERROR_TIMEOUT, "a launch has not ended");
-    if (has_ended) {
+    if (has_ended && state->trace != NULL) {
         compare_clocks(executor);
         status = read_rings(executor, &events);
     }
     events.n_left_out = state->n_left_out;
     if (status == GYRE_SUCCESS)
         gyre_trace_give(state->trace, GYRE_TRACE_EXECUTOR, &events);
-    else
+    else if (state->trace != NULL)
         GYRE_WARN("trace: the steps of rank %d are lost: %s", executor->rank, gyre_cause());
     gyre_cuda_recorder_free(executor);
 }
 
-/* Keeps where the workers of the programs begin. */
-static gyre_status keep_workers(struct gyre_cuda_recorder_state *state,
-                                const struct gyre_load_config *config, uint32_t first,
-                                uint32_t n_programs)
+/* Keeps what the programs of all variants look like. The caller holds the lock. */
+static gyre_status keep_programs(struct gyre_cuda_recorder_state *state,
+                                 const struct gyre_load_config *config,
+                                 const struct gyre_loaded *loaded)
 {
-    const uint32_t n_all = (uint32_t)gyre_max_u64(state->n_programs, first + n_programs);
+    const uint32_t first = loaded->traced;
+    const uint32_t n_all = (uint32_t)gyre_max_u64(state->n_programs, first + loaded->n_variants);
+    struct gyre_cuda_program *lowered =
+        loaded->program != NULL ? malloc(loaded->program->n_bytes) : NULL;
     struct gyre_cuda_record_program *more = realloc(state->programs, n_all * sizeof(*more));
-    if (more == NULL)
+    if (more != NULL)
+        state->programs = more;
+    if (more == NULL || (loaded->program != NULL && lowered == NULL)) {
+        free(lowered);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-    state->programs = more;
+    }
+    if (lowered != NULL)
+        memcpy(lowered, loaded->program, loaded->program->n_bytes);
     if (n_all > state->n_programs)
         memset(more + state->n_programs, 0, (n_all - state->n_programs) * sizeof(*more));
     state->n_programs = n_all;
-    for (uint32_t v = 0; v < n_programs; v++) {
+    uint32_t first_step = 0;
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
         const struct gyre_program *program = gyre_load_program(config, v);
-        struct gyre_cuda_record_program *own = &more[first + v];
-        own->first_steps = calloc(program->n_workers + 1U, sizeof(*own->first_steps));
-        if (own->first_steps == NULL)
-            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-        for (uint32_t w = 0; w < program->n_workers; w++)
-            own->first_steps[w] = program->workers[w].first_step;
-        own->n_workers = program->n_workers;
+        more[first + v] = (struct gyre_cuda_record_program){
+            .lowered = lowered,
+            .variant = v,
+            .first_step = first_step,
+            .n_workers = loaded->n_workers,
+            .n_in_flight = loaded->n_in_flight,
+            .channel_stride = loaded->channel_stride,
+            .n_kernel_steps = loaded->copies != NULL ? gyre_program_copy_tail(program) : 0,
+        };
+        first_step += program->n_steps;
     }
     return GYRE_SUCCESS;
 }
@@ -205,7 +224,7 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
 {
     const uint32_t n_each = loaded->n_connections > 0 ? loaded->n_connections : 1;
     loaded->traced = GYRE_TRACE_NO_PROGRAM;
-    if (executor->recorder.recorder == NULL || loaded->copies != NULL)
+    if (executor->recorder.trace == NULL)
         return GYRE_SUCCESS;
     struct gyre_trace_program *traced = calloc(loaded->n_variants, sizeof(*traced));
     struct gyre_connection *connections =
@@ -235,7 +254,7 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
             gyre_trace_add_programs(executor->recorder.trace, traced, loaded->n_variants);
     if (status == GYRE_SUCCESS && loaded->traced != GYRE_TRACE_NO_PROGRAM) {
         pthread_mutex_lock(&executor->lock);
-        status = keep_workers(&executor->recorder, config, loaded->traced, loaded->n_variants);
+        status = keep_programs(&executor->recorder, config, loaded);
         pthread_mutex_unlock(&executor->lock);
     }
     free(connections);
@@ -244,21 +263,88 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
 }
 
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                             uint32_t n_works, struct gyre_cuda_common *common)
+                             uint32_t n_works, enum gyre_cuda_run kind,
+                             struct gyre_cuda_common *common)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
+    bool is_traced = state->trace != NULL;
     if (state->recorder == NULL)
         return;
-    for (uint32_t i = 0; i < n_works; i++) {
-        if (works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM) {
-            state->n_left_out++;
-            return;
-        }
+    for (uint32_t i = 0; i < n_works && is_traced; i++) {
+        is_traced = works[i].loaded->traced != GYRE_TRACE_NO_PROGRAM;
+        /* The launch behind copies belongs to one that was counted. */
+        state->n_left_out += !is_traced && kind != GYRE_CUDA_RUN_CLOSES;
     }
+    if (!is_traced && !state->times_next)
+        return;
     common->recording = (struct gyre_cuda_recording){
         .recorder = state->recorder,
+        .spans = state->times_next ? state->spans : NULL,
+        .n_span_blocks = state->n_blocks,
+        .records_steps = is_traced,
         .sequence = works[0].sequence,
         .n_bytes = works[0].split.count * gyre_dtype_bytes((gyre_dtype)works[0].reduction.dtype),
-        .program = works[0].loaded->traced,
+        .program = is_traced ? works[0].loaded->traced : GYRE_TRACE_NO_PROGRAM,
+        .slot_bytes = (uint32_t)gyre_min_u64(gyre_cuda_step_bytes(&works[0]), UINT32_MAX),
+        .kind = (uint16_t)kind,
     };
+}
+
+/* ---- times of launches -------------------------------------------------------------------- */
+
+static gyre_status open_spans(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_recorder_state *state = &executor->recorder;
+    struct gyre_device *device = executor->device;
+    const bool is_new = state->recorder == NULL;
+    void *spans = NULL;
+    if (is_new) {
+        state->n_blocks = executor->n_sms;
+        state->capacity = MIN_RING;
+        GYRE_TRY(open_rings(executor));
+        compare_clocks(executor);
+    }
+    if (state->clock.n_points == 0)
+        return gyre_fail(GYRE_ERROR_DEVICE, "the GPU does not tell its time");
+    GYRE_TRY(device->ops->host_alloc(
+        device, (size_t)GYRE_CUDA_SPANS * state->n_blocks * sizeof(*state->spans), &spans));
+    state->spans = spans;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_time_works(struct gyre_executor *base)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status = open_spans(executor);
+    if (status != GYRE_SUCCESS && executor->recorder.trace == NULL)
+        gyre_cuda_recorder_free(executor);
+    pthread_mutex_unlock(&executor->lock);
+    gyre_cuda_leave_apart(&apart);
+    return status;
+}
+
+/* After a capture the numbers of works that the GPU counts are no longer those of the host. */
+bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    CUstreamCaptureStatus is_captured;
+    if (executor->driver->cuStreamIsCapturing((CUstream)stream, &is_captured) != CUDA_SUCCESS ||
+        is_captured != CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    pthread_mutex_lock(&executor->lock);
+    const bool is_timed = executor->recorder.spans != NULL && executor->last_capture == 0;
+    executor->recorder.times_next = is_timed;
+    pthread_mutex_unlock(&executor->lock);
+    return is_timed;
+}
+
+bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work, struct gyre_launch_span *span_out)
+{
+    const struct gyre_cuda_recorder_state *state = &gyre_cuda_own(base)->recorder;
+    return state->spans != NULL &&
+           gyre_cuda_span_read(state->spans, state->n_blocks, work, &state->clock,
+                               &span_out->begin_ns, &span_out->end_ns);
 }

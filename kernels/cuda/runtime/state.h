@@ -68,9 +68,11 @@ struct gyre_cuda_side_streams {
     cudaEvent_t fork;
 };
 
-/* Recording for GYRE_TRACE_FILE. All zero: nothing is recorded. */
+/* Recording for GYRE_TRACE_FILE and for observers. All zero: nothing is recorded. */
 struct gyre_cuda_recorder_state {
-    struct gyre_trace *trace;
+    struct gyre_trace *trace;            /* NULL: only the times of launches are asked for */
+    struct gyre_cuda_span *spans;        /* pinned; NULL: times of launches are not asked for */
+    bool times_next;                     /* the next launch is one whose times are asked for */
     struct gyre_cuda_recorder *recorder; /* on the GPU */
     struct gyre_cuda_clock_words *words; /* pinned: by these the clocks are compared */
     bool is_unanswered;                  /* the clock's kernel may still use the words */
@@ -78,7 +80,7 @@ struct gyre_cuda_recorder_state {
     struct gyre_cuda_record_program *programs; /* by their number in the trace */
     uint32_t n_programs;
     uint32_t n_blocks; /* rings */
-    uint32_t capacity; /* events of each */
+    uint32_t capacity; /* entries of each */
     uint64_t n_left_out;
 };
 
@@ -213,10 +215,17 @@ gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
                                      const struct gyre_load_config *config,
                                      struct gyre_loaded *loaded);
 
+/** The slots time_works, time_next and span_of of the executor's table. */
+gyre_status gyre_cuda_time_works(struct gyre_executor *base);
+bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream);
+bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work,
+                       struct gyre_launch_span *span_out);
+
 /** gyre_cuda_record_launch - fill in what the events of a launch say, or count the launch as left
  * out. The caller holds the lock. */
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                             uint32_t n_works, struct gyre_cuda_common *common);
+                             uint32_t n_works, enum gyre_cuda_run kind,
+                             struct gyre_cuda_common *common);
 
 /* ---- launches ----------------------------------------------------------------------------- */
 

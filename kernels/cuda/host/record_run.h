@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What records.c and record_events.c share: one block's part of a launch.
+ */
+#ifndef GYRE_KERNELS_CUDA_RECORD_RUN_H
+#define GYRE_KERNELS_CUDA_RECORD_RUN_H
+
+#include "kernels/cuda/host/records.h"
+
+/* Steps and launches that were read so far. */
+struct gyre_cuda_reading {
+    const struct gyre_cuda_records *records;
+    struct gyre_trace_events steps;
+    struct gyre_trace_events runs;
+};
+
+/* A block's part of a launch, read from its ring. */
+struct gyre_cuda_block_run {
+    const struct gyre_cuda_record_program *program; /* of the variant that the block ran, or NULL */
+    const struct gyre_cuda_worker *worker;          /* likewise */
+    uint64_t first;                                 /* number of its first entry */
+    uint64_t last;                                  /* number of the first entry of the run */
+    uint32_t ring;
+    uint32_t channel;
+    uint32_t n_ends;
+    uint32_t n_steps;
+    uint32_t n_tiles;
+    uint32_t kind;
+    uint32_t slot_bytes;
+    bool is_whole;               /* nothing of it was overwritten */
+    struct gyre_trace_event run; /* with times of the host */
+    uint64_t marks_ns[4];        /* likewise; 0 = was not reached */
+};
+
+/** gyre_cuda_record_entry - an entry of a ring. */
+static inline const union gyre_cuda_record *
+gyre_cuda_record_entry(const struct gyre_cuda_records *records, uint32_t ring, uint64_t number)
+{
+    const struct gyre_cuda_recorder *recorder = records->recorder;
+    return recorder->entries + (size_t)ring * recorder->capacity +
+           (number & (recorder->capacity - 1));
+}
+
+/** gyre_cuda_add_steps - the recorded steps of a launch. Each begins after the end of the one
+ * before. Room for an event for each step. */
+void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
+
+/** gyre_cuda_add_phases - the phases of a fused program, at most 3 events. */
+void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
+
+/** gyre_cuda_add_copies - the copies of copy engines, 2 events.
+ * @before: the launch in front of the copies: a sync kernel, or the kernel that ran the steps.
+ * @closes: the sync kernel behind them. */
+void gyre_cuda_add_copies(struct gyre_cuda_reading *reading,
+                          const struct gyre_cuda_block_run *before,
+                          const struct gyre_cuda_block_run *closes);
+
+#endif
