@@ -713,10 +713,10 @@ typedef unsigned gyre_window;
  * rank, it must lie at the same offset of that window on every rank; else the ranks' calls differ,
  * which is an error. Windows do not change the bits of a result.
  * @buffer: start of n_bytes on the communicator's device. If the sizes differ between ranks, the
- * smallest one counts. On GPUs, if the ranks are processes, the memory must come from cudaMalloc or
- * gyre_mem_alloc. On the host, all ranks must be threads of one process.
- * Errors, the same on every rank: UNSUPPORTED (some ranks cannot address each other, or not this
- * kind of memory), INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
+ * smallest one counts. If the ranks are processes, the memory must come from gyre_mem_alloc; on
+ * GPUs cudaMalloc will do, too. Errors, the same on every rank: UNSUPPORTED (some ranks cannot
+ * address each other, because they are on different hosts or shared memory is off; or not this kind
+ * of memory), INVALID_ARGUMENT, DEVICE, SYSTEM, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
                                           gyre_window *window_out);
 
@@ -742,8 +742,8 @@ GYRE_API gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, in
  * data by a signal: a counter for each pair of ranks and each of GYRE_N_SIGNALS numbers. The calls
  * are enqueued on streams, in order with everything else there, and at once also inside a group.
  *
- * Only on the host, where all ranks are threads of one process, and after the communicator's first
- * gyre_window_register(). On GPUs the calls fail with UNSUPPORTED.
+ * Only on the host, among threads and processes that can make a window, and after the
+ * communicator's first gyre_window_register(). On GPUs the calls fail with UNSUPPORTED.
  *
  * A put is complete on the other rank when a wait there has seen its signal: then its data and the
  * data of all earlier puts of that rank on the same stream can be read. Two puts to the same bytes
@@ -793,7 +793,11 @@ GYRE_API gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits
 /* ---- memory and streams ----------------------------------------------------------------- */
 
 /** gyre_mem_alloc / gyre_mem_free - memory on a device. Host memory is aligned to 4096 bytes, GPU
- * memory as by cudaMalloc. Freeing NULL does nothing.
+ * memory as by cudaMalloc. Freeing NULL does nothing. Host memory can be a window of processes:
+ * each allocation is an anonymous file of its own, which takes a descriptor. When half of the
+ * process's descriptors are in use (ulimit -n), or files may not be so large (ulimit -f), it is
+ * ordinary memory, which is no window of processes. A child of fork() shares the memory with its
+ * parent.
  * @ordinal: the CUDA device, or -1 for the current one. Ignored on the host. */
 GYRE_API gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind,
                                     int ordinal);

@@ -24,6 +24,8 @@ struct gyre_progress {
                          * Graph replays count, here and in `completed`. */
     uint64_t mismatch; /* 0, or 1 + the peer that sent a slot of a different call (another signature
                         * or size). The work then waits until the health thread raises a fault */
+    uint64_t late_signal; /* cuda: 0, or 1 + sending rank * GYRE_N_SIGNALS + signal of a wait that
+                           * has lasted longer than its timeout. It waits on likewise */
 };
 
 /* What a worker waits for. X(enum suffix, word) */
@@ -207,6 +209,42 @@ struct gyre_launch_span {
 /* How many works may be launched after a timed launch until its times are read. */
 #define GYRE_TIMED_WORKS 256
 
+/* ---- one-sided operations ------------------------------------------------------------------
+ *
+ * Each rank has counters of signals in memory of its device, which all ranks address: the arrays
+ * below, each of n_ranks * GYRE_N_SIGNALS 64-bit words, zero at first. They only grow. */
+enum gyre_signal_array {
+    GYRE_SIGNALS_ARRIVED, /* by sending rank: signals that have come. The sending rank writes it */
+    GYRE_SIGNALS_SENT,    /* CUDA, by receiving rank: signals that this rank has sent */
+    GYRE_SIGNALS_AWAITED, /* by sending rank: signals that this rank's waits have taken */
+    GYRE_N_SIGNAL_ARRAYS
+};
+
+/** gyre_signal_index - the word of a signal with another rank, in a rank's counters. */
+static inline size_t gyre_signal_index(int n_ranks, enum gyre_signal_array array, int peer,
+                                       int signal)
+{
+    return ((size_t)array * (size_t)n_ranks + (size_t)peer) * GYRE_N_SIGNALS + (size_t)signal;
+}
+
+/* A write into another rank's memory. */
+struct gyre_put {
+    uint64_t *const *counters; /* by rank: its counters, as addresses of this rank; they outlive
+                                * the executor */
+    int peer;
+    int signal; /* counted up behind the data; GYRE_NO_SIGNAL = none */
+    void *to;   /* as an address of this rank */
+    const void *from;
+    size_t n_bytes; /* 0 = only the signal */
+};
+
+struct gyre_signals_await {
+    uint64_t *const *counters;     /* as in struct gyre_put */
+    const gyre_signal_wait *waits; /* copied */
+    int n_waits;
+    uint64_t timeout_ns; /* 0 = none */
+};
+
 struct gyre_executor;
 
 struct gyre_executor_ops {
@@ -229,7 +267,8 @@ struct gyre_executor_ops {
      * is no such end). */
     gyre_status (*end_state)(struct gyre_executor *executor, const struct gyre_end_name *name,
                              struct gyre_end_state *state_out);
-    /* Have all works ended that launch() was called for? Any thread; does not block. */
+    /* Have all works and one-sided operations ended that were enqueued? Any thread; does not
+     * block. */
     bool (*is_idle)(struct gyre_executor *executor);
     /* Make all running and all later works end at once. Called when the fault was raised. Any
      * thread; does not block. */
@@ -264,6 +303,17 @@ struct gyre_executor_ops {
      * streams. */
     gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
                           int n_works, gyre_stream stream);
+    /* Enqueue one-sided operations on a stream and return at once. They are no works: progress()
+     * does not count them, and they are ordered with other operations by their streams alone.
+     * is_idle() counts those that were not captured in a graph. When the fault is raised, they end
+     * with its status and send no signal. */
+    gyre_status (*put)(struct gyre_executor *executor, const struct gyre_put *put,
+                       gyre_stream stream);
+    /* The stream waits until all these signals have come, and takes them. If that lasts longer than
+     * the timeout, the host's stream ends with TIMEOUT; CUDA sets gyre_progress.late_signal and
+     * waits on. */
+    gyre_status (*await_signals)(struct gyre_executor *executor,
+                                 const struct gyre_signals_await *await, gyre_stream stream);
 };
 
 struct gyre_executor {

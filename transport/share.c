@@ -1,10 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared buffers on the host. Threads of one process use each other's addresses.
+ * Shared buffers on the host. Threads of one process use each other's addresses. Other processes
+ * map the file that the buffer lies in.
  */
 #include "transport/share_cuda.h"
 
+#include "core/device/host_memory.h"
+
 #include <string.h>
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_shared_file) <= GYRE_SHARE_IPC_BYTES,
+                   "travels in the handle");
+
+static gyre_status export_host(const struct gyre_peer_info *mine, bool to_processes,
+                               const void *buffer, struct gyre_share_handle *handle)
+{
+    struct gyre_shared_file file;
+    if (gyre_host_memory_find(buffer, &file, &handle->offset_bytes)) {
+        handle->allocation_bytes = file.n_bytes;
+        memcpy(handle->ipc, &file, sizeof(file));
+        return GYRE_SUCCESS;
+    }
+    if (!to_processes)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "other processes cannot address the host memory at %p of rank %u: allocate it "
+                     "with gyre_mem_alloc (ncclMemAlloc), which gives such memory as long as less "
+                     "than half of the process's descriptors are in use (ulimit -n)",
+                     buffer, mine->rank);
+}
+
+static gyre_status import_host(const struct gyre_peer_info *mine, const struct gyre_peer_info *peer,
+                               const struct gyre_share_handle *handle,
+                               struct gyre_share_mapping *mapping_out)
+{
+    const bool is_own = mine->process_id == peer->process_id;
+    struct gyre_shared_file file;
+    void *base = NULL;
+    memcpy(&file, handle->ipc, sizeof(file));
+    if (handle->allocation_bytes == 0 && is_own) {
+        *mapping_out = (struct gyre_share_mapping){.address = (void *)(uintptr_t)handle->address};
+        return GYRE_SUCCESS;
+    }
+    const gyre_status status = gyre_host_memory_acquire(&file, is_own, &base);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "memory of rank %u", peer->rank);
+    *mapping_out = (struct gyre_share_mapping){
+        .address = (unsigned char *)base + handle->offset_bytes, .host_base = base};
+    return GYRE_SUCCESS;
+}
 
 gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_processes, void *buffer,
                               struct gyre_share_handle *handle_out)
@@ -17,10 +61,7 @@ gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_process
     if (mine->device.kind == GYRE_DEVICE_CUDA)
         return gyre_share_export_cuda(to_processes, buffer, handle_out);
 #endif
-    if (!to_processes)
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                     "host memory of rank %u cannot be addressed by other processes", mine->rank);
+    return export_host(mine, to_processes, buffer, handle_out);
 }
 
 gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer_info *mine,
@@ -36,10 +77,7 @@ gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer
         return gyre_share_import_cuda(device, mine, peer, handle, mapping_out);
 #endif
     (void)device;
-    if (mine->process_id != peer->process_id)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "rank %u is another process", peer->rank);
-    *mapping_out = (struct gyre_share_mapping){(void *)(uintptr_t)handle->address, NULL};
-    return GYRE_SUCCESS;
+    return import_host(mine, peer, handle, mapping_out);
 }
 
 void gyre_share_release(struct gyre_share_mapping *mapping)
@@ -48,5 +86,7 @@ void gyre_share_release(struct gyre_share_mapping *mapping)
     if (mapping->state != NULL)
         gyre_share_release_cuda(mapping);
 #endif
+    if (mapping->host_base != NULL)
+        gyre_host_memory_release(mapping->host_base);
     memset(mapping, 0, sizeof(*mapping));
 }

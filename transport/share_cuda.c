@@ -41,14 +41,14 @@ gyre_status gyre_share_import_cuda(struct gyre_device *device, const struct gyre
     uint8_t key[GYRE_IPC_KEY_BYTES];
     if (mine->process_id == peer->process_id) {
         GYRE_TRY(gyre_ipc_enable_peer(device->ordinal, peer->device.ordinal));
-        *mapping_out = (struct gyre_share_mapping){(void *)(uintptr_t)handle->address, NULL};
+        *mapping_out = (struct gyre_share_mapping){.address = (void *)(uintptr_t)handle->address};
         return GYRE_SUCCESS;
     }
     memcpy(key, &peer->process_id, sizeof(peer->process_id));
     memcpy(key + sizeof(peer->process_id), &handle->allocation_id, sizeof(handle->allocation_id));
     GYRE_TRY(gyre_ipc_acquire(device, key, handle->ipc, &import));
     *mapping_out = (struct gyre_share_mapping){
-        (unsigned char *)gyre_ipc_base(import) + handle->offset_bytes, import};
+        .address = (unsigned char *)gyre_ipc_base(import) + handle->offset_bytes, .state = import};
     return GYRE_SUCCESS;
 }
 

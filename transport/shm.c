@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shm transport: host memory between ranks of one host. A slab is a memfd. It has no name that
- * could collide or stay behind, the size of /dev/shm does not limit it, and it is freed when its
- * last user ends, however that process ends. Peers open it through /proc/<pid>/fd/<fd>. A random
- * token in its first page proves that the process with that pid is still the one that announced the
- * slab. GPUs that cannot address each other use this transport too; each registers the slabs that
- * it maps.
+ * The shm transport: host memory between ranks of one host. A slab is an anonymous file
+ * (core/device/shared_file.h), which peers map. GPUs that cannot address each other use this
+ * transport too; each registers the slabs that it maps.
  */
 #include "transport/slab.h"
+
+#include "core/device/shared_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,12 +17,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Lies in the first page of the slab. */
-struct shm_header {
-    uint64_t n_bytes;
-    uint8_t token[GYRE_SLAB_TOKEN_BYTES];
-};
 
 /* gyre_slab_mapping.state */
 struct shm_state {
@@ -37,6 +30,8 @@ struct shm_handle {
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles have room");
+GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
+                   "a slab's token is its file's");
 
 /* The steps of shm_import that the kernel may refuse: enter the folder of the peer's descriptors,
  * and follow a link of its process. It asks for the same user and group (root may do it to others,
@@ -141,7 +136,7 @@ static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t 
         status = gyre_fail_errno(errno, "shared memory: mmap(%zu bytes)", n_bytes);
         goto close_fd;
     }
-    struct shm_header header = {.n_bytes = n_bytes};
+    struct gyre_shared_file_header header = {.n_bytes = n_bytes};
     memcpy(header.token, handle->token, sizeof(header.token));
     memcpy(base, &header, sizeof(header));
     const struct shm_handle found_by = {.fd = fd};
@@ -156,52 +151,18 @@ close_fd:
     return status;
 }
 
-/* Map the file if it is the slab that the token names. */
-static gyre_status map_checked(int fd, const char *path, const struct gyre_slab_handle *handle,
-                               size_t n_bytes, void **base_out)
-{
-    struct stat stats;
-    if (fstat(fd, &stats) != 0)
-        return gyre_fail_errno(errno, "fstat(%s)", path);
-    if (!S_ISREG(stats.st_mode) || (uint64_t)stats.st_size != n_bytes)
-        return gyre_fail(GYRE_ERROR_REMOTE,
-                         "%s is not its slab of %zu bytes: the process has ended", path, n_bytes);
-    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
-        return gyre_fail_errno(errno, "mmap(%s, %zu bytes)", path, n_bytes);
-    struct shm_header header;
-    memcpy(&header, base, sizeof(header));
-    if (header.n_bytes != n_bytes ||
-        memcmp(header.token, handle->token, sizeof(header.token)) != 0) {
-        munmap(base, n_bytes);
-        return gyre_fail(GYRE_ERROR_REMOTE,
-                         "%s does not carry its token: another process has its pid now", path);
-    }
-    *base_out = base;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status shm_import(const struct gyre_transport_config *config,
                               const struct gyre_peer_info *peer,
                               const struct gyre_slab_handle *handle, size_t n_bytes,
                               struct gyre_slab_mapping *mapping_out)
 {
     struct shm_handle found_by;
-    char path[64];
-    memcpy(&found_by, handle->bytes, sizeof(found_by));
-    snprintf(path, sizeof(path), "/proc/%u/fd/%d", peer->pid, found_by.fd);
-    /* Should the pid be somebody else's now, this may be a pipe or a device: never wait for it. */
-    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 && errno == ENOENT)
-        return gyre_fail(GYRE_ERROR_REMOTE, "%s is gone: the process has ended", path);
-    if (fd < 0)
-        return gyre_fail_errno(errno, "open(%s) (same user and pid namespace needed)", path);
     void *base = NULL;
-    gyre_status status = map_checked(fd, path, handle, n_bytes, &base);
-    close(fd); /* the mapping holds the memory */
-    if (status != GYRE_SUCCESS)
-        return status;
-    status = finish_mapping(config, base, n_bytes, -1, mapping_out);
+    memcpy(&found_by, handle->bytes, sizeof(found_by));
+    struct gyre_shared_file file = {.n_bytes = n_bytes, .fd = found_by.fd, .pid = peer->pid};
+    memcpy(file.token, handle->token, sizeof(file.token));
+    GYRE_TRY(gyre_shared_file_map(&file, &base));
+    const gyre_status status = finish_mapping(config, base, n_bytes, -1, mapping_out);
     if (status != GYRE_SUCCESS)
         munmap(base, n_bytes);
     return status;

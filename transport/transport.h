@@ -203,23 +203,27 @@ struct gyre_share_handle {
     uint64_t address;                  /* in the owner's process */
     uint64_t offset_bytes;             /* of the buffer in its allocation */
     uint64_t allocation_id;            /* in the owner's process; never used twice */
-    uint64_t allocation_bytes;         /* CUDA: the size of the allocation; else 0 */
-    uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* CUDA, for other processes */
+    uint64_t allocation_bytes;         /* the size of the allocation; 0 = host memory that only
+                                        * threads of the owner's process can address */
+    uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* for other processes. Host: struct gyre_shared_file */
 };
 
 /* A peer's buffer, mapped into this process. */
 struct gyre_share_mapping {
     void *address;
-    void *state; /* belongs to the device's code; NULL = nothing to release */
+    void *state;     /* CUDA: belongs to the device's code; NULL = nothing to release */
+    void *host_base; /* host memory that is held (core/device/host_memory.h); NULL = none */
 };
 
 /** gyre_share_export - describe a buffer so that peers can map it.
- * @to_processes: some peer is in another process. Errors: UNSUPPORTED with the reason, DEVICE. */
+ * @to_processes: some peer is in another process. Errors: UNSUPPORTED with the reason (on the host:
+ * not memory of gyre_mem_alloc()), DEVICE. */
 gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_processes, void *buffer,
                               struct gyre_share_handle *handle_out);
 
-/** gyre_share_import - map a peer's buffer. Errors: UNSUPPORTED with the reason (another host,
- * another process on host memory), DEVICE. */
+/** gyre_share_import - map a peer's buffer. Memory of gyre_mem_alloc() on the host lives on until
+ * gyre_share_release(), also if its owner frees it before. Errors: UNSUPPORTED with the reason
+ * (another host), REMOTE (the memory is gone), SYSTEM, DEVICE. */
 gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer_info *mine,
                               const struct gyre_peer_info *peer,
                               const struct gyre_share_handle *handle,

@@ -43,12 +43,13 @@ void gyre_comm_attach(const gyre_comm *comm)
         (void)comm->member.device->ops->attach(comm->member.device);
 }
 
-/* Waits until all works that this rank launched are done, or the communicator has failed. */
+/* Waits until all works and one-sided operations of this rank are done, or the communicator has
+ * failed. */
 static void drain(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
     while (!gyre_fault_is_raised(&comm->member.fault) &&
-           !(comm->executor->ops->is_idle(comm->executor) && gyre_signals_is_idle(comm)))
+           !comm->executor->ops->is_idle(comm->executor))
         nanosleep(&nap, NULL);
 }
 

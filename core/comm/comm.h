@@ -40,7 +40,7 @@ struct gyre_comm {
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;
-    struct gyre_signal_end signals;
+    struct gyre_signals signals;
     struct gyre_caller caller;
     struct gyre_health *health;
     struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
@@ -152,13 +152,6 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
 enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
-
-/** gyre_registry_set_signals - set comm->signals.board, while no other rank takes it.
- * gyre_registry_hold_signals - return the board that the job's rank 0 has, after hold(board). Rank
- * 0 is in this process; if it has ended its communicator, returns NULL. */
-void gyre_registry_set_signals(gyre_comm *comm, struct gyre_signals *board);
-struct gyre_signals *gyre_registry_hold_signals(const gyre_comm *comm,
-                                                void (*hold)(struct gyre_signals *board));
 
 /** gyre_registry_set_ready - set the phase to READY. If the communicator has failed, change nothing
  * and return false. */

@@ -142,27 +142,6 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
     return rank;
 }
 
-void gyre_registry_set_signals(gyre_comm *comm, struct gyre_signals *board)
-{
-    pthread_mutex_lock(&registry.lock);
-    comm->signals.board = board;
-    pthread_mutex_unlock(&registry.lock);
-}
-
-struct gyre_signals *gyre_registry_hold_signals(const gyre_comm *comm,
-                                                void (*hold)(struct gyre_signals *board))
-{
-    struct gyre_signals *board = NULL;
-    pthread_mutex_lock(&registry.lock);
-    for (gyre_comm *at = registry.first; at != NULL && board == NULL; at = at->next)
-        if (at->member.job == comm->member.job && at->member.rank == 0)
-            board = at->signals.board;
-    if (board != NULL)
-        hold(board);
-    pthread_mutex_unlock(&registry.lock);
-    return board;
-}
-
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
 {
     pthread_mutex_lock(&registry.lock);

@@ -1,265 +1,111 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The board of signals, and the tasks that put, signal and wait.
+ * The counters of signals, and the calls that put, signal and wait. The executor carries them out.
  */
 #include "core/comm/signals.h"
 
-#include "core/base/sync.h"
 #include "core/base/util.h"
 #include "core/comm/comm.h"
-#include "core/device/host_stream.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A poll of a task may take about 100 us (host_stream.h): 256 KiB at 3 GB/s. */
-#define PIECE_BYTES ((size_t)256 << 10)
+/* ---- counters ----------------------------------------------------------------------------- */
 
-/* A rank's users of the board. */
-struct rank_state {
-    pthread_mutex_t lock;
-    struct gyre_fault *fault; /* of its communicator; NULL = that has ended; under lock */
-    uint64_t n_tasks;         /* queued and not done; a task counts down, release */
-};
-
-struct gyre_signals {
-    uint32_t n_holders; /* communicators and tasks; atomic */
-    int n_ranks;
-    struct rank_state *ranks;
-    uint64_t counts[]; /* [receiver][sender][signal]: so far; the sender adds, release */
-};
-
-static uint64_t *count_of(struct gyre_signals *board, int receiver, int sender, int signal)
+static void free_counters(struct gyre_comm *comm, void *memory)
 {
-    const size_t pair = (size_t)receiver * (size_t)board->n_ranks + (size_t)sender;
-    return &board->counts[pair * GYRE_N_SIGNALS + (size_t)signal];
+    const struct gyre_device_ops *ops = comm->member.device->ops;
+    if (comm->signals.is_exported || ops->kind == GYRE_DEVICE_HOST)
+        (void)ops->mem_free(comm->member.device, memory);
+    else
+        (void)ops->pool_free(comm->member.device, memory);
 }
 
-/* Become a holder of a board that somebody still holds. */
-static void hold_board(struct gyre_signals *board)
+/* On GPUs, memory that other processes map does not come from a pool, because a peer that aborts
+ * late may still write to it, and this process cannot know. */
+static gyre_status alloc_counters(struct gyre_comm *comm, uint64_t **memory_out)
 {
-    gyre_fetch_add_u32(&board->n_holders, 1);
-}
-
-static void release_board(struct gyre_signals *board)
-{
-    if (gyre_fetch_add_u32(&board->n_holders, UINT32_MAX) != 1)
-        return;
-    for (int rank = 0; rank < board->n_ranks; rank++)
-        pthread_mutex_destroy(&board->ranks[rank].lock);
-    free(board->ranks);
-    free(board);
-}
-
-static bool has_signals(const struct gyre_comm *comm)
-{
-    return comm->member.device_info.kind == GYRE_DEVICE_HOST;
-}
-
-/* Make this rank a holder of a board that does not go away meanwhile. */
-static gyre_status take_board(struct gyre_comm *comm, struct gyre_signals *board)
-{
-    uint64_t *n_awaited = calloc((size_t)board->n_ranks * GYRE_N_SIGNALS, sizeof(*n_awaited));
-    if (n_awaited == NULL)
-        return gyre_fail_errno(ENOMEM, "signals");
-    comm->signals.n_awaited = n_awaited;
-    hold_board(board);
-    gyre_registry_set_signals(comm, board);
-    pthread_mutex_lock(&board->ranks[comm->member.rank].lock);
-    board->ranks[comm->member.rank].fault = &comm->member.fault;
-    pthread_mutex_unlock(&board->ranks[comm->member.rank].lock);
+    struct gyre_device *device = comm->member.device;
+    const size_t n_bytes =
+        gyre_signal_index(comm->member.n_ranks, GYRE_N_SIGNAL_ARRAYS, 0, 0) * sizeof(uint64_t);
+    void *memory = NULL;
+    GYRE_TRY(comm->signals.is_exported || device->ops->kind == GYRE_DEVICE_HOST
+                 ? device->ops->mem_alloc(device, n_bytes, &memory)
+                 : device->ops->pool_alloc(device, n_bytes, &memory));
+    const gyre_status status = device->ops->zero(device, memory, n_bytes);
+    if (status != GYRE_SUCCESS) {
+        free_counters(comm, memory);
+        return status;
+    }
+    *memory_out = memory;
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_signals_offer(struct gyre_comm *comm, uint64_t *has_board_out)
+static gyre_status make_tables(struct gyre_comm *comm)
 {
+    struct gyre_signals *signals = &comm->signals;
     const size_t n = (size_t)comm->member.n_ranks;
-    *has_board_out = comm->signals.board != NULL;
-    if (comm->member.rank != 0 || !has_signals(comm) || comm->signals.board != NULL)
-        return GYRE_SUCCESS;
-    struct gyre_signals *board =
-        calloc(1, sizeof(*board) + n * n * GYRE_N_SIGNALS * sizeof(board->counts[0]));
-    struct rank_state *ranks = calloc(n, sizeof(*ranks));
-    if (board == NULL || ranks == NULL) {
-        free(board);
-        free(ranks);
-        return gyre_fail_errno(ENOMEM, "signals of %zu ranks", n);
+    if (signals->counters == NULL)
+        signals->counters = calloc(n, sizeof(*signals->counters));
+    if (signals->mappings == NULL)
+        signals->mappings = calloc(n, sizeof(*signals->mappings));
+    return signals->counters == NULL || signals->mappings == NULL
+               ? gyre_fail_errno(ENOMEM, "signals of %zu ranks", n)
+               : GYRE_SUCCESS;
+}
+
+gyre_status gyre_signals_export(struct gyre_comm *comm, bool to_processes,
+                                struct gyre_share_handle *handle_out)
+{
+    const int rank = comm->member.rank;
+    /* On the host the counters are held by all ranks, which takes memory of this kind among threads
+     * too. */
+    const bool is_shared = to_processes || comm->member.device->ops->kind == GYRE_DEVICE_HOST;
+    GYRE_TRY(make_tables(comm));
+    if (comm->signals.counters[rank] == NULL) {
+        comm->signals.is_exported = to_processes;
+        GYRE_TRY(alloc_counters(comm, &comm->signals.counters[rank]));
     }
-    board->n_ranks = comm->member.n_ranks;
-    board->ranks = ranks;
-    for (size_t rank = 0; rank < n; rank++)
-        pthread_mutex_init(&ranks[rank].lock, NULL);
-    *has_board_out = 1;
-    board->n_holders = 1; /* until this rank holds it, so that a failure frees it */
-    const gyre_status status = take_board(comm, board);
-    release_board(board);
-    return status;
+    const gyre_status status = gyre_share_export(&comm->links.infos[rank], is_shared,
+                                                 comm->signals.counters[rank], handle_out);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "counters of signals");
 }
 
-gyre_status gyre_signals_take(struct gyre_comm *comm, uint64_t has_board)
+gyre_status gyre_signals_import(struct gyre_comm *comm, int rank,
+                                const struct gyre_share_handle *handle)
 {
-    if (has_board == 0 || comm->signals.board != NULL)
+    struct gyre_signals *signals = &comm->signals;
+    const struct gyre_peer_info *infos = comm->links.infos;
+    if (signals->counters[rank] != NULL)
         return GYRE_SUCCESS;
-    struct gyre_signals *board = gyre_registry_hold_signals(comm, hold_board);
-    if (board == NULL)
-        return gyre_fail(GYRE_ERROR_REMOTE, "rank 0 has ended the communicator");
-    const gyre_status status = take_board(comm, board);
-    release_board(board);
+    const gyre_status status = gyre_share_import(comm->member.device, &infos[comm->member.rank],
+                                                 &infos[rank], handle, &signals->mappings[rank]);
+    if (status == GYRE_ERROR_REMOTE)
+        return gyre_fail_context(status, "rank %d has ended the communicator", rank);
+    if (status == GYRE_SUCCESS)
+        signals->counters[rank] = signals->mappings[rank].address;
     return status;
-}
-
-bool gyre_signals_is_idle(const struct gyre_comm *comm)
-{
-    return comm->signals.board == NULL ||
-           gyre_load_acquire_u64(&comm->signals.board->ranks[comm->member.rank].n_tasks) == 0;
 }
 
 void gyre_signals_fini(struct gyre_comm *comm)
 {
-    struct gyre_signals *board = comm->signals.board;
-    if (board == NULL)
-        return;
-    pthread_mutex_lock(&board->ranks[comm->member.rank].lock);
-    board->ranks[comm->member.rank].fault = NULL;
-    pthread_mutex_unlock(&board->ranks[comm->member.rank].lock);
-    gyre_registry_set_signals(comm, NULL); /* from now on no other rank can take the board */
-    release_board(board);
-    free(comm->signals.n_awaited);
-}
-
-/* ---- tasks -------------------------------------------------------------------------------- */
-
-/* The signals of one sending rank that a wait needs. */
-struct goal {
-    int sender;
-    int signal;
-    uint64_t count; /* as many must have come since the board was made */
-};
-
-struct signal_task {
-    struct gyre_task task; /* first: the stream's */
-    struct gyre_signals *board;
-    int rank;
-    uint64_t start_ns; /* of the first poll; 0 = there was none */
-    uint64_t timeout_ns;
-    int peer; /* put and signal */
-    int signal;
-    unsigned char *to; /* put: what is left */
-    const unsigned char *from;
-    size_t n_bytes;
-    int n_goals; /* wait */
-    struct goal goals[];
-};
-
-/* May the task go on? Its communicator may have failed, or have been destroyed. */
-static gyre_status check_task(struct signal_task *task)
-{
-    struct rank_state *own = &task->board->ranks[task->rank];
-    pthread_mutex_lock(&own->lock);
-    const gyre_status status =
-        own->fault != NULL
-            ? gyre_fault_status(own->fault)
-            : gyre_fail(GYRE_ERROR_ABORTED, "one-sided call: its communicator was destroyed");
-    pthread_mutex_unlock(&own->lock);
-    return status;
-}
-
-static enum gyre_task_state poll_put(struct gyre_task *base, gyre_status *status_out)
-{
-    struct signal_task *task = (struct signal_task *)base;
-    const gyre_status status = check_task(task);
-    if (status != GYRE_SUCCESS) {
-        *status_out = status;
-        return GYRE_TASK_DONE;
-    }
-    const size_t n_bytes = task->n_bytes < PIECE_BYTES ? task->n_bytes : PIECE_BYTES;
-    if (n_bytes > 0)
-        memmove(task->to, task->from, n_bytes);
-    task->to += n_bytes;
-    task->from += n_bytes;
-    task->n_bytes -= n_bytes;
-    if (task->n_bytes > 0)
-        return GYRE_TASK_MOVING;
-    if (task->signal >= 0)
-        gyre_fetch_add_u64(count_of(task->board, task->peer, task->rank, task->signal), 1);
-    return GYRE_TASK_DONE;
-}
-
-static enum gyre_task_state poll_wait(struct gyre_task *base, gyre_status *status_out)
-{
-    struct signal_task *task = (struct signal_task *)base;
-    gyre_status status = check_task(task);
-    while (status == GYRE_SUCCESS && task->n_goals > 0) {
-        const struct goal *goal = &task->goals[task->n_goals - 1];
-        const uint64_t n =
-            gyre_load_acquire_u64(count_of(task->board, task->rank, goal->sender, goal->signal));
-        if (n >= goal->count) {
-            task->n_goals--;
-            continue;
-        }
-        const uint64_t now_ns = gyre_now_ns();
-        if (task->start_ns == 0)
-            task->start_ns = now_ns;
-        if (task->timeout_ns == 0 || now_ns - task->start_ns < task->timeout_ns)
-            return GYRE_TASK_IDLE;
-        status = gyre_fail(GYRE_ERROR_TIMEOUT,
-                           "wait_signal on rank %d: %" PRIu64 " of %" PRIu64
-                           " signals %d came from rank %d within the operation's timeout",
-                           task->rank, n, goal->count, goal->signal, goal->sender);
-    }
-    if (status != GYRE_SUCCESS)
-        *status_out = status;
-    return GYRE_TASK_DONE;
-}
-
-static void release_task(struct gyre_task *base)
-{
-    struct signal_task *task = (struct signal_task *)base;
-    gyre_fetch_add_u64(&task->board->ranks[task->rank].n_tasks, UINT64_MAX);
-    release_board(task->board);
-    free(task);
-}
-
-static struct signal_task *new_task(struct gyre_comm *comm, int n_goals)
-{
-    struct signal_task *task = calloc(1, sizeof(*task) + (size_t)n_goals * sizeof(task->goals[0]));
-    if (task == NULL)
-        return NULL;
-    task->task.poll = n_goals > 0 ? poll_wait : poll_put;
-    task->task.release = release_task;
-    task->board = comm->signals.board;
-    task->rank = comm->member.rank;
-    task->timeout_ns = (uint64_t)comm->member.config.timeout_ms * 1000000;
-    task->n_goals = n_goals;
-    return task;
-}
-
-static gyre_status push(struct signal_task *task, gyre_stream stream)
-{
-    struct gyre_signals *board = task->board;
-    const int rank = task->rank;
-    gyre_fetch_add_u32(&board->n_holders, 1);
-    gyre_fetch_add_u64(&board->ranks[rank].n_tasks, 1);
-    const gyre_status status = gyre_host_stream_push(stream, &task->task);
-    if (status != GYRE_SUCCESS)
-        release_task(&task->task);
-    return status;
+    struct gyre_signals *signals = &comm->signals;
+    if (signals->counters != NULL && signals->counters[comm->member.rank] != NULL)
+        free_counters(comm, signals->counters[comm->member.rank]);
+    for (int rank = 0; signals->mappings != NULL && rank < comm->member.n_ranks; rank++)
+        gyre_share_release(&signals->mappings[rank]);
+    free(signals->mappings);
+    free(signals->counters);
+    memset(signals, 0, sizeof(*signals));
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
 static gyre_status check(const gyre_comm *comm, const char *name, int peer, int signal)
 {
-    if (!has_signals(comm))
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "%s: one-sided calls need ranks on the host; between GPUs use send and "
-                         "recv",
-                         name);
-    if (comm->signals.board == NULL)
+    if (comm->windows.n_made == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "%s: the communicator has had no window; register one first", name);
     if (peer < 0 || peer >= comm->member.n_ranks)
@@ -273,7 +119,7 @@ static gyre_status check(const gyre_comm *comm, const char *name, int peer, int 
 
 /* Where the peer's window has room for so many bytes. */
 static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *target,
-                               uint64_t n_bytes, unsigned char **to_out)
+                               uint64_t n_bytes, void **to_out)
 {
     const struct gyre_window_entry *entry = comm->windows.newest;
     while (entry != NULL && entry->number != target->window)
@@ -293,7 +139,7 @@ static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *tar
 static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
                        const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
 {
-    unsigned char *to = NULL;
+    struct gyre_device *device = comm->member.device;
     GYRE_TRY(
         check(comm, "put", target->peer, target->signal == GYRE_NO_SIGNAL ? 0 : target->signal));
     if ((unsigned)dtype >= GYRE_N_DTYPES || (local == NULL && count > 0))
@@ -302,16 +148,18 @@ static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
     if (count > (uint64_t)INT64_MAX / element)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: %zu elements are more than 2^63 bytes",
                          count);
-    GYRE_TRY(find_target(comm, target, count * element, &to));
-    struct signal_task *task = new_task(comm, 0);
-    if (task == NULL)
-        return gyre_fail_errno(ENOMEM, "put");
-    task->peer = target->peer;
-    task->signal = target->signal;
-    task->to = to;
-    task->from = local;
-    task->n_bytes = count * element;
-    return push(task, stream);
+    if (count > 0) {
+        const gyre_status status = device->ops->check_pointer(device, local);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "put: local");
+    }
+    struct gyre_put work = {.counters = comm->signals.counters,
+                            .peer = target->peer,
+                            .signal = target->signal,
+                            .from = local,
+                            .n_bytes = count * element};
+    GYRE_TRY(find_target(comm, target, work.n_bytes, &work.to));
+    return comm->executor->ops->put(comm->executor, &work, stream);
 }
 
 gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
@@ -327,13 +175,10 @@ gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
 
 static gyre_status send_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
 {
+    const struct gyre_put work = {
+        .counters = comm->signals.counters, .peer = peer, .signal = signal};
     GYRE_TRY(check(comm, "signal", peer, signal));
-    struct signal_task *task = new_task(comm, 0);
-    if (task == NULL)
-        return gyre_fail_errno(ENOMEM, "signal");
-    task->peer = peer;
-    task->signal = signal;
-    return push(task, stream);
+    return comm->executor->ops->put(comm->executor, &work, stream);
 }
 
 gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
@@ -347,25 +192,19 @@ gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream strea
 static gyre_status wait_signals(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
                                 gyre_stream stream)
 {
+    const struct gyre_signals_await work = {.counters = comm->signals.counters,
+                                            .waits = waits,
+                                            .n_waits = n_waits,
+                                            .timeout_ns =
+                                                (uint64_t)comm->member.config.timeout_ms * 1000000};
     for (int i = 0; i < n_waits; i++) {
         GYRE_TRY(check(comm, "wait_signal", waits[i].peer, waits[i].signal));
         if (waits[i].count < 0)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "wait_signal: count %d is negative",
                              waits[i].count);
     }
-    struct signal_task *task = n_waits > 0 ? new_task(comm, n_waits) : NULL;
-    if (task == NULL)
-        return n_waits > 0 ? gyre_fail_errno(ENOMEM, "wait_signal") : GYRE_SUCCESS;
-    for (int i = 0; i < n_waits; i++) {
-        const size_t at = (size_t)waits[i].peer * GYRE_N_SIGNALS + (size_t)waits[i].signal;
-        comm->signals.n_awaited[at] += (uint64_t)waits[i].count;
-        task->goals[i] = (struct goal){waits[i].peer, waits[i].signal, comm->signals.n_awaited[at]};
-    }
-    const gyre_status status = push(task, stream);
-    for (int i = 0; i < n_waits && status != GYRE_SUCCESS; i++)
-        comm->signals.n_awaited[(size_t)waits[i].peer * GYRE_N_SIGNALS + (size_t)waits[i].signal] -=
-            (uint64_t)waits[i].count;
-    return status;
+    return n_waits > 0 ? comm->executor->ops->await_signals(comm->executor, &work, stream)
+                       : GYRE_SUCCESS;
 }
 
 gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,

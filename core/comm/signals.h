@@ -1,40 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-sided calls on the host, among threads of one process. A rank writes into another rank's
- * window and then counts up a signal there; the other rank waits on its stream until enough signals
- * have come. The counters of all ranks lie on one board, which the communicators and the tasks on
- * their streams hold together.
+ * One-sided calls. A rank writes into another rank's window and then counts up a signal there; the
+ * other rank waits on its stream until enough signals have come. Each rank has counters of its own
+ * (kernels/executor.h). They are made and shared with the communicator's first window, as if they
+ * were a window, too.
  */
 #ifndef GYRE_COMM_SIGNALS_H
 #define GYRE_COMM_SIGNALS_H
 
-#include "core/base/status.h"
+#include "transport/transport.h"
 
 struct gyre_comm;
-struct gyre_signals;
 
-/* One rank's part. */
-struct gyre_signal_end {
-    struct gyre_signals *board; /* NULL until the communicator's first window; this rank sets it
-                                 * under the registry's lock */
-    uint64_t *n_awaited;        /* by sending rank * GYRE_N_SIGNALS + signal: so far by this rank's
-                                 * waits; one user: the caller's thread */
+/* One rank's part. All zero until the communicator's first window. */
+struct gyre_signals {
+    uint64_t **counters; /* by rank: its counters, as addresses of this rank; NULL = not mapped */
+    struct gyre_share_mapping *mappings; /* by rank; own rank: all zero */
+    bool is_exported;                    /* other processes map this rank's counters */
 };
 
-/** gyre_signals_offer - make the board, on rank 0 at its first window. Other ranks take it from
- * there. @has_board_out: 1 if this rank has a board now, else 0, as on GPUs. Errors: OUT_OF_MEMORY.
- */
-gyre_status gyre_signals_offer(struct gyre_comm *comm, uint64_t *has_board_out);
+/** gyre_signals_export - make this rank's counters, unless they exist, and describe them for the
+ * other ranks. @to_processes: some rank is another process. Errors: OUT_OF_MEMORY, DEVICE,
+ * UNSUPPORTED with the reason. */
+gyre_status gyre_signals_export(struct gyre_comm *comm, bool to_processes,
+                                struct gyre_share_handle *handle_out);
 
-/** gyre_signals_take - hold the board of rank 0, a thread of this process. @has_board: as rank 0
- * says. Errors: REMOTE (rank 0 has ended its communicator since then), OUT_OF_MEMORY. */
-gyre_status gyre_signals_take(struct gyre_comm *comm, uint64_t has_board);
+/** gyre_signals_import - map another rank's counters, unless they are mapped. Errors: as
+ * gyre_share_import(); REMOTE: the rank has ended its communicator since then. */
+gyre_status gyre_signals_import(struct gyre_comm *comm, int rank,
+                                const struct gyre_share_handle *handle);
 
-/** gyre_signals_is_idle - are all puts, signals and waits of this rank done? */
-bool gyre_signals_is_idle(const struct gyre_comm *comm);
-
-/** gyre_signals_fini - tasks of this rank that are still queued end with an error when their turn
- * comes; they do not use the communicator any more. */
+/** gyre_signals_fini - give back all counters. The executor is closed. */
 void gyre_signals_fini(struct gyre_comm *comm);
 
 #endif

@@ -21,9 +21,9 @@ struct window_offer {
     int32_t status;
     uint32_t pad;
     uint64_t n_bytes;
-    uint64_t has_signals; /* rank 0: 1 = it has a board of signals */
     struct gyre_share_handle handle;
-    char cause[256]; /* of a failure */
+    struct gyre_share_handle signals; /* the rank's counters of signals */
+    char cause[256];                  /* of a failure */
 };
 
 static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
@@ -61,6 +61,26 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     return GYRE_SUCCESS;
 }
 
+/* Can each rank address memory of every other rank? On the host that is so where the ranks share
+ * memory for their slots, too. */
+static bool can_share(const gyre_comm *comm)
+{
+    return comm->links.is_p2p ||
+           (comm->member.device_info.kind == GYRE_DEVICE_HOST && !comm->links.is_proxied);
+}
+
+/* Other processes map the allocation and nothing behind it. */
+static gyre_status check_room(const gyre_comm *comm, const struct gyre_share_handle *handle,
+                              size_t n_bytes)
+{
+    if (comm->member.device_info.kind == GYRE_DEVICE_HOST && handle->allocation_bytes > 0 &&
+        n_bytes > handle->allocation_bytes - handle->offset_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%zu bytes, but the allocation has %" PRIu64 " bytes from there on",
+                         n_bytes, handle->allocation_bytes - handle->offset_bytes);
+    return GYRE_SUCCESS;
+}
+
 static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
                               struct window_offer *mine)
 {
@@ -73,13 +93,14 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
                          buffer == NULL ? "buffer or window_out is NULL" : "a buffer of 0 bytes");
     GYRE_TRY(comm->member.device->ops->check_pointer(comm->member.device, buffer));
-    if (!comm->links.is_p2p)
+    if (!can_share(comm))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "not all ranks of this communicator can address each other (%s)",
                          comm->links.summary);
     mine->n_bytes = n_bytes;
-    GYRE_TRY(gyre_signals_offer(comm, &mine->has_signals));
-    return gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle);
+    GYRE_TRY(gyre_signals_export(comm, to_processes, &mine->signals));
+    GYRE_TRY(gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle));
+    return check_room(comm, &mine->handle, n_bytes);
 }
 
 static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
@@ -94,10 +115,10 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
             continue;
         GYRE_TRY(gyre_share_import(comm->member.device, &infos[comm->member.rank], &infos[rank],
                                    &all[rank].handle, &entry->mappings[rank]));
+        GYRE_TRY(gyre_signals_import(comm, rank, &all[rank].signals));
         entry->bases[rank] = entry->mappings[rank].address;
     }
     entry->placement.bases = entry->bases;
-    GYRE_TRY(gyre_signals_take(comm, all[0].has_signals));
     return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
@@ -107,6 +128,8 @@ static bool has_large_pages(const gyre_comm *comm, const struct window_offer *al
 {
     const struct gyre_peer_info *infos = comm->links.infos;
     bool is_several = false, is_whole = true;
+    if (comm->member.device_info.kind == GYRE_DEVICE_HOST)
+        return true;
     for (int rank = 0; rank < comm->member.n_ranks; rank++) {
         is_several = is_several || infos[rank].process_id != infos[0].process_id;
         is_whole = is_whole && all[rank].handle.allocation_bytes % GYRE_LARGE_PAGE_BYTES == 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host as a device, with malloc'ed memory and streams of cooperative tasks. There is only one
- * host device, for all ordinals, and it has no state.
+ * The host as a device, with memory that processes can share and streams of cooperative tasks.
+ * There is only one host device, for all ordinals, and it has no state.
  */
 #include "core/device/device.h"
+#include "core/device/host_memory.h"
 #include "core/device/host_stream.h"
 
 #include "core/base/status.h"
@@ -58,7 +59,22 @@ static gyre_status host_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
+/* The user's memory: windows may need to share it with other processes. */
 static gyre_status host_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
+{
+    (void)device;
+    return gyre_host_memory_alloc(n_bytes, ptr_out);
+}
+
+static gyre_status host_mem_free(struct gyre_device *device, void *ptr)
+{
+    (void)device;
+    gyre_host_memory_free(ptr);
+    return GYRE_SUCCESS;
+}
+
+/* A communicator's memory, which no other process needs. */
+static gyre_status host_pool_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
     (void)device;
     if (n_bytes > SIZE_MAX - MEM_ALIGN_BYTES)
@@ -73,7 +89,7 @@ static gyre_status host_mem_alloc(struct gyre_device *device, size_t n_bytes, vo
     return GYRE_SUCCESS;
 }
 
-static gyre_status host_mem_free(struct gyre_device *device, void *ptr)
+static gyre_status host_pool_free(struct gyre_device *device, void *ptr)
 {
     (void)device;
     free(ptr);
@@ -98,7 +114,7 @@ static gyre_status host_unregister(struct gyre_device *device, void *ptr)
 
 static gyre_status host_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    GYRE_TRY(host_mem_alloc(device, n_bytes, ptr_out));
+    GYRE_TRY(host_pool_alloc(device, n_bytes, ptr_out));
     memset(*ptr_out, 0, n_bytes);
     return GYRE_SUCCESS;
 }
@@ -173,10 +189,10 @@ const struct gyre_device_ops gyre_device_host = {
     .info = host_info,
     .mem_alloc = host_mem_alloc,
     .mem_free = host_mem_free,
-    .pool_alloc = host_mem_alloc,
-    .pool_free = host_mem_free,
+    .pool_alloc = host_pool_alloc,
+    .pool_free = host_pool_free,
     .host_alloc = host_alloc,
-    .host_free = host_mem_free,
+    .host_free = host_pool_free,
     .host_register = host_register,
     .host_unregister = host_unregister,
     .copy = host_copy,

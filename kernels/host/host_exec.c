@@ -153,7 +153,7 @@ static void host_abort(struct gyre_executor *base)
 static struct gyre_progress host_progress(const struct gyre_executor *base)
 {
     const struct gyre_progress *own = ((const struct gyre_host_executor *)base)->progress;
-    struct gyre_progress progress;
+    struct gyre_progress progress = {0};
     progress.completed = gyre_load_acquire_u64(&own->completed);
     progress.activity = gyre_load_relaxed_u64(&own->activity);
     progress.mismatch = gyre_load_acquire_u64(&own->mismatch);
@@ -162,7 +162,9 @@ static struct gyre_progress host_progress(const struct gyre_executor *base)
 
 static bool host_is_idle(struct gyre_executor *base)
 {
-    return host_progress(base).completed >= gyre_load_acquire_u64(&base->n_launched);
+    const struct gyre_host_executor *executor = (const struct gyre_host_executor *)base;
+    return host_progress(base).completed >= gyre_load_acquire_u64(&base->n_launched) &&
+           gyre_load_acquire_u64(&executor->n_one_sided) == 0;
 }
 
 /* ---- operations --------------------------------------------------------------------------- */
@@ -222,4 +224,6 @@ const struct gyre_executor_ops gyre_executor_host = {
     .time_next = host_time_next,
     .span_of = host_span_of,
     .launch = gyre_host_launch,
+    .put = gyre_host_put,
+    .await_signals = gyre_host_await_signals,
 };

@@ -2,7 +2,8 @@
  *
  * The host executor's own structures, shared by its files: host_exec.c (life), host_launch.c
  * (enqueues launches), host_run.c (runs them), host_load.c (loaded programs), host_step.c (one
- * step), host_trace.c (one step, recorded), host_position.c (where workers are).
+ * step), host_trace.c (one step, recorded), host_position.c (where workers are), host_signals.c
+ * (one-sided operations).
  */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
@@ -53,9 +54,11 @@ struct gyre_host_executor {
     struct gyre_host_launch *running; /* that launch, from its first poll to its end; else NULL */
     bool is_closed;
 
+    uint64_t n_one_sided; /* one-sided operations in streams; added to by callers, counted down by
+                           * the threads that run the streams, release */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
-    uint32_t n_users; /* the owner and every enqueued launch */
+    uint32_t n_users; /* the owner, every enqueued launch and every one-sided operation */
     struct gyre_host_launch *free_launches;
 };
 
@@ -200,6 +203,12 @@ gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_posi
                                 uint32_t most, uint32_t *n_out);
 gyre_status gyre_host_end_state(struct gyre_executor *executor, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
+
+/** The functions put and await_signals of gyre_executor_host. */
+gyre_status gyre_host_put(struct gyre_executor *executor, const struct gyre_put *put,
+                          gyre_stream stream);
+gyre_status gyre_host_await_signals(struct gyre_executor *executor,
+                                    const struct gyre_signals_await *await, gyre_stream stream);
 
 /** gyre_host_loaded_release - stop being a user; the last user's call frees the program. The caller
  * holds executor->lock. */

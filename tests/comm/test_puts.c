@@ -228,29 +228,32 @@ static void a_wait_ends_when_its_communicator_is_destroyed(void)
 /* ---- a rank that pauses --------------------------------------------------------------------- */
 
 /* The linker sends calls to the functions with "wrap" in their names. */
-gyre_status __real_gyre_signals_take(struct gyre_comm *comm, uint64_t has_board);
-gyre_status __wrap_gyre_signals_take(struct gyre_comm *comm, uint64_t has_board);
+gyre_status __real_gyre_signals_import(struct gyre_comm *comm, int rank,
+                                       const struct gyre_share_handle *handle);
+gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
+                                       const struct gyre_share_handle *handle);
 void __real_gyre_signals_fini(struct gyre_comm *comm);
 void __wrap_gyre_signals_fini(struct gyre_comm *comm);
 
-/* Rank 1 pauses between the all-gather that tells it of the board and the taking of the board. */
+/* Rank 1 pauses between the all-gather that tells it of rank 0's counters and mapping them. */
 static struct {
     uint32_t is_wanted;
     uint32_t has_paused; /* rank 1 */
-    uint32_t is_freed;   /* rank 0 has given its board up */
+    uint32_t is_freed;   /* rank 0 has given its counters up */
 } pause_of_rank_1;
 
-gyre_status __wrap_gyre_signals_take(struct gyre_comm *comm, uint64_t has_board)
+gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
+                                       const struct gyre_share_handle *handle)
 {
     const bool pauses =
         gyre_load_acquire_u32(&pause_of_rank_1.is_wanted) != 0 && comm->member.rank == 1;
     if (!pauses)
-        return __real_gyre_signals_take(comm, has_board);
+        return __real_gyre_signals_import(comm, rank, handle);
     gyre_store_release_u32(&pause_of_rank_1.has_paused, 1);
     while (gyre_load_acquire_u32(&pause_of_rank_1.is_freed) == 0)
         sched_yield();
-    CHECK(has_board != 0);
-    CHECK_FAILS(__real_gyre_signals_take(comm, has_board), GYRE_ERROR_REMOTE,
+    CHECK(rank == 0 && handle->allocation_bytes > 0);
+    CHECK_FAILS(__real_gyre_signals_import(comm, rank, handle), GYRE_ERROR_REMOTE,
                 "rank 0 has ended the communicator");
     return GYRE_ERROR_REMOTE;
 }
@@ -272,7 +275,7 @@ static void *register_in_vain(void *argument)
     return NULL;
 }
 
-static void a_rank_that_pauses_does_not_use_the_board_of_a_rank_that_has_gone(void)
+static void a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone(void)
 {
     gyre_comm *comms[2];
     pthread_t threads[2];
@@ -300,8 +303,8 @@ static const struct test_case cases[] = {
     {"a wait without signal ends by the timeout", a_wait_without_signal_ends_by_the_timeout},
     {"a wait ends when its communicator is destroyed",
      a_wait_ends_when_its_communicator_is_destroyed},
-    {"a rank that pauses does not use the board of a rank that has gone",
-     a_rank_that_pauses_does_not_use_the_board_of_a_rank_that_has_gone},
+    {"a rank that pauses does not use counters of a rank that has gone",
+     a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone},
 };
 
 TEST_MAIN(cases)

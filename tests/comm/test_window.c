@@ -86,13 +86,16 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
 
 static void placed_calls_are_right_between_processes(void)
 {
-    if (test_device() == GYRE_DEVICE_HOST)
-        return;
+    const int most = test_device() == GYRE_DEVICE_HOST ? 4 : 2;
     setenv("GYRE_ALGO", "ring", 1);
     setenv("GYRE_PROTO", "simple", 1);
-    test_on_processes(2, place, NULL);
+    for (int n_ranks = 2; n_ranks <= most; n_ranks++)
+        test_on_processes(n_ranks, place, NULL);
+    setenv("GYRE_ALGO", "all_reduce:twoshot", 1);
+    test_on_processes(most, place, NULL);
     unsetenv("GYRE_ALGO");
     unsetenv("GYRE_PROTO");
+    test_on_processes(most, place, NULL); /* whatever is chosen */
 }
 
 static void placed_calls_are_right_between_threads(void)
@@ -164,6 +167,15 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
     CHECK_OK(gyre_mem_free(in, test_device()));
     CHECK_OK(gyre_mem_free(out, test_device()));
+}
+
+static void a_window_changes_calls_between_processes(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    test_on_processes(2, come_and_go, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
 }
 
 static void a_window_changes_calls_that_came_before_it(void)
@@ -289,11 +301,38 @@ static void refuse(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-static void memory_of_other_processes_is_refused(void)
+static void ranks_without_common_memory_make_no_window(void)
 {
     static char reason[] = "address each other";
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_SHM_DISABLE", "1", 1);
+    test_on_processes(3, refuse, reason);
+    unsetenv("GYRE_SHM_DISABLE");
+}
+
+/* Rank 1's memory is not gyre_mem_alloc's, or its window is longer than its memory. */
+static void refuse_memory(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static float ordinary[2];
+    float *buffer = make_buffer(comm, 1000, 0);
+    gyre_window window = 7;
+    (void)n_ranks;
+    (void)argument;
+    CHECK_FAILS(gyre_window_register(comm, rank == 1 ? ordinary : buffer, 8, &window),
+                GYRE_ERROR_UNSUPPORTED, "gyre_mem_alloc");
+    CHECK(strstr(gyre_last_error(), "rank 1") != NULL && window == 7);
+    CHECK_FAILS(gyre_window_register(comm, buffer + 1, rank == 1 ? 4096 : 8, &window),
+                GYRE_ERROR_INVALID_ARGUMENT, "4096 bytes, but the allocation has 4092");
+    CHECK_OK(gyre_window_register(comm, buffer + 1, 4092, &window));
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void memory_that_processes_cannot_share_is_refused(void)
+{
     if (test_device() == GYRE_DEVICE_HOST)
-        test_on_processes(3, refuse, reason);
+        test_on_processes(3, refuse_memory, NULL);
 }
 
 static void one_mistake_is_refused_on_every_rank(void)
@@ -305,7 +344,10 @@ static void one_mistake_is_refused_on_every_rank(void)
 static const struct test_case cases[] = {
     {"copy engines place in windows of processes", copy_engines_place_in_windows_of_processes},
     {"placed calls are right between processes", placed_calls_are_right_between_processes},
-    {"memory of other processes is refused", memory_of_other_processes_is_refused},
+    {"ranks without common memory make no window", ranks_without_common_memory_make_no_window},
+    {"memory that processes cannot share is refused",
+     memory_that_processes_cannot_share_is_refused},
+    {"a window changes calls between processes", a_window_changes_calls_between_processes},
     {"placed calls are right between threads", placed_calls_are_right_between_threads},
     {"other places in the window are an error everywhere",
      other_places_in_the_window_are_an_error_everywhere},

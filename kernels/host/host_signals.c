@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One-sided operations on the host: tasks of a stream that write into another rank's memory, count
+ * up its signals, or wait for signals. As a launch, such a task may outlive the executor. It holds
+ * a reference and looks under poll_lock whether the executor is still open.
+ */
+#include "kernels/host/host_exec.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A poll of a task may take about 100 us (host_stream.h): 256 KiB at 3 GB/s. */
+#define PIECE_BYTES ((size_t)256 << 10)
+
+/* The signals of one sending rank that a wait needs. */
+struct goal {
+    int sender;
+    int signal;
+    uint64_t count; /* as many must have come since the counters were made */
+};
+
+struct one_sided_task {
+    struct gyre_task task; /* first: the stream's */
+    struct gyre_host_executor *executor;
+    uint64_t *const *counters;
+    uint64_t start_ns; /* wait: of the first poll; 0 = there was none */
+    uint64_t timeout_ns;
+    int peer; /* put */
+    int signal;
+    unsigned char *to; /* what is left */
+    const unsigned char *from;
+    size_t n_bytes;
+    int n_goals; /* wait */
+    struct goal goals[];
+};
+
+static uint64_t *arrived_of(const struct one_sided_task *task, int receiver, int sender, int signal)
+{
+    return task->counters[receiver] +
+           gyre_signal_index((int)task->executor->n_ranks, GYRE_SIGNALS_ARRIVED, sender, signal);
+}
+
+/* May the task go on? The caller holds poll_lock. */
+static gyre_status check_open(const struct one_sided_task *task)
+{
+    if (task->executor->is_closed)
+        return gyre_fail(GYRE_ERROR_ABORTED, "one-sided call: its communicator was destroyed");
+    return gyre_fault_status(task->executor->fault);
+}
+
+/* The caller holds poll_lock. */
+static enum gyre_task_state go_on_putting(struct one_sided_task *task)
+{
+    const size_t n_bytes = task->n_bytes < PIECE_BYTES ? task->n_bytes : PIECE_BYTES;
+    if (n_bytes > 0)
+        memmove(task->to, task->from, n_bytes);
+    task->to += n_bytes;
+    task->from += n_bytes;
+    task->n_bytes -= n_bytes;
+    if (task->n_bytes > 0)
+        return GYRE_TASK_MOVING;
+    if (task->signal >= 0)
+        gyre_fetch_add_u64(arrived_of(task, task->peer, task->executor->rank, task->signal), 1);
+    return GYRE_TASK_DONE;
+}
+
+/* The caller holds poll_lock. */
+static enum gyre_task_state go_on_waiting(struct one_sided_task *task, gyre_status *status_out)
+{
+    const int rank = task->executor->rank;
+    while (task->n_goals > 0) {
+        const struct goal *goal = &task->goals[task->n_goals - 1];
+        const uint64_t n =
+            gyre_load_acquire_u64(arrived_of(task, rank, goal->sender, goal->signal));
+        if (n >= goal->count) {
+            task->n_goals--;
+            continue;
+        }
+        const uint64_t now_ns = gyre_now_ns();
+        if (task->start_ns == 0)
+            task->start_ns = now_ns;
+        if (task->timeout_ns == 0 || now_ns - task->start_ns < task->timeout_ns)
+            return GYRE_TASK_IDLE;
+        *status_out = gyre_fail(GYRE_ERROR_TIMEOUT,
+                                "wait_signal on rank %d: %" PRIu64 " of %" PRIu64
+                                " signals %d came from rank %d within the operation's timeout",
+                                rank, n, goal->count, goal->signal, goal->sender);
+        return GYRE_TASK_DONE;
+    }
+    return GYRE_TASK_DONE;
+}
+
+static enum gyre_task_state poll_put(struct gyre_task *base, gyre_status *status_out)
+{
+    struct one_sided_task *task = (struct one_sided_task *)base;
+    enum gyre_task_state state = GYRE_TASK_DONE;
+    pthread_mutex_lock(&task->executor->poll_lock);
+    const gyre_status status = check_open(task);
+    if (status == GYRE_SUCCESS)
+        state = go_on_putting(task);
+    else
+        *status_out = status;
+    pthread_mutex_unlock(&task->executor->poll_lock);
+    return state;
+}
+
+static enum gyre_task_state poll_wait(struct gyre_task *base, gyre_status *status_out)
+{
+    struct one_sided_task *task = (struct one_sided_task *)base;
+    enum gyre_task_state state = GYRE_TASK_DONE;
+    pthread_mutex_lock(&task->executor->poll_lock);
+    const gyre_status status = check_open(task);
+    if (status == GYRE_SUCCESS)
+        state = go_on_waiting(task, status_out);
+    else
+        *status_out = status;
+    pthread_mutex_unlock(&task->executor->poll_lock);
+    return state;
+}
+
+static void release_task(struct gyre_task *base)
+{
+    struct one_sided_task *task = (struct one_sided_task *)base;
+    struct gyre_host_executor *executor = task->executor;
+    gyre_fetch_add_u64(&executor->n_one_sided, UINT64_MAX);
+    pthread_mutex_lock(&executor->lock);
+    gyre_host_drop_user_and_unlock(executor);
+    free(task);
+}
+
+/* A task that holds a reference to the executor; NULL = no memory. */
+static struct one_sided_task *new_task(struct gyre_host_executor *executor,
+                                       uint64_t *const *counters, int n_goals)
+{
+    struct one_sided_task *task =
+        calloc(1, sizeof(*task) + (size_t)n_goals * sizeof(task->goals[0]));
+    if (task == NULL)
+        return NULL;
+    task->task.release = release_task;
+    task->executor = executor;
+    task->counters = counters;
+    task->n_goals = n_goals;
+    gyre_fetch_add_u64(&executor->n_one_sided, 1);
+    pthread_mutex_lock(&executor->lock);
+    executor->n_users++;
+    pthread_mutex_unlock(&executor->lock);
+    return task;
+}
+
+static gyre_status push(struct one_sided_task *task, gyre_stream stream)
+{
+    const gyre_status status = gyre_host_stream_push(stream, &task->task);
+    if (status != GYRE_SUCCESS)
+        release_task(&task->task);
+    return status;
+}
+
+gyre_status gyre_host_put(struct gyre_executor *base, const struct gyre_put *put,
+                          gyre_stream stream)
+{
+    struct one_sided_task *task = new_task((struct gyre_host_executor *)base, put->counters, 0);
+    if (task == NULL)
+        return gyre_fail_errno(ENOMEM, "a one-sided call");
+    task->task.poll = poll_put;
+    task->peer = put->peer;
+    task->signal = put->signal;
+    task->to = put->to;
+    task->from = put->from;
+    task->n_bytes = put->n_bytes;
+    return push(task, stream);
+}
+
+gyre_status gyre_host_await_signals(struct gyre_executor *base,
+                                    const struct gyre_signals_await *await, gyre_stream stream)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    struct one_sided_task *task = new_task(executor, await->counters, await->n_waits);
+    uint64_t *own = await->counters[executor->rank];
+    if (task == NULL)
+        return gyre_fail_errno(ENOMEM, "wait_signal");
+    task->task.poll = poll_wait;
+    task->timeout_ns = await->timeout_ns;
+    for (int i = 0; i < await->n_waits; i++) {
+        const gyre_signal_wait *wait = &await->waits[i];
+        uint64_t *taken = own + gyre_signal_index((int)executor->n_ranks, GYRE_SIGNALS_AWAITED,
+                                                  wait->peer, wait->signal);
+        *taken += (uint64_t)wait->count;
+        task->goals[i] = (struct goal){wait->peer, wait->signal, *taken};
+    }
+    const gyre_status status = push(task, stream);
+    for (int i = 0; i < await->n_waits && status != GYRE_SUCCESS; i++)
+        own[gyre_signal_index((int)executor->n_ranks, GYRE_SIGNALS_AWAITED, await->waits[i].peer,
+                              await->waits[i].signal)] -= (uint64_t)await->waits[i].count;
+    return status;
+}
