@@ -26,6 +26,8 @@ struct gyre_algorithm {
     bool is_two_level;    /* for several hosts: its steps inside a host differ from those between
                            * hosts */
     bool is_one_shot;     /* every rank sends all its data to every other rank, in one hop */
+    uint32_t fans_in;     /* mask: with three hosts or more, a rank receives from several other
+                           * hosts at a time and sends to several */
     uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile. In the
                            * other collectives each rank handles a part of the data */
     uint32_t cuts_vector; /* mask: all pairs of ranks exchange the vector, one part for each rank */

@@ -442,6 +442,7 @@ const struct gyre_algorithm gyre_algorithm_two_level_tree = {
     .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .is_two_level = true,
+    .fans_in = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .n_variants = count_tree_variants,
     .emit = emit_by_tree,
     .n_chunks = n_rails,

@@ -78,9 +78,10 @@ gyre_status bench_batch_capture(struct bench_rank *rank, struct bench_batch *bat
 }
 
 gyre_status bench_batch_time(struct bench_rank *rank, const struct bench_batch *batch, double *us,
-                             size_t n, double *host_us)
+                             size_t n, double *host_us, double *turn_us_out)
 {
     gyre_status status = GYRE_SUCCESS;
+    *turn_us_out = 0;
     if (batch->contender != NULL)
         GYRE_TRY(bench_rank_agree(rank, bench_batch_select(rank, batch)));
     GYRE_TRY(bench_ranks_barrier(&rank->member));
@@ -88,7 +89,9 @@ gyre_status bench_batch_time(struct bench_rank *rank, const struct bench_batch *
         const uint64_t start_ns = gyre_now_ns();
         status = run_batch(rank, batch, host_us);
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3 / (batch->n_batch * batch->n_replays);
+        *turn_us_out += us[i] / (double)n;
     }
     GYRE_TRY(bench_rank_agree(rank, status));
+    GYRE_TRY(bench_max_over_ranks(rank, turn_us_out, 1));
     return bench_max_over_ranks(rank, us, n);
 }

@@ -30,8 +30,9 @@ gyre_status bench_batch_capture(struct bench_rank *rank, struct bench_batch *bat
 
 /** bench_batch_time - time @n samples of one engine. Collective.
  * @us: us[i] becomes the time of a call of sample i, the longest over the ranks.
- * @host_us: the times of this rank's enqueues are added. */
+ * @host_us: the times of this rank's enqueues are added.
+ * @turn_us_out: the time that the slowest rank took for all samples, divided by the calls. */
 gyre_status bench_batch_time(struct bench_rank *rank, const struct bench_batch *batch, double *us,
-                             size_t n, double *host_us);
+                             size_t n, double *host_us, double *turn_us_out);
 
 #endif

@@ -36,19 +36,31 @@ static int clamp(double value, int least, int most)
     return value > most ? most : value < least ? least : (int)value;
 }
 
+/* The time of a call in a turn. On a GPU it is the median of the samples. In host memory it is the
+ * mean, because calls do not end one by one there: a rank that only sends may end many calls before
+ * their data have arrived, and ranks that share a core end several calls each time they run. Most
+ * calls are then short and a few are long, so that the median can be less than the links allow.
+ * @us: the samples, which keep their order. @turn_us: of bench_batch_time(). */
+static double time_of_turn(const struct bench_rank *rank, const double *us, size_t n,
+                           double *scratch, double turn_us)
+{
+    return rank->device_kind == GYRE_DEVICE_HOST ? turn_us : bench_median_of_row(us, scratch, n);
+}
+
 /* Warms all batches up, and finds how many replays fill a sample and how many samples fill a turn.
  * All ranks get the same numbers. */
 static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batches,
                                   int *n_calls_out)
 {
-    double us[PROBE_CALLS];
-    double slowest_us = 0, host_us = 0;
+    double us[PROBE_CALLS], scratch[PROBE_CALLS];
+    double slowest_us = 0, host_us = 0, turn_us = 0;
     for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
         slowest_us = 0;
         for (int i = 0; i < batches->n; i++) {
-            GYRE_TRY(bench_batch_time(rank, &batches->list[i], us, PROBE_CALLS, &host_us));
-            const double median = bench_median_of(us, PROBE_CALLS);
-            slowest_us = median > slowest_us ? median : slowest_us;
+            GYRE_TRY(
+                bench_batch_time(rank, &batches->list[i], us, PROBE_CALLS, &host_us, &turn_us));
+            const double call_us = time_of_turn(rank, us, PROBE_CALLS, scratch, turn_us);
+            slowest_us = call_us > slowest_us ? call_us : slowest_us;
         }
     }
     const double batch_us = batches->list[0].n_batch * (slowest_us > 0.1 ? slowest_us : 0.1);
@@ -93,8 +105,8 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
 /* Samples of a comparison. */
 struct samples {
     double *all;     /* n_rounds * n_calls for each batch */
-    double *medians; /* n_rounds for each batch, and one row more */
-    double *turn;    /* n_calls: scratch space */
+    double *turns;   /* n_rounds for each batch, and one row more */
+    double *scratch; /* n_calls: scratch space */
     double *pair;    /* three rows of n_rounds: scratch space */
 };
 
@@ -121,8 +133,8 @@ static void judge_contenders(const struct samples *samples, const struct batches
         *result = results[0];
         result->n_modes = 1;
         result->mode_names[0] = batches->list[i].contender->name;
-        memcpy(samples->pair, samples->medians, n_rounds * sizeof(double));
-        memcpy(samples->pair + n_rounds, samples->medians + (size_t)i * n_rounds,
+        memcpy(samples->pair, samples->turns, n_rounds * sizeof(double));
+        memcpy(samples->pair + n_rounds, samples->turns + (size_t)i * n_rounds,
                n_rounds * sizeof(double));
         bench_comparison_judge(samples->pair, result);
         fill_extremes(samples, i, result);
@@ -138,15 +150,16 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
     for (size_t round = 0; round < n_rounds; round++)
         for (int i = 0; i < batches->n; i++) {
             double *at = samples->all + ((size_t)i * n_rounds + round) * n_calls;
-            GYRE_TRY(bench_batch_time(rank, &batches->list[i], at, n_calls, &host_us[i]));
-            samples->medians[(size_t)i * n_rounds + round] =
-                bench_median_of_row(at, samples->turn, n_calls);
+            double turn_us;
+            GYRE_TRY(bench_batch_time(rank, &batches->list[i], at, n_calls, &host_us[i], &turn_us));
+            samples->turns[(size_t)i * n_rounds + round] =
+                time_of_turn(rank, at, n_calls, samples->scratch, turn_us);
         }
     if (batches->list[0].contender != NULL) {
         judge_contenders(samples, batches, result);
         return GYRE_SUCCESS;
     }
-    bench_comparison_judge(samples->medians, result);
+    bench_comparison_judge(samples->turns, result);
     fill_extremes(samples, 1 + result->mode, result);
     GYRE_TRY(bench_max_over_ranks(rank, host_us, (size_t)batches->n));
     const double n_enqueued = (double)(n_rounds * n_calls) * batches->list[0].n_batch;
@@ -164,20 +177,20 @@ static gyre_status compare_batches(struct bench_rank *rank, struct batches *batc
     const size_t n_calls = (size_t)result->n_calls;
     const size_t n_rounds = (size_t)result->n_rounds;
     const size_t n_engines = (size_t)batches->n;
-    const size_t n_medians = (n_engines + 1) * n_rounds;
+    const size_t n_turns = (n_engines + 1) * n_rounds;
     double *memory =
-        calloc(n_engines * n_rounds * n_calls + n_medians + n_calls + 3 * n_rounds, sizeof(double));
+        calloc(n_engines * n_rounds * n_calls + n_turns + n_calls + 3 * n_rounds, sizeof(double));
     gyre_status status = memory == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples",
                                          n_engines * n_rounds * n_calls)
                              : GYRE_SUCCESS;
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS) {
-        double *medians = memory + n_engines * n_rounds * n_calls;
+        double *turns = memory + n_engines * n_rounds * n_calls;
         const struct samples samples = {.all = memory,
-                                        .medians = medians,
-                                        .turn = medians + n_medians,
-                                        .pair = medians + n_medians + n_calls};
+                                        .turns = turns,
+                                        .scratch = turns + n_turns,
+                                        .pair = turns + n_turns + n_calls};
         status = run_rounds(rank, batches, &samples, result);
     }
     free(memory);

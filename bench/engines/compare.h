@@ -10,7 +10,7 @@
 
 struct bench_comparison {
     bool is_present;
-    double gyre_us; /* median over the rounds of each round's median */
+    double gyre_us; /* median over the rounds of the time of a call in each round (compare.c) */
     int n_modes;
     const char *mode_names[BENCH_MAX_MODES];
     double mode_us[BENCH_MAX_MODES]; /* by mode, as gyre_us */

@@ -30,10 +30,12 @@ COLLECTIVES = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter", "al
 # Of 1514 bytes of a full Ethernet frame, 1448 are TCP payload (IP, TCP, timestamps; tbf counts the frame).
 PAYLOAD_SHARE = 1448 / 1514
 
-
 # From a rank's write to the other host's rank seeing it, of a message that needs no time on the wire: two
 # proxies that share two cores with all ranks (sendrecv of 8 bytes between two hosts).
 HOP_US = 60
+
+# The size of which the share of the bound and the bytes of each rail are asked.
+LARGE = "8M"
 
 
 def parse_arguments():
@@ -45,7 +47,8 @@ def parse_arguments():
     parser.add_argument("--rails", type=int, default=2)
     parser.add_argument("--mbit", type=int, help="rate of a link in each direction; 200, or 100 for more "
                         "than 2 hosts, where two cores are not enough for more")
-    parser.add_argument("--sizes", default="4K:16M", help="FIRST:LAST, a step multiplies by 4")
+    parser.add_argument("--sizes", default="4K:16M", help="FIRST:LAST, a step multiplies by 4; and 8M, if it lies "
+                        "between them")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     parser.add_argument("--algo", default="", help="only this algorithm")
     parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
@@ -99,7 +102,8 @@ def command_of(args, rails, agent, directory, bench):
              "--mca", "btl_tcp_if_include", interfaces, "--mca", "oob_tcp_if_include", "10.77.0.0/24",
              "-x", "GYRE_SOCKET_IFNAME=" + ",".join("rail%d" % r for r in range(args.rails)),
              "-x", "ASAN_OPTIONS", "-x", "TSAN_OPTIONS", "-x", "GYRE_NET=Socket"]
-    return words + words_of_network(args, directory) + [os.path.join(os.path.abspath(args.build), "bench", bench), "--device", "host"]
+    bench_path = os.path.join(os.path.abspath(args.build), "bench", bench)
+    return words + words_of_network(args, directory) + [bench_path, "--device", "host"]
 
 
 def run(args, rails, agent, directory, words):
@@ -131,7 +135,7 @@ def shares_of_rails(args, rails, agent, directory, bench):
     """Percent of the bytes that hosts send over each rail in large calls."""
     before = rails.sent_bytes()
     run(args, rails, agent, directory,
-        command_of(args, rails, agent, directory, bench) + ["-b", "8M", "-e", "8M", "-n", "4", "-w", "0", "-c", "0"] +
+        command_of(args, rails, agent, directory, bench) + ["-b", LARGE, "-e", LARGE, "-n", "4", "-w", "0", "-c", "0"] +
         (["--algo", args.algo] if args.algo else []))
     after = rails.sent_bytes()
     sent = [sum(a[r] - b[r] for a, b in zip(after, before)) for r in range(args.rails)]
@@ -141,11 +145,24 @@ def shares_of_rails(args, rails, agent, directory, bench):
     return shares
 
 
+def bytes_of(word):
+    """The number that a size such as 4K or 16M stands for."""
+    factor = {"K": 1 << 10, "M": 1 << 20}.get(word[-1].upper())
+    return int(word[:-1]) * factor if factor else int(word)
+
+
+def ranges_of(args):
+    """FIRST and LAST of the runs of a bench that together have all sizes: 8 MiB is no power of four, but
+    the share of the bound is asked for there."""
+    first, last = args.sizes.split(":")
+    has_large = bytes_of(first) < bytes_of(LARGE) < bytes_of(last)
+    return [(first, last)] + ([(LARGE, LARGE)] if has_large else [])
+
+
 def measure(args, rails, agent, directory, collective):
     """All sizes of one collective; prints a table and returns rows."""
     bench = COLLECTIVES[collective]
-    first, last = args.sizes.split(":")
-    options = ["-b", first, "-e", last, "-f", "4", "-n", "5", "-w", "1"]
+    options = ["-f", "4", "-n", "5", "-w", "1"]
     if args.algo:
         options += ["--algo", args.algo]
     if not args.without_mpi:
@@ -157,7 +174,11 @@ def measure(args, rails, agent, directory, collective):
     print("%12s  %-16s %3s %12s %9s %12s %12s %6s" % ("bytes", "algorithm", "ch", "gyre us", "of bound",
                                                        "predicted us", "Open MPI us", "ratio"))
     rows = []
-    for result in run(args, rails, agent, directory, command_of(args, rails, agent, directory, bench) + options):
+    results = []
+    for first, last in ranges_of(args):
+        results += run(args, rails, agent, directory,
+                       command_of(args, rails, agent, directory, bench) + ["-b", first, "-e", last] + options)
+    for result in sorted(results, key=lambda result: result["bytes"]):
         compared = result.get("comparison") or {}
         gyre_us = compared.get("gyre_us") or result["out_of_place"]["time_us"]
         row = {"collective": collective, "bytes": result["bytes"], "algorithm": result["algorithm"],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choices of GPUs whose slots lie in host memory: over TCP, and within a host without P2P. The
- * limits are those of the measurements that the tuner cites. No GPU is needed.
+ * Choices over TCP, and choices of GPUs of one host without P2P. The limits are those of the
+ * measurements that the tuner cites. No GPU is needed.
  */
 #include "core/links/fifo_spec.h"
 #include "core/plan/tuner/tuner.h"
@@ -148,6 +148,72 @@ static void chains_keep_their_lines_in_host_memory(void)
     CHECK(choose(&facts, GYRE_COLL_BROADCAST, 16 * KIB).proto == GYRE_PROTO_LL);
 }
 
+static struct gyre_grouping four_hosts = {
+    .n_hosts = 4, .n_nics = 2, .host_of = {0, 0, 1, 1, 2, 2, 3, 3}};
+
+/* Four hosts of two ranks in host memory, with links of 100 Mbit/s. */
+static struct gyre_tuner_facts facts_of_four_hosts(struct gyre_cost *cost)
+{
+    struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_HOST,
+                                     .n_ranks = 8,
+                                     .n_hosts = 4,
+                                     .is_proxied = true,
+                                     .is_tcp = true,
+                                     .min_channels = 1,
+                                     .grouping = &four_hosts,
+                                     .cost = cost};
+    struct gyre_peer_counts peers;
+    *cost = gyre_cost_host;
+    cost->nic_bytes_per_ns = 0.012;
+    CHECK_OK(gyre_near_peers_count(&four_hosts, 8, &peers));
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, true, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+static void large_blocks_go_by_rings_over_tcp(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
+    struct gyre_cost cost;
+    struct gyre_tuner_facts facts = facts_of_four_hosts(&cost);
+    for (int i = 0; i < 2; i++) {
+        for (uint64_t n_bytes = 128 * KIB; n_bytes <= 8 * MIB; n_bytes *= 4)
+            CHECK(choose(&facts, colls[i], n_bytes).algorithm == &gyre_algorithm_two_level_ring);
+        CHECK(choose(&facts, colls[i], 256).algorithm == &gyre_algorithm_two_level_tree);
+    }
+    facts.is_tcp = false;
+    for (int i = 0; i < 2; i++)
+        CHECK(choose(&facts, colls[i], 512 * KIB).algorithm == &gyre_algorithm_two_level_tree);
+}
+
+/* From how many other hosts does rank 0 receive? */
+static uint32_t count_sending_hosts(const struct gyre_algorithm *algorithm,
+                                    enum gyre_collective coll)
+{
+    const struct gyre_shape shape = {.coll = coll, .n_ranks = 8, .grouping = &four_hosts};
+    struct gyre_program *program;
+    uint32_t hosts = 0;
+    CHECK_OK(gyre_algorithm_emit(algorithm, &shape, 0, &program));
+    for (uint32_t i = 0; i < program->n_connections; i++)
+        if (program->connections[i].is_send == 0)
+            hosts |= 1U << four_hosts.host_of[program->connections[i].peer];
+    gyre_program_free(program);
+    return (uint32_t)__builtin_popcount(hosts & ~1U);
+}
+
+static void two_level_algorithms_that_fan_in_say_so(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int i = 0; i < 2; i++) {
+            const struct gyre_algorithm *algorithm = gyre_algorithms[a];
+            if (algorithm->is_two_level && gyre_algorithm_has(algorithm, colls[i]))
+                CHECK_MSG((count_sending_hosts(algorithm, colls[i]) > 1) ==
+                              ((algorithm->fans_in >> colls[i] & 1U) != 0),
+                          "%s: %s", algorithm->name, gyre_collectives[colls[i]].name);
+        }
+}
+
 static const struct test_case cases[] = {
     {"calls of GPUs over TCP have a channel for 128 KiB",
      calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
@@ -159,6 +225,8 @@ static const struct test_case cases[] = {
      few_channels_go_by_other_choices_in_host_memory},
     {"large blocks go by slots in host memory", large_blocks_go_by_slots_in_host_memory},
     {"chains keep their lines in host memory", chains_keep_their_lines_in_host_memory},
+    {"large blocks go by rings over TCP", large_blocks_go_by_rings_over_tcp},
+    {"two-level algorithms that fan in say so", two_level_algorithms_that_fan_in_say_so},
 };
 
 TEST_MAIN(cases)

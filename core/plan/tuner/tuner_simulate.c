@@ -18,7 +18,16 @@
  * certain input of a prediction, because other jobs may share these links. */
 #define WORTH_MORE_BETWEEN_HOSTS 0.9
 
-#define MOST_ALL_PAIRS_RANKS     64
+/* The simulator divides a NIC evenly between the hosts that send to it. TCP does not: two hosts
+ * send to one NIC for a while, and a NIC to which they should send stands idle. If each block
+ * travels along a tree of its own (fans_in), all hosts wait for each other in every tile, so this
+ * time is lost. In a ring one host sends to each NIC. So over TCP a tree's predicted time counts
+ * as longer by this factor. A reduce-scatter of 8 MiB on 4 hosts took 1.01 times the bound by
+ * two_level_ring and 1.25 to 1.45 times by two_level_tree, an all-gather 1.01 and 1.05 to 1.09
+ * (tests/lab/rails.py, links of 100 Mbit/s, 2026-11). */
+#define WORTH_FANNING_IN     1.1
+
+#define MOST_ALL_PAIRS_RANKS 64
 
 /* On several hosts a line protocol inside the hosts is tried for calls of up to so many bytes. It
  * saves latency, and larger calls depend on rates, where SIMPLE is at least as good. Predictions
@@ -101,11 +110,6 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
     return status;
 }
 
-static double weight_of(const struct gyre_algorithm *algorithm)
-{
-    return algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1;
-}
-
 /* A search, with the best choice that was found so far. */
 struct search {
     const struct gyre_tuner_facts *facts;
@@ -114,6 +118,13 @@ struct search {
     struct gyre_choice choice;
     double weighed_ns; /* of choice; INFINITY as long as there is none */
 };
+
+static double weight_of(const struct search *search, const struct gyre_algorithm *algorithm)
+{
+    const bool fans_in = search->facts->is_tcp && (algorithm->fans_in >> search->coll & 1U) != 0;
+    return (algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1) *
+           (fans_in ? WORTH_FANNING_IN : 1);
+}
 
 static uint64_t least_tile_of(const struct gyre_simulator *simulator)
 {
@@ -132,7 +143,7 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
                                                /* several hosts: more choices, longer programs */
                                                .is_rough = search->facts->n_hosts > 1,
                                                .limit_ns = search->weighed_ns /
-                                                           weight_of(choice.algorithm)};
+                                                           weight_of(search, choice.algorithm)};
     double last_ns = INFINITY;
     do {
         double time_ns;
@@ -223,7 +234,7 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
     for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
         GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
     GYRE_TRY(refine_tile(search, simulator, &best, &best_ns));
-    const double weighed_ns = best_ns * weight_of(algorithm);
+    const double weighed_ns = best_ns * weight_of(search, algorithm);
     if (weighed_ns < search->weighed_ns) {
         search->choice = best;
         search->weighed_ns = weighed_ns;
