@@ -259,11 +259,14 @@ static gyre_status check_end(const struct gyre_sim_state *state)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
+gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles, double *done_ns,
                          struct gyre_prediction *prediction)
 {
-    struct gyre_sim_state state = {
-        .call = call, .network = call->network, .simulation = call->simulation, .n_tiles = n_tiles};
+    struct gyre_sim_state state = {.call = call,
+                                   .network = call->network,
+                                   .simulation = call->simulation,
+                                   .n_tiles = n_tiles,
+                                   .done_ns = done_ns};
     GYRE_TRY(open_state(&state));
     launch(&state);
     gyre_status status = GYRE_SUCCESS;

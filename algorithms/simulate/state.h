@@ -71,6 +71,7 @@ struct gyre_sim_state {
     uint32_t n_queued;
     struct gyre_flows *flows;        /* a flow for each FIFO; NULL = there is no fabric */
     struct gyre_sim_parcel *parcels; /* by FIFO and slot, with a fabric */
+    double *done_ns;                 /* by tile: the end of its last step; NULL = nobody asks */
     double end_ns;
     uint64_t n_steps;
 };

@@ -224,5 +224,8 @@ void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker_index,
     worker->free_ns = simulated.end_ns;
     worker->busy_ns += alone_ns;
     state->end_ns = gyre_sim_later(state->end_ns, simulated.end_ns);
+    if (state->done_ns != NULL)
+        state->done_ns[worker->tile] =
+            gyre_sim_later(state->done_ns[worker->tile], simulated.end_ns);
     state->n_steps++;
 }
