@@ -89,18 +89,41 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
     return n;
 }
 
+static bool is_inside_host(const struct gyre_two_level *level, struct gyre_ref ref)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    for (int i = 0; i < size && ref.kind == GYRE_OPERAND_CONNECTION; i++)
+        if (gyre_hosts_rank(level->hosts, level->host, i) == ref.index)
+            return true;
+    return false;
+}
+
+/* How many outputs the first step has if there are too many for one step. It has no outputs to this
+ * host that another step can have: so data leave for other hosts as early as possible, and the
+ * number of steps is still the least. */
+static int count_first_outs(const struct gyre_two_level *level, const struct gyre_ref *outs,
+                            int n_outs)
+{
+    int n_first = (n_outs - GYRE_STEP_MAX_OUTS) % GYRE_STEP_MAX_SENDS;
+    n_first += n_first == 0 ? GYRE_STEP_MAX_OUTS : 1;
+    while (n_first < GYRE_STEP_MAX_OUTS && !is_inside_host(level, outs[n_first]))
+        n_first++;
+    return n_first;
+}
+
 void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
 {
     struct gyre_builder *builder = level->builder;
-    const int n_at_once = n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS;
+    const int n_first =
+        n_outs <= GYRE_STEP_MAX_OUTS ? n_outs : count_first_outs(level, outs, n_outs);
     int n_recvs = 0;
     for (int i = 0; i < n_ins; i++)
         n_recvs += ins[i].kind == GYRE_OPERAND_CONNECTION;
     if (n_recvs <= GYRE_STEP_MAX_RECVS)
-        gyre_builder_step(builder, chunk, ins, n_ins, outs, n_at_once, flags);
+        gyre_builder_step(builder, chunk, ins, n_ins, outs, n_first, flags);
     else
-        gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_at_once, flags);
-    if (n_outs > n_at_once)
-        gyre_builder_scatter(builder, chunk, outs[0], &outs[n_at_once], n_outs - n_at_once);
+        gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_first, flags);
+    if (n_outs > n_first)
+        gyre_builder_scatter(builder, chunk, outs[0], &outs[n_first], n_outs - n_first);
 }

@@ -18,9 +18,10 @@ struct gyre_sim_call {
 };
 
 /** gyre_sim_run - simulate `n_tiles` of the call's tiles. The tiles that are left out are full ones
- * from the middle. @prediction: n_steps is added to, the other fields are set. Errors: as
- * gyre_simulator_run(). */
-gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
+ * from the middle. @done_ns: NULL, or all 0; by tile: set to the time at which all ranks were done
+ * with it. @prediction: n_steps is added to, the other fields are set; the time is INFINITY if the
+ * run was ended because of limit_ns. Errors: as gyre_simulator_run(). */
+gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles, double *done_ns,
                          struct gyre_prediction *prediction);
 
 #endif

@@ -26,9 +26,10 @@
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
-/* If all ranks together take so many steps in one tile, a rough prediction simulates as few tiles
- * as tell the time of one. */
-#define LONG_TILE_STEPS 1000000
+/* If all ranks together take so many steps in one tile, a rough prediction is made of one run, and
+ * not of three. With even more steps this run has as few tiles as tell the time of one. */
+#define LONG_TILE_STEPS      100000
+#define VERY_LONG_TILE_STEPS 1000000
 
 const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
 #define RESOURCE_NAME(id, name) #name,
@@ -77,48 +78,94 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
     return call;
 }
 
-/* Simulate three runs with fewer tiles than the call has, where each run has `more` tiles more than
- * the previous one. If the two differences of time are equal, the pipeline is steady, and all
- * further tiles take as long. If they are not equal, `more` is doubled. The shortest run has more
- * tiles than fill the FIFOs, except for has_long_tiles. Variations with a period that does not
- * divide `more` become small compared with the time of many tiles. */
+/* What two equal numbers of further tiles add to a call. */
+struct growth {
+    double first_ns;  /* the first of them to its time */
+    double second_ns; /* the second of them to its time */
+    double busy_ns;   /* the second of them to the time of the busiest resource */
+};
+
+static double busy_ns_of(const struct gyre_prediction *prediction)
+{
+    return prediction->busy_share * prediction->time_ns;
+}
+
+/* Simulate runs of 2, 3 and 4 times `more` tiles. @longest: of the last run, with the steps of all;
+ * the time is INFINITY if a run passed limit_ns. */
+static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, struct growth *growth,
+                           struct gyre_prediction *longest)
+{
+    struct gyre_prediction at[3] = {{0}};
+    for (unsigned i = 0; i < 3; i++) {
+        GYRE_TRY(gyre_sim_run(call, (2 + i) * more, NULL, &at[i]));
+        *longest = at[i];
+        if (at[i].time_ns > DBL_MAX)
+            return GYRE_SUCCESS;
+    }
+    longest->n_steps = at[0].n_steps + at[1].n_steps + at[2].n_steps;
+    growth->first_ns = at[1].time_ns - at[0].time_ns;
+    growth->second_ns = at[2].time_ns - at[1].time_ns;
+    growth->busy_ns = busy_ns_of(&at[2]) - busy_ns_of(&at[1]);
+    return GYRE_SUCCESS;
+}
+
+/* As measure(), by the last one of these runs alone. When all ranks were done with a tile tells
+ * nearly how long a shorter run takes. The last tile may be a short one, so the tiles before it are
+ * compared. */
+static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t more,
+                                   struct growth *growth, struct gyre_prediction *longest)
+{
+    const uint64_t n_tiles = 4 * more;
+    double *done_ns = calloc(n_tiles, sizeof(*done_ns));
+    if (done_ns == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %llu tiles to simulate",
+                         (unsigned long long)n_tiles);
+    const gyre_status status = gyre_sim_run(call, n_tiles, done_ns, longest);
+    growth->first_ns = done_ns[3 * more - 2] - done_ns[2 * more - 2];
+    growth->second_ns = done_ns[4 * more - 2] - done_ns[3 * more - 2];
+    growth->busy_ns = busy_ns_of(longest) / 4;
+    free(done_ns);
+    return status;
+}
+
+/* Simulate fewer tiles than the call has, and find what two equal numbers of further tiles add. If
+ * they add the same time, the pipeline is steady, and all further tiles take as long. If not, the
+ * number of further tiles is doubled. The shortest run has more tiles than fill the FIFOs, except
+ * for very long tiles. Variations with a period that does not divide `more` become small compared
+ * with the time of many tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {
-    struct gyre_prediction at[3] = {{0}};
     const bool is_rough = call->simulation->is_rough;
     const double steady_share = is_rough ? ROUGH_STEADY_SHARE : STEADY_SHARE;
     const uint64_t most_steps = is_rough ? ROUGH_MOST_STEPS : MOST_STEPS;
     *is_steady_out = false;
-    const bool has_long_tiles = is_rough && call->network->n_steps >= LONG_TILE_STEPS;
-    const uint64_t least = has_long_tiles ? 1 : gyre_max_u64(call->simulation->depth, 4);
+    const uint64_t tile_steps = is_rough ? call->network->n_steps : 0;
+    const uint64_t least =
+        tile_steps >= VERY_LONG_TILE_STEPS ? 2 : gyre_max_u64(call->simulation->depth, 4);
     for (uint64_t more = least; 9 * more <= call->n_real_tiles; more *= 2) {
-        const uint64_t n_tiles = 2 * more;
-        for (unsigned i = 0; i < 3; i++)
-            GYRE_TRY(gyre_sim_run(call, n_tiles + i * more, &at[i]));
-        if (at[2].time_ns > DBL_MAX) { /* the whole call takes longer still */
-            *prediction = at[2];
-            *is_steady_out = true;
-            return GYRE_SUCCESS;
-        }
-        const double first_ns = at[1].time_ns - at[0].time_ns;
-        const double second_ns = at[2].time_ns - at[1].time_ns;
-        prediction->n_steps = at[0].n_steps + at[1].n_steps + at[2].n_steps;
-        if (fabs(second_ns - first_ns) > steady_share * second_ns &&
-            prediction->n_steps < most_steps)
+        struct gyre_prediction longest = {0};
+        struct growth growth = {0};
+        GYRE_TRY(tile_steps >= LONG_TILE_STEPS ? measure_roughly(call, more, &growth, &longest)
+                                               : measure(call, more, &growth, &longest));
+        *is_steady_out =
+            longest.time_ns > DBL_MAX || longest.n_steps >= most_steps ||
+            fabs(growth.second_ns - growth.first_ns) <= steady_share * growth.second_ns;
+        if (!*is_steady_out)
             continue;
-        const uint64_t n_left = call->n_real_tiles - (n_tiles + 2 * more);
-        /* The busy time that the last tiles added. While a pipeline fills, it can be longer than
-         * the time that these tiles added to the call, and then later tiles take as long as it. */
-        const double busy_ns = at[2].busy_share * at[2].time_ns - at[1].busy_share * at[1].time_ns;
-        prediction->time_ns =
-            at[2].time_ns + fmax(second_ns, busy_ns) / (double)more * (double)n_left;
-        prediction->busy_share = second_ns > 0 ? fmax(0, fmin(busy_ns / second_ns, 1)) : 0;
-        prediction->bottleneck =
-            prediction->busy_share < 0.5 ? GYRE_RESOURCE_LATENCY : at[2].bottleneck;
-        prediction->fabric_link = at[2].fabric_link;
+        *prediction = longest;
+        if (longest.time_ns > DBL_MAX) /* the whole call takes longer still */
+            return GYRE_SUCCESS;
+        /* While a pipeline fills, the busy time can be longer than the time that these tiles added
+         * to the call, and then later tiles take as long as it. */
+        const double more_ns = fmax(growth.second_ns, growth.busy_ns);
+        const uint64_t n_left = call->n_real_tiles - 4 * more;
+        prediction->time_ns = longest.time_ns + more_ns / (double)more * (double)n_left;
+        prediction->busy_share =
+            growth.second_ns > 0 ? fmax(0, fmin(growth.busy_ns / growth.second_ns, 1)) : 0;
+        if (prediction->busy_share < 0.5)
+            prediction->bottleneck = GYRE_RESOURCE_LATENCY;
         prediction->is_extrapolated = true;
-        *is_steady_out = true;
         return GYRE_SUCCESS;
     }
     return GYRE_SUCCESS;
@@ -167,7 +214,7 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
     if (!simulation->all_tiles)
         GYRE_TRY(extrapolate(&call, &is_steady, &prediction));
     if (!is_steady)
-        GYRE_TRY(gyre_sim_run(&call, call.n_real_tiles, &prediction));
+        GYRE_TRY(gyre_sim_run(&call, call.n_real_tiles, NULL, &prediction));
     *prediction_out = prediction;
     return GYRE_SUCCESS;
 }
