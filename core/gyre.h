@@ -742,8 +742,10 @@ GYRE_API gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, in
  * data by a signal: a counter for each pair of ranks and each of GYRE_N_SIGNALS numbers. The calls
  * are enqueued on streams, in order with everything else there, and at once also inside a group.
  *
- * Only on the host, among threads and processes that can make a window, and after the
- * communicator's first gyre_window_register(). On GPUs the calls fail with UNSUPPORTED.
+ * The ranks are those of a window, so threads or processes of one host, and the calls are possible
+ * after the communicator's first gyre_window_register(). On GPUs a put is a copy by a copy engine
+ * and a small kernel behind it, and a wait is a kernel of one block. They may be captured in a
+ * graph: every replay sends, and takes, as many signals as the captured calls.
  *
  * A put is complete on the other rank when a wait there has seen its signal: then its data and the
  * data of all earlier puts of that rank on the same stream can be read. Two puts to the same bytes
@@ -773,8 +775,8 @@ typedef struct gyre_signal_wait {
  * overlap the bytes that are written, unless it is those bytes.
  * Errors: INVALID_ARGUMENT (no such window, rank or signal; the bytes do not fit into the smallest
  * buffer of the window), INVALID_USAGE (no window was ever registered, or the communicator failed),
- * UNSUPPORTED (GPUs), OUT_OF_MEMORY. Later errors come through the stream: that which ended the
- * communicator. */
+ * DEVICE, OUT_OF_MEMORY. Later errors come through the stream: that which ended the communicator. A
+ * stream of a GPU has no errors of gyre's; there gyre_comm_async_error() has it. */
 GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
                               const gyre_put_target *target, gyre_comm *comm, gyre_stream stream);
 
@@ -785,8 +787,8 @@ GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_str
 /** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
  * once: the next wait for the same peer and number waits for further ones.
  * @waits: n_waits of them; copied. 0 waits for nothing.
- * Errors: as gyre_put(). Later errors come through the stream: TIMEOUT (config.timeout_ms passed),
- * or that which ended the communicator, such as the death of a rank. */
+ * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed; on GPUs it
+ * ends the communicator), or that which ended the communicator, such as the death of a rank. */
 GYRE_API gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
                                       gyre_stream stream);
 

@@ -137,6 +137,25 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
 }
 
+/* Fail if a wait for a signal takes longer than the user allows. On the host the wait's stream says
+ * so and the communicator goes on, but a GPU's stream has no status of its own. */
+static void check_late_signal(struct gyre_health *health, const struct gyre_progress *progress)
+{
+    const struct gyre_member *member = health->member;
+    char own[GYRE_RANK_NAME_BYTES], sender[GYRE_RANK_NAME_BYTES];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    if (progress->late_signal == 0)
+        return;
+    const uint64_t index = progress->late_signal - 1;
+    snprintf(text, sizeof(text),
+             "wait_signal on %s: signal %d of %s did not come within %d ms (GYRE_TIMEOUT)",
+             gyre_health_rank_name(health, member->rank, own), (int)(index % GYRE_N_SIGNALS),
+             gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
+             member->config.timeout_ms);
+    gyre_health_end(health, GYRE_ERROR_TIMEOUT, text);
+    gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
+}
+
 /* Fail if this rank waits although a peer has left, because a peer that has left takes part in no
  * later call. Data that the peer sent before it left may still be under way, also to a process that
  * was stopped meanwhile. So the time limit starts when this process runs and knows that the peer
@@ -220,6 +239,7 @@ void gyre_health_check_progress(struct gyre_health *health)
     const uint64_t now_ns = gyre_now_ns();
     const bool busy = is_busy(member, progress.completed, launched, progress.activity);
     notice_own_stop(health, now_ns);
+    check_late_signal(health, &progress);
     if (!take_progress(health, now_ns, busy, &progress))
         return;
     const uint64_t still_ns = now_ns - health->still_since_ns;

@@ -1,27 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-sided puts and signals between ranks that are threads of one process, on the host.
+ * One-sided puts and signals between ranks that are threads of one process, or processes of one
+ * host, on the host or, with TEST_DEVICE=cuda, on GPUs.
  */
-#include "core/comm/comm.h"
-#include "tests/support/ranks.h"
+#include "tests/comm/puts_rig.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 
 enum { N = 4, COUNT = 200000 };
 
-static gyre_stream make_stream(void)
+/* A test of fewer ranks where there are fewer GPUs. */
+static int most_ranks(int n_wanted)
 {
-    gyre_stream stream = NULL;
-    CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
-    return stream;
-}
-
-static gyre_window make_window(gyre_comm *comm, void *buffer, size_t n_bytes)
-{
-    gyre_window window = 0;
-    CHECK_OK(gyre_window_register(comm, buffer, n_bytes, &window));
-    return window;
+    return n_wanted < test_most_ranks() ? n_wanted : test_most_ranks();
 }
 
 /* Every rank writes its numbers into its right neighbour's window, several times. A signal back
@@ -30,107 +23,204 @@ static void put_around(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     const int right = (rank + 1) % n_ranks;
     const int left = (rank + n_ranks - 1) % n_ranks;
-    int *window_memory = calloc(COUNT + 3, sizeof(int));
-    int *local = malloc(COUNT * sizeof(int));
-    gyre_stream stream = make_stream();
-    const gyre_window window = make_window(comm, window_memory, (COUNT + 3) * sizeof(int));
+    int *memory = puts_buffer(comm, COUNT + 3), *local = puts_buffer(comm, COUNT);
+    int before = 7;
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, COUNT + 3);
     const gyre_put_target target = {right, window, 3 * sizeof(int), 5};
     const gyre_signal_wait data_came = {left, 5, 1};
     const gyre_signal_wait was_read = {right, 6, 1};
     (void)argument;
     for (int round = 0; round < 4; round++) {
-        int n_wrong = 0;
-        for (int i = 0; i < COUNT; i++)
-            local[i] = 1000 * round + 100000 * rank + i;
+        puts_fill(comm, local, COUNT, rank, round);
         CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
         CHECK_OK(gyre_wait_signal(&data_came, 1, comm, stream));
-        CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
-        for (int i = 0; i < COUNT; i++)
-            n_wrong += window_memory[3 + i] != 1000 * round + 100000 * left + i;
-        CHECK_MSG(n_wrong == 0 && window_memory[2] == 0, "round %d: %d wrong", round, n_wrong);
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        puts_check(comm, memory + 3, COUNT, left, round);
         CHECK_OK(gyre_signal(left, 6, comm, stream));
         CHECK_OK(gyre_wait_signal(&was_read, 1, comm, stream));
-        CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
     }
+    puts_copy(comm, &before, memory + 2, 1);
+    CHECK(before == 0);
     CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
-    free(local);
-    free(window_memory);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    puts_free(local);
+    puts_free(memory);
+}
+
+static void puts_of_processes_arrive_before_their_signal(void)
+{
+    for (int n_ranks = 1; n_ranks <= most_ranks(N); n_ranks++)
+        test_on_processes(n_ranks, put_around, NULL);
 }
 
 static void puts_arrive_before_their_signal_and_nowhere_else(void)
 {
-    test_on_threads(N, put_around, NULL);
+    test_on_threads(most_ranks(N), put_around, NULL);
+}
+
+enum { N_ENTRIES = 600 }; /* of one wait: more than one kernel of a GPU takes */
+
+static void wait_for_many(gyre_comm *comm, int n_ranks, gyre_stream stream)
+{
+    const gyre_signal_wait own_and_none[] = {{0, 31, 1}, {1, 9, 0}};
+    const gyre_signal_wait of_rank_2 = {2, 0, 1};
+    gyre_signal_wait *many = calloc(N_ENTRIES, sizeof(*many));
+    for (int i = 0; i < N_ENTRIES; i++)
+        many[i] = (gyre_signal_wait){1, 0, 1};
+    CHECK_OK(gyre_signal(0, 31, comm, stream)); /* to itself */
+    CHECK_OK(gyre_wait_signal(own_and_none, 2, comm, stream));
+    CHECK_OK(gyre_wait_signal(many, N_ENTRIES, comm, stream));
+    CHECK_OK(gyre_wait_signal(many, 0, comm, stream));
+    if (n_ranks > 2)
+        CHECK_OK(gyre_wait_signal(&of_rank_2, 1, comm, stream));
+    free(many);
 }
 
 /* Signals of one number and pair are counted; other numbers and pairs do not count. */
 static void count_signals(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
-    int values[4] = {0, 0, 0, 0};
-    const int ones[2] = {1, 2};
-    gyre_stream stream = make_stream();
-    const gyre_window window = make_window(comm, values, sizeof(values));
-    (void)n_ranks, (void)argument;
+    int values[4] = {7, 7, 7, 7};
+    const int twice[2] = {1, 2};
+    int *memory = puts_buffer(comm, 4), *ones = puts_buffer(comm, 2);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, 4);
+    (void)argument;
+    puts_copy(comm, ones, twice, 2);
     if (rank == 0) {
-        const gyre_signal_wait many[] = {{1, 0, 3}, {2, 0, 1}, {0, 31, 1}, {1, 9, 0}};
-        CHECK_OK(gyre_signal(0, 31, comm, stream)); /* to itself */
-        CHECK_OK(gyre_wait_signal(many, 4, comm, stream));
-        CHECK_OK(gyre_wait_signal(many, 0, comm, stream));
-        CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+        wait_for_many(comm, n_ranks, stream);
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        puts_copy(comm, values, memory, 4);
         CHECK(values[1] == 1 && values[2] == 2 && values[0] == 0 && values[3] == 0);
     } else if (rank == 1) { /* the puts have no signal: later signals of the stream cover them */
         const gyre_put_target quiet = {0, window, sizeof(int), GYRE_NO_SIGNAL};
         CHECK_OK(gyre_put(ones, 2, GYRE_INT32, &quiet, comm, stream));
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < N_ENTRIES; i++)
             CHECK_OK(gyre_signal(0, 0, comm, stream));
     } else if (rank == 2) {
-        const gyre_put_target nothing = {0, window, sizeof(values), 0};
+        const gyre_put_target nothing = {0, window, 4 * sizeof(int), 0};
         CHECK_OK(gyre_put(NULL, 0, GYRE_INT32, &nothing, comm, stream));
     }
-    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
     CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    puts_free(ones);
+    puts_free(memory);
+}
+
+static void signals_of_processes_are_counted(void)
+{
+    test_on_processes(most_ranks(N), count_signals, NULL);
 }
 
 static void signals_are_counted_by_rank_and_number(void)
 {
-    test_on_threads(N, count_signals, NULL);
+    test_on_threads(most_ranks(N), count_signals, NULL);
 }
 
-static void wait_too_early(gyre_comm *comm, int rank, int n_ranks, void *argument)
+enum { N_STREAMS = 4, N_FROM_EACH = 50 };
+
+/* Rank 1 sends one signal from several streams at the same time. None is lost, and none is too
+ * much: the next wait finds the next signal alone. */
+static void signal_from_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
-    int value = 0;
-    gyre_stream stream = make_stream();
-    const gyre_window window = make_window(comm, &value, sizeof(value));
-    const gyre_signal_wait one = {1, 0, 1};
+    const gyre_signal_wait all = {1, 3, N_STREAMS * N_FROM_EACH}, one = {1, 3, 1};
+    int *memory = puts_buffer(comm, 1);
+    gyre_stream streams[N_STREAMS];
+    uint8_t bytes[TEST_MAX_RANKS] = {0};
+    const gyre_window window = puts_window(comm, memory, 1);
     (void)n_ranks, (void)argument;
+    for (int i = 0; i < N_STREAMS; i++)
+        streams[i] = puts_stream(comm);
+    for (int i = 0; rank == 1 && i < N_STREAMS * N_FROM_EACH; i++)
+        CHECK_OK(gyre_signal(0, 3, comm, streams[i % N_STREAMS]));
     if (rank == 0) {
-        CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
-        CHECK(gyre_stream_query(stream, GYRE_DEVICE_HOST) == GYRE_IN_PROGRESS);
+        CHECK_OK(gyre_wait_signal(&all, 1, comm, streams[0]));
+        CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+        CHECK_OK(gyre_wait_signal(&one, 1, comm, streams[0]));
+        CHECK(gyre_stream_query(streams[0], test_device()) == GYRE_IN_PROGRESS);
     }
-    uint8_t all[2] = {0, 0}; /* rank 1 signals after the query */
-    CHECK_OK(gyre_comm_exchange(comm, all, 1, all));
+    CHECK_OK(gyre_comm_exchange(comm, bytes, 1, bytes)); /* rank 1 signals after the query */
     if (rank == 1)
-        CHECK_OK(gyre_signal(0, 0, comm, stream));
-    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+        CHECK_OK(gyre_signal(0, 3, comm, streams[1]));
+    for (int i = 0; i < N_STREAMS; i++) {
+        CHECK_OK(gyre_stream_synchronize(streams[i], test_device()));
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+    }
     CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    puts_free(memory);
 }
 
-static void a_wait_holds_its_stream_until_the_signal_comes(void)
+static void signals_of_several_streams_of_processes_are_all_counted(void)
 {
-    test_on_threads(2, wait_too_early, NULL);
+    test_on_processes(2, signal_from_streams, NULL);
 }
+
+static void signals_of_several_streams_are_all_counted_and_waits_hold_their_stream(void)
+{
+    test_on_threads(2, signal_from_streams, NULL);
+}
+
+/* Ranks that put and signal between collectives on the same stream, without any other order. */
+static void mix_with_collectives(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int right = (rank + 1) % n_ranks, left = (rank + n_ranks - 1) % n_ranks;
+    int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
+    int sum = 0, first = 1;
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, COUNT);
+    const gyre_put_target target = {right, window, 0, 0};
+    const gyre_signal_wait data_came = {left, 0, 1};
+    (void)argument;
+    puts_copy(comm, local, &first, 1);
+    for (int round = 0; round < 5; round++) { /* all elements grow n_ranks-fold in a round */
+        CHECK_OK(gyre_all_reduce(local, local, COUNT, GYRE_INT32, GYRE_SUM, comm, stream));
+        CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
+        CHECK_OK(gyre_wait_signal(&data_came, 1, comm, stream));
+        CHECK_OK(gyre_all_reduce(memory, local, COUNT, GYRE_INT32, GYRE_MAX, comm, stream));
+    }
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    for (int round = 0; round < 5; round++)
+        first *= n_ranks;
+    puts_copy(comm, &sum, local, 1);
+    CHECK_MSG(sum == first, "%d, not %d", sum, first);
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    puts_free(local);
+    puts_free(memory);
+}
+
+static void puts_keep_their_order_with_collectives_of_the_stream(void)
+{
+    test_on_processes(most_ranks(3), mix_with_collectives, NULL);
+    test_on_threads(most_ranks(3), mix_with_collectives, NULL);
+}
+
+#ifdef TEST_WITH_CUDA
+static void captured_puts_and_waits_of_processes_replay(void)
+{
+    if (test_device() == GYRE_DEVICE_CUDA)
+        test_on_processes(most_ranks(N), puts_in_graphs, NULL);
+}
+
+static void captured_puts_and_waits_replay(void)
+{
+    if (test_device() == GYRE_DEVICE_CUDA)
+        test_on_threads(most_ranks(N), puts_in_graphs, NULL);
+}
+#endif
 
 /* ---- failures ----------------------------------------------------------------------------- */
 
 static void pass_wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
-    char memory[64] = "", source[64] = "";
+    char on_host[64] = "";
+    int *memory = puts_buffer(comm, 16), *source = puts_buffer(comm, 16);
     const gyre_signal_wait waits[] = {{0, GYRE_N_SIGNALS, 1}, {0, 0, -1}};
     (void)rank, (void)argument;
     CHECK_FAILS(gyre_signal(0, 0, comm, NULL), GYRE_ERROR_INVALID_USAGE, "register one first");
-    const gyre_window window = make_window(comm, memory, sizeof(memory));
+    const gyre_window window = puts_window(comm, memory, 16);
     gyre_put_target target = {0, window, 60, 0};
     CHECK_FAILS(gyre_put(source, 5, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "5 bytes at offset 60 do not fit into window");
@@ -142,6 +232,9 @@ static void pass_wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *a
                 GYRE_ERROR_INVALID_ARGUMENT, "2^63");
     CHECK_FAILS(gyre_put(NULL, 1, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "local");
+    if (test_device() == GYRE_DEVICE_CUDA)
+        CHECK_FAILS(gyre_put(on_host, 1, GYRE_INT8, &target, comm, NULL),
+                    GYRE_ERROR_INVALID_ARGUMENT, "put: local");
     CHECK_FAILS(gyre_put(source, 1, GYRE_INT8, NULL, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "target is NULL");
     target.window = window + 1;
@@ -156,6 +249,8 @@ static void pass_wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *a
                 "negative");
     CHECK_FAILS(gyre_wait_signal(NULL, 1, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "no list");
     CHECK_OK(gyre_window_deregister(comm, window));
+    puts_free(source);
+    puts_free(memory);
 }
 
 static void wrong_arguments_are_refused(void)
@@ -163,148 +258,134 @@ static void wrong_arguments_are_refused(void)
     test_on_threads(2, pass_wrong_arguments, NULL);
 }
 
-/* Rank 1 aborts instead of signalling; rank 0's wait, which is enqueued before, ends with the
- * cause. */
-static void abort_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+/* How rank 1 ends instead of signalling, while rank 0 waits for its signal. */
+struct end {
+    bool by_kill;             /* else by an abort */
+    pthread_barrier_t *ready; /* in shared memory: rank 0's wait is enqueued */
+};
+
+static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
-    int value = 0;
-    gyre_stream stream = make_stream();
-    (void)make_window(comm, &value, sizeof(value));
+    const struct end *end = argument;
+    int *memory = puts_buffer(comm, 1);
+    gyre_stream stream = puts_stream(comm);
+    (void)puts_window(comm, memory, 1);
     const gyre_signal_wait one = {1, 0, 1};
     (void)n_ranks;
     if (rank == 0)
         CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
-    pthread_barrier_wait(argument); /* a call after the abort would fail itself */
+    pthread_barrier_wait(end->ready); /* a call after the end would fail itself */
     if (rank == 0)
-        CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_REMOTE,
-                    "aborted");
+        puts_expect_end(comm, stream, GYRE_ERROR_REMOTE, end->by_kill ? "rank 1" : "aborted");
+    else if (end->by_kill)
+        raise(SIGKILL);
     else
         CHECK_OK(gyre_comm_abort(comm));
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static struct end make_end(bool by_kill)
+{
+    struct end end = {.by_kill = by_kill};
+    pthread_barrierattr_t attributes;
+    end.ready =
+        mmap(NULL, sizeof(*end.ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(end.ready, &attributes, 2);
+    pthread_barrierattr_destroy(&attributes);
+    return end;
+}
+
+static void a_wait_ends_when_the_other_process_is_killed(void)
+{
+    struct end end = make_end(true);
+    pid_t pids[2];
+    if (test_most_ranks() < 2)
+        return;
+    test_fork_ranks(2, end_instead, &end, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(!test_wait_rank(pids[1]));
+}
+
+static void a_wait_ends_when_the_other_process_aborts(void)
+{
+    struct end end = make_end(false);
+    test_on_processes(2, end_instead, &end);
 }
 
 static void a_wait_ends_when_the_other_rank_aborts(void)
 {
-    pthread_barrier_t enqueued;
-    pthread_barrier_init(&enqueued, NULL, 2);
-    test_on_threads(2, abort_instead, &enqueued);
-    pthread_barrier_destroy(&enqueued);
+    struct end end = make_end(false);
+    test_on_threads(2, end_instead, &end);
+}
+
+/* A communicator of one rank that waits for a signal of its own. */
+static gyre_comm *wait_alone(int timeout_ms, gyre_stream *stream_out)
+{
+    gyre_comm *comm = NULL;
+    gyre_config config = test_config(0);
+    const gyre_signal_wait one = {0, 0, 1};
+    config.timeout_ms = timeout_ms;
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    *stream_out = puts_stream(comm);
+    CHECK_OK(gyre_wait_signal(&one, 1, comm, *stream_out));
+    return comm;
 }
 
 static void a_wait_without_signal_ends_by_the_timeout(void)
 {
-    gyre_comm *comm = NULL;
-    gyre_config config = test_config(0);
-    int value = 0;
-    gyre_stream stream = make_stream();
-    const gyre_signal_wait one = {0, 0, 1};
-    config.timeout_ms = 20;
-    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
-    (void)make_window(comm, &value, sizeof(value));
-    CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
-    CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_TIMEOUT,
-                "0 of 1 signals");
+    gyre_stream stream = NULL;
+    if (test_most_ranks() < 1)
+        return;
+    gyre_comm *comm = wait_alone(20, &stream);
+    puts_expect_end(comm, stream, GYRE_ERROR_TIMEOUT,
+                    test_device() == GYRE_DEVICE_HOST ? "0 of 1 signals" : "within 20 ms");
     CHECK_OK(gyre_comm_destroy(comm));
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-/* The queued wait outlives its communicator and does not touch it. */
+/* The queued wait of a host may outlive its communicator, and does not touch it. */
 static void a_wait_ends_when_its_communicator_is_destroyed(void)
 {
-    gyre_comm *comm = NULL;
-    const gyre_config config = test_config(0);
-    int value = 0;
-    gyre_stream stream = make_stream();
-    const gyre_signal_wait one = {0, 0, 1};
-    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
-    (void)make_window(comm, &value, sizeof(value));
-    CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
+    gyre_stream stream = NULL;
+    if (test_most_ranks() < 1)
+        return;
+    gyre_comm *comm = wait_alone(0, &stream);
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_OK(gyre_comm_destroy(comm));
-    CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_ABORTED, "");
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    if (test_device() == GYRE_DEVICE_HOST)
+        CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_ABORTED, "");
+    else
+        CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_CUDA));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-/* ---- a rank that pauses --------------------------------------------------------------------- */
-
-/* The linker sends calls to the functions with "wrap" in their names. */
-gyre_status __real_gyre_signals_import(struct gyre_comm *comm, int rank,
-                                       const struct gyre_share_handle *handle);
-gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
-                                       const struct gyre_share_handle *handle);
-void __real_gyre_signals_fini(struct gyre_comm *comm);
-void __wrap_gyre_signals_fini(struct gyre_comm *comm);
-
-/* Rank 1 pauses between the all-gather that tells it of rank 0's counters and mapping them. */
-static struct {
-    uint32_t is_wanted;
-    uint32_t has_paused; /* rank 1 */
-    uint32_t is_freed;   /* rank 0 has given its counters up */
-} pause_of_rank_1;
-
-gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
-                                       const struct gyre_share_handle *handle)
-{
-    const bool pauses =
-        gyre_load_acquire_u32(&pause_of_rank_1.is_wanted) != 0 && comm->member.rank == 1;
-    if (!pauses)
-        return __real_gyre_signals_import(comm, rank, handle);
-    gyre_store_release_u32(&pause_of_rank_1.has_paused, 1);
-    while (gyre_load_acquire_u32(&pause_of_rank_1.is_freed) == 0)
-        sched_yield();
-    CHECK(rank == 0 && handle->allocation_bytes > 0);
-    CHECK_FAILS(__real_gyre_signals_import(comm, rank, handle), GYRE_ERROR_REMOTE,
-                "rank 0 has ended the communicator");
-    return GYRE_ERROR_REMOTE;
-}
-
-void __wrap_gyre_signals_fini(struct gyre_comm *comm)
-{
-    const int rank = comm->member.rank;
-    __real_gyre_signals_fini(comm);
-    if (gyre_load_acquire_u32(&pause_of_rank_1.is_wanted) != 0 && rank == 0)
-        gyre_store_release_u32(&pause_of_rank_1.is_freed, 1);
-}
-
-static void *register_in_vain(void *argument)
-{
-    int value = 0;
-    gyre_window window = 0;
-    CHECK(gyre_window_register(argument, &value, sizeof(value), &window) != GYRE_SUCCESS);
-    CHECK_OK(gyre_comm_destroy(argument));
-    return NULL;
-}
-
-static void a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone(void)
-{
-    gyre_comm *comms[2];
-    pthread_t threads[2];
-    const gyre_config config = test_config(0);
-    gyre_store_release_u32(&pause_of_rank_1.is_wanted, 1);
-    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
-    for (int rank = 0; rank < 2; rank++)
-        pthread_create(&threads[rank], NULL, register_in_vain, comms[rank]);
-    while (gyre_load_acquire_u32(&pause_of_rank_1.has_paused) == 0)
-        sched_yield();
-    CHECK_OK(gyre_comm_abort(comms[0]));
-    for (int rank = 0; rank < 2; rank++)
-        pthread_join(threads[rank], NULL);
-    gyre_store_release_u32(&pause_of_rank_1.is_wanted, 0);
-}
-
+/* Cases with processes come first, because a process that has used CUDA cannot fork ranks. */
 static const struct test_case cases[] = {
+    {"puts of processes arrive before their signal", puts_of_processes_arrive_before_their_signal},
+    {"signals of processes are counted", signals_of_processes_are_counted},
+    {"signals of several streams of processes are all counted",
+     signals_of_several_streams_of_processes_are_all_counted},
+    {"puts keep their order with collectives of the stream",
+     puts_keep_their_order_with_collectives_of_the_stream},
+    {"a wait ends when the other process is killed", a_wait_ends_when_the_other_process_is_killed},
+    {"a wait ends when the other process aborts", a_wait_ends_when_the_other_process_aborts},
+#ifdef TEST_WITH_CUDA
+    {"captured puts and waits of processes replay", captured_puts_and_waits_of_processes_replay},
+    {"captured puts and waits replay", captured_puts_and_waits_replay},
+#endif
     {"puts arrive before their signal and nowhere else",
      puts_arrive_before_their_signal_and_nowhere_else},
     {"signals are counted by rank and number", signals_are_counted_by_rank_and_number},
-    {"a wait holds its stream until the signal comes",
-     a_wait_holds_its_stream_until_the_signal_comes},
+    {"signals of several streams are all counted and waits hold their stream",
+     signals_of_several_streams_are_all_counted_and_waits_hold_their_stream},
     {"wrong arguments are refused", wrong_arguments_are_refused},
     {"a wait ends when the other rank aborts", a_wait_ends_when_the_other_rank_aborts},
     {"a wait without signal ends by the timeout", a_wait_without_signal_ends_by_the_timeout},
     {"a wait ends when its communicator is destroyed",
      a_wait_ends_when_its_communicator_is_destroyed},
-    {"a rank that pauses does not use counters of a rank that has gone",
-     a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone},
 };
 
 TEST_MAIN(cases)

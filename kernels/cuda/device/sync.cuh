@@ -50,6 +50,9 @@
  * of the warp received, so those lines are in this GPU's memory by then. The zeros have been
  * performed, for this launch and the next one, when cp.async.bulk.wait_group returns.
  *
+ * Signals of one-sided calls. signal_kernel.cu argues why a signal comes behind the data of puts,
+ * and why none is lost where several streams send at the same time.
+ *
  * Counters of FIFO ends and the launch sequence (launch_sequence.cuh) are ordered between kernels
  * by stream order. A launch can begin while the launch before it ends (programmatic dependent
  * launch). Before griddepcontrol.wait it reads only tables that no launch writes (addresses of
@@ -98,6 +101,11 @@ static __device__ __forceinline__ void store_relaxed_sys(uint32_t *word, uint32_
 static __device__ __forceinline__ void fence_acq_rel_sys()
 {
     asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+static __device__ __forceinline__ void fence_sc_sys()
+{
+    asm volatile("fence.sc.sys;" ::: "memory");
 }
 
 /* Loads a line of 16 bytes as two 64-bit elements. */

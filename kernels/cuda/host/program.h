@@ -186,6 +186,7 @@ struct gyre_cuda_mailbox {
     uint64_t mismatch; /* as in struct gyre_progress */
     uint32_t abort;    /* written by the host, read by kernels that have waited for long */
     uint32_t pad;
+    uint64_t late_signal; /* as in struct gyre_progress */
     /* Indexed by block: how many works are complete when the last launch whose end the block has
      * reported is over. It only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
@@ -464,6 +465,32 @@ struct gyre_cuda_args_copy {
     uint64_t n_bytes;
 };
 
+/* Arguments of the kernel that counts up a signal of another rank. */
+struct gyre_cuda_args_signal {
+    const struct gyre_cuda_control *control;
+    uint64_t *sent;    /* this rank's counter, on this GPU */
+    uint64_t *arrived; /* the peer's counter */
+};
+
+/* Arguments of the kernel that waits for signals. Of `common` it uses control and mailbox. */
+#define GYRE_CUDA_AWAIT_ENTRIES 256
+#define GYRE_CUDA_AWAIT_THREADS 32
+
+struct gyre_cuda_await_entry {
+    uint32_t index; /* sending rank * GYRE_N_SIGNALS + signal */
+    uint32_t count; /* signals to take */
+};
+
+struct gyre_cuda_args_await {
+    struct gyre_cuda_common common;
+    const uint64_t *arrived; /* this rank's counters, on this GPU */
+    uint64_t *awaited;       /* likewise */
+    uint64_t timeout_ns;     /* 0 = none */
+    uint32_t n_entries;
+    uint32_t pad;
+    struct gyre_cuda_await_entry entries[GYRE_CUDA_AWAIT_ENTRIES];
+};
+
 /* Words in pinned host memory by which the clocks of GPU and host are compared. The host asks for
  * one time after the other; the kernel answers each. */
 #define GYRE_CUDA_CLOCK_ROUNDS 32
@@ -479,6 +506,7 @@ struct gyre_cuda_clock_words {
 GYRE_STATIC_ASSERT(GYRE_CUDA_MAX_WORKS < 256 && GYRE_CUDA_MAX_BLOCKS <= 256,
                    "gyre_cuda_begun_word");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_sync) <= 4096, "kernel parameters");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_await) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
 

@@ -23,6 +23,7 @@
 static void free_executor(struct gyre_cuda_executor *executor)
 {
     gyre_cuda_side_streams_close(executor);
+    gyre_cuda_marks_close(executor);
     gyre_cuda_recorder_free(executor);
     if (executor->last_event != NULL)
         (void)cudaEventDestroy(executor->last_event);
@@ -166,7 +167,7 @@ static bool cuda_is_idle(struct gyre_executor *base)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     pthread_mutex_lock(&executor->lock);
-    const bool has_ended = is_idle(executor);
+    const bool has_ended = is_idle(executor) && gyre_cuda_marks_are_past(executor);
     pthread_mutex_unlock(&executor->lock);
     return has_ended;
 }
@@ -252,4 +253,6 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .time_next = gyre_cuda_time_next,
     .span_of = gyre_cuda_span_of,
     .launch = gyre_cuda_launch,
+    .put = gyre_cuda_put,
+    .await_signals = gyre_cuda_await_signals,
 };

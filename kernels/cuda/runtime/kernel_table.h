@@ -46,6 +46,8 @@ extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
 extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_fused */
 extern const void *const gyre_cuda_kernel_sync;        /* takes struct gyre_cuda_args_sync */
 extern const void *const gyre_cuda_kernel_copy_within; /* takes struct gyre_cuda_args_copy */
+extern const void *const gyre_cuda_kernel_signal;      /* takes struct gyre_cuda_args_signal */
+extern const void *const gyre_cuda_kernel_await;       /* takes struct gyre_cuda_args_await */
 extern const void *const gyre_cuda_kernel_clock;       /* takes struct gyre_cuda_clock_words * */
 
 #ifdef __cplusplus

@@ -184,10 +184,9 @@ static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaS
     return GYRE_SUCCESS;
 }
 
-/* The capture that the stream takes part in; 0 = none. The driver is asked first, because the
- * runtime's answer takes three times as long. */
-static gyre_status find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
-                                uint64_t *capture_out)
+/* The driver is asked first, because the runtime's answer takes three times as long. */
+gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
+                                   uint64_t *capture_out)
 {
     CUstreamCaptureStatus is_captured;
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -207,7 +206,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
 {
     uint64_t capture = 0;
     bool overlaps = false;
-    GYRE_TRY(find_capture(executor, stream, &capture));
+    GYRE_TRY(gyre_cuda_find_capture(executor, stream, &capture));
     GYRE_TRY(order_after_last(executor, stream, capture));
     if (capture != 0 && launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));

@@ -122,7 +122,8 @@ static gyre_status load_all(struct pass *pass)
     };
     const struct gyre_cuda_copy_kernels *copies = &gyre_cuda_kernels_copy;
     const void *const singles[] = {gyre_cuda_kernel_placed, gyre_cuda_kernel_sync,
-                                   gyre_cuda_kernel_copy_within};
+                                   gyre_cuda_kernel_copy_within, gyre_cuda_kernel_signal,
+                                   gyre_cuda_kernel_await};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++)
         GYRE_TRY(load_type(pass, types[i]));
     GYRE_TRY(load_line_kernels(pass, copies->fused));

@@ -8,7 +8,7 @@
  *   load.c          loads programs
  *   recorder.c      records launches for GYRE_TRACE_FILE
  *   launch.c        launches kernels; launch_fused.c: those of fused programs
- *   copy_engine/    launches copies
+ *   copy_engine/    launches copies and one-sided operations
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
@@ -68,6 +68,18 @@ struct gyre_cuda_side_streams {
     cudaEvent_t fork;
 };
 
+/* The newest one-sided operation of each stream, as an event. A stream whose operations have ended
+ * may lose its mark to another stream. */
+struct gyre_cuda_mark {
+    cudaStream_t stream;
+    cudaEvent_t event;
+};
+
+struct gyre_cuda_marks {
+    struct gyre_cuda_mark *marks;
+    uint32_t n_marks;
+};
+
 /* Recording for GYRE_TRACE_FILE and for observers. All zero: nothing is recorded. */
 struct gyre_cuda_recorder_state {
     struct gyre_trace *trace;            /* NULL: only the times of launches are asked for */
@@ -122,12 +134,14 @@ struct gyre_cuda_executor {
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
     struct gyre_cuda_side_streams side_streams[2]; /* for captures: the second */
+    struct gyre_cuda_marks marks;
     struct gyre_cuda_recorder_state recorder;
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
         struct gyre_cuda_args_fused fused;
         struct gyre_cuda_args_sync sync;
+        struct gyre_cuda_args_await await;
     } args;
 };
 
@@ -238,6 +252,10 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
 gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
                                    bool overlaps);
 
+/** gyre_cuda_find_capture - the capture that the stream takes part in; 0 = none. */
+gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
+                                   uint64_t *capture_out);
+
 /** gyre_cuda_fill_common - fill in the kernel arguments that all works of a launch share.
  * @n_places: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
@@ -276,6 +294,17 @@ void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor);
 gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *work, uint32_t n_works,
                                     cudaStream_t stream);
+
+/** gyre_cuda_marks_are_past - have all one-sided operations ended that were not captured? The
+ * caller holds the lock. */
+bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor);
+void gyre_cuda_marks_close(struct gyre_cuda_executor *executor);
+
+/** The slots put and await_signals of the executor's table. */
+gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put,
+                          gyre_stream stream);
+gyre_status gyre_cuda_await_signals(struct gyre_executor *base,
+                                    const struct gyre_signals_await *await, gyre_stream stream);
 
 /** The slots load, prepare, unload and launch of the executor's table. */
 gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
