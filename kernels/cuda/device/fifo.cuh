@@ -44,8 +44,9 @@ static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_co
                                                        const uint64_t *word, uint64_t least)
 {
     uint32_t n_polls = 0;
-    while ((int64_t)(load_acquire_sys(word) - least) < 0)
-        if (must_stop(common, n_polls))
+    uint64_t value;
+    while ((int64_t)((value = load_acquire_sys(word)) - least) < 0)
+        if (must_stop_at(common, n_polls, word, value))
             return false;
     return true;
 }

@@ -190,4 +190,17 @@ static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &
     return true;
 }
 
+/* As must_stop(), for waits in SIMPLE: also tells the host every 8 ms which word the caller polls,
+ * and the value that it has seen there, so that the host can explain a call that stands still
+ * (host/position.h). Waits for lines tell nothing, because they have no registers left for it. */
+static __device__ __forceinline__ bool must_stop_at(const struct gyre_cuda_common &common,
+                                                    uint32_t &n_polls, const uint64_t *word,
+                                                    uint64_t value)
+{
+    const bool stops = must_stop(common, n_polls);
+    if (n_polls % ABORT_HOST_POLLS == 0)
+        store_line(&common.mailbox->awaited[blockIdx.x], (uint64_t)word, value);
+    return stops;
+}
+
 #endif

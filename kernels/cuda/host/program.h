@@ -190,6 +190,12 @@ struct gyre_cuda_mailbox {
     /* Indexed by block: how many works are complete when the last launch whose end the block has
      * reported is over. It only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
+    /* Indexed by block of the grid: what a block has polled for milliseconds. The host clears the
+     * addresses, and blocks that still wait write them again within some more. */
+    struct {
+        uint64_t address;
+        uint64_t value; /* must_stop_at() in device/sync.cuh */
+    } awaited[GYRE_CUDA_MAX_BLOCKS] __attribute__((aligned(16)));
 };
 
 /* Recording for GYRE_TRACE_FILE (device/record.cuh). Every block of the grid appends entries of 32

@@ -110,7 +110,7 @@ static __device__ __forceinline__ bool await(const struct block &block, struct c
             own->seen[0] = seen;
             return true;
         }
-    } while (!must_stop(block.common, n_polls));
+    } while (!must_stop_at(block.common, n_polls, own->awaited, seen));
     return false;
 }
 
@@ -124,7 +124,7 @@ static __device__ __forceinline__ bool await_entry(const struct block &block,
     while (own->has_entered == 0) {
         if ((int64_t)(load_acquire_sys(entered) - (own->number + 1)) >= 0)
             own->has_entered = 1;
-        else if (must_stop(block.common, n_polls))
+        else if (must_stop_at(block.common, n_polls, entered, 0))
             return false;
     }
     return true;

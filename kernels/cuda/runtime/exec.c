@@ -31,6 +31,7 @@ static void free_executor(struct gyre_cuda_executor *executor)
         (void)cudaEventDestroy(executor->captured_event);
     gyre_cuda_memory_close(executor);
     pthread_mutex_destroy(&executor->lock);
+    free(executor->slots_of_unloaded);
     free(executor->connectors);
     free(executor);
 }
@@ -102,7 +103,10 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     gyre_cuda_pool_enter();
     const size_t connectors_bytes = gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector);
     executor->connectors = malloc(connectors_bytes > 0 ? connectors_bytes : 1);
-    if (executor->connectors == NULL) {
+    executor->slots_of_unloaded =
+        calloc((size_t)gyre_cuda_n_ends(executor) * GYRE_N_SLOT_PROTOS + 1,
+               sizeof(*executor->slots_of_unloaded));
+    if (executor->connectors == NULL || executor->slots_of_unloaded == NULL) {
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u connectors", gyre_cuda_n_ends(executor));
         goto fail;
     }
@@ -124,27 +128,6 @@ static void cuda_abort(struct gyre_executor *base)
 static struct gyre_progress cuda_progress(const struct gyre_executor *base)
 {
     return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
-}
-
-/* Kernels keep steps and counters in their registers while they run, and tails and heads lie in GPU
- * memory. So a rank on a GPU tells whether its launch has begun, and no more. */
-static gyre_status cuda_positions(struct gyre_executor *base, struct gyre_position *positions_out,
-                                  uint32_t most, uint32_t *n_out)
-{
-    (void)positions_out;
-    (void)most;
-    (void)n_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "rank %d: the step of a running kernel is not known",
-                     gyre_cuda_own(base)->rank);
-}
-
-static gyre_status cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
-                                  struct gyre_end_state *state_out)
-{
-    (void)name;
-    (void)state_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "rank %d: a running kernel keeps its counters",
-                     gyre_cuda_own(base)->rank);
 }
 
 /* The progress mailbox also counts replays of graphs. So if a graph was captured, this asks the
@@ -226,6 +209,7 @@ gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_p
     uint64_t *values = malloc(n * sizeof(*values));
     if (values == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u counters", n);
+    executor->miscounts = true;
     for (uint32_t i = 0; i < n; i++)
         values[i] = n_slots;
     const gyre_status status = executor->device->ops->copy(
@@ -240,8 +224,8 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .progress = cuda_progress,
-    .positions = cuda_positions,
-    .end_state = cuda_end_state,
+    .positions = gyre_cuda_positions,
+    .end_state = gyre_cuda_end_state,
     .is_idle = cuda_is_idle,
     .abort = cuda_abort,
     .place = gyre_cuda_place,

@@ -412,6 +412,8 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
     executor->recorder.times_next = false;
     if (executor->base.n_launched == launched_before) /* captured launches are not counted */
         hold_captured(executor, works, (uint32_t)n_works);
+    else
+        gyre_cuda_remember(executor, works, (uint32_t)n_works, launched_before);
     pthread_mutex_unlock(&executor->lock);
     end_if_begun(executor, launched_before, status);
     gyre_cuda_leave(executor->device->ordinal, previous);

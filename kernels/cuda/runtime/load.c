@@ -48,6 +48,7 @@ static uint32_t most_workers(const struct gyre_load_config *config)
 static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
 {
     pthread_mutex_lock(&executor->lock);
+    gyre_cuda_forget_program(executor, loaded);
     gyre_cuda_arena_give_back(loaded->block, executor->base.n_launched);
     pthread_mutex_unlock(&executor->lock);
     gyre_cuda_copies_free(loaded->copies);
@@ -251,6 +252,8 @@ gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_co
                                                  : load_steps(executor, config, loaded);
     if (status == GYRE_SUCCESS)
         status = gyre_cuda_record_program(executor, config, loaded);
+    if (status == GYRE_SUCCESS)
+        status = gyre_cuda_know_program(executor, config, loaded);
     if (status != GYRE_SUCCESS) {
         unload(executor, loaded);
         return status;

@@ -7,6 +7,7 @@
  *   kernels.c       finds their functions
  *   load.c          loads programs
  *   recorder.c      records launches for GYRE_TRACE_FILE
+ *   standstill.c    says where a launch is that stands still
  *   launch.c        launches kernels; launch_fused.c: those of fused programs
  *   copy_engine/    launches copies and one-sided operations
  */
@@ -52,8 +53,11 @@ struct gyre_loaded {
     uint16_t n_in_flight;
     bool posts_late;
     bool shares_steps;
-    struct gyre_fused_call fused_call; /* pattern NONE: its steps are interpreted */
-    struct gyre_cuda_fused fused;      /* the fused kernels' argument; offsets in blocks */
+    struct gyre_fused_call fused_call;    /* pattern NONE: its steps are interpreted */
+    struct gyre_cuda_fused fused;         /* the fused kernels' argument; offsets in blocks */
+    const struct gyre_program **programs; /* of the variants, as they were loaded */
+    uint64_t n_tiles_run;                 /* by all of its works */
+    struct gyre_loaded *next;             /* of the executor */
     struct gyre_cuda_copies
         *copies; /* the tail that copy engines run; NULL = the kernel runs all */
 };
@@ -79,6 +83,16 @@ struct gyre_cuda_marks {
     struct gyre_cuda_mark *marks;
     uint32_t n_marks;
 };
+
+/* A work that was launched. */
+struct gyre_cuda_remembered {
+    struct gyre_loaded *loaded; /* NULL: nothing is remembered here, or it was unloaded */
+    uint64_t number;            /* works launched before it */
+    uint64_t first;             /* likewise, of the first work of its launch */
+    uint64_t sequence;
+    uint32_t n_tiles;
+};
+#define GYRE_CUDA_REMEMBERED 1024 /* more works rarely lie in a stream's queue */
 
 /* Recording for GYRE_TRACE_FILE and for observers. All zero: nothing is recorded. */
 struct gyre_cuda_recorder_state {
@@ -136,6 +150,12 @@ struct gyre_cuda_executor {
     struct gyre_cuda_side_streams side_streams[2]; /* for captures: the second */
     struct gyre_cuda_marks marks;
     struct gyre_cuda_recorder_state recorder;
+    /* For standstill.c. */
+    struct gyre_loaded *first_loaded; /* all programs */
+    uint64_t *slots_of_unloaded; /* [slots' protocol][connector], on the host: moved by works of
+                                  * programs that were unloaded */
+    bool miscounts;              /* works have moved slots that are not counted */
+    struct gyre_cuda_remembered remembered[GYRE_CUDA_REMEMBERED]; /* by number of the work */
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
@@ -240,6 +260,28 @@ bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work,
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                              uint32_t n_works, enum gyre_cuda_run kind,
                              struct gyre_cuda_common *common);
+
+/* ---- standstill.c -------------------------------------------------------------------- */
+
+/** gyre_cuda_know_program - keep what the executor must know of a loaded program. Errors:
+ * OUT_OF_MEMORY. */
+gyre_status gyre_cuda_know_program(struct gyre_cuda_executor *executor,
+                                   const struct gyre_load_config *config,
+                                   struct gyre_loaded *loaded);
+
+/** gyre_cuda_forget_program - the program is about to be freed. The caller holds the lock. */
+void gyre_cuda_forget_program(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded);
+
+/** gyre_cuda_remember - works were launched. @number: works launched before them. The caller holds
+ * the lock. */
+void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                        uint32_t n_works, uint64_t number);
+
+/** The slots positions and end_state of the executor's table. */
+gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position *positions_out,
+                                uint32_t most, uint32_t *n_out);
+gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
+                                struct gyre_end_state *state_out);
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
