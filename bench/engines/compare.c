@@ -14,10 +14,12 @@
 
 /* One engine's samples of a round last about this long, so that a scheduler tick of 4 ms is a small
  * part of it. */
-#define SAMPLES_US  20000.0
-#define MAX_CALLS   2000
-#define MIN_CALLS   3
-#define PROBE_CALLS 3
+#define SAMPLES_US 20000.0
+/* In host memory the slower engine's turn may last so long. */
+#define LONGEST_TURN_US 200000.0
+#define MAX_CALLS       2000
+#define MIN_CALLS       3
+#define PROBE_CALLS     3
 /* Replays of a graph follow each other for about this long before they are waited for. Then the
  * launch, the wait and the skew of the ranks, ten microseconds or more, are a small part of a call.
  */
@@ -47,22 +49,43 @@ static double time_of_turn(const struct bench_rank *rank, const double *us, size
     return rank->device_kind == GYRE_DEVICE_HOST ? turn_us : bench_median_of_row(us, scratch, n);
 }
 
+static double larger_of(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double shortest_of(const double *us, size_t n)
+{
+    double shortest = us[0];
+    for (size_t i = 1; i < n; i++)
+        shortest = us[i] < shortest ? us[i] : shortest;
+    return shortest;
+}
+
 /* Warms all batches up, and finds how many replays fill a sample and how many samples fill a turn.
- * All ranks get the same numbers. */
+ * All ranks get the same numbers. The shortest sample of a batch counts: ranks that share cores do
+ * not all begin a turn at once, so the first call of each turn takes long, and with few calls in a
+ * turn its time would be that of the beginning. For the same reason the calls of the fastest engine
+ * fill a turn, as far as the turn of the slowest one does not get too long. */
 static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batches,
                                   int *n_calls_out)
 {
-    double us[PROBE_CALLS], scratch[PROBE_CALLS];
-    double slowest_us = 0, host_us = 0, turn_us = 0;
+    double us[PROBE_CALLS];
+    double slowest_us = 0, fastest_us = 0, host_us = 0, turn_us = 0;
+    const bool is_host = rank->device_kind == GYRE_DEVICE_HOST;
     for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
         slowest_us = 0;
         for (int i = 0; i < batches->n; i++) {
             GYRE_TRY(
                 bench_batch_time(rank, &batches->list[i], us, PROBE_CALLS, &host_us, &turn_us));
-            const double call_us = time_of_turn(rank, us, PROBE_CALLS, scratch, turn_us);
-            slowest_us = call_us > slowest_us ? call_us : slowest_us;
+            const double call_us =
+                is_host ? shortest_of(us, PROBE_CALLS) : bench_median_of(us, PROBE_CALLS);
+            slowest_us = larger_of(slowest_us, call_us);
+            fastest_us = i == 0 || call_us < fastest_us ? call_us : fastest_us;
         }
     }
+    if (is_host)
+        slowest_us = larger_of(fastest_us, slowest_us * SAMPLES_US / LONGEST_TURN_US);
     const double batch_us = batches->list[0].n_batch * (slowest_us > 0.1 ? slowest_us : 0.1);
     const bool is_captured = batches->list[0].graph != NULL;
     const int n_replays = is_captured ? clamp(REPLAYS_US / batch_us, 1, MOST_REPLAYS) : 1;
