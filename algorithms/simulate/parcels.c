@@ -4,7 +4,6 @@
  */
 #include "algorithms/simulate/state.h"
 
-#include <float.h>
 #include <math.h>
 
 /* Let the next slot of a FIFO leave. The slots of a FIFO follow each other, as on a queue pair. */
@@ -47,12 +46,6 @@ static void end_flow(void *context, uint32_t index, double now_ns)
     gyre_sim_wake(state, fifo->ends.receiver, index, seen_ns);
     if (--fifo->n_flying > 0)
         start_flow(state, index, now_ns);
-}
-
-bool gyre_sim_is_fabric_next(const struct gyre_sim_state *state)
-{
-    return state->flows != NULL && gyre_flows_next_ns(state->flows) <=
-                                       (state->n_queued > 0 ? state->queue[0].at_ns : DBL_MAX);
 }
 
 void gyre_sim_advance_fabric(struct gyre_sim_state *state)

@@ -133,7 +133,7 @@ static void reset(struct gyre_sim_state *state)
     for (uint32_t i = 0; i < network->n_fifos; i++)
         gyre_sim_fifo_at(state, i)->ends = network->fifos[i];
     for (uint32_t i = 0; i < network->n_workers; i++) {
-        state->workers[i].place = GYRE_SIM_NOT_QUEUED;
+        state->workers[i].check_ns = INFINITY;
         state->workers[i].waits_for = GYRE_SIM_NO_FIFO;
     }
 }
@@ -150,7 +150,8 @@ static gyre_status open_state(struct gyre_sim_state *state)
     state->workers = calloc(network->n_workers + 1, sizeof(*state->workers));
     state->fifos = aligned_alloc(GYRE_CACHE_LINE_BYTES, (network->n_fifos + 1) * state->fifo_bytes);
     state->ports = calloc(state->first.n, sizeof(*state->ports));
-    state->queue = calloc(network->n_workers + 1, sizeof(*state->queue));
+    state->n_most_queued = 2 * network->n_workers + 1;
+    state->queue = calloc(state->n_most_queued, sizeof(*state->queue));
     state->parcels = calloc(n_parcels + 1, sizeof(*state->parcels));
     gyre_status status = GYRE_SUCCESS;
     if (state->workers == NULL || state->fifos == NULL || state->ports == NULL ||
@@ -233,18 +234,19 @@ static void launch(struct gyre_sim_state *state)
 static bool run_events(struct gyre_sim_state *state)
 {
     const double limit_ns = state->simulation->limit_ns;
-    while (state->n_queued > 0 || gyre_sim_is_fabric_next(state)) {
-        if (gyre_sim_is_fabric_next(state)) {
+    for (;;) {
+        const double now_ns = gyre_sim_next_ns(state);
+        if (state->flows != NULL && gyre_flows_next_ns(state->flows) <= fmin(now_ns, DBL_MAX)) {
             gyre_sim_advance_fabric(state);
             continue;
         }
-        const struct gyre_sim_event next = gyre_sim_take_next(state);
-        if (limit_ns > 0 && next.at_ns > limit_ns &&
-            state->workers[next.worker].tile < state->n_tiles)
+        if (now_ns > DBL_MAX)
+            return true;
+        const uint32_t worker = gyre_sim_take_next(state);
+        if (limit_ns > 0 && now_ns > limit_ns && state->workers[worker].tile < state->n_tiles)
             return false;
-        look(state, next.worker, next.at_ns);
+        look(state, worker, now_ns);
     }
-    return true;
 }
 
 /* Have all workers carried out all tiles? */

@@ -8,14 +8,13 @@
 #include "algorithms/simulate/flows.h"
 #include "algorithms/simulate/run.h"
 
-#define GYRE_SIM_NOT_QUEUED UINT32_MAX
-#define GYRE_SIM_NO_FIFO    UINT32_MAX
+#define GYRE_SIM_NO_FIFO UINT32_MAX
 
 struct gyre_sim_worker_state {
     double free_ns; /* when its last step ends */
     double busy_ns;
+    double check_ns; /* when it will check whether it can go on; INFINITY = when it is woken */
     uint64_t tile;
-    uint32_t place;     /* index in the queue, or GYRE_SIM_NOT_QUEUED */
     uint32_t step;      /* first step of its present group, counted within the worker */
     uint32_t done_mask; /* bit per step of the group that is done */
     uint32_t waits_for; /* the FIFO without which the worker cannot go on, or GYRE_SIM_NO_FIFO */
@@ -68,7 +67,7 @@ struct gyre_sim_state {
     size_t fifo_bytes;
     struct gyre_sim_port *ports;
     struct gyre_sim_event *queue; /* a heap, the earliest event first */
-    uint32_t n_queued;
+    uint32_t n_queued, n_most_queued;
     struct gyre_flows *flows;        /* a flow for each FIFO; NULL = there is no fabric */
     struct gyre_sim_parcel *parcels; /* by FIFO and slot, with a fabric */
     double *done_ns;                 /* by tile: the end of its last step; NULL = nobody asks */
@@ -109,9 +108,13 @@ void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_
  * check, if it may wait for it. */
 void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo, double at_ns);
 
-/** gyre_sim_take_next - remove the earliest event from the queue and return it. Events at the same
- * time are in the order of workers, so that all runs are equal. */
-struct gyre_sim_event gyre_sim_take_next(struct gyre_sim_state *state);
+/** gyre_sim_next_ns - the time of the earliest event; INFINITY = there is none. */
+double gyre_sim_next_ns(struct gyre_sim_state *state);
+
+/** gyre_sim_take_next - remove the earliest event from the queue and return its worker. Call
+ * gyre_sim_next_ns() before. Events at the same time are in the order of workers, so that all runs
+ * are equal. */
+uint32_t gyre_sim_take_next(struct gyre_sim_state *state);
 
 /** gyre_sim_execute - carry out a step of a worker that starts now (step.c). */
 void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker,
@@ -121,9 +124,6 @@ void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker,
  * receiver is woken when it arrives (parcels.c). */
 void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, double full_ns,
                           double wire_bytes);
-
-/** gyre_sim_is_fabric_next - does something happen in the fabric before the next event? */
-bool gyre_sim_is_fabric_next(const struct gyre_sim_state *state);
 
 /** gyre_sim_advance_fabric - go on to the next moment at which something happens in the fabric. */
 void gyre_sim_advance_fabric(struct gyre_sim_state *state);

@@ -19,7 +19,7 @@
 struct gyre_verify_options {
     bool in_place;    /* IN and OUT alias as gyre.h says for the collective */
     uint32_t depth;   /* slots of each FIFO, 1..GYRE_MAX_DEPTH; 0 = the least without a deadlock */
-    uint32_t n_tiles; /* 0 = depth + 2 */
+    uint32_t n_tiles; /* at most 65535; 0 = depth + 2 */
 };
 
 /* The place of an error in the programs. A field is -1 if the error concerns no single rank,
