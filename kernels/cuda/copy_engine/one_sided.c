@@ -20,7 +20,7 @@ static bool is_past(cudaEvent_t event)
 
 bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor)
 {
-    const struct gyre_cuda_marks *marks = &executor->marks;
+    const struct gyre_cuda_put_marks *marks = &executor->marks;
     struct gyre_cuda_apart apart = {0};
     uint32_t n_past = 0;
     if (marks->n_marks == 0 ||
@@ -34,16 +34,16 @@ bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor)
 
 void gyre_cuda_marks_close(struct gyre_cuda_executor *executor)
 {
-    struct gyre_cuda_marks *marks = &executor->marks;
+    struct gyre_cuda_put_marks *marks = &executor->marks;
     for (uint32_t i = 0; i < marks->n_marks; i++)
         (void)cudaEventDestroy(marks->marks[i].event);
     free(marks->marks);
-    *marks = (struct gyre_cuda_marks){0};
+    *marks = (struct gyre_cuda_put_marks){0};
 }
 
-static gyre_status add_mark(struct gyre_cuda_marks *marks, struct gyre_cuda_mark **mark_out)
+static gyre_status add_mark(struct gyre_cuda_put_marks *marks, struct gyre_cuda_put_mark **mark_out)
 {
-    struct gyre_cuda_mark *more =
+    struct gyre_cuda_put_mark *more =
         realloc(marks->marks, (marks->n_marks + 1) * sizeof(*marks->marks));
     if (more == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "marks of %u streams", marks->n_marks + 1);
@@ -54,8 +54,8 @@ static gyre_status add_mark(struct gyre_cuda_marks *marks, struct gyre_cuda_mark
 }
 
 /* Finds the stream's own mark, else one whose stream does not need it any more, else makes one. */
-static gyre_status find_mark(struct gyre_cuda_marks *marks, cudaStream_t stream,
-                             struct gyre_cuda_mark **mark_out)
+static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t stream,
+                             struct gyre_cuda_put_mark **mark_out)
 {
     for (uint32_t i = 0; i < marks->n_marks; i++) {
         *mark_out = &marks->marks[i];
@@ -75,7 +75,7 @@ static gyre_status find_mark(struct gyre_cuda_marks *marks, cudaStream_t stream,
 static gyre_status mark(struct gyre_cuda_executor *executor, cudaStream_t stream, uint64_t capture)
 {
     struct gyre_cuda_apart apart = {0};
-    struct gyre_cuda_mark *found = NULL;
+    struct gyre_cuda_put_mark *found = NULL;
     if (capture != 0)
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));

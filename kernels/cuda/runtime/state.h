@@ -74,13 +74,13 @@ struct gyre_cuda_side_streams {
 
 /* The newest one-sided operation of each stream, as an event. A stream whose operations have ended
  * may lose its mark to another stream. */
-struct gyre_cuda_mark {
+struct gyre_cuda_put_mark {
     cudaStream_t stream;
     cudaEvent_t event;
 };
 
-struct gyre_cuda_marks {
-    struct gyre_cuda_mark *marks;
+struct gyre_cuda_put_marks {
+    struct gyre_cuda_put_mark *marks;
     uint32_t n_marks;
 };
 
@@ -148,7 +148,7 @@ struct gyre_cuda_executor {
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
     struct gyre_cuda_side_streams side_streams[2]; /* for captures: the second */
-    struct gyre_cuda_marks marks;
+    struct gyre_cuda_put_marks marks;
     struct gyre_cuda_recorder_state recorder;
     /* For standstill.c. */
     struct gyre_loaded *first_loaded; /* all programs */
