@@ -311,19 +311,20 @@ static void the_phases_of_a_fused_program_are_steps(void)
     free(events.events);
 }
 
-/* A kernel that marks nothing: its phases are there, and the call's time is theirs. */
-static void a_fused_program_without_marks_has_its_time_in_one_phase(void)
+/* A kernel that marks only what it has sent: the rest of its time is a wait. */
+static void a_phase_whose_arrival_is_not_marked_is_a_wait(void)
 {
     empty_rings();
     put_ends(1, 0, 8);
     put_run(1, &(struct made_run){.begin_ns = 100,
                                   .end_ns = 200,
+                                  .marks_ns = {120, 140, 160},
                                   .n_ends = 2,
                                   .n_tiles = 1,
                                   .kind = GYRE_CUDA_RUN_FUSED});
     struct gyre_trace_events events = read_all();
-    check_times(step_of(&events, 0, 0), 100, 100, 100, 200);
-    check_times(step_of(&events, 0, 1), 200, 200, 200, 200);
+    check_times(step_of(&events, 0, 1), 120, 140, 140, 160);
+    check_times(step_of(&events, 0, 2), 160, 200, 200, 200);
     free(events.events);
 }
 
@@ -403,8 +404,8 @@ int main(int argc, char **argv)
          a_step_has_its_times_and_the_slots_of_its_program},
         {"steps of tiles in flight are told apart", steps_of_tiles_in_flight_are_told_apart},
         {"the phases of a fused program are steps", the_phases_of_a_fused_program_are_steps},
-        {"a fused program without marks has its time in one phase",
-         a_fused_program_without_marks_has_its_time_in_one_phase},
+        {"a phase whose arrival is not marked is a wait",
+         a_phase_whose_arrival_is_not_marked_is_a_wait},
         {"copies take the time between the sync kernels",
          copies_take_the_time_between_the_sync_kernels},
         {"a full ring keeps the newest launches and counts the other entries",

@@ -152,8 +152,8 @@ static bool phase_event(const struct gyre_cuda_reading *reading,
     return n_found > 0;
 }
 
-/* The phases of a fused program, from the marks of its kernel. A phase without marks has no time.
- * The program reduces or not; the first arrival belongs to its first phase that receives. */
+/* The phases of a fused program, from the marks of its kernel. The program reduces or not; the
+ * first arrival belongs to its first phase that receives. */
 void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run)
 {
     const uint64_t sent_ns = run->marks_ns[GYRE_CUDA_MARK_SENT];
@@ -170,9 +170,13 @@ void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_c
         if (phase == PHASE_REDUCE && passed_on_ns != 0)
             end_ns = passed_on_ns;
         event->begin_ns = last_ns;
-        event->data_ns = phase == PHASE_SEND ? last_ns : gyre_max_u64(arrived_ns, last_ns);
         event->end_ns = gyre_max_u64(gyre_min_u64(end_ns, run->run.end_ns), last_ns);
-        event->ready_ns = event->data_ns = gyre_min_u64(event->data_ns, event->end_ns);
+        event->data_ns = event->end_ns; /* nothing marked the end of the wait */
+        if (phase == PHASE_SEND)
+            event->data_ns = last_ns;
+        else if (arrived_ns != 0)
+            event->data_ns = gyre_min_u64(gyre_max_u64(arrived_ns, last_ns), event->end_ns);
+        event->ready_ns = event->data_ns;
         if (phase == PHASE_REDUCE)
             arrived_ns = run->marks_ns[GYRE_CUDA_MARK_GATHERED];
         last_ns = event->end_ns;
