@@ -307,12 +307,13 @@ static void emit_broadcast(const struct gyre_two_level *level, int root, bool is
 }
 
 /* The reverse of a broadcast: the sums of the hosts go along the rail to the root's host, and from
- * its owners to the root. */
+ * its owners to the root. As in rings, the sends to owners have a worker of their own. */
 static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position;
     gyre_hosts_find(level->hosts, root, &root_host, &position);
     send_to_owners(level, 0, 1);
+    gyre_builder_worker(level->builder);
     if (level->rail >= 0) {
         const struct place place = place_on_rail(level, is_chain, tree, root_host);
         const int chunk = level->rail;

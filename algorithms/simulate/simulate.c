@@ -116,6 +116,10 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
                                    struct growth *growth, struct gyre_prediction *longest)
 {
     const uint64_t n_tiles = 4 * more;
+    /* The tiles of the run, the short one counted by its bytes. */
+    const double n_whole_tiles =
+        (double)gyre_chunk_range(&call->split, 0, 0).n_elems / call->split.tile_elems -
+        (double)(call->n_real_tiles - n_tiles);
     double *done_ns = calloc(n_tiles, sizeof(*done_ns));
     if (done_ns == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %llu tiles to simulate",
@@ -123,7 +127,7 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
     const gyre_status status = gyre_sim_run(call, n_tiles, done_ns, longest);
     growth->first_ns = done_ns[3 * more - 2] - done_ns[2 * more - 2];
     growth->second_ns = done_ns[4 * more - 2] - done_ns[3 * more - 2];
-    growth->busy_ns = busy_ns_of(longest) / 4;
+    growth->busy_ns = busy_ns_of(longest) * (double)more / n_whole_tiles;
     free(done_ns);
     return status;
 }
