@@ -102,9 +102,9 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     cache->links = config->links;
     cache->windows = config->windows;
     cache->programs.executor = config->executor;
-    cache->programs.in_host_memory = cache->facts.in_host_memory;
     cache->programs.proves = gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS);
     cache->facts = gather_facts(config);
+    cache->programs.in_host_memory = cache->facts.in_host_memory;
     cache->n_ranks_inside = count_inside(member, &config->links->grouping);
     gyre_status status = gyre_filter_of(&member->params, &cache->filter);
     if (status == GYRE_SUCCESS) {

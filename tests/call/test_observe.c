@@ -51,7 +51,10 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
         add(own, calls[i].tag, 'L');
         own->calls[at] = calls[i];
         snprintf(own->algorithm[at], sizeof(own->algorithm[at]), "%s", calls[i].algorithm);
-        CHECK(strcmp(calls[i].protocol, "simple") == 0 && calls[i].n_channels >= 1);
+        CHECK_MSG(strcmp(calls[i].protocol, "simple") == 0 ||
+                      (test_device() == GYRE_DEVICE_CUDA && calls[i].protocol[0] != '\0'),
+                  "\"%s\"", calls[i].protocol);
+        CHECK(calls[i].n_channels >= 1);
     }
 }
 

@@ -141,7 +141,7 @@ def refusals(comm):
     refused(["in host memory", here], comm.all_reduce, torch.ones(4))
     refused(["not contiguous"], comm.all_reduce, torch.ones(4, 4, device=here).t()[:, 1:])
     refused(["no element type complex64"], comm.all_reduce, torch.ones(4, device=here, dtype=torch.complex64))
-    refused(["has 3 elements"], comm.all_reduce, torch.ones(4, device=here), torch.ones(3, device=here))
+    refused(["the result has 3"], comm.all_reduce, torch.ones(4, device=here), torch.ones(3, device=here))
     refused(["is no stream"], comm.all_reduce, torch.ones(4, device=here), stream="side")
     with gyre.Stream() as host_stream:
         refused(["one of host", here], comm.all_reduce, torch.ones(4, device=here), stream=host_stream)

@@ -204,7 +204,8 @@ def run(options):
         raise Skip(f"CuPy finds no GPU: {error}") from error
     if n < 2:
         raise Skip(f"CuPy sees {n} GPU, two are needed")
-    if not cupy.cuda.nccl.available:
+    nccl = getattr(cupy.cuda, "nccl", None)  # absent from a CuPy that was built without NCCL
+    if nccl is None or not nccl.available:
         raise Skip("this CuPy finds no libnccl.so.2")
     begin = time.perf_counter()
     processes(n)
