@@ -40,18 +40,23 @@ static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
 }
 
 /* Tells the host that this launch has begun. A block calls this before it waits for a peer; a
- * second call does no harm. Fused kernels of line protocols call this when they have sent what they
- * send before they wait, so a recorded launch marks that moment here. */
+ * second call does no harm. */
 static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
                                                        uint64_t sequence)
 {
-    if (common.n_works == 0 || !reports_progress())
-        return;
-    if (common.recording.recorder != nullptr)
-        record_mark(common.recording.recorder, GYRE_CUDA_MARK_SENT);
-    if (n_begun_before(sequence) == 0)
+    if (common.n_works != 0 && reports_progress() && n_begun_before(sequence) == 0)
         store_relaxed_sys(&common.mailbox->begun,
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
+}
+
+/* As announce_launch(), in a block that has sent what it sends before it waits. A recorded launch
+ * marks that moment. */
+static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_common &common,
+                                                     uint64_t sequence)
+{
+    if (common.recording.recorder != nullptr && common.n_works != 0 && reports_progress())
+        record_mark(common.recording.recorder, GYRE_CUDA_MARK_SENT);
+    announce_launch(common, sequence);
 }
 
 /* SIMPLE: counts a block that ends. The last block of the launch also clears the placements. */

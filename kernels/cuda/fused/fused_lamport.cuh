@@ -206,7 +206,7 @@ lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t 
     if (!lamport_receive<RUN::peers, RUN::exact_fit>(*run.args, from, at, ~0U, received))
         return false;
     if (tile == 0) /* all peers' blocks are running */
-        allow_dependent_after_wait(run.args->common, at);
+        allow_dependent_after_wait(at);
     ulonglong2 result =
         reduce_rotated<RUN::dtype, RUN::peers, RUN::exact_fit>(*run.args, own, received);
     if (RUN::gathers ||
@@ -316,8 +316,6 @@ template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *
 #pragma unroll 1
     for (uint32_t tile = 0; tile < n_tiles && goes_on; tile++)
         goes_on = lamport_finish(*run, tile);
-    if (RUN::gathers)
-        mark_launch(run->args->common, GYRE_CUDA_MARK_PASSED_ON);
 #pragma unroll 1
     for (uint32_t tile = 0; RUN::gathers && tile < n_tiles && goes_on; tile++)
         goes_on = lamport_gather(*run, tile);

@@ -234,7 +234,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
                 return false;
             if (UNROLL == GYRE_CUDA_UNROLL) /* a long launch must not share its multiprocessors with
                                                the next one */
-                allow_dependent_after_wait(args.common, *n_reductions);
+                allow_dependent_and_mark(args.common, *n_reductions);
             else if (*n_reductions == 0)
                 mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);
             (*n_reductions)++;
@@ -274,7 +274,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
             return false;
         if (tile + 1 == args.work.split.n_tiles &&
             (fused.n_peers == 1 || fused.reduces != 0)) /* only short work is left */
-            allow_dependent_after_wait(args.common, round);
+            allow_dependent_and_mark(args.common, round);
 #pragma unroll
         for (int k = 0; k < UNROLL && has_round(places, k); k++)
             mover::store(out, place_of(places, k), values[k]);
@@ -313,12 +313,12 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
     for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles && !is_stopped; tile++)
         scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
     if (DTYPE != DTYPE_NONE)
-        announce_launch(args.common, end.sequence);
+        announce_sent(args.common, end.sequence);
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
         if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_reductions))
             return;
     if (DTYPE == DTYPE_NONE) { /* this block has only sent so far */
-        announce_launch(args.common, end.sequence);
+        announce_sent(args.common, end.sequence);
         if (is_stopped)
             return;
     } else {

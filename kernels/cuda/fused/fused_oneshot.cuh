@@ -48,13 +48,18 @@ static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda
  * running by then. With more peers, the caller has passed a barrier of the block, so all peers'
  * blocks are running. From then on this launch needs no further multiprocessor to end, so the next
  * launch may occupy multiprocessors beside it. */
-static __device__ __forceinline__ void
-allow_dependent_after_wait(const struct gyre_cuda_common &common, uint32_t n_waits_before)
+static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
 {
-    if (threadIdx.x != 0 || n_waits_before != 0)
-        return;
-    allow_dependent_launch();
-    if (common.recording.recorder != nullptr)
+    if (threadIdx.x == 0 && n_waits_before == 0)
+        allow_dependent_launch();
+}
+
+/* As allow_dependent_after_wait(). A recorded launch marks the arrival. */
+static __device__ __forceinline__ void
+allow_dependent_and_mark(const struct gyre_cuda_common &common, uint32_t n_waits_before)
+{
+    allow_dependent_after_wait(n_waits_before);
+    if (common.recording.recorder != nullptr && threadIdx.x == 0 && n_waits_before == 0)
         record_arrival(common.recording.recorder);
 }
 
@@ -214,7 +219,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
             value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + next, n_bytes - next);
         ll_store(to, at, now, send_flag);
     }
-    announce_launch(args.common, end.sequence);
+    announce_sent(args.common, end.sequence);
     const bool is_pair = fused.n_peers == 1;
     for (uint32_t first = 0, round = 0; first < n_lines; first += end.n_lanes, round++) {
         const uint32_t at = first + end.lane, skip = at * LL_DATA_BYTES;
@@ -239,7 +244,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
         }
         if (is_stopped)
             return;
-        allow_dependent_after_wait(args.common, round);
+        allow_dependent_and_mark(args.common, round);
         if (end.group != 0 || at >= n_lines)
             continue;
         const uint64_t result =

@@ -81,7 +81,7 @@ static void add_run(struct gyre_cuda_reading *reading, const struct gyre_cuda_bl
     *closes = *run;
     if (run->worker == NULL || !run->is_whole)
         return;
-    if (run->kind == GYRE_CUDA_RUN_FUSED)
+    if (run->kind == GYRE_CUDA_RUN_FUSED && run->n_ends > 0) /* LAMPORT's kernels say too little */
         gyre_cuda_add_phases(reading, run);
     else if (run->kind == GYRE_CUDA_RUN_STEPS && run->worker->n_steps > 0)
         gyre_cuda_add_steps(reading, run);
