@@ -326,16 +326,18 @@ gyre_status gyre_cuda_time_works(struct gyre_executor *base)
     return status;
 }
 
-/* After a capture the numbers of works that the GPU counts are no longer those of the host. */
+/* After a capture the numbers of works that the GPU counts are no longer those of the host. The
+ * answer before may still stand in `times_next`, because a launch that moves nothing takes none. */
 bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     CUstreamCaptureStatus is_captured;
-    if (executor->driver->cuStreamIsCapturing((CUstream)stream, &is_captured) != CUDA_SUCCESS ||
-        is_captured != CU_STREAM_CAPTURE_STATUS_NONE)
-        return false;
+    const bool is_plain =
+        executor->driver->cuStreamIsCapturing((CUstream)stream, &is_captured) == CUDA_SUCCESS &&
+        is_captured == CU_STREAM_CAPTURE_STATUS_NONE;
     pthread_mutex_lock(&executor->lock);
-    const bool is_timed = executor->recorder.spans != NULL && executor->last_capture == 0;
+    const bool is_timed =
+        is_plain && executor->recorder.spans != NULL && executor->last_capture == 0;
     executor->recorder.times_next = is_timed;
     pthread_mutex_unlock(&executor->lock);
     return is_timed;
