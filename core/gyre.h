@@ -630,8 +630,8 @@ GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
  * On GPUs the host does not see a call begin. There both `begun` and `ended` are told after the
  * end, by a later call or when the communicator is destroyed, with the times at which the first
  * block of the call's launch began and the last one ended. Where that cannot be, `is_timed` is 0
- * and they are left out: a captured call, every call after a capture, and a call while 256 works
- * that were launched since the oldest call without times are under way.
+ * and they are left out: a captured call, every call after a capture, and a call that comes 256 or
+ * more works after the oldest call whose times are not known yet.
  *
  * A call that is never launched, because its group failed or was cancelled, has submitted and
  * finished only. A rank's receive from itself is carried out by the send: it has no launch of its
@@ -666,8 +666,8 @@ typedef struct gyre_observer {
     /* On the thread that launches. All calls begin together. */
     void (*launching)(void *context, const gyre_observed_call *calls, int n_calls);
     void (*launched)(void *context, const gyre_observed_call *calls, int n_calls);
-    /* On the thread that runs the stream; on GPUs on one that makes a later call. now_ns: of
-     * CLOCK_MONOTONIC, on GPUs converted from the GPU's clock. */
+    /* On the thread that runs the stream; on GPUs on one that makes a later call or destroys the
+     * communicator. now_ns: of CLOCK_MONOTONIC, on GPUs converted from the GPU's clock. */
     void (*begun)(void *context, void *tag, uint64_t now_ns);
     void (*ended)(void *context, void *tag, uint64_t now_ns);
     /* On any thread. */
@@ -785,7 +785,9 @@ GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
 GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream);
 
 /** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
- * once: the next wait for the same peer and number waits for further ones.
+ * once: the next wait for the same peer and number waits for further ones. If a peer never sends
+ * the signal and neither fails nor aborts, only config.timeout_ms ends the wait, also when the peer
+ * has destroyed its communicator.
  * @waits: n_waits of them; copied. 0 waits for nothing.
  * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed; on GPUs it
  * ends the communicator), or that which ended the communicator, such as the death of a rank. */
