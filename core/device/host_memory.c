@@ -99,7 +99,7 @@ static struct allocation *make_file(size_t n_bytes)
     return NULL;
 }
 
-/* Nobody uses it any more. */
+/* Unmaps a file that has no users any more. */
 static void end_file(struct allocation *allocation)
 {
     munmap(allocation->base, (size_t)allocation->file.n_bytes);

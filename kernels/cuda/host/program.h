@@ -191,7 +191,7 @@ struct gyre_cuda_mailbox {
      * reported is over. It only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
     /* Indexed by block of the grid: what a block has polled for milliseconds. The host clears the
-     * addresses, and blocks that still wait write them again within some more. */
+     * addresses, and blocks that still wait write theirs again some milliseconds later. */
     struct {
         uint64_t address;
         uint64_t value; /* must_stop_at() in device/sync.cuh */
