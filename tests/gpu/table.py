@@ -208,7 +208,7 @@ def narrow_table(folder):
     """gyre's time and the ratio of each size."""
     by_name = {name: read_rows(folder, name, 2) for name in ALL_COLLECTIVES}
     names = [name for name in ALL_COLLECTIVES if by_name[name]]
-    lines = [line(["size"] + [f"{name} us, ratio" for name in names]), line(["---"] * (len(names) + 1))]
+    lines = [line(["size"] + [f"{name}" for name in names]), line(["---"] * (len(names) + 1))]
     for size in sorted(set().union(*by_name.values())):
         words = [size_text(size)]
         for name in names:
