@@ -30,13 +30,14 @@ struct bench_comparison {
     int n_batch; /* calls in one sample: 1, or as many as one wait covers */
 };
 
-/** bench_comparison_judge - compute times, mode and ratios from the medians of the rounds. The mode
+/** bench_comparison_judge - compute times, mode and ratios from the times of the rounds. The mode
  * with the lowest median stands for the engine, so that gyre never looks better because an engine
  * has several modes. Pure.
- * @medians: in microseconds, in rows of comparison->n_rounds: one row for gyre, one for each of
- * comparison->n_modes, and one row of scratch space. The rows are sorted afterwards.
+ * @turns: the time of a call in each turn, in microseconds, in rows of comparison->n_rounds: one
+ * row for gyre, one for each of comparison->n_modes, and one row of scratch space. The rows are
+ * sorted afterwards.
  * @comparison: n_rounds and n_modes are read, the results are filled in. */
-void bench_comparison_judge(double *medians, struct bench_comparison *comparison);
+void bench_comparison_judge(double *turns, struct bench_comparison *comparison);
 
 /* An algorithm of gyre that takes its turns with others. */
 struct bench_contender {

@@ -21,10 +21,10 @@
 /* The simulator divides a NIC evenly between the hosts that send to it. TCP does not: two hosts
  * send to one NIC for a while, and a NIC to which they should send stands idle. If each block
  * travels along a tree of its own (fans_in), all hosts wait for each other in every tile, so this
- * time is lost. In a ring one host sends to each NIC. So over TCP a tree's predicted time counts
- * as longer by this factor. A reduce-scatter of 8 MiB on 4 hosts took 1.01 times the bound by
- * two_level_ring and 1.25 to 1.45 times by two_level_tree, an all-gather 1.01 and 1.05 to 1.09
- * (tests/lab/rails.py, links of 100 Mbit/s, 2026-11). */
+ * time is lost. In a ring, or between two hosts, one host sends to each NIC. So over TCP between
+ * more hosts a tree's predicted time counts as longer by this factor. A reduce-scatter of 8 MiB on
+ * 4 hosts took 1.01 times the bound by two_level_ring and 1.25 to 1.45 times by two_level_tree, an
+ * all-gather 1.01 and 1.05 to 1.09 (tests/lab/rails.py, links of 100 Mbit/s, 2026-11). */
 #define WORTH_FANNING_IN     1.1
 
 #define MOST_ALL_PAIRS_RANKS 64
@@ -121,7 +121,9 @@ struct search {
 
 static double weight_of(const struct search *search, const struct gyre_algorithm *algorithm)
 {
-    const bool fans_in = search->facts->is_tcp && (algorithm->fans_in >> search->coll & 1U) != 0;
+    const struct gyre_tuner_facts *facts = search->facts;
+    const bool fans_in =
+        facts->is_tcp && facts->n_hosts > 2 && (algorithm->fans_in >> search->coll & 1U) != 0;
     return (algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1) *
            (fans_in ? WORTH_FANNING_IN : 1);
 }
