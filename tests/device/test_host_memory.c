@@ -12,6 +12,20 @@
 
 enum { N_BYTES = 100000 };
 
+/* Sanitizers end the process when too much memory is asked for, unless told otherwise. */
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+const char *__tsan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
 static char *allocate(size_t n_bytes)
 {
     void *ptr = NULL;
