@@ -41,6 +41,16 @@ static void free_variants(struct gyre_variants *variants)
         gyre_program_free(variants->programs[v]);
 }
 
+/* Of programs from a file: the most workers of any rank and variant. */
+static uint32_t most_given_workers(const struct gyre_given_programs *given)
+{
+    uint32_t most = 0;
+    for (unsigned v = 0; v < given->n_variants; v++)
+        for (unsigned rank = 0; rank < given->n_ranks; rank++)
+            most = (uint32_t)gyre_max_u64(most, given->programs[v][rank]->n_workers);
+    return most;
+}
+
 static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
                                  const struct gyre_shape *shape, int rank,
                                  struct gyre_variants *variants_out)
@@ -60,6 +70,8 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
         variants.most_workers =
             (uint32_t)gyre_max_u64(variants.most_workers, variants.programs[v]->n_workers);
     }
+    if (algorithm->given != NULL)
+        variants.most_workers = most_given_workers(algorithm->given);
     *variants_out = variants;
     return GYRE_SUCCESS;
 }

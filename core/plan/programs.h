@@ -21,7 +21,9 @@ struct gyre_programs {
 struct gyre_variants {
     uint32_t n_variants;
     struct gyre_program *programs[GYRE_MAX_VARIANTS];
-    uint32_t most_workers; /* of any variant */
+    /* Of any variant; of programs from a file also of any rank, because all ranks must come to the
+     * same number of channels. */
+    uint32_t most_workers;
 };
 
 /** gyre_programs_find - find the programs of @rank (in the shape), and emit them on their first

@@ -110,7 +110,9 @@ static void *run_wrong_program(void *pointer)
 {
     const struct rank_thread *own = pointer;
     const struct wrong_programs *wrong = own->argument;
-    struct stall_program program = {0};
+    const float in[1] = {0};
+    float out[1];
+    struct stall_program program = {.in = in, .out = out};
     struct test_pace pace;
     test_pace_start(&pace);
     CHECK_OK(stall_launch_text(own->comm, wrong->texts[own->rank], 1, &program));

@@ -6,6 +6,7 @@
 #include "core/comm/local.h"
 #include "core/links/fifo_spec.h"
 #include "core/plan/plan.h"
+#include "core/plan/programs.h"
 #include "core/plan/proof.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"
@@ -409,6 +410,35 @@ static void with_a_check_every_program_is_proved_before_its_first_use(void)
     unlink(log.path);
 }
 
+/* The root of this gather has two workers, the other rank one. A GPU runs workers as thread blocks,
+ * so the number of channels follows from the number of workers, and both ranks must find the same
+ * number. */
+static void ranks_with_different_numbers_of_workers_find_the_same_number(void)
+{
+    static const char *const texts[2] = {
+        "program apart gather\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\n"
+        "worker 0\nchunk 1: from 1 -> out 1\nworker 1\nchunk 0: in 0 -> out 0\nend\n",
+        "program apart gather\nranks 2 rank 1 root 0 chunks 1 lanes 1 depth 1\n"
+        "worker 0\nchunk 1: in 0 -> to 0\nend\n"};
+    struct gyre_program *own[2];
+    struct gyre_algorithm algorithm;
+    struct gyre_programs programs = {0};
+    const struct gyre_shape shape = shape_of(GYRE_COLL_GATHER, 2, 0);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_program_from_text(texts[rank], &own[rank]));
+    const struct gyre_program *const by_rank[2] = {own[0], own[1]};
+    struct gyre_given_programs given = {.n_variants = 1, .programs = {by_rank}};
+    CHECK_OK(gyre_algorithm_give(&given, NULL, &algorithm));
+    for (int rank = 0; rank < 2; rank++) {
+        const struct gyre_variants *variants;
+        CHECK_OK(gyre_programs_find(&programs, &algorithm, &shape, rank, &variants));
+        CHECK_MSG(variants->most_workers == 2, "rank %d: %u", rank, variants->most_workers);
+    }
+    gyre_programs_close(&programs);
+    for (int rank = 0; rank < 2; rank++)
+        gyre_program_free(own[rank]);
+}
+
 static const struct test_case cases[] = {
     {"programs of a file carry out the calls that they fit",
      programs_of_a_file_carry_out_the_calls_that_they_fit},
@@ -421,6 +451,8 @@ static const struct test_case cases[] = {
      given_programs_are_chosen_as_the_algorithm_that_emits_them},
     {"programs of no built-in algorithm have the traits of their steps",
      programs_of_no_built_in_algorithm_have_the_traits_of_their_steps},
+    {"ranks with different numbers of workers find the same number",
+     ranks_with_different_numbers_of_workers_find_the_same_number},
     {"a proof refuses what is wrong, and bounds its cost",
      a_proof_refuses_what_is_wrong_and_bounds_its_cost},
     {"with GYRE_CHECK=programs every program is proved before its first use",

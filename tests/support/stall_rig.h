@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Faults for tests of calls that stand still, on the host device: programs that were never proved,
- * given as text, and connections that lose what is sent.
+ * Faults for tests of calls that stand still: programs that were never proved, given as text, and,
+ * on the host device, connections that lose what is sent.
  */
 #ifndef GYRE_TESTS_STALL_RIG_H
 #define GYRE_TESTS_STALL_RIG_H
@@ -10,17 +10,18 @@
 #include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
 
-/* A program that is loaded on one rank. */
+/* A program that is loaded on one rank. The caller sets the buffers and the stream. */
 struct stall_program {
     struct gyre_program *program;
     struct gyre_loaded *loaded;
-    float in[64];
-    float out[64];
+    const float *in; /* in memory of the communicator's device */
+    float *out;
+    gyre_stream stream;
 };
 
-/** stall_launch_text - run one rank's program as this communicator's next all-reduce of `count`
- * floats, on the thread's default stream, in tiles of one float. Nothing proves the program.
- * @own: zeroed; stays until stall_unload(). */
+/** stall_launch_text - run one rank's program by protocol SIMPLE as this communicator's next
+ * all-reduce of `count` floats, in tiles of one float. Nothing proves the program.
+ * @own: stays until stall_unload(). */
 static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, uint64_t count,
                                             struct stall_program *own)
 {
@@ -29,7 +30,9 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
         .count = count, .coll = GYRE_COLL_ALL_REDUCE, .dtype = GYRE_FLOAT32, .root = -1};
     GYRE_TRY(gyre_program_from_text(text, &own->program));
     const struct gyre_load_config config = {.program = own->program, .n_channels = 1};
+    const struct gyre_reduction reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM};
     GYRE_TRY(executor->ops->load(executor, &config, &own->loaded));
+    GYRE_TRY(executor->ops->prepare(executor, own->loaded, &reduction));
     const uint64_t index = gyre_call_log_post(&comm->caller.call_log, &record);
     gyre_call_log_launched(&comm->caller.call_log, executor->n_launched, index);
     const struct gyre_work work = {
@@ -37,11 +40,11 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
         .in = own->in,
         .out = own->out,
         .split = {count, 1, own->program->n_chunks, 1, 1},
-        .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM},
+        .reduction = reduction,
         .signature = gyre_record_signature(&record, comm->member.rank),
         .sequence = record.sequence,
     };
-    return executor->ops->launch(executor, &work, 1, NULL);
+    return executor->ops->launch(executor, &work, 1, own->stream);
 }
 
 static inline void stall_unload(gyre_comm *comm, struct stall_program *own)
