@@ -8,6 +8,7 @@ import report_charts
 from report_blocks import NOT_MEASURED, first_line, first_of_each_id, name_of, nothing, table, text
 from report_checks import (gid_reason, gid_table, gpudirect, infiniband, issues, pfc_ecn, selection,
                            traffic_class)
+from report_pairs import pairs
 from report_sources import doctor_checks, this_machine
 
 MOST_PROBLEMS = 3
@@ -283,7 +284,8 @@ SECTIONS = [
     ("GID table", gid_table), ("Variables before and after", variables), ("Issues", issues),
     ("GPUDirect RDMA", gpudirect), ("Interfaces and devices: what was chosen", selection),
     ("GID index: why this row", gid_reason), ("Traffic class", traffic_class),
-    ("PFC and ECN: why both", pfc_ecn), ("InfiniBand", infiniband), ("Results", results), ("Charts", charts),
+    ("PFC and ECN: why both", pfc_ecn), ("InfiniBand", infiniband),
+    ("Pairs of hosts, GPUs and rails", pairs), ("Results", results), ("Charts", charts),
     ("Largest bottleneck", bottleneck), ("PyTorch DDP iterations", ddp), ("Log evidence", log_evidence),
     ("Not measured", missing),
 ]
