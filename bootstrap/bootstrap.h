@@ -141,13 +141,16 @@ struct gyre_regroup {
      * @missing: the ranks that are waited for, by rank; NULL where it is not known. */
     gyre_status (*check)(void *context, const bool *missing);
     void *context;
+    gyre_status failure;      /* not SUCCESS: this rank cannot take part, and tells the others */
+    const char *failure_text; /* names the rank and the cause */
 };
 
 /** gyre_regroup_serve - for the lowest member: wait for all other members, then give all of them a
- * new unique id. A rank whose list has more members is told so and awaited again. Errors:
- * INVALID_USAGE (a rank's list has fewer or other members; all are told), TIMEOUT naming the ranks
- * that are missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and died), the status of
- * check(). */
+ * new unique id. A rank whose list has more members is told so and awaited again. If a member
+ * cannot take part, all members get its failure: those that have joined at once, later ones when
+ * they join. Errors: the failure of a member (the first one that came; all are told), INVALID_USAGE
+ * (a rank's list has fewer or other members; all are told), TIMEOUT naming the ranks that are
+ * missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and died), the status of check(). */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 

@@ -2,7 +2,8 @@
  *
  * How some ranks of a communicator find each other again without its rendezvous server. The lowest
  * of them waits until all others have connected to its regroup listener, and only then answers.
- * So all get the same verdict: the new unique id, or why there is none.
+ * So all get the same verdict: the new unique id, or why there is none. A member that cannot take
+ * part joins too, with its failure. Then every member gets this failure as soon as it joins.
  *
  * Ranks learn of deaths one after the other. A rank whose list still has more ranks than the
  * lowest one's is told so, and the lowest rank waits for it to come again.
@@ -11,6 +12,7 @@
 
 #include "core/base/util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,10 @@
 
 struct gyre_regroup_claim gyre_regroup_claim_of(const struct gyre_regroup *regroup)
 {
-    struct gyre_regroup_claim claim = {.rank = regroup->rank, .members = GYRE_HASH_INIT};
+    struct gyre_regroup_claim claim = {
+        .rank = regroup->rank, .members = GYRE_HASH_INIT, .failure = (uint32_t)regroup->failure};
+    if (regroup->failure != GYRE_SUCCESS)
+        snprintf(claim.text, sizeof(claim.text), "%s", regroup->failure_text);
     for (int32_t rank = 0; rank < regroup->n_ranks; rank++) {
         if (!regroup->is_member[rank])
             continue;

@@ -20,6 +20,8 @@ struct gyre_regroup_claim {
     int32_t rank;
     int32_t n_members;
     uint64_t members; /* hash of the list: only ranks with equal lists regroup */
+    uint32_t failure; /* not SUCCESS: the rank cannot take part, for the cause in `text` */
+    char text[GYRE_TEXT_MAX_BYTES];
 };
 
 /* The lowest member's answer. Sent over the network: fixed layout. */

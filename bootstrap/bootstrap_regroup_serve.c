@@ -2,7 +2,9 @@
  *
  * The lowest member's side of a regroup. It accepts all connections and serves them side by side. A
  * candidate becomes a joiner when it has proved that it knows the secret and claims to be a rank
- * that is awaited. All joiners are answered when all awaited ranks have joined.
+ * that is awaited. All joiners are answered when all awaited ranks have joined. Once a member has
+ * said that it cannot take part, every joiner is answered at once, and the wait is for those still
+ * to come.
  */
 #include "bootstrap/bootstrap_regroup.h"
 
@@ -36,6 +38,9 @@ struct serving {
     int *joiners; /* descriptors of ranks that have proved themselves and wait for the verdict */
     int *rank_of;
     int n_joiners;
+    int n_arrived;       /* members that have joined: `joiners`, and those that were answered */
+    gyre_status failure; /* of the first member that cannot take part; SUCCESS: there is none */
+    char failure_text[GYRE_TEXT_MAX_BYTES];
     struct pollfd *polls; /* listeners, then candidates, then joiners */
 };
 
@@ -155,9 +160,41 @@ static enum progress read_candidate(const struct serving *serving, struct candid
                : IS_OVER;
 }
 
+/* Answers all joiners; none of them waits any more. */
+static void tell_joiners(struct serving *serving, gyre_status status, const char *text,
+                         const gyre_unique_id *id)
+{
+    while (serving->n_joiners > 0)
+        send_verdict(serving->joiners[--serving->n_joiners], status, text, id);
+}
+
+/* A member cannot take part. Of several such members all ranks are told of the first one. */
+static void note_failure(struct serving *serving, gyre_status status, const char *text)
+{
+    if (serving->failure != GYRE_SUCCESS)
+        return;
+    serving->failure = status;
+    snprintf(serving->failure_text, sizeof(serving->failure_text), "%s", text);
+}
+
+/* A member has joined. If a member cannot take part, all joiners are told so. */
+static void take_joiner(struct serving *serving, struct gyre_regroup_claim *claim)
+{
+    serving->missing[claim->rank] = false;
+    serving->n_arrived++;
+    claim->text[sizeof(claim->text) - 1] = '\0';
+    if (claim->failure != GYRE_SUCCESS)
+        note_failure(serving,
+                     claim->failure < GYRE_IN_PROGRESS ? (gyre_status)claim->failure
+                                                       : GYRE_ERROR_REMOTE,
+                     claim->text);
+    if (serving->failure != GYRE_SUCCESS)
+        tell_joiners(serving, serving->failure, serving->failure_text, NULL);
+}
+
 /* Takes a rank that has proved that it knows the secret. The rank waits with the other members. Or
  * it is told that ranks on its list have been excluded, and joins again later. */
-static gyre_status admit(struct serving *serving, int fd, const struct gyre_regroup_claim *claim)
+static gyre_status admit(struct serving *serving, int fd, struct gyre_regroup_claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
     char text[400];
@@ -166,6 +203,11 @@ static gyre_status admit(struct serving *serving, int fd, const struct gyre_regr
         list_ranks(regroup, regroup->is_member, false, excluded, sizeof(excluded));
         snprintf(text, sizeof(text), "rank %d excludes ranks %s", regroup->rank, excluded);
         send_verdict(fd, GYRE_ERROR_REMOTE, text, NULL);
+        return GYRE_SUCCESS;
+    }
+    if (!serving->missing[claim->rank] && serving->failure != GYRE_SUCCESS) {
+        /* It has been told already, and tries again before all members have been told. */
+        send_verdict(fd, serving->failure, serving->failure_text, NULL);
         return GYRE_SUCCESS;
     }
     serving->joiners[serving->n_joiners] = fd;
@@ -178,7 +220,7 @@ static gyre_status admit(struct serving *serving, int fd, const struct gyre_regr
                          serving->own.n_members);
     if (!serving->missing[claim->rank])
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "rank %d came twice", claim->rank);
-    serving->missing[claim->rank] = false;
+    take_joiner(serving, claim);
     return GYRE_SUCCESS;
 }
 
@@ -190,7 +232,7 @@ static gyre_status serve_candidates(struct serving *serving)
         const enum progress progress = read_candidate(serving, candidate);
         if (progress == IS_WHOLE) {
             const int fd = candidate->stranger.fd;
-            const struct gyre_regroup_claim claim = candidate->claim;
+            struct gyre_regroup_claim claim = candidate->claim;
             forget_candidate(serving, i);
             GYRE_TRY(admit(serving, fd, &claim));
         } else if (progress == IS_OVER ||
@@ -241,7 +283,7 @@ static gyre_status serve_once(struct serving *serving)
 static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
 {
     const struct gyre_regroup *regroup = serving->regroup;
-    while (serving->n_joiners < serving->own.n_members - 1) {
+    while (serving->n_arrived < serving->own.n_members - 1) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));
         if (gyre_now_ns() >= deadline_ns)
             return fail_missing(serving);
@@ -250,14 +292,22 @@ static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-static void tell_joiners(const struct serving *serving, gyre_status status,
-                         const gyre_unique_id *id)
+/* Waits for all members and gives them the verdict, which is also this rank's. */
+static gyre_status serve(struct serving *serving, gyre_unique_id *id_out)
 {
+    const struct gyre_regroup *regroup = serving->regroup;
     char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
+    if (regroup->failure != GYRE_SUCCESS)
+        note_failure(serving, regroup->failure, regroup->failure_text);
+    gyre_status status = wait_for_all(serving, gyre_regroup_deadline(regroup));
+    if (serving->failure != GYRE_SUCCESS) /* it came first, so it is the cause */
+        status = gyre_fail(serving->failure, "%s", serving->failure_text);
+    else if (status == GYRE_SUCCESS)
+        status = gyre_unique_id_create(regroup->params, id_out);
     if (status != GYRE_SUCCESS)
-        snprintf(text, sizeof(text), "rank %d: %s", serving->regroup->rank, gyre_cause());
-    for (int i = 0; i < serving->n_joiners; i++)
-        send_verdict(serving->joiners[i], status, text, status == GYRE_SUCCESS ? id : NULL);
+        snprintf(text, sizeof(text), "rank %d: %s", regroup->rank, gyre_cause());
+    tell_joiners(serving, status, text, status == GYRE_SUCCESS ? id_out : NULL);
+    return status;
 }
 
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
@@ -278,10 +328,7 @@ gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
     } else {
         memcpy(serving.missing, regroup->is_member, n * sizeof(*serving.missing));
         serving.missing[regroup->rank] = false;
-        status = wait_for_all(&serving, gyre_regroup_deadline(regroup));
-        if (status == GYRE_SUCCESS)
-            status = gyre_unique_id_create(regroup->params, id_out);
-        tell_joiners(&serving, status, id_out);
+        status = serve(&serving, id_out);
     }
     while (serving.n_candidates > 0)
         drop_candidate(&serving, serving.n_candidates - 1);

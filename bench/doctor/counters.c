@@ -74,8 +74,16 @@ static const struct meaning {
 
 #define N_MEANINGS (sizeof(meanings) / sizeof(meanings[0]))
 
+/* A port whose counters are read. */
+struct port {
+    char name[80];   /* "mlx5_0:1" */
+    char device[64]; /* "mlx5_0" */
+    char netdev[16]; /* "" = unknown */
+};
+
 struct counter {
     char name[128];
+    struct port port;
     int64_t value;
     const struct meaning *meaning;
 };
@@ -85,13 +93,14 @@ struct bench_counters {
     int n;
 };
 
-static void add(struct bench_counters *counters, const char *port, const char *source,
+static void add(struct bench_counters *counters, const struct port *port, const char *source,
                 const char *name, int64_t value, const struct meaning *meaning)
 {
     if (counters->n == MAX_COUNTERS || value < 0)
         return;
     struct counter *counter = &counters->list[counters->n++];
-    snprintf(counter->name, sizeof(counter->name), "%.60s %s%.50s", port, source, name);
+    snprintf(counter->name, sizeof(counter->name), "%.60s %s%.50s", port->name, source, name);
+    counter->port = *port;
     counter->value = value;
     counter->meaning = meaning;
 }
@@ -107,11 +116,10 @@ static bool matches(const char *pattern, const char *name)
     return *pattern == '\0' && *name == '\0';
 }
 
-static void read_ethtool(struct bench_counters *counters, const char *root, const char *port,
-                         const char *netdev)
+static void read_ethtool(struct bench_counters *counters, const char *root, const struct port *port)
 {
     char *text = NULL;
-    if (bench_ethtool_read(root, netdev, &text) != BENCH_READ_OK)
+    if (bench_ethtool_read(root, port->netdev, &text) != BENCH_READ_OK)
         return;
     char *rest = text;
     for (char *line; (line = bench_next_line(&rest)) != NULL;) {
@@ -129,20 +137,26 @@ static void read_ethtool(struct bench_counters *counters, const char *root, cons
 static void read_port(struct bench_counters *counters, const char *root, const char *device,
                       const char *number)
 {
-    char path[256], port[80], netdev[16];
-    snprintf(port, sizeof(port), "%.60s:%.8s", device, number);
+    char path[256];
+    struct port port = {.netdev = ""};
+    snprintf(port.name, sizeof(port.name), "%.60s:%.8s", device, number);
+    snprintf(port.device, sizeof(port.device), "%.63s", device);
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/ports/%.8s/gid_attrs/ndevs/0", device,
+             number);
+    const bool has_netdev =
+        bench_read_text(root, path, port.netdev, sizeof(port.netdev)) == BENCH_READ_OK;
+    if (!has_netdev)
+        port.netdev[0] = '\0';
     for (size_t i = 0; i < N_MEANINGS; i++) {
         int64_t value = 0;
         snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/ports/%.8s/%.80s", device, number,
                  meanings[i].name);
         if (strchr(meanings[i].name, '/') != NULL &&
             bench_read_number(root, path, &value) == BENCH_READ_OK)
-            add(counters, port, "", meanings[i].name, value, &meanings[i]);
+            add(counters, &port, "", meanings[i].name, value, &meanings[i]);
     }
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/ports/%.8s/gid_attrs/ndevs/0", device,
-             number);
-    if (bench_read_text(root, path, netdev, sizeof(netdev)) == BENCH_READ_OK)
-        read_ethtool(counters, root, port, netdev);
+    if (has_netdev)
+        read_ethtool(counters, root, &port);
 }
 
 struct bench_counters *bench_counters_read(const char *root)
@@ -198,7 +212,7 @@ int bench_counters_compare(const struct bench_counters *before, const struct ben
             rise->n = new->value - old->value;
             rise->is_loss = new->meaning->is_loss;
             rise->meaning = new->meaning->meaning;
-            rise->fix = new->meaning->fix;
+            bench_fix_of_port(new->meaning->fix, new->port.device, new->port.netdev, rise->fix);
         }
     return n;
 }

@@ -6,6 +6,8 @@
 #ifndef GYRE_BENCH_DOCTOR_COUNTERS_H
 #define GYRE_BENCH_DOCTOR_COUNTERS_H
 
+#include "bench/doctor/doctor.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,7 +20,7 @@ struct bench_rise {
     int64_t n;
     bool is_loss; /* packets were lost, damaged or sent again; else flow control did its work */
     const char *meaning;
-    const char *fix;
+    char fix[BENCH_FIX_BYTES]; /* with the names of the port; "" if nothing is to be done */
 };
 
 /** bench_counters_read - the counters of all ports below a root, and of their interfaces. Freed by

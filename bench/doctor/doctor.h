@@ -40,14 +40,16 @@ struct bench_check {
 
 extern const struct bench_check bench_checks[BENCH_N_CHECKS];
 
+#define BENCH_FIX_BYTES 448
+
 /* A finding of a check. Ranks all-gather findings, so the layout is fixed and has no pointers. */
 struct bench_finding {
-    int32_t check;       /* enum bench_check_id */
-    int32_t severity;    /* enum bench_severity */
-    char subject[64];    /* the device or interface that it is about; "" = the whole host */
-    char ranks[64];      /* whose finding it is: "0-3"; "" for a process alone */
-    char evidence[1536]; /* the file or command, and what it said; may have several lines */
-    char fix[448];       /* the command that mends it; "" if nothing is to be done */
+    int32_t check;             /* enum bench_check_id */
+    int32_t severity;          /* enum bench_severity */
+    char subject[64];          /* the device or interface that it is about; "" = the whole host */
+    char ranks[64];            /* whose finding it is: "0-3"; "" for a process alone */
+    char evidence[1536];       /* the file or command, and what it said; may have several lines */
+    char fix[BENCH_FIX_BYTES]; /* the command that mends it; "" if nothing is to be done */
 };
 
 struct bench_findings {
@@ -106,6 +108,13 @@ struct bench_doctor {
     struct bench_cuda_results *cuda; /* NULL until a check needs them */
     bool is_out_of_memory;
 };
+
+/** bench_fix_of_port - a fix with the names of the port that it is about.
+ * @fix: NETDEV in it stands for the port's network interface, DEVICE for its RDMA device.
+ * @device: may be NULL. @netdev: "" = not known; then the text says in words where the name is
+ * found. @text_out: BENCH_FIX_BYTES; returned. */
+const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
+                              char *text_out);
 
 /** bench_say - add a finding of the running check.
  * @subject, @fix: may be NULL. @format: the evidence. */

@@ -1,30 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the sources into sections: (title, blocks). A block is ("text", words), ("list", [words]),
-("table", header, rows), ("code", words) or ("chart", title, svg). Both templates show the same blocks.
+"""Turns the sources into sections: (title, blocks), with the blocks of report_blocks.py. Both templates
+show the same blocks.
 
 A number stands here only if it was measured or read. Otherwise the cell says why there is none.
 """
-import re
-
 import report_charts
+from report_blocks import NOT_MEASURED, first_line, first_of_each_id, name_of, nothing, table, text
+from report_checks import (gid_reason, gid_table, gpudirect, infiniband, issues, pfc_ecn, selection,
+                           traffic_class)
+from report_pairs import pairs
 from report_sources import doctor_checks, this_machine
 
-NOT_MEASURED = "not measured"
 MOST_PROBLEMS = 3
 LAUNCHERS_OWN = "OMPI_COMM_WORLD_"  # rank and size, which Open MPI tells every process
 MANY_GBPS = 0.8  # part of the limit from which the link counts as filled
-
-
-def text(words):
-    return ("text", words)
-
-
-def table(header, rows):
-    return ("table", header, rows)
-
-
-def nothing(words):
-    return [text(words)]
 
 
 class Report:
@@ -101,21 +90,6 @@ def summary(report):
     return blocks + ([("list", problems)] if problems else [])
 
 
-def first_of_each_id(checks):
-    return list({check["id"]: check for check in reversed(checks)}.values())[::-1]
-
-
-def name_of(check):
-    """Words like "rdma.mtu rxe0:1 on ranks 0-1 (warn)"."""
-    ranks = str(check.get("ranks") or "")
-    where = f" on rank{'' if ranks.isdigit() else 's'} {ranks}" if ranks else ""
-    return " ".join(f"{check['id']} {check['subject']}".split()) + f"{where} ({check['severity']})"
-
-
-def first_line(words):
-    return words.split("\n", 1)[0]
-
-
 def system(report):
     rows = []
     if not report.options.json:
@@ -153,89 +127,6 @@ def variables(report):
     return [text(f"Before: {before.label}. After: {after.label}, {reason}."),
             table(["variable", "before", "after"],
                   [[name, old.get(name, "unset"), new.get(name, "unset")] for name in names])]
-
-
-def issues(report):
-    if report.doctor is None:
-        return nothing("Not known: there is no report of gyre doctor.")
-    blocks = []
-    for number, check in enumerate(report.problems(), 1):
-        blocks.append(table([f"issue {number}", name_of(check)],
-                            [["evidence", check["evidence"]], ["what mends it", check["fix"] or "-"],
-                             ["impact", f"{NOT_MEASURED}: mend it and run this report again"]]))
-    return blocks or nothing("gyre doctor found no problem.")
-
-
-def gpudirect(report):
-    return report.evidence("rdma.peermem", "rdma.gpu_distance") + [text(
-        "Leave GYRE_NET_GDR_LEVEL and GYRE_NET_GDR_READ unset: gyre takes the path that a trial "
-        "registration proved. The effect of GPUDirect on busbw: " + NOT_MEASURED + " by this report.")]
-
-
-def selection(report):
-    return report.evidence("net.speed", "net.mtu", "net.bond", "rdma.hca", "rdma.mtu")
-
-
-def gid_table(report):
-    if report.doctor is None:
-        return nothing("Not known: there is no report of gyre doctor.")
-    rows = []
-    for check in report.checks("rdma.gid"):
-        for line in check["evidence"].split("\n"):
-            found = re.fullmatch(r"\[(\d+)\] (.*), (RoCE v[12]|IB|type not readable)(?:, ([^:]*))?: (.*)", line)
-            if found:
-                index, address, kind, netdev, verdict = found.groups()
-                rows.append([check["subject"], *report.ranks_cell(check), index, address, kind, netdev or "-", verdict])
-    if rows:
-        return [table(["port", *report.ranks_header(), "row", "address", "type", "interface", "verdict"], rows)]
-    return report.evidence("rdma.gid")
-
-
-def gid_reason(report):
-    words = []
-    for check in report.checks("rdma.gid"):
-        reason = "the rules rank it above the other rows" if check["severity"] == "ok" else check["severity"]
-        words.append(f"{check['subject']}: {first_line(check['evidence'])} ({reason})")
-    return ([("list", words)] if words else []) + [text(
-        "Leave NCCL_IB_GID_INDEX unset: indices differ between hosts and change when a link goes down "
-        "and up; gyre chooses by the rows themselves.")]
-
-
-def traffic_class(report):
-    found = []
-    for run in report.runs:
-        for name in ("GYRE_IB_TC", "NCCL_IB_TC"):
-            value = run.report["environment"].get(name, "")
-            if re.fullmatch(r"\d+", value) and int(value) <= 255 and (name, value) not in found:
-                found.append((name, value))
-    rows = []
-    for name, value in found:
-        dscp, ecn = int(value) >> 2, int(value) & 3
-        warning = "none" if ecn in (0, 2) else "the low two bits are ECN bits; a multiple of 4 was probably meant"
-        rows.append([name, value, str(dscp), f"{ecn:02b}", warning])
-    header = ["variable", "value", "DSCP", "ECN bits", "remark"]
-    return ([table(header, rows)] if rows else nothing(
-        "No traffic class was set in any run, so packets of RoCE had the default, 0 (DSCP 0), which most switches "
-        "treat as lossy.")) + [text(
-        "The traffic class is the whole byte of the IP header: DSCP x 4 + ECN bits. The value 5 is DSCP 1 "
-        "with ECN bits 01, not priority 5. Use the DSCP that the switches treat as lossless.")]
-
-
-def pfc_ecn(report):
-    return report.evidence("rdma.congestion", "rdma.counters") + [text(
-        "PFC stops a sender hop by hop before a buffer overflows, so that nothing is lost; alone it "
-        "spreads the stop over innocent flows. ECN marks packets early, so that senders slow down before "
-        "PFC acts; alone it is too late for bursts. Both are needed, on the same priority. What the "
-        "switches are set to cannot be read from a host.")]
-
-
-def infiniband(report):
-    if report.doctor is None:
-        return nothing("Not known: there is no report of gyre doctor.")
-    ports = [check for check in report.checks("rdma.devices") if check["evidence"].startswith("InfiniBand")]
-    if not ports:
-        return nothing("Not present on this system: no RDMA port has the link layer InfiniBand.")
-    return [table(["port", "evidence"], [[check["subject"], check["evidence"]] for check in ports])]
 
 
 def results(report):
@@ -393,7 +284,8 @@ SECTIONS = [
     ("GID table", gid_table), ("Variables before and after", variables), ("Issues", issues),
     ("GPUDirect RDMA", gpudirect), ("Interfaces and devices: what was chosen", selection),
     ("GID index: why this row", gid_reason), ("Traffic class", traffic_class),
-    ("PFC and ECN: why both", pfc_ecn), ("InfiniBand", infiniband), ("Results", results), ("Charts", charts),
+    ("PFC and ECN: why both", pfc_ecn), ("InfiniBand", infiniband),
+    ("Pairs of hosts, GPUs and rails", pairs), ("Results", results), ("Charts", charts),
     ("Largest bottleneck", bottleneck), ("PyTorch DDP iterations", ddp), ("Log evidence", log_evidence),
     ("Not measured", missing),
 ]

@@ -168,7 +168,20 @@ def check_doctor(report, name):
             isinstance(check, dict) and all(isinstance(check.get(key), str) for key in keys)
             for check in report["checks"]):
         raise SourceError(f"{name}: is not the report of gyre doctor (made by --json)")
+    matrices = report.get("matrix") or {}
+    if not isinstance(matrices, dict) or not all(matrix is None or is_matrix(matrix) for matrix in matrices.values()):
+        raise SourceError(f"{name}: its matrix is not as gyre doctor writes it")
     return report
+
+
+def is_matrix(matrix):
+    """Has it a name for each row, and rows of as many numbers or nulls?"""
+    names = matrix.get("names") if isinstance(matrix, dict) else None
+    return isinstance(names, list) and all(isinstance(name, str) for name in names) and all(
+        isinstance(matrix.get(key), list) and len(matrix[key]) == len(names) and all(
+            isinstance(row, list) and len(row) == len(names) and all(value is None or is_number(value) for value in row)
+            for row in matrix[key])
+        for key in ("gbytes_per_s", "latency_us"))
 
 
 def check_ddp(value, name):

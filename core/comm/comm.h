@@ -196,7 +196,7 @@ struct gyre_init_request {
     bool takes_failures; /* find() with comm NULL tells the other ranks of `failure` */
     gyre_status failure; /* this rank cannot take part, for `failure_text` */
     char failure_text[256];
-    bool *is_member; /* shrink: by rank of the parent; malloc'ed, freed by gyre_comm_make */
+    bool *is_member; /* shrink: by rank of the parent; malloc'ed, freed by make and refuse */
     bool is_aborted; /* shrink: the parent was aborted */
 };
 
@@ -206,9 +206,9 @@ struct gyre_init_request {
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out);
 
-/** gyre_comm_refuse - end a split or growth whose arguments are wrong on this rank. The other ranks
- * of the parent wait for this rank in the all-gathers of request->find, so it takes part in these
- * and tells its failure there.
+/** gyre_comm_refuse - end a split, shrink or growth whose arguments are wrong on this rank. The
+ * other ranks of the parent wait for this rank in request->find, so it takes part there and tells
+ * its failure.
  * @request: with parent and takes_failures. @status: of the failure; gyre_cause() has the text.
  * Returns @status, with its text. */
 gyre_status gyre_comm_refuse(const struct gyre_init_request *request, gyre_status status);

@@ -192,8 +192,8 @@ static gyre_status make_in_background(struct init_task *task, bool is_waited)
     return GYRE_IN_PROGRESS;
 }
 
-/* Tells the other ranks of a split or a growth that this rank cannot take part, because they wait
- * for it. */
+/* Tells the other ranks of a split, shrink or growth that this rank cannot take part, because they
+ * wait for it. Frees request->is_member. */
 static void pass_failure_on(const gyre_config *config, const struct gyre_init_request *request,
                             gyre_status status)
 {
@@ -202,6 +202,7 @@ static void pass_failure_on(const gyre_config *config, const struct gyre_init_re
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (task == NULL) { /* without memory the only way is to end the parent */
         (void)gyre_comm_give_up(request->parent, status);
+        free(request->is_member);
         return;
     }
     *task = (struct init_task){.request = *request};
@@ -210,8 +211,10 @@ static void pass_failure_on(const gyre_config *config, const struct gyre_init_re
     const bool in_background = config->blocking == 0 || gyre_group_is_open();
     if (!in_background)
         (void)carry_out(NULL, &task->request, false);
-    if (!in_background || start(task) != GYRE_SUCCESS)
+    if (!in_background || start(task) != GYRE_SUCCESS) {
+        free(task->request.is_member);
         free(task);
+    }
     gyre_set_cause(cause);
 }
 
@@ -237,7 +240,6 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_req
             gyre_comm_free(comm);
         if (request->takes_failures)
             pass_failure_on(config, request, status);
-        free(request->is_member);
         /* A split or shrink has no rendezvous yet. */
         return request->find == NULL ? give_up_joining(request, status) : status;
     }

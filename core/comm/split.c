@@ -235,15 +235,16 @@ gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **com
 
 struct shrink_watch {
     gyre_comm *parent;
-    gyre_comm *child;
-    bool is_aborted; /* the parent has failed already, so only the child's fault counts */
+    gyre_comm *child; /* NULL: this rank cannot take part, and only tells the others so */
+    bool is_aborted;  /* the parent has failed already, so only the child's fault counts */
 };
 
 /* May the wait for the other members go on? */
 static gyre_status check_shrink(void *context, const bool *missing)
 {
     const struct shrink_watch *watch = context;
-    GYRE_TRY(gyre_fault_status(&watch->child->member.fault));
+    if (watch->child != NULL)
+        GYRE_TRY(gyre_fault_status(&watch->child->member.fault));
     if (!watch->is_aborted)
         GYRE_TRY(gyre_fault_status(&watch->parent->member.fault));
     for (int rank = 0; missing != NULL && rank < watch->parent->member.n_ranks; rank++)
@@ -274,6 +275,11 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
 {
     gyre_comm *parent = request->parent;
     struct shrink_watch watch = {parent, child, request->is_aborted};
+    char name[GYRE_RANK_NAME_BYTES];
+    char failure_text[GYRE_RANK_NAME_BYTES + sizeof(request->failure_text) + 32];
+    snprintf(failure_text, sizeof(failure_text), "%s of the parent: %s",
+             gyre_rank_name(parent->origin, parent->links.infos, parent->member.rank, name),
+             request->failure_text);
     const struct gyre_regroup regroup = {
         .params = &parent->member.params,
         .secret = parent->member.bootstrap->secret,
@@ -282,6 +288,8 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
         .is_member = request->is_member,
         .check = check_shrink,
         .context = &watch,
+        .failure = request->failure,
+        .failure_text = failure_text,
     };
     int lowest = -1;
     for (int rank = 0; rank < parent->member.n_ranks; rank++) {
@@ -306,7 +314,7 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
                            "rank %d found no network interface to be met at when the parent was "
                            "made",
                            lowest);
-    if (status == GYRE_SUCCESS)
+    if (status == GYRE_SUCCESS && child != NULL)
         status = open_shrunk(request, child);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
@@ -318,6 +326,8 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
 static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_excluded,
                                  bool *is_member_out)
 {
+    if (n_excluded < 0 || (n_excluded > 0 && ranks == NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: no list of excluded ranks");
     for (int rank = 0; rank < comm->member.n_ranks; rank++)
         is_member_out[rank] = true;
     for (int i = 0; i < n_excluded; i++) {
@@ -334,32 +344,44 @@ static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_
     return GYRE_SUCCESS;
 }
 
+/* The arguments that the other members need not know to hear from this rank. */
+static gyre_status check_shrink_arguments(const gyre_comm *comm, int flags, gyre_comm **comm_out,
+                                          const gyre_config *config, gyre_config *config_out)
+{
+    if (comm_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: comm_out is NULL");
+    if (flags != GYRE_SHRINK_DEFAULT && flags != GYRE_SHRINK_ABORT)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: unknown flags 0x%x", flags);
+    return gyre_comm_child_config(comm, config, config_out);
+}
+
+/* Without a legal list of excluded ranks this rank cannot know which ranks wait for it. With one,
+ * it tells them what is wrong with its other arguments. */
 static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
                           gyre_comm **comm_out, const gyre_config *config)
 {
     gyre_config own;
-    if (comm_out == NULL || n_excluded < 0 || (n_excluded > 0 && excluded_ranks == NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: %s",
-                         comm_out == NULL ? "comm_out is NULL" : "no list of excluded ranks");
-    if (flags != GYRE_SHRINK_DEFAULT && flags != GYRE_SHRINK_ABORT)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: unknown flags 0x%x", flags);
+    struct gyre_init_request request = {.find = find_shrunk,
+                                        .parent = comm,
+                                        .is_aborted = flags == GYRE_SHRINK_ABORT,
+                                        .takes_failures = true};
     if (flags == GYRE_SHRINK_DEFAULT && gyre_comm_check(comm) != GYRE_SUCCESS)
         return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
                                  "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
                                  "or was finalized");
-    GYRE_TRY(gyre_comm_child_config(comm, config, &own));
-    struct gyre_init_request request = {
-        .find = find_shrunk, .parent = comm, .is_aborted = flags == GYRE_SHRINK_ABORT};
     request.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
     if (request.is_member == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
     gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, request.is_member);
-    if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
-        status = gyre_comm_abort(comm);
     if (status != GYRE_SUCCESS) {
         free(request.is_member);
         return status;
     }
+    status = check_shrink_arguments(comm, flags, comm_out, config, &own);
+    if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
+        status = gyre_comm_abort(comm);
+    if (status != GYRE_SUCCESS)
+        return gyre_comm_refuse(&request, status);
     return gyre_comm_make(&own, &request, comm_out);
 }
 

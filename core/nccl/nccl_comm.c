@@ -291,27 +291,41 @@ NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncc
     return nccl_group_note(split(comm, color, key, newcomm, config));
 }
 
+static ncclResult_t shrink(struct ncclComm *comm, const int *excluded_ranks, int n_excluded,
+                           ncclComm_t *comm_out, const ncclConfig_t *given, int flags)
+{
+    gyre_config config;
+    struct ncclComm *handle = NULL;
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own == NULL)
+        return result;
+    if (is_revoked(comm)) /* its operations have ended already */
+        flags = NCCL_SHRINK_ABORT;
+    if (comm_out == NULL)
+        result = nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
+    else
+        result = prepare(given, &handle, &config);
+    if (result != ncclSuccess) {
+        gyre_comm *none = NULL;
+        refuse_on_all_ranks(&config);
+        (void)gyre_comm_shrink(own, excluded_ranks, n_excluded, flags, &none, &config);
+        return result;
+    }
+    return hand_out(handle,
+                    gyre_comm_shrink(own, excluded_ranks, n_excluded, flags, &handle->comm,
+                                     given != NULL ? &config : NULL),
+                    comm_out);
+}
+
 NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
                                          int excludeRanksCount, ncclComm_t *newcomm,
                                          ncclConfig_t *config, int shrinkFlags)
 {
-    gyre_config own_config;
-    struct ncclComm *handle = NULL;
-    ncclResult_t result;
-    if (newcomm == NULL)
-        return nccl_group_note(nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL"));
-    *newcomm = NULL;
-    gyre_comm *own = nccl_usable(comm, &result);
-    if (own != NULL)
-        result = prepare(config, &handle, &own_config);
-    if (own != NULL && is_revoked(comm)) /* its operations have ended already */
-        shrinkFlags = NCCL_SHRINK_ABORT;
-    if (result == ncclSuccess)
-        result = hand_out(handle,
-                          gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
-                                           &handle->comm, config != NULL ? &own_config : NULL),
-                          newcomm);
-    return nccl_group_note(result);
+    if (newcomm != NULL)
+        *newcomm = NULL;
+    return nccl_group_note(
+        shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)

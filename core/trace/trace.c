@@ -102,6 +102,7 @@ gyre_status gyre_trace_open(const struct gyre_trace_config *config, struct gyre_
         return status;
     }
     gyre_trace_file_look(trace->path, &trace->before);
+    gyre_trace_file_warn_missing_folder(trace->path, config->rank);
     trace->rank = config->rank;
     trace->n_ranks = config->n_ranks;
     trace->close_ns = config->close_ns > 0 ? config->close_ns : CLOSE_NS;

@@ -5,6 +5,7 @@
  */
 #include "core/trace/trace_file.h"
 
+#include "core/base/log.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -79,6 +80,23 @@ void gyre_trace_file_look(const char *path, struct gyre_trace_file_state *state_
         return;
     take_state(fd, state_out);
     close(fd);
+}
+
+void gyre_trace_file_warn_missing_folder(const char *path, int rank)
+{
+    const char *end = strrchr(path, '/');
+    struct stat about;
+    if (end == NULL || end == path) /* the working directory, or "/" */
+        return;
+    char *folder = strndup(path, (size_t)(end - path));
+    if (folder == NULL) /* only the warning is lost */
+        return;
+    const int error_number = stat(folder, &about) != 0 ? errno : 0;
+    if (error_number != 0 || !S_ISDIR(about.st_mode))
+        GYRE_WARN("GYRE_TRACE_FILE: rank %d will not be able to write %s, because its folder %s "
+                  "cannot be used: %s. Make the folder before the communicator ends: mkdir -p %s",
+                  rank, path, folder, strerror(error_number != 0 ? error_number : ENOTDIR), folder);
+    free(folder);
 }
 
 static bool is_same_state(const struct gyre_trace_file_state *a,

@@ -25,6 +25,10 @@ struct gyre_trace_file_state {
  * counts as absent. */
 void gyre_trace_file_look(const char *path, struct gyre_trace_file_state *state_out);
 
+/** gyre_trace_file_warn_missing_folder - warn if the folder of the file is none, because the file
+ * could not be written at the end. @rank: named in the warning. */
+void gyre_trace_file_warn_missing_folder(const char *path, int rank);
+
 /* What one rank of one communicator adds. */
 struct gyre_trace_part {
     const char *path;

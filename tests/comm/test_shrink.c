@@ -176,6 +176,70 @@ static void wrong_arguments_are_refused(void)
     test_on_threads(2, wrong_arguments, &n_there);
 }
 
+/* Rank 3 is left out, and one of the other ranks has a config that is refused. */
+struct refusal {
+    int rank;
+    int flags;
+    bool is_of_config;  /* refused before the call has an effect, else when parts are made */
+    uint32_t n_refused; /* ranks that have their error */
+    uint32_t n_there;
+};
+
+static gyre_config refused_config(const struct refusal *refusal, int rank)
+{
+    gyre_config config = test_config(rank);
+    if (refusal->is_of_config)
+        config.struct_bytes = 1;
+    else
+        config.transport = "pigeon";
+    return config;
+}
+
+static void refuse_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct refusal *refusal = argument;
+    const gyre_config config = refused_config(refusal, rank);
+    const int excluded[] = {3};
+    char words[32] = "";
+    gyre_comm *child = NULL;
+    (void)n_ranks;
+    if (rank == 3) {
+        wait_for(&refusal->n_there, n_ranks);
+        return;
+    }
+    /* Rank 1 gets its error while rank 2 is still to come. */
+    while (rank == 2 && gyre_load_acquire_u32(&refusal->n_refused) == 0)
+        sched_yield();
+    if (rank != refusal->rank)
+        snprintf(words, sizeof(words), "rank %d (", refusal->rank);
+    CHECK_FAILS(gyre_comm_shrink(comm, excluded, 1, refusal->flags, &child,
+                                 rank == refusal->rank ? &config : NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, words);
+    CHECK_MSG(strstr(gyre_last_error(), refusal->is_of_config ? "struct_bytes is 1" : "pigeon"),
+              "%s", gyre_last_error());
+    CHECK(child == NULL);
+    gyre_fetch_add_u32(&refusal->n_refused, 1);
+    while (gyre_load_acquire_u32(&refusal->n_refused) < 3)
+        sched_yield();
+    CHECK_OK(gyre_comm_shrink(comm, excluded, 1, refusal->flags, &child, NULL));
+    if (child != NULL) {
+        check_sum(child, rank, 3.0F);
+        CHECK_OK(gyre_comm_destroy(child));
+    }
+    wait_for(&refusal->n_there, n_ranks);
+}
+
+static void a_refused_config_is_an_error_on_all_ranks_at_once(void)
+{
+    for (int i = 0; i < 8; i++) {
+        struct refusal refusal = {.rank = i % 2,
+                                  .flags =
+                                      (i / 2) % 2 != 0 ? GYRE_SHRINK_ABORT : GYRE_SHRINK_DEFAULT,
+                                  .is_of_config = i / 4 != 0};
+        test_on_threads(4, refuse_on_one_rank, &refusal);
+    }
+}
+
 /* ---- dead ranks --------------------------------------------------------------------------- */
 
 /* All-reduce until the killed ranks are noticed. */
@@ -377,6 +441,8 @@ static const struct test_case cases[] = {
     {"a communicator of one rank shrinks", a_communicator_of_one_rank_shrinks},
     {"lists that differ are an error everywhere", lists_that_differ_are_an_error_everywhere},
     {"wrong arguments are refused", wrong_arguments_are_refused},
+    {"a refused config is an error on all ranks at once",
+     a_refused_config_is_an_error_on_all_ranks_at_once},
     {"strangers at the regroup listener keep nobody out",
      strangers_at_the_regroup_listener_keep_nobody_out},
     {"a shrink goes on in the background", a_shrink_goes_on_in_the_background},

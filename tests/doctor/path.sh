@@ -20,7 +20,7 @@ n_failed=0
 drop='ip rule add pref 20 lookup local && ip rule del pref 0 && ip rule add pref 10 iif $LAB_IFNAME'
 
 # Run the two checks with a preparation on host 0 and one on host 1. A finding must match.
-expect() { # title, preparation 0, preparation 1, severity, id, words
+expect() { # title, preparation 0, preparation 1, severity, id, words, [words of the fix]
     local doctor="RANK=\$LAB_HOST LOCAL_RANK=0 WORLD_SIZE=2 MASTER_PORT=29512 timeout 100 \
         $build/bench/gyre doctor --only $5 >$out.\$LAB_HOST; [ \$? -le 3 ]"
     "$netns" "{ $2; } && { $doctor; }" "{ $3; } && { $doctor; }"
@@ -29,10 +29,10 @@ expect() { # title, preparation 0, preparation 1, severity, id, words
     rm -f "$out.0" "$out.1"
     if [ $result -eq 77 ]; then
         exit 77
-    elif [ $result -eq 0 ] && grep -Eq "^ +$4 +$5 .*$6" "$out"; then
+    elif [ $result -eq 0 ] && grep -Eq "^ +$4 +$5 .*$6" "$out" && grep -Eq "${7:-.}" "$out"; then
         echo "ok   $1"
     else
-        echo "FAIL $1: exit status $result, no \"$4 $5 ... $6\" in:"
+        echo "FAIL $1: exit status $result, no \"$4 $5 ... $6\" (${7:-}) in:"
         cat "$out"
         n_failed=$((n_failed + 1))
     fi
@@ -42,7 +42,8 @@ expect 'on a healthy network the largest packets pass' : : \
     ok job.path_mtu '2 pairs of hosts.*the smallest limit is 1500 bytes'
 expect 'an MTU that only one host has is a failure, and the sender is named' \
     'ip link set dev $LAB_IFNAME mtu 9000' : \
-    fail job.path_mtu 'packets of 9000 bytes.*does has 1500 bytes.*Nobody tells'
+    fail job.path_mtu 'packets of 9000 bytes.*does has 1500 bytes.*Nobody tells' \
+    'fix: .*ip link set dev [a-z0-9]+ mtu 9000 on .*, ip link set dev [a-z0-9]+ mtu 9000 on '
 expect 'on a healthy network TCP and UDP pass' : : \
     ok job.firewall 'TCP connections and UDP packets pass'
 expect 'a firewall that drops TCP is named' \

@@ -80,7 +80,9 @@ static void counters_that_rose_are_named_losses_first(void)
     CHECK(strcmp(rises[0].name, "mlx5_0:1 hw_counters/out_of_sequence") == 0);
     CHECK(rises[0].n == 2 && rises[0].is_loss && strstr(rises[0].meaning, "lost") != NULL);
     CHECK(strcmp(rises[1].name, "mlx5_0:1 (ethtool) rx_prio3_discards") == 0);
-    CHECK(rises[1].n == 2 && rises[1].is_loss && strstr(rises[1].fix, "pfc") != NULL);
+    CHECK(rises[1].n == 2 && rises[1].is_loss);
+    CHECK_MSG(strstr(rises[1].fix, "mlnx_qos -i eth1 --trust dscp --pfc") == rises[1].fix, "%s",
+              rises[1].fix);
     CHECK(strcmp(rises[2].name, "mlx5_0:1 hw_counters/np_cnp_sent") == 0);
     CHECK(rises[2].n == 40 && !rises[2].is_loss);
     CHECK(strcmp(rises[3].name, "mlx5_0:1 (ethtool) rx_prio3_pause") == 0);
@@ -108,12 +110,49 @@ static void a_counter_that_is_garbage_or_new_is_left_out(void)
     tear_down();
 }
 
+static void a_fix_names_the_port(void)
+{
+    char fix[BENCH_FIX_BYTES], twice[BENCH_FIX_BYTES];
+    char longest[2 * BENCH_FIX_BYTES];
+    CHECK(strcmp(bench_fix_of_port("ethtool NETDEV; mlxlink -d DEVICE -p NETDEV", "mlx5_1", "eth7",
+                                   fix),
+                 "ethtool eth7; mlxlink -d mlx5_1 -p eth7") == 0);
+    /* Where no name is known, the text says where to find it. */
+    CHECK(strstr(bench_fix_of_port("ethtool NETDEV", "mlx5_1", "", fix), "rdma link show") != NULL);
+    CHECK(strcmp(bench_fix_of_port("mlxlink -d DEVICE", NULL, "", fix), "mlxlink -d DEVICE") == 0);
+    CHECK(strcmp(bench_fix_of_port("update the firmware", "mlx5_1", "", fix),
+                 "update the firmware") == 0);
+    memset(longest, 'x', sizeof(longest));
+    longest[sizeof(longest) - 1] = '\0';
+    CHECK(strlen(bench_fix_of_port(longest, "d", "n", twice)) == BENCH_FIX_BYTES - 1);
+}
+
+/* A driver without a list of interfaces. */
+static void a_port_whose_interface_is_unknown_has_a_fix_in_words(void)
+{
+    prepare();
+    struct bench_rise rise;
+    put(PORT "/gid_attrs/ndevs/0", "");
+    put(PORT "/hw_counters/packet_seq_err", "0\n");
+    struct bench_counters *before = bench_counters_read(root);
+    put(PORT "/hw_counters/packet_seq_err", "9\n");
+    struct bench_counters *after = bench_counters_read(root);
+    CHECK(bench_counters_compare(before, after, &rise, 1) == 1);
+    CHECK_MSG(strstr(rise.fix, "rdma link show names it") != NULL, "%s", rise.fix);
+    bench_counters_free(before);
+    bench_counters_free(after);
+    tear_down();
+}
+
 static const struct test_case cases[] = {
     {"without a load no counter rises", nothing_rises_without_a_load},
     {"counters that rose are named with their meaning, losses first",
      counters_that_rose_are_named_losses_first},
     {"a counter that is garbage, new or smaller is left out",
      a_counter_that_is_garbage_or_new_is_left_out},
+    {"a fix names the port that it is about", a_fix_names_the_port},
+    {"a port whose interface is unknown has a fix in words",
+     a_port_whose_interface_is_unknown_has_a_fix_in_words},
 };
 
 TEST_MAIN(cases)

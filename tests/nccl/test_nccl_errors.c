@@ -136,6 +136,37 @@ static void wrong_arguments_are_refused_and_write_nothing(void)
     start_clients(pass_wrong_arguments, 1, 1);
 }
 
+/* One rank gives a config that is refused, first in a split, then in a shrink. */
+static void *refuse_for_all(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclConfig_t bad = NCCL_CONFIG_INITIALIZER;
+    bad.minCTAs = 0;
+    for (int refuser = 0; refuser < client->n_ranks; refuser++) {
+        ncclConfig_t *config = client->rank == refuser ? &bad : NULL;
+        ncclComm_t none = comm;
+        CHECK(ncclCommSplit(comm, 0, 0, &none, config) == ncclInvalidArgument && none == NULL);
+        CHECK_MSG(strstr(ncclGetLastError(NULL), "minCTAs is 0") != NULL, "\"%s\"",
+                  ncclGetLastError(NULL));
+        none = comm;
+        CHECK(ncclCommShrink(comm, NULL, 0, &none, config, NCCL_SHRINK_DEFAULT) ==
+                  ncclInvalidArgument &&
+              none == NULL);
+        CHECK_MSG(strstr(ncclGetLastError(NULL), "minCTAs is 0") != NULL, "\"%s\"",
+                  ncclGetLastError(NULL));
+    }
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void a_config_that_one_rank_gives_wrong_fails_on_all(void)
+{
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1); /* above this test's own limit */
+    start_clients(refuse_for_all, 3, 1);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
 /* ---- giving back -------------------------------------------------------------------------- */
 
 /* As torch does before it destroys a communicator that failed. */
@@ -207,6 +238,8 @@ static const struct test_case cases[] = {
     {"a network leaves ranks of one host alone", a_network_leaves_ranks_of_one_host_alone},
     {"wrong arguments are refused and write nothing",
      wrong_arguments_are_refused_and_write_nothing},
+    {"a config that one rank gives wrong fails on all",
+     a_config_that_one_rank_gives_wrong_fails_on_all},
     {"what a failed communicator has can be given back",
      what_a_failed_communicator_has_can_be_given_back},
     {"the device API is refused by name", the_device_api_is_refused_by_name},

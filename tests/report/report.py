@@ -27,8 +27,8 @@ SYSTEM_PYTHON = "/usr/bin/python3"  # has the packages of apt-get
 HEADINGS = ["Summary", "System", "Network interfaces", "RDMA devices", "GID table",
             "Variables before and after", "Issues", "GPUDirect RDMA",
             "Interfaces and devices: what was chosen", "GID index: why this row", "Traffic class",
-            "PFC and ECN: why both", "InfiniBand", "Results", "Charts", "Largest bottleneck",
-            "PyTorch DDP iterations", "Log evidence", "Not measured"]
+            "PFC and ECN: why both", "InfiniBand", "Pairs of hosts, GPUs and rails", "Results", "Charts",
+            "Largest bottleneck", "PyTorch DDP iterations", "Log evidence", "Not measured"]
 FACTOR = 1.5  # busbw / algbw of an all-reduce of 4 ranks: 2 (n - 1) / n
 
 
@@ -147,6 +147,37 @@ def case_pages(directory, _source, folder):
         xml.etree.ElementTree.fromstring(picture)
     for words in ("before", "after &lt;b&gt;: a rival", "limit, 10 GB/s"):
         assert words in pictures[1], words
+
+
+def case_pairs(directory, _source, folder):
+    """The pairs that gyre doctor measured, the slowest of them, and why others were not measured."""
+    def check(name, severity, evidence):
+        return {"id": name, "severity": severity, "ranks": "0-1", "subject": "", "evidence": evidence, "fix": ""}
+    hosts = {"names": ["a (rank 0)", "b (rank 1)", "c | d"], "slowest": ["b (rank 1)", "c | d"],
+             "gbytes_per_s": [[None, 11.5, 12.25], [11, None, 0.125], [12, None, None]],
+             "latency_us": [[None, 20, 21], [20.5, None, 99.5], [19, None, None]]}
+    untried = {"names": ["x", "y"], "slowest": [], "gbytes_per_s": [[None, None]] * 2, "latency_us": [[None, None]] * 2}
+    checks = [check("gpu.pairs", "skipped", "no NVIDIA GPU on PCI"), check("job.network", "ok", "all well"),
+              check("job.rails", "ok", "a line"), check("job.rails", "fail", "no pair is reached\nmore lines")]
+    bench = write(folder, "tcp.json", bench_report({1024: 100.0}, "NET/Socket/0"))
+
+    def section(doctor, name):
+        start(directory, folder, "--json", f"one={bench}", "--doctor", write(folder, "doctor.json", doctor),
+              "--output", name)
+        assert "Pairs of hosts" in read(folder, f"{name}.html")
+        return sections_of(read(folder, f"{name}.md"))["Pairs of hosts, GPUs and rails"]
+    page = section({"checks": checks, "matrix": {"hosts": hosts, "gpus": None, "rails": untried}}, "all")
+    assert "| Hosts, GB/s: from \\\\ to | a (rank 0) | b (rank 1) | c \\| d |" in page, page
+    assert "| b (rank 1) | 11 |  | 0.125 |" in page and "| c \\| d | 12 | not measured |  |" in page, page
+    assert "| b (rank 1) | 20.5 |  | 99.5 |" in page, page
+    assert "Hosts, slowest pair: b (rank 1) to c | d, 0.125 GB/s, 99.5 us." in page, page
+    assert "GPUs: not measured. gyre doctor says (gpu.pairs, skipped): no NVIDIA GPU on PCI." in page, page
+    assert "Rails, slowest pair: not measured, because no pair has a rate." in page, page
+    assert "0.125</td>" in read(folder, "all.html"), "the HTML page has the same table"
+    # The worst finding is the reason, and a report without matrices is one in which nothing was measured.
+    page = section({"checks": checks[2:]}, "none")
+    assert "Rails: not measured. gyre doctor says (job.rails, fail): no pair is reached." in page, page
+    assert "Hosts: not measured. gyre doctor did not run job.network." in page, page
 
 
 def case_ranks(directory, _source, folder):
@@ -343,6 +374,10 @@ def case_refusals(directory, source, folder):
         assert words in told and path in told, (words, told)
     for check, words, values in (
             (check_doctor, "is not the report of gyre doctor", ([1], {"checks": [{"id": 3}]}, {"checks": 5}, {})),
+            (check_doctor, "its matrix is not", (
+                {"checks": [], "matrix": 3}, {"checks": [], "matrix": {"hosts": [1]}},
+                {"checks": [], "matrix": {"gpus": {"names": ["x"], "gbytes_per_s": [["a"]], "latency_us": [[None]]}}},
+                {"checks": [], "matrix": {"gpus": {"names": ["x"], "gbytes_per_s": [[None]], "latency_us": []}}})),
             (check_ddp, "expected DDP times", ([1], {}, {"gloo": -1}, {"gloo": []}, {"gloo": True}))):
         for value in values:
             write(folder, "bad.json", value)

@@ -296,6 +296,38 @@ static void ranks_of_a_split_write_the_files_of_their_parent_s_ranks(void)
     remove_place();
 }
 
+/* The communicator has not ended yet. @argument: how many warnings there are by now. */
+static void count_folder_warnings(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const unsigned *n_expected = argument;
+    size_t n_bytes;
+    char *log = read_whole("log", &n_bytes);
+    (void)comm;
+    (void)rank;
+    (void)n_ranks;
+    CHECK_MSG(count_words(log, "GYRE_TRACE_FILE: ") == *n_expected, "%s", log);
+    CHECK_MSG(count_words(log, "/missing cannot be used: No such file or directory") == *n_expected,
+              "%s", log);
+    free(log);
+}
+
+static void a_folder_that_does_not_exist_is_a_warning_at_init(void)
+{
+    unsigned n_expected = 0;
+    make_place();
+    setenv("GYRE_DEBUG_FILE", path_of("log"), 1);
+    setenv("GYRE_TRACE_FILE", path_of("t.json"), 1);
+    test_on_threads(1, count_folder_warnings, &n_expected);
+    setenv("GYRE_TRACE_FILE", path_of("missing/t.json"), 1);
+    n_expected = 1;
+    test_on_threads(1, count_folder_warnings, &n_expected);
+    CHECK(access(path_of("t.json"), F_OK) == 0);
+    CHECK(access(path_of("missing"), F_OK) != 0);
+    unsetenv("GYRE_TRACE_FILE");
+    unsetenv("GYRE_DEBUG_FILE");
+    remove_place();
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -312,6 +344,8 @@ int main(int argc, char **argv)
          calls_of_programs_that_a_trace_has_no_room_for_run},
         {"ranks of a split write the files of their parent's ranks",
          ranks_of_a_split_write_the_files_of_their_parent_s_ranks},
+        {"a folder that does not exist is a warning at init",
+         a_folder_that_does_not_exist_is_a_warning_at_init},
     };
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

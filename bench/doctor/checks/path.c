@@ -109,6 +109,29 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
 
 /* ---- job.path_mtu --------------------------------------------------------------------------- */
 
+/* Packets as large as the sender's interface takes do not arrive. @is_known: the sender's kernel
+ * was told so. */
+static void say_cut_packets(struct bench_doctor *doctor, const struct bench_paths *paths,
+                            const struct bench_path_pair *pair, bool is_known)
+{
+    const char *from = paths->hosts.names[pair->from], *to = paths->hosts.names[pair->to];
+    const struct bench_path_listener *sender = &paths->listeners[paths->hosts.leaders[pair->from]];
+    const struct bench_path_listener *receiver = &paths->listeners[paths->hosts.leaders[pair->to]];
+    char fix[BENCH_FIX_BYTES];
+    snprintf(fix, sizeof(fix),
+             "one MTU on every interface and switch port between the hosts: ip link set dev %s mtu "
+             "9000 on %s, ip link set dev %s mtu 9000 on %s (or 1500 everywhere); tracepath -n "
+             "ADDRESS shows the place",
+             sender->name, from, receiver->name, to);
+    bench_say(
+        doctor, is_known ? BENCH_WARN : BENCH_FAIL, from, fix,
+        "%s sends packets of %d bytes, and those do not arrive at %s; the largest of the sizes "
+        "tried that does has %d bytes. %s",
+        sender->name, pair->note.limit, to, pair->note.n_bytes,
+        is_known ? "The kernel was told, so TCP uses smaller packets; RoCE is not told"
+                 : "Nobody tells the sender: connections hang as soon as they carry much");
+}
+
 void bench_check_job_path_mtu(struct bench_doctor *doctor)
 {
     const struct bench_paths *paths = paths_of(doctor);
@@ -129,16 +152,7 @@ void bench_check_job_path_mtu(struct bench_doctor *doctor)
         worst = is_known ? worst : BENCH_FAIL;
         if (n_bad++ >= MAX_SAID)
             continue;
-        bench_say(doctor, is_known ? BENCH_WARN : BENCH_FAIL, paths->hosts.names[pair->from],
-                  "one MTU on every interface and switch port between the hosts: ip link set dev "
-                  "NETDEV mtu 9000 (or 1500 everywhere); tracepath -n ADDRESS shows the place",
-                  "%s sends packets of %d bytes, and those do not arrive at %s; the largest of the "
-                  "sizes tried that does has %d bytes. %s",
-                  paths->listeners[paths->hosts.leaders[pair->from]].name, note->limit,
-                  paths->hosts.names[pair->to], note->n_bytes,
-                  is_known
-                      ? "The kernel was told, so TCP uses smaller packets; RoCE is not told"
-                      : "Nobody tells the sender: connections hang as soon as they carry much");
+        say_cut_packets(doctor, paths, pair, is_known);
     }
     if (n_seen == 0)
         bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "no UDP packet passes (job.firewall)");

@@ -190,13 +190,23 @@ static void say_ports(struct rig *rig)
     }
 }
 
+/* The interface of a port's best GID; "" if it is not known. */
+static const char *netdev_of(const struct rail *rail)
+{
+    return rail->told->n_gids > 0 ? rail->told->gids[0].netdev : "";
+}
+
 /* Two ports with different MTUs work, with packets of the smaller size. */
 static void say_mtu(struct rig *rig, int from, int to)
 {
     const uint32_t a = rig->rails[from].told->mtu_bytes, b = rig->rails[to].told->mtu_bytes;
+    const struct rail *smaller = &rig->rails[a < b ? from : to];
+    char fix[BENCH_FIX_BYTES], own_fix[BENCH_FIX_BYTES];
+    snprintf(fix, sizeof(fix), "ip link set dev NETDEV mtu 9000 on %.40s, and on every switch port",
+             rig->hosts.names[smaller->host]);
     if (a != b && from < to && rig->n_said++ < MAX_SAID)
         bench_say(rig->doctor, BENCH_WARN, rig->doctor->rails.names[from],
-                  "ip link set dev NETDEV mtu 9000 on both hosts and on every switch port",
+                  bench_fix_of_port(fix, smaller->told->device, netdev_of(smaller), own_fix),
                   "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a,
                   b, rig->doctor->rails.names[to], a < b ? a : b);
 }
@@ -221,15 +231,17 @@ static const char *fix_of(const char *cause)
 static void say_failed(struct rig *rig, int from, int to, enum bench_severity severity)
 {
     const struct bench_matrix *matrix = &rig->doctor->rails;
-    char subject[64];
+    const struct rail *sender = &rig->rails[from];
+    char subject[64], fix[BENCH_FIX_BYTES];
     if (rig->n_said++ >= MAX_SAID)
         return;
     snprintf(subject, sizeof(subject), "rail %d", rig->rails[from].port);
     if (rig->rails[from].port != rig->rails[to].port)
         snprintf(subject, sizeof(subject), "rail %d to rail %d", rig->rails[from].port,
                  rig->rails[to].port);
-    bench_say(rig->doctor, severity, subject, fix_of(gyre_cause()), "%s does not reach %s: %s",
-              matrix->names[from], matrix->names[to], gyre_cause());
+    bench_say(rig->doctor, severity, subject,
+              bench_fix_of_port(fix_of(gyre_cause()), sender->told->device, netdev_of(sender), fix),
+              "%s does not reach %s: %s", matrix->names[from], matrix->names[to], gyre_cause());
 }
 
 static void judge(struct rig *rig)

@@ -124,7 +124,7 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
         n_active += bench_rdma_is_active(&rdma->ports[i]);
     for (int i = 0; i < rdma->n_ports; i++) {
         const struct bench_rdma_port *port = &rdma->ports[i];
-        char path[256];
+        char path[256], fix[BENCH_FIX_BYTES];
         bench_rdma_path(port, "state", path);
         if (bench_rdma_is_active(port))
             bench_say(doctor, BENCH_OK, port->name, NULL, "%s: %s", path, port->state);
@@ -132,7 +132,8 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
         else
             bench_say(doctor, n_active == 0 ? BENCH_FAIL : BENCH_WARN, port->name,
-                      fix_of_state(port), "%s: %s (%s)%s", path, port->state, port->physical,
+                      bench_fix_of_port(fix_of_state(port), port->device, port->netdev, fix),
+                      "%s: %s (%s)%s", path, port->state, port->physical,
                       n_active == 0 ? "; no port is active, so RDMA is not used" : "");
     }
     free(rdma);
@@ -199,7 +200,7 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
             most = rdma->ports[i].gbit_per_s;
     for (int i = 0; i < rdma->n_ports; i++) {
         const struct bench_rdma_port *port = &rdma->ports[i];
-        char path[256];
+        char path[256], fix[BENCH_FIX_BYTES];
         const size_t used = strlen(rates);
         bench_rdma_path(port, "rate", path);
         if (!bench_rdma_is_active(port))
@@ -210,7 +211,8 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
         else if (!bench_rdma_is_roce(port) && port->width > 0 && port->width < 4)
             bench_say(doctor, BENCH_WARN, port->name,
-                      "seat the cable again, replace it; then mlxlink -d DEVICE",
+                      bench_fix_of_port("seat the cable again, replace it; then mlxlink -d DEVICE",
+                                        port->device, port->netdev, fix),
                       "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
         else if (port->gbit_per_s < most)
             bench_say(doctor, BENCH_WARN, port->name,
@@ -240,6 +242,7 @@ void bench_check_rdma_mtu(struct bench_doctor *doctor)
     for (int i = 0; i < rdma->n_ports; i++) {
         const struct bench_rdma_port *port = &rdma->ports[i];
         const struct bench_netdev *device = bench_net_find(net, port->netdev);
+        char fix[BENCH_FIX_BYTES];
         if (!bench_rdma_is_roce(port) || !bench_rdma_is_active(port))
             continue;
         if (device == NULL || device->mtu == 0)
@@ -248,8 +251,9 @@ void bench_check_rdma_mtu(struct bench_doctor *doctor)
                       port->netdev[0] == '\0' ? "?" : port->netdev);
         else if (device->mtu < NETDEV_MTU_OF_4096)
             bench_say(doctor, BENCH_WARN, port->name,
-                      "ip link set dev NETDEV mtu 9000, on every host and switch port of this "
-                      "network",
+                      bench_fix_of_port("ip link set dev NETDEV mtu 9000, likewise on every host "
+                                        "and switch port of this network",
+                                        port->device, port->netdev, fix),
                       "/sys/class/net/%s/mtu: %" PRId64 ": RoCE sends packets of %d bytes instead "
                       "of 4096",
                       port->netdev, device->mtu,

@@ -70,14 +70,15 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
         const int64_t most = tolerated(doctor->root, port);
         for (size_t k = 0; k < sizeof(loss_counters) / sizeof(loss_counters[0]); k++) {
             int64_t number = 0;
-            char path[256];
+            char path[256], fix[BENCH_FIX_BYTES];
             const enum bench_read result =
                 read_counter(doctor->root, port, loss_counters[k].file, &number);
             bench_rdma_path(port, loss_counters[k].file, path);
             if (result == BENCH_READ_BROKEN || result == BENCH_READ_DENIED)
                 bench_say_unreadable(doctor, port->name, path, result);
             else if (result == BENCH_READ_OK && number > most)
-                bench_say(doctor, BENCH_WARN, port->name, loss_counters[k].fix,
+                bench_say(doctor, BENCH_WARN, port->name,
+                          bench_fix_of_port(loss_counters[k].fix, port->device, port->netdev, fix),
                           "%s: %" PRId64 ": %s", path, number, loss_counters[k].meaning);
             n_read += result == BENCH_READ_OK;
         }
@@ -176,7 +177,7 @@ static void say_no_congestion(struct bench_doctor *doctor, const struct bench_rd
 
 static void check_flow_control(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
-    char *text = NULL;
+    char *text = NULL, fix[BENCH_FIX_BYTES];
     int64_t sent = -1, handled = -1;
     const enum bench_read result = bench_ethtool_read(doctor->root, port->netdev, &text);
     if (result == BENCH_READ_ABSENT)
@@ -194,8 +195,10 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
     const bool has_no_notification = (sent == 0 && handled <= 0) || (handled == 0 && sent <= 0);
     if (sum.discards > tolerated(doctor->root, port))
         bench_say(doctor, BENCH_WARN, port->name,
-                  "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the switch; "
-                  "GYRE_IB_TC names the class: 106 is DSCP 26, priority 3",
+                  bench_fix_of_port("mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the "
+                                    "same on the switch; GYRE_IB_TC names the class: 106 is DSCP "
+                                    "26, priority 3",
+                                    port->device, port->netdev, fix),
                   "ethtool -S %s: %" PRId64 " frames were thrown away for lack of buffers%s",
                   port->netdev, sum.discards,
                   sum.has_pauses && sum.pauses == 0
@@ -203,8 +206,10 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
                       : "");
     else if (sum.pauses > tolerated(doctor->root, port) && has_no_notification)
         bench_say(doctor, BENCH_WARN, port->name,
-                  "switch ECN on: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 (and "
-                  "roce_rp), and on the switch's queue of that class",
+                  bench_fix_of_port("switch ECN on: echo 1 > "
+                                    "/sys/class/net/NETDEV/ecn/roce_np/enable/3 (and roce_rp), and "
+                                    "on the switch's queue of that class",
+                                    port->device, port->netdev, fix),
                   "ethtool -S %s: %" PRId64 " pause frames, but not one congestion notification "
                   "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
                   port->netdev, sum.pauses);

@@ -74,10 +74,11 @@ static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_po
 static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port *port,
                        struct table *table)
 {
-    static const char fix[] = "give the interface an IPv4 address: ip addr add A.B.C.D/24 dev "
-                              "NETDEV; for RoCE v2: cma_roce_mode -d DEVICE -m 2";
     struct gyre_ib_gid_rules rules = {.forced_index = -1};
-    char rows[1200], path[256];
+    char rows[1200], path[256], fix[BENCH_FIX_BYTES];
+    bench_fix_of_port("give the interface an IPv4 address: ip addr add A.B.C.D/24 dev NETDEV; for "
+                      "RoCE v2: cma_roce_mode -d DEVICE -m 2",
+                      port->device, port->netdev, fix);
     table->chosen = -1;
     memset(table->reasons, 0, sizeof(table->reasons));
     table->n = bench_rdma_gids(doctor, port, table->rows);
