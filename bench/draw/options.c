@@ -53,6 +53,7 @@ void bench_draw_print_usage(const char *program, FILE *out)
         "      --cost NAME     the machine: host, h200 (default), or a file that gyre tune wrote\n"
         "      --proto NAME    simple, ll, ll128 or lamport (default: the tuner's choice)\n"
         "      --channels N, --tile BYTES, --depth SLOTS    likewise\n"
+        "      --net NAME      what is between hosts: ib (RDMA, default) or socket (TCP)\n"
         "      --from-trace FILE   show the times of a call that GYRE_TRACE_FILE recorded, "
         "instead\n"
         "      --call N        its number in the trace (default: the last one of these programs)\n"
@@ -129,6 +130,8 @@ static bool check_together(const struct bench_draw_options *options)
                 "all of that";
     else if (shape->n_nics > 0 && shape->hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
+    else if (options->request.net != BENCH_NET_UNNAMED && shape->hosts == NULL)
+        wrong = "--net needs --hosts: it is the network between hosts";
     else if (!has_times && options->svg == NULL && options->dot == NULL)
         wrong = "nothing to write: give --html, --svg, --dot or --json, each with a file";
     else if (options->round >= 0 && options->svg == NULL)
@@ -136,12 +139,12 @@ static bool check_together(const struct bench_draw_options *options)
     else if (options->has_steps && options->dot == NULL)
         wrong = "--steps needs --dot";
     else if (options->asks_for_times && !has_times)
-        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --html or --json, "
-                "which show times";
+        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --net need --html or "
+                "--json, which show times";
     else if (options->trace != NULL && (options->asks_for_times || !has_times))
         wrong =
             "--from-trace needs --html or --json, and does not go with --bytes, --cost, --proto, "
-            "--channels, --tile and --depth, which are about predicted times";
+            "--channels, --tile, --depth and --net, which are about predicted times";
     else if (options->call >= 0 && options->trace == NULL)
         wrong = "--call needs --from-trace";
     else if (options->shape.file != NULL && options->shape.variant >= 0)

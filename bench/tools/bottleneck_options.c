@@ -5,6 +5,8 @@
  */
 #include "bench/tools/bottleneck_options.h"
 
+#include "bench/tools/predict_options.h"
+
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
@@ -45,6 +47,8 @@ void bench_bottleneck_print_usage(const char *program, FILE *out)
           "                     gyre tune wrote\n"
           "  --nics N           NICs of a host, for predictions (default: one for each rank)\n"
           "  --nic-rate R       GB/s of one NIC in each direction, for predictions\n"
+          "  --net NAME         what is between hosts, for predictions: ib (RDMA, default) or "
+          "socket (TCP)\n"
           "  --json FILE        write the result as JSON, too\n"
           "  -h, --help         print this text\n"
           "Communication counts as the bottleneck if it takes more than 0.3 of the time of "
@@ -104,6 +108,7 @@ enum {
     COST,
     NICS,
     NIC_RATE,
+    NET,
     JSON
 };
 
@@ -122,6 +127,7 @@ static const struct option long_options[] = {{"params", required_argument, NULL,
                                              {"cost", required_argument, NULL, COST},
                                              {"nics", required_argument, NULL, NICS},
                                              {"nic-rate", required_argument, NULL, NIC_RATE},
+                                             {"net", required_argument, NULL, NET},
                                              {"json", required_argument, NULL, JSON},
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
@@ -181,6 +187,8 @@ static bool take_option(int id, const char *value, struct bench_bottleneck_optio
         return true;
     case NIC_RATE:
         return parse_amount("nic-rate", value, 1e6, &options->request.nic_gbytes_per_s);
+    case NET:
+        return bench_predict_net("bottleneck", value, &options->request.net);
     case JSON:
         options->json_path = value;
         return true;
@@ -212,17 +220,21 @@ static bool has_peers(const struct bench_bottleneck_options *options)
 static bool check_together(const struct bench_bottleneck_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
-    const bool is_about_predictions =
-        request->cost != NULL || request->nic_gbytes_per_s > 0 || options->shape.n_nics > 0;
+    const bool is_about_predictions = request->cost != NULL || request->nic_gbytes_per_s > 0 ||
+                                      options->shape.n_nics > 0 ||
+                                      request->net != BENCH_NET_UNNAMED;
     const char *wrong = NULL;
     if (options->training.n_params <= 0 || options->training.n_tokens <= 0)
         wrong = "--params and --tokens are needed (bottleneck --help)";
     else if (options->shape.hosts == NULL && options->shape.n_ranks == 0 && options->n_from == 0)
         wrong = "one of --hosts, --ranks and --from is needed (bottleneck --help)";
     else if (options->n_from > 0 && is_about_predictions)
-        wrong = "--cost, --nics and --nic-rate are for predictions, and do not go with --from";
+        wrong = "--cost, --nics, --nic-rate and --net are for predictions, and do not go with "
+                "--from";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
+    else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL)
+        wrong = "--net needs --hosts: it is the network between hosts";
     if (wrong != NULL)
         fprintf(stderr, "bottleneck: %s\n", wrong);
     return wrong == NULL && has_peers(options);

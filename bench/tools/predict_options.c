@@ -7,11 +7,13 @@
 #include "bench/driver/options.h"
 #include "bench/tools/shape_options.h"
 
+#include <strings.h>
+
 #define MAX_TILE_BYTES ((size_t)1 << 30)
 
 bool bench_predict_is_option(int id)
 {
-    return id >= BENCH_PREDICT_COST && id <= BENCH_PREDICT_DEPTH;
+    return id >= BENCH_PREDICT_COST && id <= BENCH_PREDICT_NET;
 }
 
 /* Reads a size, as 65536 or 64K. */
@@ -28,6 +30,18 @@ static bool take_tile(const char *user, const char *text, int *tile_bytes_out)
     return true;
 }
 
+bool bench_predict_net(const char *user, const char *value, enum bench_schedule_net *net_out)
+{
+    /* The words of GYRE_NET, in any case, as there. */
+    for (enum bench_schedule_net net = BENCH_NET_IB; net <= BENCH_NET_SOCKET; net++)
+        if (strcasecmp(value, bench_net_name(net)) == 0) {
+            *net_out = net;
+            return true;
+        }
+    fprintf(stderr, "%s: --net %s: expected ib (RDMA) or socket (TCP)\n", user, value);
+    return false;
+}
+
 bool bench_predict_take(const char *user, int id, const char *value,
                         struct bench_schedule_request *request)
 {
@@ -42,7 +56,9 @@ bool bench_predict_take(const char *user, int id, const char *value,
         return bench_parse_number(user, "--channels", value, 1, 1024, &request->n_channels);
     case BENCH_PREDICT_TILE:
         return take_tile(user, value, &request->tile_bytes);
-    default: /* BENCH_PREDICT_DEPTH */
+    case BENCH_PREDICT_DEPTH:
         return bench_parse_number(user, "--depth", value, 1, 64, &request->depth);
+    default: /* BENCH_PREDICT_NET */
+        return bench_predict_net(user, value, &request->net);
     }
 }

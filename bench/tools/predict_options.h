@@ -14,7 +14,8 @@ enum {
     BENCH_PREDICT_PROTO,
     BENCH_PREDICT_CHANNELS,
     BENCH_PREDICT_TILE,
-    BENCH_PREDICT_DEPTH
+    BENCH_PREDICT_DEPTH,
+    BENCH_PREDICT_NET
 };
 
 /* For getopt_long(): entries of the table of long options. */
@@ -24,8 +25,14 @@ enum {
     {"proto", required_argument, NULL, BENCH_PREDICT_PROTO},        \
     {"channels", required_argument, NULL, BENCH_PREDICT_CHANNELS},  \
     {"tile", required_argument, NULL, BENCH_PREDICT_TILE},          \
-    {"depth", required_argument, NULL, BENCH_PREDICT_DEPTH}
+    {"depth", required_argument, NULL, BENCH_PREDICT_DEPTH},        \
+    {"net", required_argument, NULL, BENCH_PREDICT_NET}
 /* clang-format on */
+
+/** bench_predict_net - read the name of a network between hosts. A mistake is printed on standard
+ * error; then the result is false.
+ * @user: as for bench_predict_take(). */
+bool bench_predict_net(const char *user, const char *value, enum bench_schedule_net *net_out);
 
 /** bench_predict_is_option - is this the id of one of these options? */
 bool bench_predict_is_option(int id);

@@ -87,6 +87,8 @@ void bench_schedule_json_prediction(struct bench_schedule_json *json,
     add_text(row, "constants", prediction->constants);
     if (prediction->fabric_path != NULL)
         add_text(row, "fabric", prediction->fabric_path);
+    if (prediction->net != NULL)
+        add_text(row, "network", prediction->net);
     add_int(row, "bytes", (int64_t)prediction->n_bytes);
     add_text(row, "protocol", gyre_proto_names[prediction->proto]);
     if (prediction->net_proto != NULL)

@@ -27,10 +27,11 @@ struct bench_schedule_prediction {
     unsigned n_ranks;
     unsigned n_hosts;
     unsigned root;
-    const char *constants;
-    const char *fabric_path;                                           /* NULL = there is none */
-    const char *busiest; /* the resource, or the link of the fabric */ /* as --cost says */
-    uint64_t n_bytes; /* of all blocks where buffers are made of blocks */
+    const char *constants;   /* as --cost says */
+    const char *fabric_path; /* NULL = there is none */
+    const char *net;         /* as --net says; NULL = it was not given */
+    const char *busiest;     /* the resource, or the link of the fabric */
+    uint64_t n_bytes;        /* of all blocks where buffers are made of blocks */
     enum gyre_proto proto;
     const char *net_proto; /* between hosts; NULL = there is one host */
     uint32_t n_channels;

@@ -38,6 +38,8 @@ void bench_schedule_print_usage(const char *program, FILE *out)
         "      --trace FILE    write the steps of --predict as a trace, for one algorithm and "
         "size\n"
         "      --nic-rate R    GB/s of one NIC in each direction, for --predict\n"
+        "      --net NAME      what is between hosts, for --predict: ib (RDMA, default) or socket "
+        "(TCP)\n"
         "      --fabric FILE   hosts, NICs, switches and links for --predict, in place of "
         "--hosts,\n"
         "                      --nics and --nic-rate (docs/fabric.md)\n"
@@ -134,13 +136,13 @@ static bool check_together(const struct bench_schedule_options *options)
     const bool is_about_predictions =
         request->first_bytes > 0 || request->cost != NULL || request->proto != NULL ||
         request->n_channels > 0 || request->tile_bytes > 0 || request->depth > 0 ||
-        request->nic_gbytes_per_s > 0 || request->trace != NULL || request->fabric_path != NULL;
+        request->nic_gbytes_per_s > 0 || request->net != BENCH_NET_UNNAMED ||
+        request->trace != NULL || request->fabric_path != NULL;
     const bool is_given = options->shape.file != NULL || options->msccl_path != NULL;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
-        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth, --nic-rate, --trace and "
-                "--fabric "
-                "need --predict";
+        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth, --nic-rate, --net, --trace "
+                "and --fabric need --predict";
     else if (options->predict && (prints || options->verify || options->shape.is_placed))
         wrong = "--predict does not go with --rank, --rounds, --verify or --placed";
     else if (is_given &&
@@ -167,6 +169,9 @@ static bool check_together(const struct bench_schedule_options *options)
                 "its slots arrive";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
+    else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL &&
+             request->fabric_path == NULL)
+        wrong = "--net needs --hosts or --fabric: it is the network between hosts";
     else if (options->rank >= 0 && options->rounds)
         wrong = "--rank does not go with --rounds, which shows all ranks";
     if (wrong != NULL)

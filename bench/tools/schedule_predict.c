@@ -63,6 +63,7 @@ static void add_to_json(const struct bench_table *table, int column, uint64_t n_
         .n_channels = cell->choice.n_channels,
         .tile_bytes = cell->choice.tile_bytes,
         .percent_of_bound = percent_of_bound(table, n_bytes, cell->prediction.time_ns),
+        .net = request->net == BENCH_NET_UNNAMED ? NULL : bench_net_name(request->net),
         .prediction = cell->prediction,
     };
     bench_schedule_json_prediction(request->json, &prediction);
@@ -135,11 +136,13 @@ static gyre_status print_line(struct bench_table *table, uint64_t n_bytes)
 static void print_header(const struct bench_table *table)
 {
     const struct bench_schedule_request *request = table->request;
-    printf("# %s of %u ranks on %u host%s, constants: %s%s%s\n",
+    const bool has_net = request->net != BENCH_NET_UNNAMED;
+    printf("# %s of %u ranks on %u host%s, constants: %s%s%s%s%s\n",
            gyre_collectives[request->coll].name, request->n_ranks, table->facts.n_hosts,
            table->facts.n_hosts == 1 ? "" : "s", request->cost == NULL ? "h200" : request->cost,
            request->fabric == NULL ? "" : ", fabric: ",
-           request->fabric == NULL ? "" : request->fabric_path);
+           request->fabric == NULL ? "" : request->fabric_path, has_net ? ", network: " : "",
+           has_net ? bench_net_name(request->net) : "");
     if (request->algorithm != NULL) {
         printf("# %s\n#%13s %14s %8s %10s %14s %10s %10s %9s  %s\n", request->algorithm->name,
                "bytes", "proto", "channels", "tile", "predicted us", "algbw GB/s", "busbw GB/s",

@@ -9,6 +9,19 @@
 #include "bench/report/tidy.h"
 #include "bench/tools/schedule_json.h"
 
+/* What carries data between hosts. */
+enum bench_schedule_net {
+    BENCH_NET_UNNAMED, /* RDMA, with the constants as the table has them */
+    BENCH_NET_IB,
+    BENCH_NET_SOCKET
+};
+
+/** bench_net_name - as users write it; not of BENCH_NET_UNNAMED. */
+static inline const char *bench_net_name(enum bench_schedule_net net)
+{
+    return net == BENCH_NET_IB ? "ib" : "socket";
+}
+
 /* Texts are those of the command line; NULL or 0 = the option was not given. */
 struct bench_schedule_request {
     const struct gyre_algorithm *algorithm; /* built in or of given programs; NULL = all algorithms
@@ -23,6 +36,7 @@ struct bench_schedule_request {
     const char *proto;
     const char *trace;       /* file for the trace of one call of one algorithm and size */
     double nic_gbytes_per_s; /* of one NIC in each direction */
+    enum bench_schedule_net net;
     const char *fabric_path;
     const struct gyre_fabric *fabric; /* of fabric_path; its hosts are those of `grouping` */
     int n_channels;

@@ -22,6 +22,20 @@
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 
+/* The latency of the wire that the shipped constants stand for (core/plan/network_cost.c). A
+ * communicator measures it. */
+#define RDMA_LATENCY_NS   2000
+#define SOCKET_LATENCY_NS 10000
+
+/* The constants of a shipped table with the hop and the credit of the network that --net names. */
+static struct gyre_cost cost_of_net(const struct gyre_cost *shipped, enum bench_schedule_net net)
+{
+    const bool is_rdma = net == BENCH_NET_IB;
+    const struct gyre_network network = {
+        .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
+    return net == BENCH_NET_UNNAMED ? *shipped : gyre_network_cost(shipped, &network);
+}
+
 static gyre_status open_costs(struct bench_table *table)
 {
     const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
@@ -31,7 +45,7 @@ static gyre_status open_costs(struct bench_table *table)
             ? GYRE_DEVICE_CUDA
             : GYRE_DEVICE_HOST; /* a file of constants is for the host device */
     if (shipped != NULL) {
-        table->cost = *shipped;
+        table->cost = cost_of_net(shipped, table->request->net);
     } else {
         struct gyre_tuning tuning;
         const gyre_status status = gyre_tuning_load(name, &tuning);
@@ -59,6 +73,7 @@ static gyre_status open_facts(struct bench_table *table)
     facts->grouping = request->grouping;
     facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
     facts->is_proxied = facts->n_hosts > 1;
+    facts->is_tcp = facts->is_proxied && request->net == BENCH_NET_SOCKET;
     facts->is_direct_inside = facts->n_hosts > 1 && facts->n_hosts < facts->n_ranks;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA;
     facts->has_lamport =
@@ -67,8 +82,9 @@ static gyre_status open_facts(struct bench_table *table)
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
         facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, 0, UINT32_MAX);
-        facts->spec.net_line_bytes = gyre_net_line_bytes(facts->device_kind, &facts->spec,
-                                                         peers.n_near, peers.n_far); /* RDMA */
+        if (!facts->is_tcp) /* lines between hosts need RDMA */
+            facts->spec.net_line_bytes =
+                gyre_net_line_bytes(facts->device_kind, &facts->spec, peers.n_near, peers.n_far);
     } else {
         facts->spec =
             gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);

@@ -11,6 +11,7 @@
 #include "core/links/fifo_spec.h"
 #include "core/plan/algo_file.h"
 #include "core/plan/call.h"
+#include "core/plan/network_cost.h"
 #include "core/plan/tuner/tuner.h"
 #include "core/plan/tuning_file.h"
 #include "kernels/executor.h"

@@ -102,7 +102,7 @@ def check_rule(directory, folder):
 
 def check_predicted(directory, folder):
     """Predictions are those of `schedule --predict`: its fastest algorithm."""
-    common = ["--hosts", "2x4", "--nic-rate", "50"]
+    common = ["--hosts", "2x4", "--nic-rate", "50", "--net", "socket"]
     found, _ = result_of(directory, *MODEL, "--bucket", "1e8", *common)
     call = found["strategies"][0]["calls"][0]
     assert found["communication"] == "predicted" and call["calls"] == 20, found
@@ -137,6 +137,7 @@ def check_refusals(directory, folder):
     for arguments in (["--tokens", "1e6", "--ranks", "2"], MODEL, [*MODEL, "--ranks", "x"],
                       [*MODEL, "--ranks", "1"], [*MODEL, "--hosts", "1x1"], [*MODEL, "--hosts", "0x8"],
                       [*MODEL, "--from", good, "--nic-rate", "3"], [*MODEL, "--ranks", "2", "more"],
+                      [*MODEL, "--from", good, "--hosts", "2x2", "--net", "ib"],
                       [*MODEL, "--ranks", "2", "--utilisation", "1.5"],
                       [*MODEL, "--ranks", "2", "--peak", "nan"],
                       [*MODEL, "--ranks", "2", "--dtype", "f33"]):

@@ -1,6 +1,7 @@
 """The programs and options around the simulator: tune, --predict, schedule."""
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -156,6 +157,48 @@ def case_fabric(directory, source):
                             "--trace does not go with --fabric")]:
         done = run(schedule + options, status=1 if "/nonexistent" in options else 2)
         assert words in done.stderr, (options, done.stderr)
+
+
+def times_of(directory, folder, options):
+    """Rows of `schedule --predict`."""
+    path = os.path.join(folder, "predicted.json")
+    run([bench(directory, "schedule"), "--predict", *options, "--json", path])
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)["predictions"]
+
+
+def check_net_times(directory):
+    """--net decides the hop between hosts, and over TCP the least channels of GPUs."""
+    pair = ["--coll", "all_reduce", "--algo", "direct", "--hosts", "2x1", "--bytes", "1K"]
+    with tempfile.TemporaryDirectory() as folder:
+        plain, ib, socket = (times_of(directory, folder, pair + words)[0]
+                             for words in ([], ["--net", "ib"], ["--net", "Socket"]))
+        # One hop: 2 + 9 us over RDMA, 10 + 10 us over TCP (docs/tuning.md).
+        assert plain["time_us"] == ib["time_us"] and ib["network"] == "ib", (plain, ib)
+        assert abs(socket["time_us"] - ib["time_us"] - 9) < 1e-6, (ib, socket)
+        assert socket["network"] == "socket" and "network" not in plain, (plain, socket)
+        large = [*pair[:-1], "1M", "--net", "socket"]
+        assert times_of(directory, folder, large)[0]["channels"] >= 8
+        drawn = json.loads(run([bench(directory, "draw"), *pair, "--net", "socket", "--json",
+                                "-"]).stdout)
+        assert abs(drawn["times"]["time_ns"] / 1e3 - socket["time_us"]) < 0.01, drawn["times"]
+
+
+def case_schedule_net(directory, _):
+    """--net of schedule, draw and bottleneck names what is between hosts."""
+    if has_json(directory):
+        check_net_times(directory)
+    lines = ["--predict", "--coll", "all_reduce", "--hosts", "2x8", "--bytes", "1K", "--proto", "ll/ll"]
+    run([bench(directory, "schedule"), *lines, "--net", "ib"])
+    done = run([bench(directory, "schedule"), *lines, "--net", "socket"], status=1)
+    assert "which need RDMA" in done.stderr, done.stderr
+    model = ["--params", "1e9", "--tokens", "1e6"]
+    for tool, options in [("schedule", ["--predict", "--coll", "all_reduce"]), ("bottleneck", model),
+                          ("draw", ["--coll", "all_reduce", "--algo", "ring", "--html", "-"])]:
+        done = run([bench(directory, tool), *options, "--hosts", "2x2", "--net", "wire"], status=2)
+        assert f"{tool}: --net wire: expected ib (RDMA) or socket (TCP)" in done.stderr, done.stderr
+        done = run([bench(directory, tool), *options, "--ranks", "4", "--net", "ib"], status=2)
+        assert f"{tool}: --net needs --hosts" in done.stderr, done.stderr
 
 
 def case_schedule(directory, _):
