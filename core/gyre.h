@@ -787,11 +787,12 @@ GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_str
 
 /** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
  * once: the next wait for the same peer and number waits for further ones. If a peer never sends
- * the signal and neither fails nor aborts, only config.timeout_ms ends the wait, also when the peer
- * has destroyed its communicator.
+ * the signal and neither fails nor leaves, only config.timeout_ms ends the wait. Signals that a
+ * peer sent before it destroyed or finalized its communicator satisfy waits as always.
  * @waits: n_waits of them; copied. 0 waits for nothing.
- * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed; on GPUs it
- * ends the communicator), or that which ended the communicator, such as the death of a rank. */
+ * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed), REMOTE
+ * (the peer destroyed or finalized its communicator without the signal), both of which on GPUs end
+ * the communicator; or that which ended the communicator, such as the death of a rank. */
 GYRE_API gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
                                       gyre_stream stream);
 

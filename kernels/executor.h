@@ -26,6 +26,8 @@ struct gyre_progress {
                         * or size). The work then waits until the health thread raises a fault */
     uint64_t late_signal; /* cuda: 0, or 1 + sending rank * GYRE_N_SIGNALS + signal of a wait that
                            * has lasted longer than its timeout. It waits on likewise */
+    uint64_t lost_signal; /* cuda: likewise, of a wait for signals of a rank that has left without
+                           * sending them (peer_left) */
 };
 
 /* What a worker waits for. X(enum suffix, word) */
@@ -311,9 +313,13 @@ struct gyre_executor_ops {
                        gyre_stream stream);
     /* The stream waits until all these signals have come, and takes them. If that lasts longer than
      * the timeout, the host's stream ends with TIMEOUT; CUDA sets gyre_progress.late_signal and
-     * waits on. */
+     * waits on. If the signals are those of a rank that has left, the host's stream ends with
+     * REMOTE; CUDA sets gyre_progress.lost_signal and waits on. */
     gyre_status (*await_signals)(struct gyre_executor *executor,
                                  const struct gyre_signals_await *await, gyre_stream stream);
+    /* A rank has left. Its one-sided operations had ended before, so all its signals have arrived,
+     * and no more will come. Any thread; does not block. */
+    void (*peer_left)(struct gyre_executor *executor, int rank);
 };
 
 struct gyre_executor {

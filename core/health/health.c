@@ -87,6 +87,14 @@ static void mark_left(struct gyre_health *health, int rank)
     pthread_mutex_unlock(&health->lock);
 }
 
+/* Waits for signals of the rank end, too, if the rank has not sent them. */
+static void take_goodbye(struct gyre_health *health, int rank)
+{
+    struct gyre_executor *executor = health->caller->executor;
+    mark_left(health, rank);
+    executor->ops->peer_left(executor, rank);
+}
+
 static void take_loss(struct gyre_health *health, const struct gyre_event *event)
 {
     struct gyre_member *member = health->member;
@@ -117,7 +125,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
     if (event->kind == GYRE_EVENT_MESSAGE)
         take_message(health, event);
     else if (event->kind == GYRE_EVENT_LEFT)
-        mark_left(health, event->rank);
+        take_goodbye(health, event->rank);
     else
         take_loss(health, event);
 }

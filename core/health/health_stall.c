@@ -156,6 +156,24 @@ static void check_late_signal(struct gyre_health *health, const struct gyre_prog
     gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
 }
 
+/* Fail if a wait on a GPU is for signals of a rank that has left without sending them. On the host
+ * the wait's stream says so, as above. */
+static void check_lost_signal(struct gyre_health *health, const struct gyre_progress *progress)
+{
+    char sender[GYRE_RANK_NAME_BYTES];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    if (progress->lost_signal == 0)
+        return;
+    const uint64_t index = progress->lost_signal - 1;
+    snprintf(text, sizeof(text),
+             "%s destroyed its communicator; the signal that rank %d waits for can no longer come "
+             "(signal %d)",
+             gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
+             health->member->rank, (int)(index % GYRE_N_SIGNALS));
+    gyre_health_end(health, GYRE_ERROR_REMOTE, text);
+    gyre_health_fail(health, GYRE_ERROR_REMOTE, text, true);
+}
+
 /* Fail if this rank waits although a peer has left, because a peer that has left takes part in no
  * later call. Data that the peer sent before it left may still be under way, also to a process that
  * was stopped meanwhile. So the time limit starts when this process runs and knows that the peer
@@ -240,6 +258,7 @@ void gyre_health_check_progress(struct gyre_health *health)
     const bool busy = is_busy(member, progress.completed, launched, progress.activity);
     notice_own_stop(health, now_ns);
     check_late_signal(health, &progress);
+    check_lost_signal(health, &progress);
     if (!take_progress(health, now_ns, busy, &progress))
         return;
     const uint64_t still_ns = now_ns - health->still_since_ns;

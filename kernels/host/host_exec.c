@@ -32,6 +32,7 @@ static void free_executor(struct gyre_host_executor *executor)
     free(executor->ends);
     free(executor->line_ends);
     free(executor->unpacked);
+    free(executor->has_left);
     free(executor);
 }
 
@@ -99,7 +100,8 @@ static gyre_status host_open(const struct gyre_executor_config *config,
         goto fail;
     executor->ends = calloc(n_ends > 0 ? n_ends : 1, sizeof(*executor->ends));
     executor->progress = aligned_alloc(GYRE_CACHE_LINE_BYTES, GYRE_CACHE_LINE_BYTES);
-    if (executor->ends == NULL || executor->progress == NULL)
+    executor->has_left = calloc((size_t)config->n_ranks, sizeof(*executor->has_left));
+    if (executor->ends == NULL || executor->progress == NULL || executor->has_left == NULL)
         goto fail_executor;
     memset(executor->progress, 0, sizeof(*executor->progress));
     executor->base.ops = &gyre_executor_host;
@@ -120,6 +122,7 @@ static gyre_status host_open(const struct gyre_executor_config *config,
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail_executor:
+    free(executor->has_left);
     free(executor->unpacked);
     free(executor->line_ends);
     free(executor->progress);
@@ -226,4 +229,5 @@ const struct gyre_executor_ops gyre_executor_host = {
     .launch = gyre_host_launch,
     .put = gyre_host_put,
     .await_signals = gyre_host_await_signals,
+    .peer_left = gyre_host_peer_left,
 };

@@ -54,6 +54,8 @@ struct gyre_host_executor {
     struct gyre_host_launch *running; /* that launch, from its first poll to its end; else NULL */
     bool is_closed;
 
+    uint32_t *has_left;   /* by rank: 1 = the rank sends no more signals; written by the health
+                           * thread, release */
     uint64_t n_one_sided; /* one-sided operations in streams; added to by callers, counted down by
                            * the threads that run the streams, release */
     pthread_mutex_t lock; /* guards the fields below */
@@ -204,11 +206,12 @@ gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_posi
 gyre_status gyre_host_end_state(struct gyre_executor *executor, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
 
-/** The functions put and await_signals of gyre_executor_host. */
+/** The functions put, await_signals and peer_left of gyre_executor_host. */
 gyre_status gyre_host_put(struct gyre_executor *executor, const struct gyre_put *put,
                           gyre_stream stream);
 gyre_status gyre_host_await_signals(struct gyre_executor *executor,
                                     const struct gyre_signals_await *await, gyre_stream stream);
+void gyre_host_peer_left(struct gyre_executor *executor, int rank);
 
 /** gyre_host_loaded_release - stop being a user; the last user's call frees the program. The caller
  * holds executor->lock. */

@@ -69,17 +69,31 @@ static enum gyre_task_state go_on_putting(struct one_sided_task *task)
     return GYRE_TASK_DONE;
 }
 
+static gyre_status fail_lost(const struct goal *goal, int rank, uint64_t n)
+{
+    return gyre_fail(GYRE_ERROR_REMOTE,
+                     "rank %d destroyed its communicator; the signal that rank %d waits for can no "
+                     "longer come (signal %d: %" PRIu64 " of %" PRIu64 " came)",
+                     goal->sender, rank, goal->signal, n, goal->count);
+}
+
 /* The caller holds poll_lock. */
 static enum gyre_task_state go_on_waiting(struct one_sided_task *task, gyre_status *status_out)
 {
     const int rank = task->executor->rank;
     while (task->n_goals > 0) {
         const struct goal *goal = &task->goals[task->n_goals - 1];
+        /* Read before the counter, which then has all signals of a rank that has left. */
+        const bool has_left = gyre_load_acquire_u32(&task->executor->has_left[goal->sender]) != 0;
         const uint64_t n =
             gyre_load_acquire_u64(arrived_of(task, rank, goal->sender, goal->signal));
         if (n >= goal->count) {
             task->n_goals--;
             continue;
+        }
+        if (has_left) {
+            *status_out = fail_lost(goal, rank, n);
+            return GYRE_TASK_DONE;
         }
         const uint64_t now_ns = gyre_now_ns();
         if (task->start_ns == 0)
@@ -197,4 +211,9 @@ gyre_status gyre_host_await_signals(struct gyre_executor *base,
         own[gyre_signal_index((int)executor->n_ranks, GYRE_SIGNALS_AWAITED, await->waits[i].peer,
                               await->waits[i].signal)] -= (uint64_t)await->waits[i].count;
     return status;
+}
+
+void gyre_host_peer_left(struct gyre_executor *base, int rank)
+{
+    gyre_store_release_u32(&((struct gyre_host_executor *)base)->has_left[rank], 1);
 }

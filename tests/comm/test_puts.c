@@ -5,10 +5,6 @@
  */
 #include "tests/comm/puts_rig.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-
 enum { N = 4, COUNT = 200000 };
 
 /* A test of fewer ranks where there are fewer GPUs. */
@@ -258,68 +254,6 @@ static void wrong_arguments_are_refused(void)
     test_on_threads(2, pass_wrong_arguments, NULL);
 }
 
-/* How rank 1 ends instead of signalling, while rank 0 waits for its signal. */
-struct end {
-    bool by_kill;             /* else by an abort */
-    pthread_barrier_t *ready; /* in shared memory: rank 0's wait is enqueued */
-};
-
-static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
-{
-    const struct end *end = argument;
-    int *memory = puts_buffer(comm, 1);
-    gyre_stream stream = puts_stream(comm);
-    (void)puts_window(comm, memory, 1);
-    const gyre_signal_wait one = {1, 0, 1};
-    (void)n_ranks;
-    if (rank == 0)
-        CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
-    pthread_barrier_wait(end->ready); /* a call after the end would fail itself */
-    if (rank == 0)
-        puts_expect_end(comm, stream, GYRE_ERROR_REMOTE, end->by_kill ? "rank 1" : "aborted");
-    else if (end->by_kill)
-        raise(SIGKILL);
-    else
-        CHECK_OK(gyre_comm_abort(comm));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
-}
-
-static struct end make_end(bool by_kill)
-{
-    struct end end = {.by_kill = by_kill};
-    pthread_barrierattr_t attributes;
-    end.ready =
-        mmap(NULL, sizeof(*end.ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_barrierattr_init(&attributes);
-    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(end.ready, &attributes, 2);
-    pthread_barrierattr_destroy(&attributes);
-    return end;
-}
-
-static void a_wait_ends_when_the_other_process_is_killed(void)
-{
-    struct end end = make_end(true);
-    pid_t pids[2];
-    if (test_most_ranks() < 2)
-        return;
-    test_fork_ranks(2, end_instead, &end, pids);
-    CHECK(test_wait_rank(pids[0]));
-    CHECK(!test_wait_rank(pids[1]));
-}
-
-static void a_wait_ends_when_the_other_process_aborts(void)
-{
-    struct end end = make_end(false);
-    test_on_processes(2, end_instead, &end);
-}
-
-static void a_wait_ends_when_the_other_rank_aborts(void)
-{
-    struct end end = make_end(false);
-    test_on_threads(2, end_instead, &end);
-}
-
 /* A communicator of one rank that waits for a signal of its own. */
 static gyre_comm *wait_alone(int timeout_ms, gyre_stream *stream_out)
 {
@@ -370,8 +304,11 @@ static const struct test_case cases[] = {
      signals_of_several_streams_of_processes_are_all_counted},
     {"puts keep their order with collectives of the stream",
      puts_keep_their_order_with_collectives_of_the_stream},
-    {"a wait ends when the other process is killed", a_wait_ends_when_the_other_process_is_killed},
-    {"a wait ends when the other process aborts", a_wait_ends_when_the_other_process_aborts},
+    {"a wait ends when the other process is killed",
+     puts_a_wait_ends_when_the_other_process_is_killed},
+    {"a wait ends when the other process aborts", puts_a_wait_ends_when_the_other_process_aborts},
+    {"a wait ends when the other process leaves without the signal",
+     puts_a_wait_ends_when_the_other_process_leaves},
 #ifdef TEST_WITH_CUDA
     {"captured puts and waits of processes replay", captured_puts_and_waits_of_processes_replay},
     {"captured puts and waits replay", captured_puts_and_waits_replay},
@@ -382,7 +319,11 @@ static const struct test_case cases[] = {
     {"signals of several streams are all counted and waits hold their stream",
      signals_of_several_streams_are_all_counted_and_waits_hold_their_stream},
     {"wrong arguments are refused", wrong_arguments_are_refused},
-    {"a wait ends when the other rank aborts", a_wait_ends_when_the_other_rank_aborts},
+    {"a wait ends when the other rank aborts", puts_a_wait_ends_when_the_other_rank_aborts},
+    {"a wait ends when the other rank leaves without the signal",
+     puts_a_wait_ends_when_the_other_rank_leaves},
+    {"destroy ends when the other rank left without the signal",
+     puts_destroy_ends_when_the_other_rank_left},
     {"a wait without signal ends by the timeout", a_wait_without_signal_ends_by_the_timeout},
     {"a wait ends when its communicator is destroyed",
      a_wait_ends_when_its_communicator_is_destroyed},

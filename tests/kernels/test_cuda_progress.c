@@ -72,6 +72,10 @@ static void the_largest_launch_and_a_long_life_fit_the_word(void)
     check(n_before + GYRE_CUDA_MAX_WORKS, n_before + GYRE_CUDA_MAX_WORKS);
     mailbox.mismatch = 5;
     CHECK(gyre_cuda_mailbox_read(&mailbox).mismatch == 5);
+    mailbox.late_signal = 6;
+    mailbox.lost_signal = 7;
+    CHECK(gyre_cuda_mailbox_read(&mailbox).late_signal == 6);
+    CHECK(gyre_cuda_mailbox_read(&mailbox).lost_signal == 7);
 }
 
 static const struct test_case cases[] = {

@@ -4,6 +4,7 @@
  * (signal_kernel.cu), on the caller's stream. They use no FIFO, so they are ordered with the
  * executor's launches by the stream alone.
  */
+#include "core/base/sync.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
 
@@ -157,6 +158,7 @@ static gyre_status enqueue_await(struct gyre_cuda_executor *executor,
     args->common.n_works = args->common.ends_works = 0;
     args->arrived = own + gyre_signal_index(executor->n_ranks, GYRE_SIGNALS_ARRIVED, 0, 0);
     args->awaited = own + gyre_signal_index(executor->n_ranks, GYRE_SIGNALS_AWAITED, 0, 0);
+    args->has_left = executor->has_left;
     args->timeout_ns = await->timeout_ns;
     args->n_entries = args->pad = 0;
     for (int i = 0; i < await->n_waits; i++) {
@@ -183,4 +185,9 @@ gyre_status gyre_cuda_await_signals(struct gyre_executor *base,
     pthread_mutex_unlock(&executor->lock);
     gyre_cuda_leave(executor->device->ordinal, previous);
     return status;
+}
+
+void gyre_cuda_peer_left(struct gyre_executor *base, int rank)
+{
+    gyre_store_release_u64(&gyre_cuda_own(base)->has_left[rank], 1);
 }

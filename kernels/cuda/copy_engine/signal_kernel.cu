@@ -42,6 +42,28 @@ static __global__ void __launch_bounds__(1)
     } while (n_sent != n_told);
 }
 
+/* Tells the host of a wait that has lasted too long, or whose sending rank has left without the
+ * signals. The health thread then raises the fault, and the abort ends the wait. Returns true once
+ * it has told. The host's word is read every 8 ms, as that of the abort. */
+static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
+                                 const struct gyre_cuda_await_entry &entry, uint64_t goal,
+                                 uint64_t begin_ns, uint32_t n_polls)
+{
+    const uint64_t told = (uint64_t)entry.index + 1;
+    if (args.timeout_ns != 0 && global_ns() - begin_ns > args.timeout_ns) {
+        store_relaxed_sys(&args.common.mailbox->late_signal, told);
+        return true;
+    }
+    /* The host learns that a rank has left when the signals of that rank have arrived. So the
+     * counter that is read behind has_left has all of them. */
+    if (n_polls % ABORT_HOST_POLLS != 0 ||
+        load_acquire_sys(&args.has_left[entry.index / GYRE_N_SIGNALS]) == 0 ||
+        load_acquire_sys(&args.arrived[entry.index]) >= goal)
+        return false;
+    store_relaxed_sys(&args.common.mailbox->lost_signal, told);
+    return true;
+}
+
 /* Takes signals and waits until they have come, or until the abort. */
 static __device__ __forceinline__ void await_entry(const struct gyre_cuda_args_await &args,
                                                    const struct gyre_cuda_await_entry &entry)
@@ -51,16 +73,11 @@ static __device__ __forceinline__ void await_entry(const struct gyre_cuda_args_a
                                     (unsigned long long)entry.count) +
                           entry.count;
     const uint64_t begin_ns = global_ns();
-    bool is_late = false;
+    bool has_told = false;
     uint32_t n_polls = 0;
-    while (load_acquire_sys(&args.arrived[entry.index]) < goal &&
-           !must_stop(args.common, n_polls)) {
-        if (args.timeout_ns == 0 || is_late || n_polls % ABORT_POLLS != 0 ||
-            global_ns() - begin_ns <= args.timeout_ns)
-            continue;
-        is_late = true; /* the health thread raises the fault, and the abort ends the wait */
-        store_relaxed_sys(&args.common.mailbox->late_signal, (uint64_t)entry.index + 1);
-    }
+    while (load_acquire_sys(&args.arrived[entry.index]) < goal && !must_stop(args.common, n_polls))
+        if (!has_told && n_polls % ABORT_POLLS == 0)
+            has_told = tell_host(args, entry, goal, begin_ns, n_polls);
 }
 
 static __global__ void __launch_bounds__(GYRE_CUDA_AWAIT_THREADS)

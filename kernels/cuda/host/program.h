@@ -187,6 +187,7 @@ struct gyre_cuda_mailbox {
     uint32_t abort;    /* written by the host, read by kernels that have waited for long */
     uint32_t pad;
     uint64_t late_signal; /* as in struct gyre_progress */
+    uint64_t lost_signal; /* likewise */
     /* Indexed by block: how many works are complete when the last launch whose end the block has
      * reported is over. It only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
@@ -489,9 +490,11 @@ struct gyre_cuda_await_entry {
 
 struct gyre_cuda_args_await {
     struct gyre_cuda_common common;
-    const uint64_t *arrived; /* this rank's counters, on this GPU */
-    uint64_t *awaited;       /* likewise */
-    uint64_t timeout_ns;     /* 0 = none */
+    const uint64_t *arrived;  /* this rank's counters, on this GPU */
+    uint64_t *awaited;        /* likewise */
+    const uint64_t *has_left; /* by rank, in pinned host memory: 1 = the rank sends no more signals.
+                               * Written by the host */
+    uint64_t timeout_ns;      /* 0 = none */
     uint32_t n_entries;
     uint32_t pad;
     struct gyre_cuda_await_entry entries[GYRE_CUDA_AWAIT_ENTRIES];

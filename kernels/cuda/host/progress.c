@@ -22,5 +22,6 @@ struct gyre_progress gyre_cuda_mailbox_read(const struct gyre_cuda_mailbox *mail
         .activity = n_before + n_works,
         .mismatch = gyre_load_acquire_u64(&mailbox->mismatch),
         .late_signal = gyre_load_acquire_u64(&mailbox->late_signal),
+        .lost_signal = gyre_load_acquire_u64(&mailbox->lost_signal),
     };
 }

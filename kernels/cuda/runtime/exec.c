@@ -239,4 +239,5 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .launch = gyre_cuda_launch,
     .put = gyre_cuda_put,
     .await_signals = gyre_cuda_await_signals,
+    .peer_left = gyre_cuda_peer_left,
 };

@@ -60,7 +60,8 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
 {
     struct gyre_device *device = executor->device;
     const struct layout layout = make_layout(executor);
-    const size_t mailbox_bytes = (size_t)gyre_round_up(sizeof(*executor->mailbox), 256);
+    const size_t mailbox_bytes = (size_t)gyre_round_up(
+        sizeof(*executor->mailbox) + (size_t)executor->n_ranks * sizeof(*executor->has_left), 256);
     GYRE_TRY(device->ops->pool_alloc(device, layout.n_bytes, &executor->memory));
     GYRE_TRY(device->ops->host_alloc(device, mailbox_bytes + GYRE_CUDA_STAGING_BYTES,
                                      &executor->host_memory));
@@ -69,6 +70,7 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
     executor->control = (void *)(memory + layout.control);
     executor->device_connectors = (void *)(memory + layout.connectors);
     executor->mailbox = executor->host_memory;
+    executor->has_left = (uint64_t *)(void *)(executor->mailbox + 1);
     GYRE_TRY(device->ops->zero(device, memory, layout.connectors));
     GYRE_TRY(gyre_cuda_uploader_open(&executor->uploader,
                                      (unsigned char *)executor->host_memory + mailbox_bytes));

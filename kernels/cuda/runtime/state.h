@@ -126,9 +126,10 @@ struct gyre_cuda_executor {
     uint64_t *counters; /* [slots' protocol][connector], device memory */
     struct gyre_cuda_control *control;
     struct gyre_cuda_mailbox *mailbox;
+    uint64_t *has_left; /* as in struct gyre_cuda_args_await; behind the mailbox */
     struct gyre_fault *fault;
-    void *memory;                  /* on the GPU: counters, control, connectors, then the arena */
-    void *host_memory;             /* pinned: the progress mailbox, then the uploads' staging */
+    void *memory;      /* on the GPU: counters, control, connectors, then the arena */
+    void *host_memory; /* pinned: the progress mailbox, has_left, the uploads' staging */
     uint32_t default_shared_bytes; /* that every kernel may share without a limit being raised */
 
     pthread_mutex_t lock; /* guards what follows: memory, and the order of launches */
@@ -342,11 +343,12 @@ gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
 bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor);
 void gyre_cuda_marks_close(struct gyre_cuda_executor *executor);
 
-/** The slots put and await_signals of the executor's table. */
+/** The slots put, await_signals and peer_left of the executor's table. */
 gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put,
                           gyre_stream stream);
 gyre_status gyre_cuda_await_signals(struct gyre_executor *base,
                                     const struct gyre_signals_await *await, gyre_stream stream);
+void gyre_cuda_peer_left(struct gyre_executor *base, int rank);
 
 /** The slots load, prepare, unload and launch of the executor's table. */
 gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,

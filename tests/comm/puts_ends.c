@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Waits for signals of a rank that ends instead of sending them (tests/comm/test_puts.c).
+ */
+#include "tests/comm/puts_rig.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+enum how { BY_KILL, BY_ABORT, BY_DESTROY };
+
+/* How rank 1 ends instead of sending signal 0, while rank 0 waits for it. */
+struct end {
+    enum how how;
+    pthread_barrier_t *ready; /* in shared memory: rank 0's wait is enqueued */
+};
+
+static struct end make_end(enum how how)
+{
+    struct end end = {.how = how};
+    pthread_barrierattr_t attributes;
+    end.ready =
+        mmap(NULL, sizeof(*end.ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(end.ready, &attributes, 2);
+    pthread_barrierattr_destroy(&attributes);
+    return end;
+}
+
+static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct end *end = argument;
+    int *memory = puts_buffer(comm, 1);
+    gyre_stream stream = puts_stream(comm);
+    (void)puts_window(comm, memory, 1);
+    const gyre_signal_wait one = {1, 0, 1};
+    (void)n_ranks;
+    if (rank == 0)
+        CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
+    pthread_barrier_wait(end->ready); /* a call after the end would fail itself */
+    if (rank == 0)
+        puts_expect_end(comm, stream, GYRE_ERROR_REMOTE,
+                        end->how == BY_KILL ? "rank 1" : "aborted");
+    else if (end->how == BY_KILL)
+        raise(SIGKILL);
+    else
+        CHECK_OK(gyre_comm_abort(comm));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+void puts_a_wait_ends_when_the_other_process_is_killed(void)
+{
+    struct end end = make_end(BY_KILL);
+    pid_t pids[2];
+    if (test_most_ranks() < 2)
+        return;
+    test_fork_ranks(2, end_instead, &end, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(!test_wait_rank(pids[1]));
+}
+
+void puts_a_wait_ends_when_the_other_process_aborts(void)
+{
+    struct end end = make_end(BY_ABORT);
+    test_on_processes(2, end_instead, &end);
+}
+
+void puts_a_wait_ends_when_the_other_rank_aborts(void)
+{
+    struct end end = make_end(BY_ABORT);
+    test_on_threads(2, end_instead, &end);
+}
+
+/* ---- leaving ------------------------------------------------------------------------------- */
+
+static void await_goodbye(const gyre_comm *comm, int rank)
+{
+    const struct timespec nap = {0, 1000000};
+    const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
+    while (!gyre_health_has_left(comm->health, rank) && gyre_now_ns() < end_ns)
+        nanosleep(&nap, NULL);
+    CHECK_MSG(gyre_health_has_left(comm->health, rank), "rank %d has not left", rank);
+}
+
+/* Rank 1 sends signals 1 and 2, two of each, and destroys its communicator. Rank 0 takes one of
+ * each before that and one after it. Then it waits for signal 0, which rank 1 never sends. */
+static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct end *end = argument;
+    const gyre_signal_wait sent[] = {{1, 1, 1}, {1, 2, 1}}, missing = {1, 0, 1};
+    gyre_stream streams[] = {puts_stream(comm), puts_stream(comm)};
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)n_ranks;
+    for (int i = 0; rank == 1 && i < 4; i++)
+        CHECK_OK(gyre_signal(0, 1 + i % 2, comm, streams[0]));
+    if (rank == 0) {
+        CHECK_OK(gyre_wait_signal(sent, 2, comm, streams[0]));
+        CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+        CHECK_OK(gyre_wait_signal(&missing, 1, comm, streams[1]));
+    }
+    pthread_barrier_wait(end->ready);
+    if (rank == 0) {
+        await_goodbye(comm, 1);
+        if (test_device() == GYRE_DEVICE_HOST) { /* a GPU's communicator ends by the other wait */
+            CHECK_OK(gyre_wait_signal(sent, 2, comm, streams[0]));
+            CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+        }
+        puts_expect_end(comm, streams[1], GYRE_ERROR_REMOTE,
+                        "destroyed its communicator; the signal that rank 0 waits for can no "
+                        "longer come");
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+}
+
+/* The same signals that came before the goodbye, where nothing else waits. */
+static void take_after_goodbye(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const gyre_signal_wait sent = {1, 1, 2}, missing = {1, 1, 1};
+    gyre_stream stream = puts_stream(comm);
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)n_ranks, (void)argument;
+    for (int i = 0; rank == 1 && i < 2; i++)
+        CHECK_OK(gyre_signal(0, 1, comm, stream));
+    if (rank == 0) {
+        await_goodbye(comm, 1);
+        CHECK_OK(gyre_wait_signal(&sent, 1, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        CHECK_OK(gyre_wait_signal(&missing, 1, comm, stream));
+        puts_expect_end(comm, stream, GYRE_ERROR_REMOTE, "rank 1");
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+void puts_a_wait_ends_when_the_other_process_leaves(void)
+{
+    struct end end = make_end(BY_DESTROY);
+    test_on_processes(2, leave_instead, &end);
+    test_on_processes(2, take_after_goodbye, NULL);
+}
+
+void puts_a_wait_ends_when_the_other_rank_leaves(void)
+{
+    struct end end = make_end(BY_DESTROY);
+    test_on_threads(2, leave_instead, &end);
+    test_on_threads(2, take_after_goodbye, NULL);
+}
+
+/* Rank 0 destroys its communicator with the wait in a stream. */
+static void destroy_while_waiting(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const gyre_signal_wait missing = {1, 0, 1};
+    gyre_stream *waiting = argument;
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)n_ranks;
+    if (rank != 0)
+        return;
+    *waiting = puts_stream(comm);
+    CHECK_OK(gyre_wait_signal(&missing, 1, comm, *waiting));
+}
+
+void puts_destroy_ends_when_the_other_rank_left(void)
+{
+    gyre_stream stream = NULL;
+    if (test_most_ranks() < 2)
+        return;
+    test_on_threads(2, destroy_while_waiting, &stream);
+    if (test_device() == GYRE_DEVICE_HOST)
+        CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_REMOTE,
+                    "rank 1 destroyed its communicator");
+    else
+        CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_CUDA));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
