@@ -25,18 +25,6 @@ if(NOT GYRE_CUDA STREQUAL "OFF")
   endif()
 endif()
 
-# Lists, for each architecture, what follows -gencode.
-function(gyre_cuda_code out)
-  set(code)
-  foreach(arch IN LISTS GYRE_CUDA_ARCHS)
-    list(APPEND code "arch=compute_${arch},code=sm_${arch}")
-  endforeach()
-  if(arch MATCHES "^[0-9]+$") # the last one: PTX too, for GPUs that come later
-    list(APPEND code "arch=compute_${arch},code=compute_${arch}")
-  endif()
-  set(${out} ${code} PARENT_SCOPE)
-endfunction()
-
 # Adds the CUDA sources to the library targets, and gyre_cuda_options for programs with kernels of
 # their own.
 function(gyre_add_cuda)
@@ -47,10 +35,12 @@ function(gyre_add_cuda)
     return()
   endif()
   set(flags)
-  gyre_cuda_code(code)
-  foreach(word IN LISTS code)
-    list(APPEND flags "SHELL:-gencode ${word}")
+  foreach(arch IN LISTS GYRE_CUDA_ARCHS)
+    list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
   endforeach()
+  if(arch MATCHES "^[0-9]+$") # the last one: PTX too, for GPUs that come later
+    list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=compute_${arch}")
+  endif()
   if(GYRE_COMPRESS_KERNELS)
     list(APPEND flags "SHELL:--compress-mode=size")
   endif()

@@ -35,13 +35,6 @@ const struct wire_gpu_calls *wire_gpu_load(void)
     memcpy(&cuda.calls.member, &address, sizeof(address));
     WIRE_GPU_TABLE(GPU_LOAD)
 #undef GPU_LOAD
-    cuda.calls.has_kernels = true;
-#define GPU_LOAD_KERNEL(member, symbol, parameters)        \
-    address = dlsym(library, symbol);                      \
-    memcpy(&cuda.calls.member, &address, sizeof(address)); \
-    cuda.calls.has_kernels = cuda.calls.has_kernels && address != NULL;
-    WIRE_GPU_KERNEL_TABLE(GPU_LOAD_KERNEL)
-#undef GPU_LOAD_KERNEL
     cuda.is_loaded = cuda.calls.init(0) == 0;
     return cuda.is_loaded ? &cuda.calls : NULL;
 }

@@ -37,25 +37,9 @@ struct wire_uuid {
     X(copy, "cuMemcpyAsync", (unsigned long long, unsigned long long, size_t, void *))             \
     X(wait, "cuStreamSynchronize", (void *))
 
-/* For the resident kernel of a NIC process; has_kernels is false where one of them is missing. */
-#define WIRE_GPU_KERNEL_TABLE(X)                                                              \
-    X(attribute_of_device, "cuDeviceGetAttribute", (int *, int, int))                         \
-    X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned))                              \
-    X(host_free, "cuMemFreeHost", (void *))                                                   \
-    X(host_register, "cuMemHostRegister_v2", (void *, size_t, unsigned))                      \
-    X(host_address, "cuMemHostGetDevicePointer_v2", (unsigned long long *, void *, unsigned)) \
-    X(load_module, "cuModuleLoadData", (void **, const void *))                               \
-    X(function, "cuModuleGetFunction", (void **, void *, const char *))                       \
-    X(launch, "cuLaunchKernel",                                                               \
-      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,  \
-       void **, void **))                                                                     \
-    X(query, "cuStreamQuery", (void *))
-
 struct wire_gpu_calls {
-    bool has_kernels;
 #define WIRE_GPU_MEMBER(member, symbol, parameters) int(*member) parameters;
     WIRE_GPU_TABLE(WIRE_GPU_MEMBER)
-    WIRE_GPU_KERNEL_TABLE(WIRE_GPU_MEMBER)
 #undef WIRE_GPU_MEMBER
 };
 

@@ -39,7 +39,6 @@ typedef uint64_t wire_owner;
 struct wire_stats {
     uint64_t n_writes, n_imms, n_bytes;
     uint64_t n_direct, n_ring, n_gpu; /* requests by the way that their payload went */
-    uint64_t n_by_kernel;             /* copies of GPU memory by a resident kernel */
 };
 
 struct wire_process_entry {

@@ -194,11 +194,11 @@ void wire_print_stats(void)
         const struct wire_stats *stats = &wire.process->stats[i];
         if (devices[i].is_used)
             wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, "
-                     "%llu by CUDA copy (resident kernel: %llu copies)",
+                     "%llu by CUDA copy",
                      devices[i].ibv.name, (unsigned long long)stats->n_writes,
                      (unsigned long long)stats->n_imms, (unsigned long long)stats->n_bytes,
                      (unsigned long long)stats->n_direct, (unsigned long long)stats->n_ring,
-                     (unsigned long long)stats->n_gpu, (unsigned long long)stats->n_by_kernel);
+                     (unsigned long long)stats->n_gpu);
     }
     pthread_mutex_unlock(&wire_lock);
 }

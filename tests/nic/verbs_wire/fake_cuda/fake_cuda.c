@@ -20,6 +20,8 @@
 #define N_GPUS    2
 #define MAX_PARTS 64
 
+enum { OK = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, ALREADY_MAPPED = 208 };
+
 /* An allocation, or a mapping of another process's. */
 struct part {
     unsigned char *shown; /* no access */
@@ -73,7 +75,6 @@ int cuGetErrorName(int error, const char **name)
 {
     *name = error == INVALID_CONTEXT  ? "CUDA_ERROR_INVALID_CONTEXT"
             : error == ALREADY_MAPPED ? "CUDA_ERROR_ALREADY_MAPPED"
-            : error == NO_BINARY      ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
                                       : "CUDA_ERROR_INVALID_VALUE";
     return OK;
 }
@@ -217,7 +218,7 @@ int cuMemcpyAsync(cu_address to, cu_address from, size_t n_bytes, void *stream)
 }
 
 /* The address that a copy uses: the second mapping of GPU memory, or host memory as it is. */
-unsigned char *fake_cuda_reach(cu_address at, size_t n_bytes)
+static unsigned char *reach(cu_address at, size_t n_bytes)
 {
     const struct part *part = find(at);
     if (part == NULL)
@@ -232,8 +233,8 @@ int cuStreamSynchronize(void *stream)
         return INVALID_CONTEXT;
     for (int i = 0; i < n_copies[current]; i++) {
         const struct copy *copy = &copies[current][i];
-        unsigned char *to = fake_cuda_reach(copy->to, copy->n_bytes);
-        const unsigned char *from = fake_cuda_reach(copy->from, copy->n_bytes);
+        unsigned char *to = reach(copy->to, copy->n_bytes);
+        const unsigned char *from = reach(copy->from, copy->n_bytes);
         if (to == NULL || from == NULL)
             return INVALID_VALUE;
         memcpy(to, from, copy->n_bytes);

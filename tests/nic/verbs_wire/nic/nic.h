@@ -3,14 +3,12 @@
  * The NIC process of a host: it executes the requests that clients posted. One thread, so nothing
  * in it has a lock.
  *
- *   nic_main.c         start, the loop, clients that ended, the end
- *   nic_pair.c         one queue pair: what was posted, when it goes out, arrives, and is complete
- *   nic_deliver.c      one request that has arrived at its peer (with nic_delivery.h)
- *   nic_check.c        what is checked of a request at both ends
- *   nic_move.c         how a request's bytes travel
- *   nic_gpu_memory.c   GPU memory of clients, mapped by CUDA IPC
- *   nic_gpu.c          the GPUs, and copies by them (with nic_gpu.h)
- *   nic_copier.c       short copies by a kernel that stays on a GPU (with nic_copier.cu)
+ *   nic_main.c     start, the loop, clients that ended, the end
+ *   nic_pair.c     one queue pair: what was posted, when it goes out, arrives, and is complete
+ *   nic_deliver.c  one request that has arrived at its peer (with nic_delivery.h)
+ *   nic_check.c    what is checked of a request at both ends
+ *   nic_move.c     how a request's bytes travel
+ *   nic_gpu.c      GPU memory of clients, mapped by CUDA IPC
  */
 #ifndef GYRE_TESTS_WIRE_NIC_H
 #define GYRE_TESTS_WIRE_NIC_H
@@ -75,7 +73,7 @@ struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entr
 enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire_request *request,
                              enum ibv_wc_status *status_out);
 
-/* ---- nic_gpu_memory.c ----------------------------------------------------------------------- */
+/* ---- nic_gpu.c ------------------------------------------------------------------------------ */
 
 /** nic_gpu_read, nic_gpu_write - between a client's GPU memory and memory of this process.
  * @address: in the client. False: it failed, and was said. */

@@ -5,8 +5,6 @@
  */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
-#include "tests/nic/verbs_wire/nic/nic_gpu.h"
-
 #include <string.h>
 
 /* Whether a peer still lives is looked at this often, with three system calls. */
@@ -84,15 +82,11 @@ static enum nic_verdict move(struct nic_delivery *delivery)
     return delivery->needs_receive ? announce(delivery) : NIC_DELIVERED;
 }
 
-static struct wire_stats *stats_of(const struct nic_delivery *delivery)
-{
-    return &nic_process_of(delivery, delivery->mine)->stats[delivery->mine->device];
-}
-
 static void count(const struct nic_delivery *delivery)
 {
     const struct wire_request *request = delivery->request;
-    struct wire_stats *stats = stats_of(delivery);
+    struct wire_stats *stats =
+        &nic_process_of(delivery, delivery->mine)->stats[delivery->mine->device];
     stats->n_writes += request->opcode == IBV_WR_RDMA_WRITE;
     stats->n_imms += request->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     stats->n_bytes += request->n_bytes;
@@ -128,11 +122,9 @@ enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire
     delivery.needs_receive = delivery.kind != WIRE_PAYLOAD;
     /* While the mark is there, the owner of the peer's memory does not let go of it. */
     (void)wire_exchange(&delivery.peer->is_entered, (uint32_t)wire_pid_of(nic->job.owner));
-    const uint64_t n_by_kernel = nic_gpu_n_by_kernel();
     const enum nic_verdict verdict =
         is_connected(pair, delivery.peer) ? move(&delivery) : NIC_NO_PEER;
     (void)wire_exchange(&delivery.peer->is_entered, 0);
-    stats_of(&delivery)->n_by_kernel += nic_gpu_n_by_kernel() - n_by_kernel;
     *status_out = delivery.status;
     if (verdict == NIC_DELIVERED)
         count(&delivery);

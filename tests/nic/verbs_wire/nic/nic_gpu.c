@@ -1,71 +1,58 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/nic/verbs_wire/nic/nic_gpu.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPU memory of clients. An allocation is opened by CUDA IPC when a request first names it, in the
+ * primary context of its GPU in this process, so no call waits for what a client does in its own
+ * context. It is closed when no region is in it any more.
+ */
+#include "tests/nic/verbs_wire/nic/nic.h"
 
 #include "tests/nic/verbs_wire/gpu.h"
-#include "tests/nic/verbs_wire/nic/nic_copier.h"
 #include "tests/nic/verbs_wire/say.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_GPUS            16
 #define STREAM_NON_BLOCKING 1 /* cuda.h */
+#define IPC_LAZY_PEER       1
 
 static struct {
-    int device;
     void *context;
     void *stream;
-    uint32_t peers;            /* bit: GPU that it may reach */
-    bool has_decided;          /* whether it gets a resident kernel */
-    struct nic_copier *copier; /* NULL: the driver makes all copies */
-} gpus[MAX_GPUS];              /* kept until the process ends, as libcuda is */
+    uint32_t peers; /* bit: GPU that it may reach */
+} gpus[MAX_GPUS];   /* kept until the process ends, as libcuda is */
 
-static void *host_memory;
-static uint64_t host_bytes;
-static uint64_t n_by_kernel;
+struct mapping {
+    struct wire_gpu_place place;
+    int ordinal;
+    unsigned long long mapped; /* address of place.allocation in this process */
+    struct mapping *next;
+};
 
-void nic_gpu_begin(void *memory, uint64_t n_bytes)
+static struct mapping *mappings;
+
+/* Make a GPU's context current; its stream is made on the first use. */
+static bool push(int ordinal)
 {
-    host_memory = memory;
-    host_bytes = n_bytes;
-}
-
-void nic_gpu_pause(void)
-{
-    for (int i = 0; i < MAX_GPUS; i++)
-        if (gpus[i].copier != NULL)
-            (void)nic_copier_pause(gpus[i].copier);
-}
-
-void nic_gpu_end(void)
-{
-    for (int i = 0; i < MAX_GPUS; i++) {
-        if (gpus[i].copier != NULL)
-            nic_copier_close(gpus[i].copier);
-        gpus[i].copier = NULL;
-    }
-}
-
-bool nic_gpu_push(int ordinal)
-{
+    int device;
     if (gpus[ordinal].context == NULL &&
-        (!WIRE_CU(device, &gpus[ordinal].device, ordinal) ||
-         !WIRE_CU(retain, &gpus[ordinal].context, gpus[ordinal].device)))
+        (!WIRE_CU(device, &device, ordinal) || !WIRE_CU(retain, &gpus[ordinal].context, device)))
         return false;
     if (!WIRE_CU(push, gpus[ordinal].context))
         return false;
     if (gpus[ordinal].stream != NULL || WIRE_CU(stream, &gpus[ordinal].stream, STREAM_NON_BLOCKING))
         return true;
-    nic_gpu_pop();
+    (void)wire_gpu_load()->pop(&(void *){NULL});
     return false;
 }
 
-void nic_gpu_pop(void)
+static void pop(void)
 {
     void *context;
     (void)WIRE_CU(pop, &context);
 }
 
-int nic_gpu_find(const unsigned char *uuid)
+static int find_gpu(const unsigned char *uuid)
 {
     int n = 0;
     if (wire_gpu_load() == NULL || !WIRE_CU(count, &n))
@@ -81,61 +68,109 @@ int nic_gpu_find(const unsigned char *uuid)
     return -1;
 }
 
-void nic_gpu_let_reach(int ordinal, int other)
+/* The mapping of a region's allocation, made now if there is none. */
+static const struct mapping *map(const struct wire_region_entry *region)
 {
-    if ((gpus[ordinal].peers >> other & 1) != 0 || ordinal == other)
-        return;
-    nic_gpu_pause();
-    if (!nic_gpu_push(other))
-        return;
-    nic_gpu_pop();
-    if (!nic_gpu_push(ordinal))
-        return;
-    (void)wire_gpu_load()->enable_peer(gpus[other].context, 0);
-    nic_gpu_pop();
-    gpus[ordinal].peers |= 1u << other;
+    struct wire_ipc_handle handle;
+    struct mapping *mapping = mappings;
+    while (mapping != NULL && memcmp(&mapping->place, &region->gpu, sizeof(region->gpu)) != 0)
+        mapping = mapping->next;
+    if (mapping != NULL)
+        return mapping;
+    const int ordinal = find_gpu(region->gpu.uuid);
+    if (ordinal < 0 || !push(ordinal))
+        return NULL;
+    unsigned long long mapped = 0;
+    memcpy(handle.bytes, region->gpu.ipc, sizeof(handle.bytes));
+    const bool is_open = WIRE_CU(ipc_open, &mapped, handle, IPC_LAZY_PEER);
+    pop();
+    mapping = is_open ? calloc(1, sizeof(*mapping)) : NULL;
+    if (mapping == NULL)
+        return NULL;
+    *mapping = (struct mapping){
+        .place = region->gpu, .ordinal = ordinal, .mapped = mapped, .next = mappings};
+    mappings = mapping;
+    return mapping;
 }
 
-bool nic_gpu_has_kernel(int ordinal, uint64_t n_bytes)
+static unsigned long long address_in(const struct mapping *mapping, uint64_t address)
 {
-    if (n_bytes > NIC_COPIER_MAX_BYTES)
-        return false;
-    if (gpus[ordinal].has_decided)
-        return gpus[ordinal].copier != NULL;
-    if (!nic_gpu_push(ordinal)) /* makes the context */
-        return false;
-    nic_gpu_pop();
-    gpus[ordinal].has_decided = true;
-    if (!nic_copier_is_wanted(gpus[ordinal].device))
-        return false;
-    nic_gpu_pause();
-    gpus[ordinal].copier =
-        nic_copier_open(&(struct nic_copier_config){.context = gpus[ordinal].context,
-                                                    .device = gpus[ordinal].device,
-                                                    .memory = host_memory,
-                                                    .n_bytes = host_bytes});
-    return gpus[ordinal].copier != NULL;
+    return mapping->mapped + (address - mapping->place.allocation);
 }
 
-bool nic_gpu_move_by_driver(int ordinal, uint64_t to, uint64_t from, uint64_t n_bytes)
+static bool copy(int ordinal, unsigned long long to, unsigned long long from, uint64_t n_bytes)
 {
-    if (!nic_gpu_push(ordinal))
+    if (!push(ordinal))
         return false;
     const bool is_copied = WIRE_CU(copy, to, from, n_bytes, gpus[ordinal].stream) &&
                            WIRE_CU(wait, gpus[ordinal].stream);
-    nic_gpu_pop();
+    pop();
     return is_copied;
 }
 
-bool nic_gpu_move(int ordinal, uint64_t to, uint64_t from, uint64_t n_bytes)
+bool nic_gpu_read(const struct wire_region_entry *region, uint64_t address, void *to,
+                  uint64_t n_bytes)
 {
-    if (!nic_gpu_has_kernel(ordinal, n_bytes))
-        return nic_gpu_move_by_driver(ordinal, to, from, n_bytes);
-    n_by_kernel++;
-    return nic_copier_copy(gpus[ordinal].copier, to, from, n_bytes);
+    const struct mapping *from = map(region);
+    return from != NULL && copy(from->ordinal, (uintptr_t)to, address_in(from, address), n_bytes);
 }
 
-uint64_t nic_gpu_n_by_kernel(void)
+bool nic_gpu_write(const struct wire_region_entry *region, uint64_t address, const void *from,
+                   uint64_t n_bytes)
 {
-    return n_by_kernel;
+    const struct mapping *to = map(region);
+    return to != NULL && copy(to->ordinal, address_in(to, address), (uintptr_t)from, n_bytes);
+}
+
+/* Lets copies on one GPU reach the other directly; without it the driver takes them through host
+ * memory, so what fails here is no error. */
+static void let_reach(int ordinal, int other)
+{
+    if ((gpus[ordinal].peers >> other & 1) != 0 || ordinal == other || !push(other))
+        return;
+    pop();
+    if (!push(ordinal))
+        return;
+    (void)wire_gpu_load()->enable_peer(gpus[other].context, 0);
+    pop();
+    gpus[ordinal].peers |= 1u << other;
+}
+
+bool nic_gpu_copy(const struct wire_region_entry *to_region, uint64_t to,
+                  const struct wire_region_entry *from_region, uint64_t from, uint64_t n_bytes)
+{
+    const struct mapping *target = map(to_region);
+    const struct mapping *source = map(from_region);
+    if (target == NULL || source == NULL)
+        return false;
+    let_reach(source->ordinal, target->ordinal);
+    return copy(source->ordinal, address_in(target, to), address_in(source, from), n_bytes);
+}
+
+static bool is_used(const struct wire_file *file, const struct mapping *mapping)
+{
+    for (int i = 0; i < WIRE_MAX_REGIONS; i++) {
+        const struct wire_region_entry *region = &file->regions[i];
+        if (wire_load(&region->key) != 0 && region->is_gpu &&
+            memcmp(&region->gpu, &mapping->place, sizeof(mapping->place)) == 0)
+            return true;
+    }
+    return false;
+}
+
+void nic_gpu_close_unused(const struct wire_file *file)
+{
+    for (struct mapping **at = &mappings; *at != NULL;) {
+        struct mapping *mapping = *at;
+        if (is_used(file, mapping)) {
+            at = &mapping->next;
+            continue;
+        }
+        *at = mapping->next;
+        if (push(mapping->ordinal)) {
+            (void)WIRE_CU(ipc_close, mapping->mapped);
+            pop();
+        }
+        free(mapping);
+    }
 }

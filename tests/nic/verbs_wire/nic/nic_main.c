@@ -7,7 +7,6 @@
  */
 #include "tests/nic/verbs_wire/nic/nic.h"
 
-#include "tests/nic/verbs_wire/nic/nic_gpu.h"
 #include "tests/nic/verbs_wire/say.h"
 
 #include <errno.h>
@@ -208,8 +207,7 @@ int main(int argc, char **argv)
     nic.entry = &none; /* what is said before the file is mapped is lost */
     memcpy(nic.job.name, argv[1], strlen(argv[1]));
     nic.index = (uint32_t)index;
-    nic.bounce = aligned_alloc(WIRE_PAGE_BYTES, NIC_BOUNCE_BYTES);
-    nic_gpu_begin(nic.bounce, NIC_BOUNCE_BYTES);
+    nic.bounce = malloc(NIC_BOUNCE_BYTES);
     const int ready = become_daemon();
     if (nic.bounce == NULL || !wire_job_map(&nic.job, NULL))
         return 1;
@@ -222,6 +220,5 @@ int main(int argc, char **argv)
         return 1;
     close(ready);
     work();
-    nic_gpu_end();
     return 0;
 }
