@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the connectors of a communicator after bootstrap. All ranks check that they agree on all
- * settings that a plan depends on, choose one transport for each pair together, and connect.
+ * Makes the connectors of a communicator after bootstrap. All ranks check that they agree on their
+ * settings (agreement.c), choose one transport for each pair together (choose.c), and connect.
  */
 #include "core/links/links.h"
 
@@ -13,122 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* ---- agreement ---------------------------------------------------------------------------- */
-
-#define N_CONFIG_SETTINGS 4
-
-/* The settings that must be equal on all ranks. Ranks all-gather them, so the layout is fixed. */
-struct agreement {
-    uint32_t version;
-    uint32_t device_kind;
-    int32_t config[N_CONFIG_SETTINGS];
-    uint64_t algo_hash;   /* of the programs in GYRE_ALGO_FILE; 0 = not set */
-    uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
-    uint64_t number;      /* not compared: the newest communicator's of this process */
-    struct {
-        uint64_t hash;
-        char text[24]; /* for the message; may be cut */
-    } params[GYRE_N_PARAMS];
-};
-
-static const char *const config_names[N_CONFIG_SETTINGS] = {"min_channels", "max_channels",
-                                                            "sm_budget", "transport"};
-
-static void fill_agreement(const struct gyre_member *member, const struct gyre_links_terms *terms,
-                           struct agreement *mine)
-{
-    memset(mine, 0, sizeof(*mine));
-    mine->version = GYRE_VERSION;
-    mine->device_kind = member->device_info.kind;
-    mine->config[0] = member->config.min_channels;
-    mine->config[1] = member->config.max_channels;
-    mine->config[2] = member->config.sm_budget;
-    if (member->config.transport != NULL)
-        mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
-                                             strlen(member->config.transport));
-    mine->algo_hash = terms->algo_hash;
-    mine->tuning_hash = terms->tuning_hash;
-    mine->number = terms->newest_number;
-    for (int id = 0; id < GYRE_N_PARAMS; id++) {
-        if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
-            continue;
-        const struct gyre_param_value *value = &member->params.values[id];
-        const char *text = value->text;
-        mine->params[id].hash = gyre_hash(GYRE_HASH_INIT, text, strlen(text));
-        snprintf(mine->params[id].text, sizeof(mine->params[id].text), "%s",
-                 value->is_set ? text : "unset");
-    }
-}
-
-static gyre_status compare_agreement(const struct agreement *first, const struct agreement *other,
-                                     int other_rank)
-{
-    if (first->version != other->version)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "init: rank 0 runs gyre %u, rank %d runs gyre %u; load the same library "
-                         "on all ranks",
-                         first->version, other_rank, other->version);
-    if (first->device_kind != other->device_kind)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "init: rank 0 uses the %s device, rank %d the %s device; set the same "
-                         "device kind on all ranks",
-                         first->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host", other_rank,
-                         other->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host");
-    for (int i = 0; i < N_CONFIG_SETTINGS; i++)
-        if (first->config[i] != other->config[i])
-            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                             "init: config.%s differs: %d on rank 0, %d on rank %d",
-                             config_names[i], first->config[i], other->config[i], other_rank);
-    if (first->algo_hash != other->algo_hash)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "init: the programs in GYRE_ALGO_FILE differ: hash %016llx on rank 0, "
-                         "%016llx on rank %d (0 = not set); give all ranks the same file",
-                         (unsigned long long)first->algo_hash, (unsigned long long)other->algo_hash,
-                         other_rank);
-    if (first->tuning_hash != other->tuning_hash)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "init: the constants in GYRE_TUNING_FILE differ: hash %016llx on rank 0, "
-                         "%016llx on rank %d (0 = not set); give all ranks the same file",
-                         (unsigned long long)first->tuning_hash,
-                         (unsigned long long)other->tuning_hash, other_rank);
-    for (int id = 0; id < GYRE_N_PARAMS; id++)
-        if (first->params[id].hash != other->params[id].hash)
-            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                             "init: GYRE_%s differs: \"%.23s\" on rank 0, \"%.23s\" on rank %d; "
-                             "export it to all ranks",
-                             gyre_param_name((enum gyre_param_id)id), first->params[id].text,
-                             other->params[id].text, other_rank);
-    return GYRE_SUCCESS;
-}
-
-/* Give the communicator its number, by a Lamport clock. The number is the same on all ranks and
- * greater than the number of every earlier communicator of these processes. Two communicators that
- * are made at the same time may get the same number. */
-static void take_number(struct gyre_member *member, const struct agreement *all)
-{
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        if (member->number < all[rank].number)
-            member->number = all[rank].number;
-    member->number++;
-}
-
-static gyre_status agree(struct gyre_member *member, const struct gyre_links_terms *terms)
-{
-    struct agreement mine;
-    struct agreement *all = malloc((size_t)member->n_ranks * sizeof(*all));
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
-    fill_agreement(member, terms, &mine);
-    gyre_status status =
-        member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), all);
-    for (int rank = 1; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
-        status = compare_agreement(&all[0], &all[rank], rank);
-    if (status == GYRE_SUCCESS)
-        take_number(member, all);
-    free(all);
-    return status;
-}
 
 /* ---- facts about all ranks and their hosts ------------------------------------------------ */
 
@@ -160,114 +44,6 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
         gyre_peer_info_measure(&links->topo, &mine, &links->infos[rank]);
     }
     return GYRE_SUCCESS;
-}
-
-/* ---- one transport per pair --------------------------------------------------------------- */
-
-#define NO_TRANSPORT 127
-
-/* A bit of the same byte: this rank finds that only NVLink is between the two GPUs. LL128 needs
- * NVLink, because over PCIe a store of 128 bytes may arrive in parts. */
-#define OVER_NVLINK 128
-
-/* Find the first transport with which this rank reaches the peer, and the reasons why the
- * transports before it do not. */
-static uint8_t first_reachable(const struct gyre_member *member, const struct gyre_peer_info *infos,
-                               int peer, char *whys_out, size_t why_bytes)
-{
-    size_t used = 0;
-    whys_out[0] = '\0';
-    for (int i = 0; gyre_transports[i] != NULL; i++) {
-        const struct gyre_transport_ops *ops = gyre_transports[i];
-        char why[160] = "";
-        if (member->config.transport != NULL &&
-            strcasecmp(member->config.transport, ops->name) != 0)
-            snprintf(why, sizeof(why), "only %s is allowed", member->config.transport);
-        else if (ops->reachable(&member->params, &infos[member->rank], &infos[peer], why,
-                                sizeof(why)))
-            return (uint8_t)i;
-        if (infos[member->rank].host_hash == infos[peer].host_hash)
-            GYRE_INFO(INIT, "rank %d -> %d not via %s: %s", member->rank, peer, ops->name, why);
-        if (used < why_bytes)
-            used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s: %s",
-                                     used > 0 ? "; " : "", ops->name, why);
-    }
-    return NO_TRANSPORT;
-}
-
-/* Choose the transport of a pair from the answers of its two ranks. Transports are in order of
- * preference, and each rank names its first possible one; the later of the two is chosen. Returns
- * NO_TRANSPORT if there is none.
- * @rank: this rank. @all: the answer of rank i about rank j stands at i * n + j. */
-static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *all, size_t n,
-                             const size_t pair[2])
-{
-    const size_t a = pair[0], b = pair[1];
-    const uint8_t says_a = all[a * n + b], says_b = all[b * n + a];
-    const uint8_t index_a = says_a & NO_TRANSPORT;
-    const uint8_t index_b = says_b & NO_TRANSPORT;
-    const uint8_t agreed = index_a > index_b ? index_a : index_b;
-    if (agreed == NO_TRANSPORT)
-        return agreed;
-    const struct gyre_transport_ops *ops = gyre_transports[agreed];
-    const bool is_nvlink = (says_a & says_b & OVER_NVLINK) != 0 && ops->is_direct;
-    const bool is_inside = links->grouping.host_of[a] == links->grouping.host_of[b];
-    const bool has_lines = is_inside || !ops->is_proxied; /* links between hosts go by SIMPLE */
-    if (links->is_ll128_safe && has_lines && !is_nvlink)
-        GYRE_INFO(TUNING, "no ll128: ranks %zu and %zu see no NVLink between their GPUs", a, b);
-    links->is_ll128_safe = links->is_ll128_safe && (is_nvlink || !has_lines);
-    links->is_p2p = links->is_p2p && ops->is_direct;
-    links->is_proxied = links->is_proxied || ops->is_proxied;
-    links->is_proxied_inside = links->is_proxied_inside || (ops->is_proxied && is_inside);
-    links->uses_rdma = links->uses_rdma || ops->is_rdma;
-    links->has_net_lines = links->has_net_lines && (ops->has_lines || !ops->is_proxied);
-    if ((int)a == rank)
-        links->transport_of[b] = agreed;
-    if ((int)b == rank)
-        links->transport_of[a] = agreed;
-    return agreed;
-}
-
-/* Fill in this rank's row of the table of pairs. @whys_out: the reasons why the last peer without a
- * transport has none. */
-static void fill_own_row(const struct gyre_member *member, const struct gyre_links *links,
-                         char *whys_out, size_t why_bytes)
-{
-    uint8_t *row = links->transport_of;
-    char whys[640];
-    for (int peer = 0; peer < member->n_ranks; peer++) {
-        if (peer == member->rank)
-            continue;
-        row[peer] = first_reachable(member, links->infos, peer, whys, sizeof(whys));
-        if (row[peer] == NO_TRANSPORT)
-            snprintf(whys_out, why_bytes, "%s", whys);
-        if (links->infos[peer].path_level <= GYRE_TOPO_NVB)
-            row[peer] |= OVER_NVLINK;
-    }
-}
-
-static gyre_status choose_transports(const struct gyre_member *member, struct gyre_links *links)
-{
-    const size_t n = (size_t)member->n_ranks;
-    uint8_t *all = malloc(n * n);
-    char whys[640] = "";
-    links->transport_of = calloc(n, 1);
-    if (all == NULL || links->transport_of == NULL) {
-        free(all);
-        return gyre_fail_errno(ENOMEM, "init");
-    }
-    fill_own_row(member, links, whys, sizeof(whys));
-    gyre_status status =
-        member->bootstrap->ops->all_gather(member->bootstrap, links->transport_of, n, all);
-    for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++)
-        for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++)
-            if (agree_on_pair(links, member->rank, all, n, (const size_t[]){a, b}) == NO_TRANSPORT)
-                status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                                   "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
-                                   a, links->infos[a].host_name, b, links->infos[b].host_name,
-                                   whys[0] != '\0' ? " - " : "", whys);
-    free(all);
-    return status;
 }
 
 /* The number of NICs that the ranks of a host use; all ranks find the same number. Over sockets it
@@ -457,7 +233,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     const uint64_t deadline_ns = gyre_now_ns() + timeout_ns;
     GYRE_TRY(gyre_topology_open(member, links));
     gyre_member_end_stage(member, "finding the topology");
-    GYRE_TRY(agree(member, terms));
+    GYRE_TRY(gyre_links_agree(member, terms));
     GYRE_TRY(gather_infos(member, links));
     GYRE_TRY(gyre_links_check_gpus(member, links));
     GYRE_TRY(gyre_links_check_traces(member, links));
@@ -466,7 +242,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     links->is_ll128_safe = member->device_info.kind == GYRE_DEVICE_CUDA;
     links->is_p2p = true;
     links->has_net_lines = true;
-    GYRE_TRY(choose_transports(member, links));
+    GYRE_TRY(gyre_links_choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
     links->grouping.n_nics = count_nics(member, links);
     GYRE_TRY(size_fifos(member, links));

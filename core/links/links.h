@@ -68,6 +68,22 @@ void gyre_links_wake(const struct gyre_links *links);
 /** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
 bool gyre_links_help(void *context, bool is_last);
 
+/* ---- agreement.c -------------------------------------------------------------------------- */
+
+/** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective.
+ * All ranks come to the same result. Errors: INVALID_USAGE naming two ranks and what differs; those
+ * of the bootstrap, OUT_OF_MEMORY. */
+gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms);
+
+/* ---- choose.c ----------------------------------------------------------------------------- */
+
+/** gyre_links_choose_transports - choose the transport of each pair: fill links->transport_of, and
+ * the facts of links that depend on all pairs, such as is_p2p. Collective, after the infos were
+ * gathered. Errors: UNSUPPORTED naming two ranks without a transport, and why; those of the
+ * bootstrap, OUT_OF_MEMORY. */
+gyre_status gyre_links_choose_transports(const struct gyre_member *member,
+                                         struct gyre_links *links);
+
 /* ---- gpu_sharers.c ------------------------------------------------------------------------ */
 
 /** gyre_links_check_gpus - check that no two ranks use the same GPU. Where GYRE_SHARE_GPU allows

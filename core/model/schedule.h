@@ -182,7 +182,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_operand) == 4, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_step) == 84, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 
-/* ---- building (core/model/schedule.c) ----------------------------------------------------- */
+/* ---- building (core/model/schedule_builder.c) --------------------------------------------- */
 
 /* An operand while the program is built. A connection is named by peer and lane, not yet by index.
  */
