@@ -408,7 +408,7 @@ typedef struct gyre_properties {
     int n_hosts;
     int device_kind;       /* GYRE_DEVICE_HOST or GYRE_DEVICE_CUDA */
     int device_ordinal;    /* CUDA; -1 on the host */
-    int can_window;        /* 1: all ranks address each other, as gyre_window_register() needs */
+    int can_window;        /* 1: all ranks address each other, so collectives may use windows */
     int max_channels;      /* the most channels that one call may use */
     uint64_t id;           /* equal on all ranks; other communicators have another */
     uint64_t device_bytes; /* memory of this rank on its GPU for connections; 0 on the host */
@@ -704,27 +704,31 @@ GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, siz
  * Errors: INVALID_ARGUMENT (not a handle of this communicator, or already given back). */
 GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 
-/** The number of a set of buffers, one on each rank, that all ranks can address. The number is the
+/** The number of a set of buffers, one on each rank, that all ranks can write to. The number is the
  * same on all ranks. 0 is no window. */
 typedef unsigned gyre_window;
 
-/** gyre_window_register - let all ranks address each other's buffers. Large all_reduce, all_gather
- * and broadcast calls may then write results directly into the receive buffers. Every rank calls
+/** gyre_window_register - let all ranks reach each other's buffers. One-sided calls write there. If
+ * all ranks address each other's memory, large all_reduce, all_gather and broadcast calls may write
+ * results directly into the receive buffers, too. Every rank calls
  * this, outside groups; it waits for the other ranks. If a call's `recv` lies in a window on one
  * rank, it must lie at the same offset of that window on every rank; else the ranks' calls differ,
  * which is an error. Windows do not change the bits of a result.
  * @buffer: start of n_bytes on the communicator's device. If the sizes differ between ranks, the
- * smallest one counts. If the ranks are processes, the memory must come from gyre_mem_alloc; on
- * GPUs cudaMalloc will do, too. Errors, the same on every rank: UNSUPPORTED (some ranks cannot
- * address each other, because they are on different hosts or shared memory is off; or not this kind
- * of memory), INVALID_ARGUMENT, DEVICE, SYSTEM, OUT_OF_MEMORY. */
+ * smallest one counts. If ranks of one host are processes, the memory must come from
+ * gyre_mem_alloc; on GPUs cudaMalloc will do, too. Between hosts, or where processes share no
+ * memory, the first window opens further connections; if that fails, the communicator ends. Errors,
+ * the same on every rank: UNSUPPORTED (GPUs that cannot address each other, because they are on
+ * different hosts or shared memory is off; or not this kind of memory), INVALID_ARGUMENT, DEVICE,
+ * SYSTEM, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
                                           gyre_window *window_out);
 
 /** gyre_window_deregister - give a window back. Every rank calls this, after all calls that use the
- * window are complete. The buffer may be freed when this returns. Remaining windows end with their
- * communicator; their buffers must live until all ranks have destroyed it.
- * Errors: INVALID_ARGUMENT. */
+ * window are complete: a put is complete when the stream has carried it out on the rank that made
+ * it. The buffer may be freed when this returns, and has the data of all puts. Remaining windows
+ * end with their communicator; their buffers must live until all ranks have destroyed it. Errors:
+ * INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window);
 
 /** gyre_window_address - where this rank reaches a rank's buffer of a window. Local.
@@ -733,7 +737,8 @@ GYRE_API gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
  * communicator's device. It is valid until the window is given back. Who reads and writes there
  * when is the caller's concern.
  * @n_bytes_out: receives the size of the smallest buffer of any rank. May be NULL.
- * Errors: INVALID_ARGUMENT (no such window or rank, NULL), INVALID_USAGE. */
+ * Errors: INVALID_ARGUMENT (no such window or rank, NULL), INVALID_USAGE, UNSUPPORTED (this rank
+ * does not address the memory of that one, which is on another host or shares no memory). */
 GYRE_API gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank,
                                          void **address_out, size_t *n_bytes_out);
 
@@ -743,10 +748,11 @@ GYRE_API gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, in
  * data by a signal: a counter for each pair of ranks and each of GYRE_N_SIGNALS numbers. The calls
  * are enqueued on streams, in order with everything else there, and at once also inside a group.
  *
- * The ranks are those of a window, so threads or processes of one host, and the calls are possible
- * after the communicator's first gyre_window_register(). On GPUs a put is a copy by a copy engine
- * and a small kernel behind it, and a wait is a kernel of one block. They may be captured in a
- * graph: every replay sends, and takes, as many signals as the captured calls.
+ * The ranks are those of a window, and the calls are possible after the communicator's first
+ * gyre_window_register(). On host memory they may be on different hosts: a put there is a message,
+ * which the other rank's process writes into its window. GPUs must be of one host. On GPUs a put is
+ * a copy by a copy engine and a small kernel behind it, and a wait is a kernel of one block. They
+ * may be captured in a graph: every replay sends, and takes, as many signals as the captured calls.
  *
  * A put is complete on the other rank when a wait there has seen its signal: then its data and the
  * data of all earlier puts of that rank on the same stream can be read. Two puts to the same bytes
@@ -776,8 +782,10 @@ typedef struct gyre_signal_wait {
  * overlap the bytes that are written, unless it is those bytes.
  * Errors: INVALID_ARGUMENT (no such window, rank or signal; the bytes do not fit into the smallest
  * buffer of the window), INVALID_USAGE (no window was ever registered, or the communicator failed),
- * DEVICE, OUT_OF_MEMORY. Later errors come through the stream: that which ended the communicator. A
- * stream of a GPU has no errors of gyre's; there gyre_comm_async_error() has it. */
+ * DEVICE, OUT_OF_MEMORY. Later errors come through the stream: that which ended the communicator;
+ * between hosts also TIMEOUT (the peer takes no data for config.timeout_ms) and REMOTE (the peer
+ * destroyed or finalized its communicator, which is not noticed within a host). A stream of a GPU
+ * has no errors of gyre's; there gyre_comm_async_error() has it. */
 GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
                               const gyre_put_target *target, gyre_comm *comm, gyre_stream stream);
 

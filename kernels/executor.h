@@ -229,22 +229,39 @@ static inline size_t gyre_signal_index(int n_ranks, enum gyre_signal_array array
     return ((size_t)array * (size_t)n_ranks + (size_t)peer) * GYRE_N_SIGNALS + (size_t)signal;
 }
 
+struct gyre_put;
+
+/* How one-sided operations reach ranks whose memory this rank does not address. Host only. It
+ * outlives the executor. */
+struct gyre_remote_puts {
+    void *context;
+    uint64_t most_bytes; /* of one piece */
+    /* Send a piece of a put, with its signal behind it. False: there is no room now. */
+    bool (*post)(void *context, const struct gyre_put *piece);
+    void (*help)(void *context); /* take what has come, while a wait lasts */
+};
+
 /* A write into another rank's memory. */
 struct gyre_put {
     uint64_t *const *counters; /* by rank: its counters, as addresses of this rank; they outlive
                                 * the executor */
     int peer;
     int signal; /* counted up behind the data; GYRE_NO_SIGNAL = none */
-    void *to;   /* as an address of this rank */
+    void *to;   /* as an address of this rank; unused with `remote` */
     const void *from;
-    size_t n_bytes; /* 0 = only the signal */
+    size_t n_bytes;                        /* 0 = only the signal */
+    const struct gyre_remote_puts *remote; /* carries the put; NULL = this rank writes to `to` */
+    uint32_t window;                       /* remote: what is written to */
+    uint64_t offset_bytes;                 /* likewise: in the peer's buffer */
+    uint64_t timeout_ns;                   /* remote: of one message; 0 = none */
 };
 
 struct gyre_signals_await {
     uint64_t *const *counters;     /* as in struct gyre_put */
     const gyre_signal_wait *waits; /* copied */
     int n_waits;
-    uint64_t timeout_ns; /* 0 = none */
+    uint64_t timeout_ns;                   /* 0 = none */
+    const struct gyre_remote_puts *remote; /* NULL = no signals come from ranks that need it */
 };
 
 struct gyre_executor;

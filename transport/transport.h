@@ -54,6 +54,8 @@ struct gyre_transport_config {
     const struct gyre_peer_info *infos; /* by rank; outlives the transport */
     const uint16_t *peers;              /* the ranks to connect to, ascending */
     int n_peers;
+    bool for_puts; /* it serves put links: it measures nothing, and what the communicator's own
+                    * transport of this kind has warned of is not said again */
     struct gyre_fifo_spec spec;
     const uint16_t *ring_prev;                  /* by rank: its predecessor in the ring; read if
                                                  * spec.ring_slot_bytes is not 0 */
@@ -193,6 +195,68 @@ void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer
 
 /** gyre_transport_ib_probe - look for a usable RDMA device; sets ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);
+
+/* ---- put links (transport/put_links.c) --------------------------------------------------------
+ *
+ * A put link carries one-sided calls between two ranks that a proxy serves: a FIFO in each
+ * direction, of a transport that serves nothing else. Messages of a rank arrive in the order in
+ * which they were posted. */
+
+enum gyre_put_kind {
+    GYRE_PUT_DATA = 1, /* bytes for a window, a signal, or both */
+    GYRE_PUT_FENCE,    /* says that the messages before it have been taken */
+    GYRE_PUT_GOODBYE   /* the rank has left: it is its last message */
+};
+
+/* Stands before the bytes in a message. Ranks exchange it, so its layout is fixed. */
+struct gyre_put_head {
+    uint64_t offset_bytes; /* in the receiving rank's buffer of the window */
+    uint32_t kind;         /* enum gyre_put_kind */
+    uint32_t window;
+    uint32_t n_bytes;
+    int32_t signal; /* counted up behind the bytes; GYRE_NO_SIGNAL = none */
+    uint64_t pad;
+};
+
+struct gyre_put_links;
+
+struct gyre_put_links_config {
+    int rank;
+    int n_ranks;
+    uint32_t slot_bytes;                     /* at least 4096 */
+    const struct gyre_connector *connectors; /* of one FIFO a pair, in the order of
+                                              * gyre_connector_index(); zeros where there is no
+                                              * link. Copied */
+    struct gyre_fault *fault;                /* raised and polled */
+    void (*wake)(void *context);             /* wake the transports' proxies. Any thread */
+    /* A message has come. Called by one thread at a time; does not block.
+     * @data: head->n_bytes bytes. */
+    void (*take)(void *context, int rank, const struct gyre_put_head *head, const void *data);
+    void *context;
+};
+
+/** gyre_put_links_open - start the thread that takes messages. Errors: OUT_OF_MEMORY, SYSTEM. */
+gyre_status gyre_put_links_open(const struct gyre_put_links_config *config,
+                                struct gyre_put_links **links_out);
+
+/** gyre_put_links_most_bytes - the most bytes of a message. */
+uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links);
+
+/** gyre_put_links_post - send a message to a rank. Any thread; does not block. Returns false if all
+ * slots are under way: try again later. */
+bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gyre_put_head *head,
+                         const void *data);
+
+/** gyre_put_links_help - take messages in the caller's thread. True if any came. */
+bool gyre_put_links_help(struct gyre_put_links *links);
+
+/** gyre_put_links_leave - this rank posts nothing any more: say goodbye on all links, as soon as
+ * they have room. Does not block. */
+void gyre_put_links_leave(struct gyre_put_links *links);
+
+/** gyre_put_links_close - stop the thread and free the links, before their transports are closed.
+ * NULL does nothing. */
+void gyre_put_links_close(struct gyre_put_links *links);
 
 /* ---- shared buffers (transport/share.c): user buffers that peers can address ----------------- */
 

@@ -61,6 +61,7 @@ static void leave(gyre_comm *comm)
     /* Tell the cause of a failure before leaving. Otherwise it would look as if this rank had ended
      * the communicator. */
     gyre_health_pass_on(comm->health);
+    gyre_put_peers_leave(comm);
     gyre_store_release_u32(&comm->member.has_left, 1);
     comm->member.bootstrap->ops->leave(comm->member.bootstrap);
 }

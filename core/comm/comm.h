@@ -9,6 +9,7 @@
 #define GYRE_COMM_COMM_H
 
 #include "core/call/group.h"
+#include "core/comm/put_peers.h"
 #include "core/comm/registration.h"
 #include "core/comm/signals.h"
 #include "core/comm/window.h"
@@ -41,6 +42,7 @@ struct gyre_comm {
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;
     struct gyre_signals signals;
+    struct gyre_put_peers puts;
     struct gyre_caller caller;
     struct gyre_health *health;
     struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */

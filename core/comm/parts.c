@@ -26,9 +26,11 @@ void gyre_comm_free(gyre_comm *comm)
     if (comm->plans != NULL)
         gyre_plan_cache_close(comm->plans);
     gyre_observe_times(comm->caller.observing);
+    gyre_put_peers_detach(comm);
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
     gyre_algo_file_free(&comm->algo_file);
+    gyre_put_peers_close(comm);
     gyre_signals_fini(comm);
     gyre_windows_fini(comm);
     gyre_links_close(&comm->links);

@@ -117,10 +117,24 @@ static gyre_status check(const gyre_comm *comm, const char *name, int peer, int 
     return GYRE_SUCCESS;
 }
 
-/* Where the peer's window has room for so many bytes. */
-static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *target,
-                               uint64_t n_bytes, void **to_out)
+static uint64_t timeout_of(const gyre_comm *comm)
 {
+    return (uint64_t)comm->member.config.timeout_ms * 1000000;
+}
+
+/* How the peer's messages travel; NULL = this rank addresses the peer's memory. */
+static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
+{
+    return peer != comm->member.rank && gyre_links_is_proxied_to(&comm->links, peer)
+               ? &comm->puts.remote
+               : NULL;
+}
+
+/* Fills in where the put's bytes go, if the peer's window has room for them. */
+static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *target,
+                               struct gyre_put *put)
+{
+    const uint64_t n_bytes = put->n_bytes;
     const struct gyre_window_entry *entry = comm->windows.newest;
     while (entry != NULL && entry->number != target->window)
         entry = entry->next;
@@ -132,7 +146,11 @@ static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *tar
                          "put: %" PRIu64 " bytes at offset %" PRIu64
                          " do not fit into window %u of %" PRIu64 " bytes",
                          n_bytes, (uint64_t)target->offset_bytes, target->window, entry->n_bytes);
-    *to_out = (unsigned char *)entry->bases[target->peer] + target->offset_bytes;
+    put->remote = remote_of(comm, target->peer);
+    put->window = target->window;
+    put->offset_bytes = target->offset_bytes;
+    if (put->remote == NULL)
+        put->to = (unsigned char *)entry->bases[target->peer] + target->offset_bytes;
     return GYRE_SUCCESS;
 }
 
@@ -157,8 +175,9 @@ static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
                             .peer = target->peer,
                             .signal = target->signal,
                             .from = local,
-                            .n_bytes = count * element};
-    GYRE_TRY(find_target(comm, target, work.n_bytes, &work.to));
+                            .n_bytes = count * element,
+                            .timeout_ns = timeout_of(comm)};
+    GYRE_TRY(find_target(comm, target, &work));
     return comm->executor->ops->put(comm->executor, &work, stream);
 }
 
@@ -175,9 +194,12 @@ gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
 
 static gyre_status send_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
 {
-    const struct gyre_put work = {
-        .counters = comm->signals.counters, .peer = peer, .signal = signal};
+    struct gyre_put work = {.counters = comm->signals.counters,
+                            .peer = peer,
+                            .signal = signal,
+                            .timeout_ns = timeout_of(comm)};
     GYRE_TRY(check(comm, "signal", peer, signal));
+    work.remote = remote_of(comm, peer);
     return comm->executor->ops->put(comm->executor, &work, stream);
 }
 
@@ -195,8 +217,9 @@ static gyre_status wait_signals(const gyre_signal_wait *waits, int n_waits, gyre
     const struct gyre_signals_await work = {.counters = comm->signals.counters,
                                             .waits = waits,
                                             .n_waits = n_waits,
-                                            .timeout_ns =
-                                                (uint64_t)comm->member.config.timeout_ms * 1000000};
+                                            .remote = comm->puts.links != NULL ? &comm->puts.remote
+                                                                               : NULL,
+                                            .timeout_ns = timeout_of(comm)};
     for (int i = 0; i < n_waits; i++) {
         GYRE_TRY(check(comm, "wait_signal", waits[i].peer, waits[i].signal));
         if (waits[i].count < 0)

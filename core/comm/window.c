@@ -61,12 +61,17 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     return GYRE_SUCCESS;
 }
 
-/* Can each rank address memory of every other rank? On the host that is so where the ranks share
- * memory for their slots, too. */
-static bool can_share(const gyre_comm *comm)
+/* Can each rank reach the memory of every other rank? On the host it can, because ranks that do not
+ * share memory for their slots send messages. */
+static bool can_reach(const gyre_comm *comm)
 {
-    return comm->links.is_p2p ||
-           (comm->member.device_info.kind == GYRE_DEVICE_HOST && !comm->links.is_proxied);
+    return comm->links.is_p2p || comm->member.device_info.kind == GYRE_DEVICE_HOST;
+}
+
+/* Does this rank address the memory of another rank? */
+static bool is_near(const gyre_comm *comm, int rank)
+{
+    return rank == comm->member.rank || !gyre_links_is_proxied_to(&comm->links, rank);
 }
 
 /* Other processes map the allocation and nothing behind it. */
@@ -88,14 +93,16 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
     bool to_processes = false;
     for (int rank = 0; rank < comm->member.n_ranks; rank++)
         to_processes =
-            to_processes || infos[rank].process_id != infos[comm->member.rank].process_id;
+            to_processes ||
+            (is_near(comm, rank) && infos[rank].process_id != infos[comm->member.rank].process_id);
     if (buffer == NULL || n_bytes == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
                          buffer == NULL ? "buffer or window_out is NULL" : "a buffer of 0 bytes");
     GYRE_TRY(comm->member.device->ops->check_pointer(comm->member.device, buffer));
-    if (!can_share(comm))
+    if (!can_reach(comm))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "not all ranks of this communicator can address each other (%s)",
+                         "not all GPUs of this communicator can address each other (%s); windows "
+                         "of several hosts need host memory (GYRE_DEVICE_HOST)",
                          comm->links.summary);
     mine->n_bytes = n_bytes;
     GYRE_TRY(gyre_signals_export(comm, to_processes, &mine->signals));
@@ -112,6 +119,9 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
             entry->n_bytes = all[rank].n_bytes;
         entry->bases[rank] = entry->base;
         if (rank == comm->member.rank)
+            continue;
+        entry->bases[rank] = NULL;
+        if (!is_near(comm, rank))
             continue;
         GYRE_TRY(gyre_share_import(comm->member.device, &infos[comm->member.rank], &infos[rank],
                                    &all[rank].handle, &entry->mappings[rank]));
@@ -146,12 +156,17 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
     entry->n_bytes = n_bytes;
     entry->mappings = calloc((size_t)comm->member.n_ranks, sizeof(*entry->mappings));
     entry->bases = calloc((size_t)comm->member.n_ranks, sizeof(*entry->bases));
+    entry->number = comm->windows.n_made + 1;
+    entry->is_remote = comm->links.is_proxied;
+    if (can_reach(comm))
+        GYRE_TRY(gyre_put_peers_open(comm));
     gyre_status status = entry->mappings == NULL || entry->bases == NULL
                              ? gyre_fail_errno(ENOMEM, "window")
                              : export_own(comm, buffer, n_bytes, &mine);
     GYRE_TRY(end_together(comm, &mine, status, all));
     entry->has_large_pages = has_large_pages(comm, all);
     status = import_all(comm, all, entry);
+    gyre_put_peers_expect(comm, entry); /* ranks that are ahead may write into it already */
     return end_together(comm, &mine, status, all);
 }
 
@@ -167,15 +182,19 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
                              : make_entry(comm, buffer, n_bytes, all, entry);
     free(all);
     if (status != GYRE_SUCCESS) {
+        gyre_put_peers_expect(comm, NULL);
         if (entry != NULL) {
             comm->executor->ops->unplace(comm->executor, &entry->placement);
             free_entry(comm, entry);
         }
         return status;
     }
-    entry->number = ++comm->windows.n_made;
+    comm->windows.n_made++;
+    gyre_put_peers_lock(comm);
     entry->next = comm->windows.newest;
     comm->windows.newest = entry;
+    comm->puts.newest = NULL;
+    gyre_put_peers_unlock(comm);
     gyre_plan_forget(comm->plans);
     *window_out = entry->number;
     if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES &&
@@ -211,6 +230,11 @@ static gyre_status find_address(const gyre_comm *comm, gyre_window window, int r
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "window_address: address_out is NULL, or rank %d is not in 0..%d", rank,
                          comm->member.n_ranks - 1);
+    if (entry->bases[rank] == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "window_address: rank %d addresses no memory of rank %d (%s); gyre_put "
+                         "reaches it",
+                         comm->member.rank, rank, comm->links.infos[rank].host_name);
     *address_out = entry->bases[rank];
     if (n_bytes_out != NULL)
         *n_bytes_out = entry->n_bytes;
@@ -235,15 +259,22 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
     if (entry == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
                          window);
+    gyre_status status = gyre_put_peers_fence(comm);
     uint32_t *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
-    if (all == NULL)
-        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"));
+    if (status == GYRE_SUCCESS && all == NULL)
+        status = gyre_fail_errno(ENOMEM, "window");
+    if (status != GYRE_SUCCESS) {
+        free(all);
+        return gyre_comm_give_up(comm, status);
+    }
+    gyre_put_peers_lock(comm);
     *at = entry->next;
+    gyre_put_peers_unlock(comm);
     gyre_plan_forget(comm->plans);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* After this all-gather no rank maps the buffers any more, so each rank may free its own. */
-    gyre_status status = gyre_comm_gather(comm, &window, sizeof(window), all);
+    status = gyre_comm_gather(comm, &window, sizeof(window), all);
     for (int rank = 0; status == GYRE_SUCCESS && rank < comm->member.n_ranks; rank++)
         if (all[rank] != window)
             status = gyre_fail(GYRE_ERROR_INVALID_USAGE,

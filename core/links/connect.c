@@ -68,8 +68,8 @@ static gyre_status check_ranks(void *context)
     return bootstrap->ops->check(bootstrap);
 }
 
-static gyre_status open_transport(struct gyre_member *member, struct gyre_links *links, int index,
-                                  uint64_t deadline_ns)
+gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
+                                      int index, uint64_t deadline_ns)
 {
     const struct gyre_transport_ops *ops = gyre_transports[index];
     uint16_t *peers = calloc((size_t)member->n_ranks, sizeof(*peers));
@@ -94,6 +94,7 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .infos = links->infos,
         .peers = peers,
         .n_peers = n_peers,
+        .for_puts = links->for_puts,
         .spec = links->spec,
         .ring_prev = links->ring_prev,
         .is_far = links->is_far,
@@ -225,12 +226,16 @@ static gyre_status agree_on_lines(const struct gyre_member *member, struct gyre_
     return status;
 }
 
+uint64_t gyre_links_timeout_ns(const struct gyre_member *member)
+{
+    return (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) *
+           1000000000ULL;
+}
+
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
                             struct gyre_links *links)
 {
-    const uint64_t timeout_ns =
-        (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
-    const uint64_t deadline_ns = gyre_now_ns() + timeout_ns;
+    const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
     GYRE_TRY(gyre_topology_open(member, links));
     gyre_member_end_stage(member, "finding the topology");
     GYRE_TRY(gyre_links_agree(member, terms));
@@ -252,7 +257,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     if (links->connectors == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     for (int i = 0; gyre_transports[i] != NULL; i++)
-        GYRE_TRY(open_transport(member, links, i, deadline_ns));
+        GYRE_TRY(gyre_links_open_transport(member, links, i, deadline_ns));
     gyre_member_end_stage(member, "connecting");
     GYRE_TRY(agree_on_lines(member, links));
     GYRE_TRY(gyre_links_measure(member, links));

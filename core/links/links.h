@@ -25,6 +25,7 @@ struct gyre_links {
     uint8_t *is_far;     /* by rank: 1 = far from this one, so the pair has spec.far */
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
+    bool for_puts;          /* only while the transports of put links are opened */
     bool is_proxied;        /* a proxy serves at least one pair of ranks */
     bool is_proxied_inside; /* a proxy serves at least one pair of ranks of the same host */
     bool uses_rdma;         /* at least one pair of ranks is connected by the ib transport */
@@ -83,6 +84,41 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
  * bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_choose_transports(const struct gyre_member *member,
                                          struct gyre_links *links);
+
+/** gyre_links_is_proxied_to - does a proxy serve the pair of this rank and another one? */
+static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int rank)
+{
+    return gyre_transports[links->transport_of[rank]]->is_proxied;
+}
+
+/** gyre_links_open_transport - open gyre_transports[index] between this rank and the ranks that
+ * links->transport_of joins by it, and connect. Collective, also for ranks that it does not join to
+ * any. Fills in links->transports and links->connectors. */
+gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
+                                      int index, uint64_t deadline_ns);
+
+/** gyre_links_timeout_ns - how long connecting may take. */
+uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
+
+/* ---- put_transports.c --------------------------------------------------------------------- */
+
+/* The transports of put links (transport/transport.h), which serve the ranks that a proxy joins to
+ * this one. */
+struct gyre_put_transports {
+    struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* as in struct gyre_links */
+    struct gyre_connector
+        *connectors; /* of one FIFO a pair; zeros where no proxy serves the pair */
+    uint32_t slot_bytes;
+};
+
+/** gyre_put_transports_open - open them. Collective. Errors: those of transports and of the
+ * rendezvous. After an error gyre_put_transports_close() frees what was made. */
+gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
+                                     struct gyre_put_transports *puts);
+
+/** gyre_put_transports_wake - wake their proxies. Any thread. */
+void gyre_put_transports_wake(const struct gyre_put_transports *puts);
+void gyre_put_transports_close(struct gyre_put_transports *puts);
 
 /* ---- gpu_sharers.c ------------------------------------------------------------------------ */
 

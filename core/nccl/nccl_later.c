@@ -102,7 +102,7 @@ static void fill_in(const gyre_properties *facts, ncclCommProperties_t *props)
     props->cudaDev = facts->device_ordinal;
     props->nvmlDev = facts->device_ordinal;
     props->nLsaTeams = facts->can_window ? 1 : facts->n_ranks;
-    props->hostRmaSupport = facts->can_window && facts->device_kind == GYRE_DEVICE_HOST;
+    props->hostRmaSupport = facts->device_kind == GYRE_DEVICE_HOST;
     props->commHash = facts->id;
 }
 

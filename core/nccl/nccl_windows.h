@@ -18,10 +18,10 @@ struct nccl_window_wish {
 
 /** nccl_windows_make - make windows on all ranks of each communicator. The windows of one
  * communicator are made in order, those of different communicators at the same time. In two cases
- * no window is made, on all ranks, and that is no failure: if the ranks cannot address each other,
- * and if one thread serves two ranks of the communicator, because it would wait for itself when it
- * deregisters the windows. A rank that runs out of memory aborts the communicators, because their
- * other ranks wait for it.
+ * no window is made, on all ranks, and that is no failure: if the ranks cannot reach each other's
+ * memory, and if one thread serves two ranks of the communicator, because it would wait for itself
+ * when it deregisters the windows. A rank that runs out of memory aborts the communicators, because
+ * their other ranks wait for it.
  * @cause_out: the cause of the first failure. Returns its status. */
 gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wishes,
                               char *cause_out, size_t cause_bytes);

@@ -19,7 +19,8 @@ void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, stru
         call->count * gyre_dtype_bytes(call->dtype) * (is_gather ? (uint64_t)n_ranks : 1);
     for (; entry != NULL; entry = entry->next) {
         const uintptr_t base = (uintptr_t)entry->base;
-        if (at < base || at - base > entry->n_bytes || n_bytes > entry->n_bytes - (at - base))
+        if (entry->is_remote || at < base || at - base > entry->n_bytes ||
+            n_bytes > entry->n_bytes - (at - base))
             continue;
         call->window = entry;
         call->window_offset = at - base;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A call on its way from the API to a work, and the windows that its result may lie in. A window is
- * a buffer of every rank that all ranks can address. Windows have the same numbers on all ranks,
+ * a buffer of every rank that all ranks can write to. Windows have the same numbers on all ranks,
  * because registering one is collective.
  */
 #ifndef GYRE_PLAN_CALL_H
@@ -21,6 +21,8 @@ struct gyre_window_entry {
     uint64_t n_bytes;                    /* of the smallest buffer of any rank */
     struct gyre_share_mapping *mappings; /* by rank */
     void **bases;                        /* by rank, this rank's own included */
+    bool is_remote;                      /* this rank cannot address the buffer of some rank: its
+                                          * base is NULL. The same on all ranks */
     bool has_large_pages;                /* on all ranks, as the other ranks map it: window.c */
     struct gyre_placement placement;
 };
@@ -48,7 +50,8 @@ struct gyre_call {
     struct gyre_observed *observed;         /* core/call/observe.h; NULL = no observer */
 };
 
-/** gyre_window_find - fill in the call's window: the newest one that holds its result. Only
+/** gyre_window_find - fill in the call's window: the newest one that holds its result, among those
+ * whose buffers all ranks address. Only
  * all-reduce, all-gather and broadcast have one, because every rank has a result of the same size.
  * The window stays valid until it is deregistered, which no thread does during a call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);

@@ -28,14 +28,11 @@ struct one_sided_task {
     struct gyre_task task; /* first: the stream's */
     struct gyre_host_executor *executor;
     uint64_t *const *counters;
-    uint64_t start_ns; /* wait: of the first poll; 0 = there was none */
+    uint64_t start_ns; /* since when it waits; 0 = it does not */
     uint64_t timeout_ns;
-    int peer; /* put */
-    int signal;
-    unsigned char *to; /* what is left */
-    const unsigned char *from;
-    size_t n_bytes;
-    int n_goals; /* wait */
+    const struct gyre_remote_puts *remote;
+    struct gyre_put put; /* what is left of a put */
+    int n_goals;         /* wait */
     struct goal goals[];
 };
 
@@ -53,20 +50,75 @@ static gyre_status check_open(const struct one_sided_task *task)
     return gyre_fault_status(task->executor->fault);
 }
 
+/* Has the task, which waits, waited longer than it may? */
+static bool is_late(struct one_sided_task *task)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    if (task->start_ns == 0)
+        task->start_ns = now_ns;
+    return task->timeout_ns != 0 && now_ns - task->start_ns >= task->timeout_ns;
+}
+
+static void advance(struct gyre_put *put, size_t n_bytes)
+{
+    put->from = (const unsigned char *)put->from + n_bytes;
+    put->to = put->to != NULL ? (unsigned char *)put->to + n_bytes : NULL;
+    put->offset_bytes += n_bytes;
+    put->n_bytes -= n_bytes;
+}
+
 /* The caller holds poll_lock. */
 static enum gyre_task_state go_on_putting(struct one_sided_task *task)
 {
-    const size_t n_bytes = task->n_bytes < PIECE_BYTES ? task->n_bytes : PIECE_BYTES;
-    if (n_bytes > 0)
-        memmove(task->to, task->from, n_bytes);
-    task->to += n_bytes;
-    task->from += n_bytes;
-    task->n_bytes -= n_bytes;
-    if (task->n_bytes > 0)
+    struct gyre_put *put = &task->put;
+    const size_t n_bytes = put->n_bytes < PIECE_BYTES ? put->n_bytes : PIECE_BYTES;
+    if (n_bytes > 0) {
+        memmove(put->to, put->from, n_bytes);
+        advance(put, n_bytes);
+    }
+    if (put->n_bytes > 0)
         return GYRE_TASK_MOVING;
-    if (task->signal >= 0)
-        gyre_fetch_add_u64(arrived_of(task, task->peer, task->executor->rank, task->signal), 1);
+    if (put->signal >= 0)
+        gyre_fetch_add_u64(arrived_of(task, put->peer, task->executor->rank, put->signal), 1);
     return GYRE_TASK_DONE;
+}
+
+/* The message found no room. */
+static enum gyre_task_state wait_for_room(struct one_sided_task *task, gyre_status *status_out)
+{
+    if (!is_late(task))
+        return GYRE_TASK_IDLE;
+    *status_out = gyre_fail(GYRE_ERROR_TIMEOUT,
+                            "a one-sided call of rank %d: rank %d took no message within the "
+                            "operation's timeout; %zu bytes are left",
+                            task->executor->rank, task->put.peer, task->put.n_bytes);
+    return GYRE_TASK_DONE;
+}
+
+/* As go_on_putting(), to a rank that is reached by messages. */
+static enum gyre_task_state go_on_sending(struct one_sided_task *task, gyre_status *status_out)
+{
+    struct gyre_put *put = &task->put;
+    struct gyre_put piece = *put;
+    const bool is_last = put->n_bytes <= put->remote->most_bytes;
+    if (!is_last) {
+        piece.n_bytes = put->remote->most_bytes;
+        piece.signal = GYRE_NO_SIGNAL;
+    }
+    if (gyre_load_acquire_u32(&task->executor->has_left[put->peer]) != 0) {
+        *status_out = gyre_fail(GYRE_ERROR_REMOTE,
+                                "rank %d destroyed its communicator; a one-sided call of rank %d "
+                                "can no longer reach it",
+                                put->peer, task->executor->rank);
+        return GYRE_TASK_DONE;
+    }
+    if ((piece.n_bytes > 0 || piece.signal >= 0) &&
+        !put->remote->post(put->remote->context, &piece))
+        return wait_for_room(task, status_out);
+    task->start_ns = 0;
+    if (piece.n_bytes > 0)
+        advance(put, piece.n_bytes);
+    return is_last ? GYRE_TASK_DONE : GYRE_TASK_MOVING;
 }
 
 static gyre_status fail_lost(const struct goal *goal, int rank, uint64_t n)
@@ -95,10 +147,7 @@ static enum gyre_task_state go_on_waiting(struct one_sided_task *task, gyre_stat
             *status_out = fail_lost(goal, rank, n);
             return GYRE_TASK_DONE;
         }
-        const uint64_t now_ns = gyre_now_ns();
-        if (task->start_ns == 0)
-            task->start_ns = now_ns;
-        if (task->timeout_ns == 0 || now_ns - task->start_ns < task->timeout_ns)
+        if (!is_late(task))
             return GYRE_TASK_IDLE;
         *status_out = gyre_fail(GYRE_ERROR_TIMEOUT,
                                 "wait_signal on rank %d: %" PRIu64 " of %" PRIu64
@@ -116,7 +165,7 @@ static enum gyre_task_state poll_put(struct gyre_task *base, gyre_status *status
     pthread_mutex_lock(&task->executor->poll_lock);
     const gyre_status status = check_open(task);
     if (status == GYRE_SUCCESS)
-        state = go_on_putting(task);
+        state = task->put.remote != NULL ? go_on_sending(task, status_out) : go_on_putting(task);
     else
         *status_out = status;
     pthread_mutex_unlock(&task->executor->poll_lock);
@@ -129,6 +178,8 @@ static enum gyre_task_state poll_wait(struct gyre_task *base, gyre_status *statu
     enum gyre_task_state state = GYRE_TASK_DONE;
     pthread_mutex_lock(&task->executor->poll_lock);
     const gyre_status status = check_open(task);
+    if (status == GYRE_SUCCESS && task->remote != NULL)
+        task->remote->help(task->remote->context);
     if (status == GYRE_SUCCESS)
         state = go_on_waiting(task, status_out);
     else
@@ -181,11 +232,8 @@ gyre_status gyre_host_put(struct gyre_executor *base, const struct gyre_put *put
     if (task == NULL)
         return gyre_fail_errno(ENOMEM, "a one-sided call");
     task->task.poll = poll_put;
-    task->peer = put->peer;
-    task->signal = put->signal;
-    task->to = put->to;
-    task->from = put->from;
-    task->n_bytes = put->n_bytes;
+    task->timeout_ns = put->timeout_ns;
+    task->put = *put;
     return push(task, stream);
 }
 
@@ -199,6 +247,7 @@ gyre_status gyre_host_await_signals(struct gyre_executor *base,
         return gyre_fail_errno(ENOMEM, "wait_signal");
     task->task.poll = poll_wait;
     task->timeout_ns = await->timeout_ns;
+    task->remote = await->remote;
     for (int i = 0; i < await->n_waits; i++) {
         const gyre_signal_wait *wait = &await->waits[i];
         uint64_t *taken = own + gyre_signal_index((int)executor->n_ranks, GYRE_SIGNALS_AWAITED,

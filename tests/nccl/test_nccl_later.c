@@ -287,6 +287,16 @@ static void a_put_arrives_with_its_signal(void)
     start_clients(put, 2, 1);
 }
 
+/* As between hosts: the ranks talk over sockets. */
+static void so_it_does_between_ranks_without_common_memory(void)
+{
+    setenv("GYRE_P2P_DISABLE", "1", 1);
+    setenv("GYRE_SHM_DISABLE", "1", 1);
+    start_clients(put, 2, 1);
+    unsetenv("GYRE_SHM_DISABLE");
+    unsetenv("GYRE_P2P_DISABLE");
+}
+
 /* ---- calls with a config ------------------------------------------------------------------ */
 
 static void *call_with_config(void *argument)
@@ -425,6 +435,8 @@ static const struct test_case cases[] = {
     {"properties and memory can be asked for", properties_and_memory_can_be_asked_for},
     {"a window tells its buffer", a_window_tells_its_buffer},
     {"a put arrives with its signal", a_put_arrives_with_its_signal},
+    {"so it does between ranks without common memory",
+     so_it_does_between_ranks_without_common_memory},
     {"a call takes its own config", a_call_takes_its_own_config},
     {"parameters are gyre's variables", parameters_are_gyres_variables},
     {"encryption is refused and plain text accepted",

@@ -107,6 +107,8 @@ static void choose_classes(struct gyre_ib_transport *ib)
     ib->service_level = level >= 0 ? (unsigned)level : 0;
     ib->timeout = (unsigned)gyre_param_number(params, GYRE_PARAM_IB_TIMEOUT);
     ib->retries = (unsigned)gyre_param_number(params, GYRE_PARAM_IB_RETRY_CNT);
+    if (config->for_puts)
+        return;
     GYRE_INFO(NET,
               "NET/IB : data %s, control %s, SL %u; acknowledgement timeout %u = %.3f s, %u "
               "retries: a peer may be silent for %.2f s",

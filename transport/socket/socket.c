@@ -105,6 +105,8 @@ static uint32_t count_processors(const struct gyre_transport_config *config)
 static int choose_links(const struct gyre_transport_config *config)
 {
     const int64_t wanted = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
+    if (config->for_puts)
+        return 1;
     if (wanted > 0)
         return (int)wanted;
     if (config->n_peers <= FEW_PEERS && count_processors(config) >= MANY_PROCESSORS)
@@ -321,8 +323,10 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
             GYRE_TRY(watch_link(&transport->peers[i].links[l]));
-    socket_measure_round_trip(transport);
-    GYRE_TRY(socket_measure_rate(transport, deadline_ns));
+    if (!config->for_puts) {
+        socket_measure_round_trip(transport);
+        GYRE_TRY(socket_measure_rate(transport, deadline_ns));
+    }
     fill_connectors(transport, connectors);
     transport->recorded = gyre_trace_use(config->trace, GYRE_TRACE_SOCKET);
     return start_threads(transport);

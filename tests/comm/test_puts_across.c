@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One-sided calls between ranks that a proxy serves: threads that count as several hosts, over
+ * sockets and over the verbs device in memory, and processes without shared memory. On the host.
+ */
+#include "tests/comm/puts_rig.h"
+
+#include <pthread.h>
+#include <signal.h>
+#ifdef TEST_WITH_VERBS
+#include "tests/nic/verbs_memory.h"
+#endif
+
+enum { COUNT = 100003, N_ROUNDS = 3, N_SIGNALS = 500 };
+
+/* ---- threads as hosts ---------------------------------------------------------------------- */
+
+/* Run `run` on n_hosts hosts of n_per_host ranks, all of them threads. Each rank reads GYRE_HOSTID
+ * in its own call of init, and one thread makes these calls. */
+static void on_hosts(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    const int n_ranks = n_hosts * n_per_host;
+    gyre_comm *comms[TEST_MAX_RANKS];
+    struct test_thread threads[TEST_MAX_RANKS];
+    gyre_unique_id id;
+    test_had_threads = true;
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const gyre_config config = test_config(rank);
+        char host[16];
+        snprintf(host, sizeof(host), "host%d", rank / n_per_host);
+        setenv("GYRE_HOSTID", host, 1);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], n_ranks, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    unsetenv("GYRE_HOSTID");
+    if (test_n_failures > 0)
+        return;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        threads[rank] = (struct test_thread){0, comms[rank], rank, n_ranks, run, argument};
+        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
+    }
+    for (int rank = 0; rank < n_ranks; rank++)
+        pthread_join(threads[rank].thread, NULL);
+}
+
+static void over_sockets(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    setenv("GYRE_NET", "Socket", 1);
+    on_hosts(n_hosts, n_per_host, run, argument);
+    unsetenv("GYRE_NET");
+}
+
+#ifdef TEST_WITH_VERBS
+static const struct vm_device nics[] = {
+    {.name = "mem0",
+     .n_ports = 1,
+     .ports = {{.state = IBV_PORT_ACTIVE,
+                .active_mtu = IBV_MTU_4096,
+                .max_msg_bytes = 1 << 30,
+                .gids = {{"fe80::5054:ff:fe77:1", 2}, {"10.0.0.1", 2}}}}},
+    {.name = NULL},
+};
+
+static void over_rdma(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    CHECK(vm_install(nics));
+    setenv("GYRE_NET", "IB", 1);
+    on_hosts(n_hosts, n_per_host, run, argument);
+    unsetenv("GYRE_NET");
+    CHECK(vm_uninstall());
+}
+#endif
+
+static void over_networks(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    over_sockets(n_hosts, n_per_host, run, argument);
+#ifdef TEST_WITH_VERBS
+    over_rdma(n_hosts, n_per_host, run, argument);
+#endif
+}
+
+/* Run `run` on processes of one host that share no memory, so all pairs go by sockets. */
+static void set_apart(bool is_apart)
+{
+    if (is_apart)
+        setenv("GYRE_SHM_DISABLE", "1", 1);
+    else
+        unsetenv("GYRE_SHM_DISABLE");
+}
+
+static void on_processes(int n_ranks, test_rank_fn run, void *argument)
+{
+    set_apart(true);
+    test_on_processes(n_ranks, run, argument);
+    set_apart(false);
+}
+
+/* ---- data ---------------------------------------------------------------------------------- */
+
+/* Every rank writes its numbers into every rank's window, itself included, at a place of its own.
+ * A signal back says that the numbers were read. The call's own memory is ordinary where no other
+ * process maps it. */
+static void put_to_all(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    int *memory = puts_buffer(comm, (size_t)n_ranks * COUNT + 1), *local = puts_buffer(comm, COUNT);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, (size_t)n_ranks * COUNT + 1);
+    (void)argument;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        puts_fill(comm, local, COUNT, rank, round);
+        for (int peer = 0; peer < n_ranks; peer++) {
+            const gyre_put_target target = {peer, window, ((size_t)rank * COUNT + 1) * sizeof(int),
+                                            5};
+            CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
+        }
+        for (int peer = 0; peer < n_ranks; peer++) {
+            const gyre_signal_wait data_came = {peer, 5, 1};
+            CHECK_OK(gyre_wait_signal(&data_came, 1, comm, stream));
+            CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+            puts_check(comm, memory + 1 + (size_t)peer * COUNT, COUNT, peer, round);
+            CHECK_OK(gyre_signal(peer, 6, comm, stream));
+        }
+        for (int peer = 0; peer < n_ranks; peer++) {
+            const gyre_signal_wait was_read = {peer, 6, 1};
+            CHECK_OK(gyre_wait_signal(&was_read, 1, comm, stream));
+        }
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    }
+    CHECK(memory[0] == 0);
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    puts_free(local);
+    puts_free(memory);
+}
+
+static void puts_to_every_rank_arrive_before_their_signal(void)
+{
+    over_networks(2, 1, put_to_all, NULL);
+    over_networks(2, 2, put_to_all, NULL);
+    over_networks(3, 1, put_to_all, NULL);
+}
+
+static void so_do_those_of_processes_without_shared_memory(void)
+{
+    on_processes(3, put_to_all, NULL);
+}
+
+/* Rank 1 counts up one word of rank 0's window from two streams, and signals each time. All signals
+ * count, and the one that comes last finds the last word of its stream. */
+static void signal_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const gyre_signal_wait all = {1, 3, 2 * N_SIGNALS}, one = {1, 3, 1};
+    static int numbers[2][N_SIGNALS];
+    int *memory = puts_buffer(comm, 2);
+    gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
+    uint8_t bytes[TEST_MAX_RANKS] = {0};
+    const gyre_window window = puts_window(comm, memory, 2);
+    (void)n_ranks, (void)argument;
+    for (int i = 0; rank == 1 && i < 2 * N_SIGNALS; i++) {
+        const gyre_put_target target = {0, window, (size_t)(i % 2) * sizeof(int), 3};
+        numbers[i % 2][i / 2] = i / 2 + 1;
+        CHECK_OK(gyre_put(&numbers[i % 2][i / 2], 1, GYRE_INT32, &target, comm, streams[i % 2]));
+    }
+    if (rank == 0) {
+        CHECK_OK(gyre_wait_signal(&all, 1, comm, streams[0]));
+        CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+        CHECK_MSG(memory[0] == N_SIGNALS && memory[1] == N_SIGNALS, "%d, %d", memory[0], memory[1]);
+        CHECK_OK(gyre_wait_signal(&one, 1, comm, streams[0]));
+        CHECK(gyre_stream_query(streams[0], test_device()) == GYRE_IN_PROGRESS);
+    }
+    CHECK_OK(gyre_comm_exchange(comm, bytes, 1, bytes)); /* rank 1 signals after the query */
+    if (rank == 1)
+        CHECK_OK(gyre_signal(0, 3, comm, streams[1]));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(gyre_stream_synchronize(streams[i], test_device()));
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+    }
+    CHECK_OK(gyre_window_deregister(comm, window));
+    puts_free(memory);
+}
+
+static void signals_of_several_streams_are_all_counted(void)
+{
+    over_networks(2, 1, signal_often, NULL);
+}
+
+/* Puts without a signal are in the window when it was given back, and the next window of the same
+ * memory gets none of them. Rank 0 waits for none. */
+static void put_and_give_back(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
+    gyre_stream stream = puts_stream(comm);
+    (void)argument;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        const gyre_window window = puts_window(comm, memory, COUNT);
+        const gyre_put_target quiet = {0, window, 0, GYRE_NO_SIGNAL};
+        puts_fill(comm, local, COUNT, rank, round);
+        if (rank == n_ranks - 1)
+            CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &quiet, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        CHECK_OK(gyre_window_deregister(comm, window));
+        if (rank == 0)
+            puts_check(comm, memory, COUNT, n_ranks - 1, round);
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    puts_free(local);
+    puts_free(memory);
+}
+
+static void a_window_that_is_given_back_has_all_puts(void)
+{
+    over_networks(2, 2, put_and_give_back, NULL);
+}
+
+/* Collectives on buffers in a window that not all ranks address do not write into it directly, and
+ * their results are right. */
+static void reduce_in_windows(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, COUNT);
+    void *address = NULL;
+    size_t n_bytes = 0;
+    int n_wrong = 0;
+    (void)argument;
+    for (int i = 0; i < COUNT; i++)
+        local[i] = rank + i;
+    CHECK_OK(gyre_all_reduce(local, memory, COUNT, GYRE_INT32, GYRE_SUM, comm, stream));
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    for (int i = 0; i < COUNT; i++)
+        n_wrong += memory[i] != n_ranks * (n_ranks - 1) / 2 + n_ranks * i;
+    CHECK_MSG(n_wrong == 0, "%d of %d sums are wrong", n_wrong, COUNT);
+    CHECK_OK(gyre_window_address(comm, window, rank, &address, &n_bytes));
+    CHECK(address == memory && n_bytes == COUNT * sizeof(int));
+    CHECK_FAILS(gyre_window_address(comm, window, (rank + n_ranks / 2) % n_ranks, &address, NULL),
+                GYRE_ERROR_UNSUPPORTED, "gyre_put reaches it");
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    puts_free(local);
+    puts_free(memory);
+}
+
+static void collectives_in_such_windows_are_right(void)
+{
+    over_networks(2, 2, reduce_in_windows, NULL);
+}
+
+/* ---- ends ---------------------------------------------------------------------------------- */
+
+/* The last rank puts much, signals once, and destroys its communicator. Rank 0 takes that signal,
+ * and the next one never comes. Then it puts to the rank that has left. */
+static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int other = n_ranks - 1;
+    const gyre_signal_wait sent = {other, 1, 1}, missing = {other, 1, 1};
+    int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, COUNT);
+    const gyre_put_target target = {rank == 0 ? other : 0, window, 0, 1};
+    (void)argument;
+    puts_fill(comm, local, COUNT, rank, 0);
+    if (rank == other) {
+        CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    } else if (rank == 0) {
+        CHECK_OK(gyre_wait_signal(&sent, 1, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        puts_check(comm, memory, COUNT, other, 0);
+        CHECK_OK(gyre_wait_signal(&missing, 1, comm, stream));
+        puts_expect_end(comm, stream, GYRE_ERROR_REMOTE,
+                        "destroyed its communicator; the signal that rank 0 waits for can no "
+                        "longer come");
+        CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
+        CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_REMOTE,
+                    "destroyed its communicator; a one-sided call of rank 0");
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void a_wait_ends_when_the_rank_of_another_host_leaves(void)
+{
+    over_networks(2, 1, leave_instead, NULL);
+    over_networks(2, 2, leave_instead, NULL);
+}
+
+static void a_wait_ends_when_the_process_without_shared_memory_leaves(void)
+{
+    on_processes(2, leave_instead, NULL);
+}
+
+/* Rank 1 dies or aborts, while rank 0 waits for its signal and puts more than the link holds. */
+static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const bool by_kill = argument != NULL;
+    const gyre_signal_wait first = {1, 0, 1}, missing = {1, 0, 1};
+    int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
+    gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
+    const gyre_window window = puts_window(comm, memory, COUNT);
+    const gyre_put_target target = {1, window, 0, 1};
+    (void)n_ranks;
+    if (rank == 1) {
+        CHECK_OK(gyre_signal(0, 0, comm, streams[0]));
+        CHECK_OK(gyre_wait_signal(&(gyre_signal_wait){0, 1, 1}, 1, comm, streams[0]));
+        CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+        if (by_kill)
+            raise(SIGKILL);
+        CHECK_OK(gyre_comm_abort(comm));
+    } else {
+        CHECK_OK(gyre_wait_signal(&first, 1, comm, streams[0]));
+        CHECK_OK(gyre_wait_signal(&missing, 1, comm, streams[0]));
+        for (int i = 0; i < 50; i++)
+            CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, streams[1]));
+        puts_expect_end(comm, streams[0], GYRE_ERROR_REMOTE, "rank 1");
+        (void)gyre_stream_synchronize(streams[1], test_device()); /* ends, either way */
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+}
+
+static void a_wait_ends_when_the_process_without_shared_memory_is_killed(void)
+{
+    static int by_kill;
+    pid_t pids[2];
+    set_apart(true);
+    test_fork_ranks(2, end_instead, &by_kill, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(!test_wait_rank(pids[1]));
+    set_apart(false);
+}
+
+static void a_wait_ends_when_the_rank_of_another_host_aborts(void)
+{
+    over_networks(2, 1, end_instead, NULL);
+}
+
+/* Rank 1 is stopped, so it takes no message, and the link fills up. Each of the puts that are left
+ * has a time limit of its own. */
+static void put_to_a_stopped_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, COUNT);
+    const gyre_put_target target = {1, window, 0, 1};
+    (void)n_ranks, (void)argument;
+    if (rank == 1)
+        raise(SIGSTOP);
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
+    CHECK_FAILS(gyre_stream_synchronize(stream, test_device()), GYRE_ERROR_TIMEOUT,
+                "rank 1 took no message");
+    CHECK_OK(gyre_comm_abort(comm));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void a_put_to_a_stopped_process_ends_by_the_timeout(void)
+{
+    pid_t pids[2];
+    set_apart(true);
+    setenv("GYRE_TIMEOUT", "20", 1);
+    test_fork_ranks(2, put_to_a_stopped_rank, NULL, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(kill(pids[1], SIGKILL) == 0);
+    CHECK(!test_wait_rank(pids[1]));
+    unsetenv("GYRE_TIMEOUT");
+    set_apart(false);
+}
+
+/* A put that stands in a stream when its window is given back has lost its window. */
+static void put_late(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const gyre_signal_wait start = {1, 0, 1}, never = {0, 9, 1};
+    int *memory = puts_buffer(comm, 1);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window first = puts_window(comm, memory, 1), second = puts_window(comm, memory, 1);
+    const gyre_put_target target = {1, first, 0, GYRE_NO_SIGNAL};
+    (void)n_ranks, (void)argument;
+    if (rank == 0) {
+        CHECK_OK(gyre_wait_signal(&start, 1, comm, stream));
+        CHECK_OK(gyre_put(memory, 1, GYRE_INT32, &target, comm, stream));
+    }
+    CHECK_OK(gyre_window_deregister(comm, first));
+    if (rank == 1) {
+        CHECK_OK(gyre_signal(0, 0, comm, stream));
+        CHECK_OK(gyre_wait_signal(&never, 1, comm, stream));
+        CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE,
+                    "give a window back after all calls that use it are complete");
+    }
+    (void)second;
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void a_put_into_a_window_that_was_given_back_is_an_error(void)
+{
+    over_networks(2, 1, put_late, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"so do those of processes without shared memory",
+     so_do_those_of_processes_without_shared_memory},
+    {"a wait ends when the process without shared memory leaves",
+     a_wait_ends_when_the_process_without_shared_memory_leaves},
+    {"a wait ends when the process without shared memory is killed",
+     a_wait_ends_when_the_process_without_shared_memory_is_killed},
+    {"a put to a stopped process ends by the timeout",
+     a_put_to_a_stopped_process_ends_by_the_timeout},
+    {"puts to every rank arrive before their signal",
+     puts_to_every_rank_arrive_before_their_signal},
+    {"signals of several streams are all counted", signals_of_several_streams_are_all_counted},
+    {"a window that is given back has all puts", a_window_that_is_given_back_has_all_puts},
+    {"collectives in such windows are right", collectives_in_such_windows_are_right},
+    {"a wait ends when the rank of another host leaves",
+     a_wait_ends_when_the_rank_of_another_host_leaves},
+    {"a wait ends when the rank of another host aborts",
+     a_wait_ends_when_the_rank_of_another_host_aborts},
+    {"a put into a window that was given back is an error",
+     a_put_into_a_window_that_was_given_back_is_an_error},
+};
+
+TEST_MAIN(cases)
