@@ -3,7 +3,7 @@
 """Collectives between hosts with several slow rails, beside Open MPI's over the same interfaces.
 
     rails.py BUILD_DIR [--hosts 2] [--ranks 2] [--rails 2] [--mbit 200] [--sizes 4K:16M] [--measured]
-             [--json FILE]
+             [--priority] [--json FILE]
 
 Hosts are network namespaces of this machine (rails_net.py), so slow that two cores can fill the links. For each
 collective and size it prints gyre's time, the share of the bound (docs/across_hosts.md), how many of a large
@@ -55,6 +55,8 @@ def parse_arguments():
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one collective")
     parser.add_argument("--measured", action="store_true", help="gyre finds rate and latency of the links by "
                         "itself; without it, gyre is told them")
+    parser.add_argument("--priority", action="store_true", help="the ranks get the processors before other "
+                        "programs of this machine, whose work would be measured too")
     parser.add_argument("--without-mpi", action="store_true", help="do not compare")
     parser.add_argument("--json", help="write all results to this file")
     args = parser.parse_args()
@@ -73,14 +75,20 @@ def write_constants(args, directory):
     return path
 
 
-def write_agent(directory, rails):
-    """What mpirun calls in place of ssh: ADDRESS COMMAND runs the command on that host."""
+def write_agent(args, directory, rails):
+    """What mpirun calls in place of ssh: ADDRESS COMMAND runs the command on that host.
+
+    The kernel shares processors between sessions first (autogroup), so a host that goes first needs a session of
+    its own with a nice value of its own."""
+    session = "setsid -w nice -n -20 " if args.priority else ""
+    priority = "echo -20 > /proc/self/autogroup; " if args.priority else ""
     path = os.path.join(directory, "agent")
     with open(path, "w", encoding="utf-8") as file:
         file.write('#!/bin/bash\naddress=$1\nshift\nhost=$((${address##*.} - 1))\n'
                    'export GYRE_HOSTID=host$host TMPDIR=%s/h$host\n'
-                   'exec ip netns exec %sh$host unshare --uts bash -c '
-                   '"hostname host$host; mkdir -p $TMPDIR; $*"\n' % (directory, rails.prefix))
+                   'exec %sip netns exec %sh$host unshare --uts bash -c '
+                   '"%shostname host$host; mkdir -p $TMPDIR; $*"\n' % (
+                       directory, session, rails.prefix, priority))
     os.chmod(path, 0o755)
     return path
 
@@ -207,7 +215,7 @@ def main():
             raise Skip("%s/bench/allreduce is not built" % args.build)
         with tempfile.TemporaryDirectory() as directory, \
                 Rails(args.hosts, args.rails, args.mbit) as rails:
-            agent = write_agent(directory, rails)
+            agent = write_agent(args, directory, rails)
             for collective in args.collectives.split(","):
                 rows += measure(args, rails, agent, directory, collective)
     except Skip as reason:

@@ -95,6 +95,47 @@ static void only_tcp_needs_them(void)
     CHECK(choose(&facts, GYRE_COLL_BROADCAST, KIB).n_channels < 16);
 }
 
+/* Four ranks on two hosts, in host memory, over TCP of a rate. */
+static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_bytes_per_ns,
+                                         bool is_tcp)
+{
+    static const struct gyre_grouping grouping = {
+        .n_hosts = 2, .n_nics = 2, .host_of = {0, 0, 1, 1}};
+    struct gyre_cost cost = gyre_cost_host;
+    struct gyre_peer_counts peers;
+    CHECK_OK(gyre_near_peers_count(&grouping, 4, &peers));
+    cost.nic_bytes_per_ns = nic_bytes_per_ns;
+    const struct gyre_fifo_spec spec =
+        gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, false, 0, UINT32_MAX);
+    const struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_HOST,
+                                           .n_ranks = 4,
+                                           .n_hosts = 2,
+                                           .is_proxied = true,
+                                           .is_tcp = is_tcp,
+                                           .is_direct_inside = true,
+                                           .min_channels = 1,
+                                           .max_channels = spec.n_fifos,
+                                           .spec = spec,
+                                           .grouping = &grouping,
+                                           .cost = &cost};
+    return choose(&facts, coll, MIB);
+}
+
+static void a_tile_takes_at_most_a_millisecond_over_slow_tcp(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER,
+                                                 GYRE_COLL_ALL_GATHER, GYRE_COLL_BROADCAST};
+    for (int i = 0; i < 4; i++) {
+        CHECK(choose_of_four(colls[i], 0.025, true).tile_bytes <= 25000);
+        /* No tile is shorter than the shortest one that is tried. */
+        CHECK(choose_of_four(colls[i], 0.0001, true).tile_bytes >= 4096);
+        /* A slot of 128 KiB takes less than a millisecond at 10 Gbit/s. */
+        CHECK(choose_of_four(colls[i], 1.15, true).tile_bytes ==
+              choose_of_four(colls[i], 1.15, false).tile_bytes);
+    }
+    CHECK(choose_of_four(GYRE_COLL_ALL_REDUCE, 0.025, false).tile_bytes > 25000);
+}
+
 /* A channel has at most as many lines of 8 bytes of data as one warp reads: 256 bytes. */
 static void a_warp_reads_all_lines_of_a_channel_in_host_memory(void)
 {
@@ -219,6 +260,8 @@ static const struct test_case cases[] = {
      calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
     {"two ranks on two hosts talk directly", two_ranks_on_two_hosts_talk_directly},
     {"only TCP needs them", only_tcp_needs_them},
+    {"a tile takes at most a millisecond over slow TCP",
+     a_tile_takes_at_most_a_millisecond_over_slow_tcp},
     {"a warp reads all lines of a channel in host memory",
      a_warp_reads_all_lines_of_a_channel_in_host_memory},
     {"few channels go by other choices in host memory",

@@ -175,6 +175,13 @@ uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct 
 uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                          enum gyre_collective coll, uint64_t n_bytes);
 
+/** gyre_tuner_tile_in_time - the bytes of the largest tile to try by simulation: over slow TCP
+ * fewer than a slot holds. Pure.
+ * @largest_bytes: that fit all slots. @least_bytes: of a tile that is tried; the result is not less
+ * unless the slots are. */
+uint32_t gyre_tuner_tile_in_time(const struct gyre_tuner_facts *facts, uint32_t largest_bytes,
+                                 uint32_t least_bytes);
+
 /** gyre_tuner_can_place - can kernels or copy engines write into the windows of other ranks in a
  * call of this collective? */
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,

@@ -232,7 +232,9 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
                                  .path = GYRE_PATH_STAGED};
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
-    choice.tile_bytes = largest_tile(search, algorithm, proto, net_proto);
+    choice.tile_bytes =
+        gyre_tuner_tile_in_time(facts, largest_tile(search, algorithm, proto, net_proto),
+                                (uint32_t)least_tile_of(simulator));
     for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
         GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
     GYRE_TRY(refine_tile(search, simulator, &best, &best_ns));

@@ -11,6 +11,14 @@
 
 #define MIN_TILE_BYTES 4096
 
+/* Over TCP a tile takes at most so long on the wire. Predictions count the mean time of a hop, but
+ * a thread that waits for its core is late by up to some milliseconds. With long tiles the rank has
+ * little else to send meanwhile. Fast networks reach the size of a slot first. All-reduce of 1 MiB
+ * on 2 hosts of 2 ranks by two_level_log, links of 200 Mbit/s, cores with other work: 22.0 ms with
+ * tiles of 24 KiB, 25 to 45 with 128 KiB; reduce-scatter by two_level_ring 11.1 and 16.4 ms. The
+ * links allow 21.9 and 11.0 (2026-11). */
+#define MOST_TCP_TILE_NS 1e6
+
 struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
                                        const struct gyre_algorithm *algorithm,
                                        enum gyre_collective coll)
@@ -228,4 +236,15 @@ uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre
 {
     return gyre_min_u32(tile_of(facts, choice, coll, n_bytes),
                         gyre_tuner_net_payload_bytes(facts, choice->net_proto));
+}
+
+uint32_t gyre_tuner_tile_in_time(const struct gyre_tuner_facts *facts, uint32_t largest_bytes,
+                                 uint32_t least_bytes)
+{
+    const double in_time_bytes = facts->cost->nic_bytes_per_ns * MOST_TCP_TILE_NS;
+    if (!facts->is_tcp || in_time_bytes <= 0 || in_time_bytes >= largest_bytes)
+        return largest_bytes;
+    const uint64_t tile_bytes = (uint32_t)in_time_bytes / 16 * 16;
+    return gyre_min_u32(largest_bytes,
+                        (uint32_t)gyre_max_u64(tile_bytes, gyre_round_up(least_bytes, 16)));
 }
