@@ -69,6 +69,21 @@ void gyre_links_wake(const struct gyre_links *links);
 /** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
 bool gyre_links_help(void *context, bool is_last);
 
+/** gyre_links_is_proxied_to - does a proxy serve the pair of this rank and another one? */
+static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int rank)
+{
+    return gyre_transports[links->transport_of[rank]]->is_proxied;
+}
+
+/** gyre_links_open_transport - open gyre_transports[index] between this rank and the ranks that
+ * links->transport_of joins by it, and connect. Collective, also for ranks that it does not join to
+ * any. Fills in links->transports and links->connectors. */
+gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
+                                      int index, uint64_t deadline_ns);
+
+/** gyre_links_timeout_ns - how long connecting may take. */
+uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
+
 /* ---- agreement.c -------------------------------------------------------------------------- */
 
 /** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective.
@@ -84,21 +99,6 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
  * bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_choose_transports(const struct gyre_member *member,
                                          struct gyre_links *links);
-
-/** gyre_links_is_proxied_to - does a proxy serve the pair of this rank and another one? */
-static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int rank)
-{
-    return gyre_transports[links->transport_of[rank]]->is_proxied;
-}
-
-/** gyre_links_open_transport - open gyre_transports[index] between this rank and the ranks that
- * links->transport_of joins by it, and connect. Collective, also for ranks that it does not join to
- * any. Fills in links->transports and links->connectors. */
-gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
-                                      int index, uint64_t deadline_ns);
-
-/** gyre_links_timeout_ns - how long connecting may take. */
-uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 
 /* ---- put_transports.c --------------------------------------------------------------------- */
 
