@@ -18,8 +18,7 @@
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 
 #include "algorithms/verify/network.h"
-
-#define GYRE_NO_SNAPSHOT 0U
+#include "algorithms/verify/snapshots.h"
 
 struct gyre_clocks;
 
