@@ -20,8 +20,6 @@
  * that lacks one worker has a few maxima of its own. More would only leave the caches. */
 #define JOINS_PER_WORKER 4
 
-#define NO_ENTRY         UINT32_MAX
-
 #define N_LATEST         8 /* entries of a list that are searched; a whole list may be long */
 
 /* The snapshots that a worker received and has not added to its clock. */
@@ -33,21 +31,16 @@ struct pending {
 struct gyre_clocks {
     uint32_t n_workers;
     uint32_t n_entries; /* of a clock */
-    uint32_t *entry_of; /* by worker; NO_ENTRY if it never sends */
+    uint32_t *entry_of; /* by worker; GYRE_NO_ENTRY if it never sends */
     int32_t *own_times; /* by worker */
-    char *clocks;       /* of all workers */
+    uint32_t *known;    /* by worker: the snapshot that shows what it knows of the others */
     struct gyre_snapshots snapshots;
     struct gyre_joins *joins;
-    uint32_t n_most_waiting; /* snapshots */
+    uint32_t n_most_waiting; /* vectors */
     struct pending *pending; /* by worker */
     struct pending held;     /* of the steps that may run at the same time */
     uint32_t *list;          /* in the form of gyre_joins_add() */
 };
-
-static void *clock_of(const struct gyre_clocks *clocks, uint32_t worker)
-{
-    return &clocks->clocks[worker * clocks->snapshots.vector_bytes];
-}
 
 /* Number the workers that send. */
 static gyre_status number_entries(struct gyre_clocks *clocks, const struct gyre_network *network)
@@ -58,19 +51,19 @@ static gyre_status number_entries(struct gyre_clocks *clocks, const struct gyre_
     for (uint32_t i = 0; i < network->n_fifos; i++)
         clocks->entry_of[network->fifos[i].sender] = 1;
     for (uint32_t w = 0; w < network->n_workers; w++)
-        clocks->entry_of[w] = clocks->entry_of[w] != 0 ? clocks->n_entries++ : NO_ENTRY;
+        clocks->entry_of[w] = clocks->entry_of[w] != 0 ? clocks->n_entries++ : GYRE_NO_ENTRY;
     return GYRE_SUCCESS;
 }
 
 static gyre_status open_arrays(struct gyre_clocks *clocks)
 {
     const size_t vector_bytes = clocks->snapshots.vector_bytes, n = (size_t)clocks->n_workers + 1;
-    clocks->n_most_waiting = (uint32_t)(WAITING_BYTES / (vector_bytes + 1));
+    clocks->n_most_waiting = clocks->n_workers + (uint32_t)(WAITING_BYTES / (vector_bytes + 1));
     clocks->own_times = calloc(n, sizeof(*clocks->own_times));
-    clocks->clocks = calloc(n, vector_bytes + 1);
+    clocks->known = calloc(n, sizeof(*clocks->known));
     clocks->pending = calloc(n, sizeof(*clocks->pending));
     clocks->list = calloc(n, sizeof(*clocks->list));
-    if (clocks->own_times == NULL || clocks->clocks == NULL || clocks->pending == NULL ||
+    if (clocks->own_times == NULL || clocks->known == NULL || clocks->pending == NULL ||
         clocks->list == NULL)
         return GYRE_ERROR_OUT_OF_MEMORY;
     uint32_t n_joins = clocks->n_most_waiting / 2;
@@ -111,7 +104,7 @@ void gyre_clocks_close(struct gyre_clocks *clocks)
     free(clocks->list);
     free(clocks->entry_of);
     free(clocks->own_times);
-    free(clocks->clocks);
+    free(clocks->known);
     gyre_joins_close(clocks->joins);
     gyre_snapshots_fini(&clocks->snapshots);
     free(clocks);
@@ -125,54 +118,112 @@ int32_t gyre_clocks_own_time(const struct gyre_clocks *clocks, uint32_t worker)
 void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t time)
 {
     clocks->own_times[worker] = time;
-    if (clocks->entry_of[worker] != NO_ENTRY)
-        gyre_times_set(&clocks->snapshots, clock_of(clocks, worker), clocks->entry_of[worker],
-                       time);
 }
 
-/* Does a worker know all that is in the snapshot? A clock shows a step's time, or a later one, only
- * if it comes from that worker after all steps of that time. */
-static bool is_known(const struct gyre_clocks *clocks, uint32_t worker,
-                     const struct gyre_snapshot *snapshot)
+/* Does one snapshot show all that another one shows? The answer can be no even if it does. A
+ * snapshot shows the time of a worker's step, or a later one, only if it comes from that worker
+ * after all steps of that time. */
+static bool shows_all(const struct gyre_clocks *clocks, uint32_t number, uint32_t other)
 {
-    return gyre_times_get(&clocks->snapshots, clock_of(clocks, worker), snapshot->entry) >=
-           snapshot->time;
+    const struct gyre_snapshot *snapshot = &clocks->snapshots.all[other];
+    return number == other || other == GYRE_NO_SNAPSHOT ||
+           (snapshot->entry != GYRE_NO_ENTRY &&
+            gyre_snapshots_get(&clocks->snapshots, number, snapshot->entry) >= snapshot->time);
 }
 
-/* Enter a snapshot in clocks->list. Of two of one worker, the one of the later time has all
- * that the other has; if both are of one time, add one to the worker's clock instead. */
-static void enter(struct gyre_clocks *clocks, uint32_t worker, uint32_t number)
+/* Replace *known by a snapshot with a vector that has no other reader. */
+static bool make_own(struct gyre_clocks *clocks, uint32_t *known)
+{
+    struct gyre_snapshots *snapshots = &clocks->snapshots;
+    const struct gyre_snapshot *snapshot = &snapshots->all[*known];
+    if (*known != GYRE_NO_SNAPSHOT && snapshot->times != NULL && snapshot->n_readers == 1 &&
+        snapshot->entry == GYRE_NO_ENTRY)
+        return true;
+    const uint32_t own = gyre_snapshots_copy(snapshots, *known, 1);
+    if (own == GYRE_NO_SNAPSHOT)
+        return false;
+    gyre_snapshots_release(snapshots, *known);
+    *known = own;
+    return true;
+}
+
+static void raise(const struct gyre_clocks *clocks, uint32_t number, uint32_t own)
+{
+    const struct gyre_snapshots *snapshots = &clocks->snapshots;
+    const uint32_t origin =
+        gyre_snapshots_raise_links(snapshots, number, snapshots->all[own].times);
+    if (origin != GYRE_NO_SNAPSHOT)
+        gyre_times_raise(snapshots, snapshots->all[origin].times, snapshots->all[own].times);
+}
+
+/* Add what a snapshot shows to *known, whose reader is the caller. Returns false when there is no
+ * memory. */
+static bool add(struct gyre_clocks *clocks, uint32_t *known, uint32_t number)
+{
+    if (shows_all(clocks, *known, number))
+        return true;
+    if (shows_all(clocks, number, *known)) {
+        gyre_snapshots_release(&clocks->snapshots, *known);
+        *known = number;
+        clocks->snapshots.all[number].n_readers++;
+        return true;
+    }
+    if (!make_own(clocks, known))
+        return false;
+    raise(clocks, number, *known);
+    return true;
+}
+
+/* Enter a snapshot in clocks->list. Of two of one worker, the one of the later time shows all
+ * that the other shows; if both are of one time, add one to `own` instead. */
+static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
 {
     const struct gyre_snapshot *snapshot = &clocks->snapshots.all[number];
     uint32_t *place = &clocks->list[snapshot->entry];
-    if (is_known(clocks, worker, snapshot) || *place == number)
+    if (shows_all(clocks, own, number) || *place == number)
         return;
     const struct gyre_snapshot *other = &clocks->snapshots.all[*place];
     if (*place == GYRE_NO_SNAPSHOT || other->time < snapshot->time)
         *place = number;
     else if (other->time == snapshot->time)
-        gyre_times_raise(&clocks->snapshots, snapshot->times, clock_of(clocks, worker));
+        raise(clocks, number, own);
 }
 
-/* Add all that a worker has received to its clock. */
-static void settle(struct gyre_clocks *clocks, uint32_t worker)
+/* Add a long list to *known. The snapshots of all workers differ from rank to rank in programs that
+ * send to one rank after the other, but the vectors behind them are the same. So only the maximum
+ * of the vectors is looked for. */
+static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct pending *pending)
+{
+    if (!make_own(clocks, known))
+        return false;
+    void *times = clocks->snapshots.all[*known].times;
+    for (uint32_t i = 0; i < pending->n; i++)
+        enter(clocks, *known, pending->snapshots[i]);
+    for (uint32_t i = 0; i < clocks->n_entries; i++)
+        clocks->list[i] = gyre_snapshots_raise_links(&clocks->snapshots, clocks->list[i], times);
+    gyre_joins_add(clocks->joins, clocks->list, clocks->n_entries, times);
+    return true;
+}
+
+/* Add all that a worker has received to what it knows. If there is no memory, return false and keep
+ * the list. */
+static bool settle(struct gyre_clocks *clocks, uint32_t worker)
 {
     struct pending *pending = &clocks->pending[worker];
-    struct gyre_snapshots *snapshots = &clocks->snapshots;
+    uint32_t *known = &clocks->known[worker];
     /* A short list is not worth the pass over all workers. */
-    const bool is_long = pending->n > 8 && pending->n > clocks->n_entries / 16;
-    for (uint32_t i = 0; i < pending->n; i++) {
-        const struct gyre_snapshot *snapshot = &snapshots->all[pending->snapshots[i]];
-        if (is_long)
-            enter(clocks, worker, pending->snapshots[i]);
-        else if (!is_known(clocks, worker, snapshot))
-            gyre_times_raise(snapshots, snapshot->times, clock_of(clocks, worker));
+    if (pending->n > 8 && pending->n > clocks->n_entries / 16) {
+        if (!add_list(clocks, known, pending))
+            return false;
+    } else {
+        for (uint32_t i = 0; i < pending->n; i++)
+            if (!add(clocks, known, pending->snapshots[i]))
+                return false;
     }
-    if (is_long)
-        gyre_joins_add(clocks->joins, clocks->list, clocks->n_entries, clock_of(clocks, worker));
     for (uint32_t i = 0; i < pending->n; i++)
-        gyre_snapshots_release(snapshots, pending->snapshots[i]);
+        gyre_snapshots_release(&clocks->snapshots, pending->snapshots[i]);
     pending->n = 0;
+    return true;
 }
 
 /* Append a snapshot to a list. It takes the place of an earlier one of the same worker, if that is
@@ -206,11 +257,10 @@ static bool learn(struct gyre_clocks *clocks, uint32_t worker, uint32_t number)
 {
     if (!append(clocks, &clocks->pending[worker], number))
         return false;
-    if (clocks->snapshots.n_used > clocks->n_most_waiting) {
-        gyre_joins_forget(clocks->joins);
-        settle(clocks, worker);
-    }
-    return true;
+    if (clocks->snapshots.n_vectors <= clocks->n_most_waiting)
+        return true;
+    gyre_joins_forget(clocks->joins);
+    return settle(clocks, worker);
 }
 
 bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uint32_t snapshot)
@@ -241,45 +291,56 @@ bool gyre_clocks_learn(struct gyre_clocks *clocks, uint32_t worker)
     return has_memory;
 }
 
-static int32_t time_in(const struct gyre_clocks *clocks, uint32_t snapshot, uint32_t entry)
+/* Does one of the last `n` snapshots of a list show this time? */
+static bool has_time(const struct gyre_clocks *clocks, const struct pending *pending, uint32_t n,
+                     uint32_t entry, int32_t time)
 {
-    return gyre_times_get(&clocks->snapshots, clocks->snapshots.all[snapshot].times, entry);
+    for (uint32_t i = pending->n; i > 0 && pending->n - i < n; i--)
+        if (gyre_snapshots_get(&clocks->snapshots, pending->snapshots[i - 1], entry) >= time)
+            return true;
+    return false;
 }
 
 bool gyre_view_is_after(struct gyre_clocks *clocks, const struct gyre_view *view, uint32_t worker,
                         int32_t time)
 {
+    const struct gyre_snapshots *snapshots = &clocks->snapshots;
     const struct pending *pending = &clocks->pending[view->worker];
-    const void *clock = clock_of(clocks, view->worker);
+    const uint32_t *known = &clocks->known[view->worker];
     const uint32_t entry = clocks->entry_of[worker];
-    if (entry == NO_ENTRY)
+    if (entry == GYRE_NO_ENTRY)
         return false;
-    if (gyre_times_get(&clocks->snapshots, clock, entry) >= time)
-        return true;
     for (uint32_t i = 0; i < view->n_snapshots; i++)
-        if (time_in(clocks, view->snapshots[i], entry) >= time)
+        if (gyre_snapshots_get(snapshots, view->snapshots[i], entry) >= time)
             return true;
-    for (uint32_t i = pending->n; i > 0 && i + N_LATEST > pending->n; i--)
-        if (time_in(clocks, pending->snapshots[i - 1], entry) >= time)
-            return true;
-    settle(clocks, view->worker);
-    return gyre_times_get(&clocks->snapshots, clock, entry) >= time;
+    if (has_time(clocks, pending, N_LATEST, entry, time) ||
+        gyre_snapshots_get(snapshots, *known, entry) >= time)
+        return true;
+    if (pending->n <= N_LATEST || !settle(clocks, view->worker))
+        return has_time(clocks, pending, pending->n, entry, time);
+    return gyre_snapshots_get(snapshots, *known, entry) >= time;
 }
 
 uint32_t gyre_clocks_snapshot(struct gyre_clocks *clocks, const struct gyre_view *view,
                               uint32_t n_readers)
 {
     struct gyre_snapshots *snapshots = &clocks->snapshots;
-    settle(clocks, view->worker);
-    const uint32_t number =
-        gyre_snapshots_take(snapshots, clock_of(clocks, view->worker), n_readers);
-    if (number == GYRE_NO_SNAPSHOT)
+    const struct gyre_snapshot own = {.entry = clocks->entry_of[view->worker],
+                                      .time = view->time,
+                                      .shown = clocks->own_times[view->worker]};
+    if (!settle(clocks, view->worker))
         return GYRE_NO_SNAPSHOT;
-    struct gyre_snapshot *snapshot = &snapshots->all[number];
-    for (uint32_t i = 0; i < view->n_snapshots; i++)
-        gyre_times_raise(snapshots, snapshots->all[view->snapshots[i]].times, snapshot->times);
-    snapshot->entry = clocks->entry_of[view->worker];
-    snapshot->time = view->time;
+    uint32_t known = clocks->known[view->worker], number = GYRE_NO_SNAPSHOT;
+    if (view->n_snapshots == 0)
+        return gyre_snapshots_take(snapshots, known, &own, n_readers);
+    if (known != GYRE_NO_SNAPSHOT)
+        snapshots->all[known].n_readers++;
+    bool has_memory = true;
+    for (uint32_t i = 0; i < view->n_snapshots && has_memory; i++)
+        has_memory = add(clocks, &known, view->snapshots[i]);
+    if (has_memory)
+        number = gyre_snapshots_take(snapshots, known, &own, n_readers);
+    gyre_snapshots_release(snapshots, known);
     return number;
 }
 

@@ -9,17 +9,18 @@
  * once.
  *
  * Copying and comparing clocks would take most of the time of a proof, so both are avoided. A
- * worker first only lists the snapshots that it receives (struct pending in clocks.c), and adds
- * them to its clock when its own clock is asked for. By then the list is long in all-pairs
- * programs, and nearly the same for all ranks, so the maximum of a part of it is often known from
- * another rank (joins.h). Times are stored in 16 bits where that is enough.
+ * worker that learned nothing new, or only what one other worker knows, takes a snapshot that
+ * refers to an earlier one (snapshots.h). A worker first only lists the snapshots that it receives
+ * (struct pending in clocks.c), and adds them to its clock when its own clock is asked for. By then
+ * the list is long in all-pairs programs, and nearly the same for all ranks, so the maximum of a
+ * part of it is often known from another rank (joins.h). Times are stored in 16 bits where that is
+ * enough.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 
 #include "algorithms/verify/network.h"
-
-#define GYRE_NO_SNAPSHOT 0U
+#include "algorithms/verify/snapshots.h"
 
 struct gyre_clocks;
 

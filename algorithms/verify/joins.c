@@ -5,7 +5,6 @@
  */
 #include "algorithms/verify/joins.h"
 
-#include "algorithms/verify/clocks.h"
 #include "core/base/status.h"
 
 #include <stdlib.h>
@@ -86,7 +85,7 @@ static uint32_t find_maximum(struct gyre_joins *joins, uint32_t first, uint32_t 
         return join->maximum;
     if (joins->n_used >= joins->n_most)
         return GYRE_NO_SNAPSHOT;
-    const uint32_t maximum = gyre_snapshots_take(snapshots, snapshots->all[first].times, 1);
+    const uint32_t maximum = gyre_snapshots_copy(snapshots, first, 1);
     if (maximum == GYRE_NO_SNAPSHOT)
         return GYRE_NO_SNAPSHOT;
     gyre_times_raise(snapshots, snapshots->all[second].times, snapshots->all[maximum].times);
@@ -107,7 +106,7 @@ void gyre_joins_add(struct gyre_joins *joins, uint32_t *list, uint32_t n_entries
             uint32_t *first = &list[i], *second = &list[i + size];
             if (*first == GYRE_NO_SNAPSHOT) {
                 *first = *second;
-            } else if (*second != GYRE_NO_SNAPSHOT) {
+            } else if (*second != GYRE_NO_SNAPSHOT && *second != *first) {
                 const uint32_t maximum = find_maximum(joins, *first, *second);
                 if (maximum == GYRE_NO_SNAPSHOT) /* do without remembering it */
                     gyre_times_raise(snapshots, snapshots->all[*second].times, times);

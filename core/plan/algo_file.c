@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A larger file is refused. The text of a ring all-reduce of 320 ranks has 8 MB, and larger rings
+/* A larger file is refused. The text of a ring all-reduce of 406 ranks has 13 MB, and larger rings
  * cannot be proved (proof.h). */
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 

@@ -20,7 +20,7 @@ static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
 
 /** gyre_proof_obstacle - is a shape too large to be proved while a communicator waits? The time of
  * a proof grows with the steps of all ranks times the workers of all ranks. The limit is reached by
- * a ring all-reduce of more than 320 ranks (8 seconds, docs/schedule.md).
+ * a ring all-reduce of more than 406 ranks (docs/schedule.md says how long proofs take).
  * @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it can be proved; else
  * the reason, in words. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);

@@ -112,7 +112,17 @@ static void run_worker(struct course *course, uint32_t worker, uint32_t n_receiv
     course->times[worker][worker] = time;
 }
 
-static void follow(uint32_t n_workers, int n_turns, uint64_t max_time)
+/* One worker receives the only slot that is under way, and sends the next one. */
+static void run_relay(struct course *course, uint32_t worker)
+{
+    const int32_t time = gyre_clocks_own_time(course->clocks, worker) + 1;
+    struct gyre_view view = {.worker = worker, .time = time};
+    gyre_clocks_set_time(course->clocks, worker, time);
+    course->times[worker][worker] = time;
+    run_step(course, &view, 1, 1);
+}
+
+static void follow(uint32_t n_workers, int n_turns, uint64_t max_time, bool is_relay)
 {
     struct gyre_network_fifo fifos[MOST_WORKERS];
     const struct gyre_network network = {
@@ -126,7 +136,10 @@ static void follow(uint32_t n_workers, int n_turns, uint64_t max_time)
         fifos[i] = (struct gyre_network_fifo){.sender = i + 1};
     CHECK_OK(gyre_clocks_open(&network, max_time, &course->clocks));
     for (int turn = 0; turn < n_turns && course->clocks != NULL; turn++)
-        run_worker(course, pick(n_workers), pick(8) == 0 ? n_workers / 3 : pick(3));
+        if (is_relay)
+            run_relay(course, 1 + (uint32_t)turn % (n_workers - 1));
+        else
+            run_worker(course, pick(n_workers), pick(8) == 0 ? n_workers / 3 : pick(3));
     CHECK(course->n_after > n_turns / 100 && course->n_not_after > n_turns / 100);
     gyre_clocks_close(course->clocks);
     free(course);
@@ -136,14 +149,21 @@ static void clocks_know_what_plain_clocks_know(void)
 {
     static const uint32_t n_workers_of[] = {2, 3, 8, 33, MOST_WORKERS};
     for (size_t i = 0; i < sizeof(n_workers_of) / sizeof(n_workers_of[0]); i++) {
-        follow(n_workers_of[i], 4000, INT16_MAX);
-        follow(n_workers_of[i], 4000, INT16_MAX + 1);
+        follow(n_workers_of[i], 4000, INT16_MAX, false);
+        follow(n_workers_of[i], 4000, INT16_MAX + 1, false);
     }
+}
+
+static void a_clock_knows_all_workers_that_passed_on_its_slot(void)
+{
+    follow(3, 1000, INT16_MAX, true);
+    follow(MOST_WORKERS, 4000, INT16_MAX, true);
+    follow(MOST_WORKERS, 4000, INT16_MAX + 1, true);
 }
 
 static void times_beyond_16_bits_are_kept(void)
 {
-    follow(2, 80000, 80000); /* about 40000 turns of each worker */
+    follow(2, 80000, 80000, false); /* about 40000 turns of each worker */
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -232,6 +252,8 @@ static void values_have_the_ranks_that_plain_sets_have(void)
 
 static const struct test_case cases[] = {
     {"clocks know what plain clocks know", clocks_know_what_plain_clocks_know},
+    {"a clock knows all workers that passed on its slot",
+     a_clock_knows_all_workers_that_passed_on_its_slot},
     {"times beyond 16 bits are kept", times_beyond_16_bits_are_kept},
     {"values have the ranks that plain sets have", values_have_the_ranks_that_plain_sets_have},
 };

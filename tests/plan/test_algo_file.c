@@ -382,6 +382,8 @@ static void a_proof_refuses_what_is_wrong_and_bounds_its_cost(void)
     CHECK_OK(gyre_proof_of_shape(&gyre_algorithm_ring, &shape));
     /* a ring has 2n - 1 steps and one worker */
     CHECK(gyre_proof_obstacle(256, 511, 1) == NULL);
+    CHECK(gyre_proof_obstacle(406, 811, 1) == NULL);
+    CHECK(gyre_proof_obstacle(407, 813, 1) != NULL);
     CHECK(gyre_proof_obstacle(512, 1023, 1) != NULL);
     CHECK(gyre_proof_obstacle(16384, UINT32_MAX, 16) != NULL);
 }
