@@ -12,8 +12,7 @@
 #include <stdlib.h>
 
 /* The limit of (steps of all ranks) x (workers of all ranks), with which the time of a proof grows.
- * At 2^27 a ring of 406 ranks takes 0.41 s on one core of a shared Xeon, and 0.8 s while 8 threads
- * share each of its cores, 2026-11. */
+ * At 2^27 a ring of 406 ranks takes 0.64 s on one core of a shared machine, 2026-11. */
 #define MOST_WORK (1ULL << 27)
 
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers)
