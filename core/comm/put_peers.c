@@ -52,6 +52,15 @@ static void refuse(struct gyre_comm *comm, int rank, const struct gyre_put_head 
     gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, text);
 }
 
+static void refuse_kind(struct gyre_comm *comm, int rank, uint32_t kind)
+{
+    char text[160];
+    snprintf(text, sizeof(text),
+             "rank %d sent rank %d a one-sided message of the unknown kind %" PRIu32, rank,
+             comm->member.rank, kind);
+    gyre_fault_raise(&comm->member.fault, GYRE_ERROR_REMOTE, text);
+}
+
 static void take_data(struct gyre_comm *comm, int rank, const struct gyre_put_head *head,
                       const void *data)
 {
@@ -87,6 +96,8 @@ static void take(void *context, int rank, const struct gyre_put_head *head, cons
         gyre_fetch_add_u32(&comm->puts.n_fences[rank], 1);
     else if (head->kind == GYRE_PUT_GOODBYE)
         take_goodbye(comm, rank);
+    else
+        refuse_kind(comm, rank, head->kind);
 }
 
 /* ---- what the executor asks ---------------------------------------------------------------- */

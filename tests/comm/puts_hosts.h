@@ -53,19 +53,9 @@ static inline void over_sockets(int n_hosts, int n_per_host, test_rank_fn run, v
 }
 
 #ifdef TEST_WITH_VERBS
-static const struct vm_device nics[] = {
-    {.name = "mem0",
-     .n_ports = 1,
-     .ports = {{.state = IBV_PORT_ACTIVE,
-                .active_mtu = IBV_MTU_4096,
-                .max_msg_bytes = 1 << 30,
-                .gids = {{"fe80::5054:ff:fe77:1", 2}, {"10.0.0.1", 2}}}}},
-    {.name = NULL},
-};
-
 static inline void over_rdma(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
 {
-    CHECK(vm_install(nics));
+    CHECK(vm_install(vm_one_nic));
     setenv("GYRE_NET", "IB", 1);
     on_hosts(n_hosts, n_per_host, run, argument);
     unsetenv("GYRE_NET");

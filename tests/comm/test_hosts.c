@@ -417,16 +417,6 @@ static void a_message_depends_on_the_link_of_its_pair(void)
 
 #ifdef TEST_WITH_VERBS
 
-static const struct vm_device nics[] = {
-    {.name = "mem0",
-     .n_ports = 1,
-     .ports = {{.state = IBV_PORT_ACTIVE,
-                .active_mtu = IBV_MTU_4096,
-                .max_msg_bytes = 1 << 30,
-                .gids = {{"fe80::5054:ff:fe77:1", 2}, {"10.0.0.1", 2}}}}},
-    {.name = NULL},
-};
-
 /* Run `run` between `hosts` hosts of `per_host` ranks, with the verbs device in memory, or with
  * TEST_RDMA=1 with the library that the environment names. */
 static void over_rdma(int hosts, int per_host, void (*run)(void))
@@ -436,7 +426,7 @@ static void over_rdma(int hosts, int per_host, void (*run)(void))
     if (is_in_memory && test_device() != GYRE_DEVICE_HOST) /* it does not reach GPU memory */
         return;
     if (is_in_memory)
-        CHECK(vm_install(nics));
+        CHECK(vm_install(vm_one_nic));
     n_hosts = hosts;
     n_per_host = per_host;
     is_rdma = true;

@@ -309,6 +309,54 @@ static void a_put_into_a_window_that_was_given_back_is_an_error(void)
     over_networks(2, 1, put_late, NULL);
 }
 
+/* Messages that no rank of this version sends: of another kind, of a signal that there is not, and
+ * of a window that there is not. */
+struct bad_message {
+    struct gyre_put_head head;
+    gyre_status status;
+    const char *words;
+};
+
+static void send_bad_message(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct bad_message *bad = argument;
+    const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
+    const int data = 0;
+    gyre_status status = GYRE_SUCCESS;
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)n_ranks;
+    if (rank == 0) {
+        CHECK(gyre_put_links_post(comm->puts.links, 1, &bad->head, &data));
+        return;
+    }
+    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    CHECK_MSG(status == bad->status && strstr(gyre_comm_last_error(comm), bad->words) != NULL,
+              "%s: %s", gyre_status_name(status), gyre_comm_last_error(comm));
+}
+
+static void messages_that_mean_nothing_are_errors(void)
+{
+    const struct bad_message messages[] = {
+        {{.kind = 99, .signal = GYRE_NO_SIGNAL}, GYRE_ERROR_REMOTE, "the unknown kind 99"},
+        {{.kind = GYRE_PUT_DATA, .signal = GYRE_N_SIGNALS}, GYRE_ERROR_INVALID_USAGE, "rank 0 put"},
+        {{.kind = GYRE_PUT_DATA, .window = 7, .n_bytes = 4, .signal = GYRE_NO_SIGNAL},
+         GYRE_ERROR_INVALID_USAGE,
+         "into window 7, where rank 1 has no such bytes"},
+        {{.kind = GYRE_PUT_DATA,
+          .window = 1,
+          .offset_bytes = UINT64_MAX,
+          .n_bytes = 4,
+          .signal = GYRE_NO_SIGNAL},
+         GYRE_ERROR_INVALID_USAGE,
+         "into window 1, where rank 1 has no such bytes"},
+    };
+    for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
+        over_sockets(2, 1, send_bad_message, (void *)(uintptr_t)&messages[i]);
+}
+
 static const struct test_case cases[] = {
     {"so do those of processes without shared memory",
      so_do_those_of_processes_without_shared_memory},
@@ -329,6 +377,7 @@ static const struct test_case cases[] = {
      a_wait_ends_when_the_rank_of_another_host_aborts},
     {"a put into a window that was given back is an error",
      a_put_into_a_window_that_was_given_back_is_an_error},
+    {"messages that mean nothing are errors", messages_that_mean_nothing_are_errors},
 };
 
 TEST_MAIN(cases)

@@ -11,6 +11,17 @@
 
 #include "tests/nic/verbs_model.h"
 
+/** One device with one port, which all hosts of a test share. */
+static const struct vm_device vm_one_nic[] = {
+    {.name = "mem0",
+     .n_ports = 1,
+     .ports = {{.state = IBV_PORT_ACTIVE,
+                .active_mtu = IBV_MTU_4096,
+                .max_msg_bytes = 1 << 30,
+                .gids = {{"fe80::5054:ff:fe77:1", 2}, {"10.0.0.1", 2}}}}},
+    {.name = NULL},
+};
+
 /** vm_install - these devices exist from now on, in place of any library. Everything that was made
  * before must have been destroyed; returns false if something was not. */
 bool vm_install(const struct vm_device *devices);
