@@ -11,6 +11,7 @@ if a case failed, 77 with the reason if nothing can run here.
 import argparse
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import roce_lab  # noqa: E402
@@ -175,12 +176,13 @@ def main():
     failed = 0
     roce_lab.clean_up_when_told_to_end()
     try:
-        with roce_lab.Lab(rails=2) as lab:
+        with roce_lab.Lab(rails=2, keep=[rig.build]) as lab:
             rig.lab = lab
             for name in args.cases or cases:
+                begin = time.monotonic()
                 try:
                     cases[name](rig)
-                    print(f"ok   {cases[name].__doc__}", flush=True)
+                    print(f"ok   {cases[name].__doc__} ({time.monotonic() - begin:.0f} s)", flush=True)
                 except Failed as problem:
                     failed += 1
                     print(f"FAIL {cases[name].__doc__}\n     {problem}", flush=True)
