@@ -37,31 +37,41 @@ run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &wo
     close_block<PROTO>(block);
 }
 
+/* Returns the number of this block among the blocks that work, or NO_PLACEMENT: then the block has
+ * ended and is to return. */
+template <int PROTO>
+static __device__ __forceinline__ uint32_t number_block(const struct gyre_cuda_common &common)
+{
+    if constexpr (PROTO != GYRE_PROTO_SIMPLE)
+        return blockIdx.x;
+    await_last_launch();
+    const uint32_t place = place_block(common);
+    if (place == NO_PLACEMENT)
+        end_unplaced_block(common);
+    return place;
+}
+
 template <int PROTO, int DTYPE, int OP>
 __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_one(const __grid_constant__ struct gyre_cuda_args_one args)
 {
-    uint32_t place = blockIdx.x;
-    if constexpr (PROTO == GYRE_PROTO_SIMPLE) {
-        await_last_launch();
-        place = place_block(args.common);
-        if (place == NO_PLACEMENT) {
-            end_unplaced_block(args.common);
-            return;
-        }
-    }
-    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, place);
+    const uint32_t number = number_block<PROTO>(args.common);
+    if (PROTO != GYRE_PROTO_SIMPLE || number != NO_PLACEMENT)
+        run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, number);
 }
 
 template <int PROTO>
 __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_many(const __grid_constant__ struct gyre_cuda_args_many args)
 {
+    const uint32_t number = number_block<PROTO>(args.common);
     uint32_t i = 0;
-    while (i + 1 < args.common.n_works && args.works[i + 1].first_block <= blockIdx.x)
+    if (PROTO == GYRE_PROTO_SIMPLE && number == NO_PLACEMENT)
+        return;
+    while (i + 1 < args.common.n_works && args.works[i + 1].first_block <= number)
         i++;
     run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], nullptr,
-                                           blockIdx.x - args.works[i].first_block);
+                                           number - args.works[i].first_block);
 }
 
 #define KERNEL(proto, dtype, op) (const void *)&interpret_one<GYRE_PROTO_##proto, dtype, op>

@@ -250,10 +250,13 @@ static uint64_t transferred_bytes(const struct gyre_work *work)
 }
 
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
-                             const struct gyre_work *work, uint32_t n_places)
+                             const struct gyre_work *works, uint32_t n_works, uint32_t n_places)
 {
-    return work->loaded->proto == GYRE_PROTO_SIMPLE && n_places < executor->n_sms &&
-           transferred_bytes(work) >= executor->block_placement_bytes;
+    uint64_t n_bytes = 0; /* of the work that transfers most */
+    for (uint32_t i = 0; i < n_works; i++)
+        n_bytes = gyre_max_u64(n_bytes, transferred_bytes(&works[i]));
+    return works[0].loaded->proto == GYRE_PROTO_SIMPLE && n_places < executor->n_sms &&
+           n_bytes >= executor->block_placement_bytes;
 }
 
 /* Threads of an interpreter's block. */
@@ -278,7 +281,8 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
                                                  gyre_cuda_only_copies(loaded, &work->reduction),
                                                  false, work->reduction.dtype, work->reduction.op),
         .args = args,
-        .n_blocks = gyre_cuda_places_blocks(executor, work, n_places) ? executor->n_sms : n_places,
+        .n_blocks =
+            gyre_cuda_places_blocks(executor, work, 1, n_places) ? executor->n_sms : n_places,
         .n_threads = block_threads(work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
@@ -318,6 +322,39 @@ static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_
         (void)gyre_fault_raise(executor->fault, status, gyre_cause());
 }
 
+/* Fills in the works of a launch, and what their blocks need. Returns UNSUPPORTED if they cannot
+ * run at the same time. @n_places_out: the blocks that work. */
+static gyre_status fill_works(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                              uint32_t n_works, struct gyre_cuda_start *launch,
+                              uint32_t *n_places_out)
+{
+    struct gyre_cuda_args_many *args = launch->args;
+    uint32_t n_places = 0;
+    if (n_works > GYRE_CUDA_MAX_WORKS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
+                         GYRE_CUDA_MAX_WORKS);
+    for (uint32_t i = 0; i < n_works; i++) {
+        const struct gyre_loaded *loaded = works[i].loaded;
+        if (!gyre_cuda_only_copies(loaded, &works[i].reduction) ||
+            loaded->proto != works[0].loaded->proto || loaded->copies != NULL ||
+            loaded->n_areas > 0)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "works of one launch must only copy, by one protocol, and without "
+                             "scratch");
+        gyre_cuda_fill_work(executor, &works[i], n_places, &args->works[i]);
+        n_places += loaded->n_channels * loaded->n_workers;
+        launch->n_threads = (uint32_t)gyre_max_u64(launch->n_threads, block_threads(&works[i]));
+        launch->shared_bytes = (uint32_t)gyre_max_u64(launch->shared_bytes, loaded->shared_bytes);
+    }
+    if (n_places > executor->n_sms)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%u works take %u blocks, which must all run at the same time; the GPU "
+                         "has %u multiprocessors",
+                         n_works, n_places, executor->n_sms);
+    *n_places_out = n_places;
+    return GYRE_SUCCESS;
+}
+
 /* Works that may wait for each other, such as a send and a receive: one kernel runs all of them. It
  * only copies. */
 static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct gyre_work *works,
@@ -330,27 +367,12 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
                                      .args = args,
                                      .n_works = n_works,
                                      .awaits_last = true};
-    if (n_works > GYRE_CUDA_MAX_WORKS)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
-                         GYRE_CUDA_MAX_WORKS);
-    for (uint32_t i = 0; i < n_works; i++) {
-        const struct gyre_loaded *loaded = works[i].loaded;
-        if (!gyre_cuda_only_copies(loaded, &works[i].reduction) || loaded->proto != proto ||
-            loaded->copies != NULL || loaded->n_areas > 0)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "works of one launch must only copy, by one protocol, and without "
-                             "scratch");
-        gyre_cuda_fill_work(executor, &works[i], launch.n_blocks, &args->works[i]);
-        launch.n_blocks += loaded->n_channels * loaded->n_workers;
-        launch.n_threads = (uint32_t)gyre_max_u64(launch.n_threads, block_threads(&works[i]));
-        launch.shared_bytes = (uint32_t)gyre_max_u64(launch.shared_bytes, loaded->shared_bytes);
-    }
-    if (launch.n_blocks > executor->n_sms)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "%u works take %u blocks, which must all run at the same time; the GPU "
-                         "has %u multiprocessors",
-                         n_works, launch.n_blocks, executor->n_sms);
-    gyre_cuda_fill_common(executor, proto, launch.n_blocks, &args->common);
+    uint32_t n_places = 0;
+    GYRE_TRY(fill_works(executor, works, n_works, &launch, &n_places));
+    launch.n_blocks =
+        gyre_cuda_places_blocks(executor, works, n_works, n_places) ? executor->n_sms : n_places;
+    gyre_cuda_fill_common(executor, proto, n_places, &args->common);
+    args->common.n_blocks = launch.n_blocks;
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
     gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_STEPS, &args->common);

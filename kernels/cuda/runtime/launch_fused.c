@@ -51,7 +51,7 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
     call.arithmetic = arithmetic_of(loaded, &work->reduction);
     call.is_aligned = is_aligned(work) && (!call.is_placed || is_placed_aligned(executor, work));
     call.is_unscaled = work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
-    call.places_blocks = gyre_cuda_places_blocks(executor, work, loaded->n_channels);
+    call.places_blocks = gyre_cuda_places_blocks(executor, work, 1, loaded->n_channels);
     call.n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&work->split), UINT32_MAX);
     gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
 }

@@ -313,9 +313,10 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
 uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 
 /** gyre_cuda_places_blocks - do the blocks choose their multiprocessors (block placement)? Choosing
- * takes 0.7 us, so only calls that move much do it. @n_places: blocks that work. */
+ * takes 0.7 us, so only calls that move much do it. @works: of one launch. @n_places: blocks that
+ * work. */
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
-                             const struct gyre_work *work, uint32_t n_places);
+                             const struct gyre_work *works, uint32_t n_works, uint32_t n_places);
 
 /** gyre_cuda_find_fused - which fused kernel runs this work, and how.
  * @launch_out: kernel is NULL if the interpreter runs it. */
