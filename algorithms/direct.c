@@ -19,11 +19,13 @@
  */
 #include "algorithms/algorithm.h"
 
-/* Does the program place its results? The blocks of an all-gather need no slots if the ranks can
- * address each other's OUT. */
+#define PLACES (1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL)
+
+/* Does the program place its results? The blocks that every rank receives need no slots if the
+ * ranks can address each other's OUT. */
 static bool places(const struct gyre_shape *shape)
 {
-    return shape->is_placed && shape->coll == GYRE_COLL_ALL_GATHER;
+    return shape->is_placed && (PLACES >> shape->coll & 1U) != 0;
 }
 
 /* Send IN(0) to all peers, and copy it to `own` unless that is NULL. */
@@ -40,14 +42,17 @@ static void send_own(const struct gyre_shape *shape, int rank, const struct gyre
     gyre_builder_scatter(builder, is_block ? rank : 0, gyre_in(0), outs, n_outs);
 }
 
-/* Send IN(k) to every peer k. */
+/* Send IN(k) to every peer k. A placed block lies in the peer's OUT where this rank's block
+ * belongs, and is this rank's chunk there. */
 static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
         const int peer = (rank + i) % shape->n_ranks;
-        const struct gyre_ref in = gyre_in(peer), out = gyre_peer(peer, 0);
-        gyre_builder_step(builder, peer, &in, 1, &out, 1,
-                          i < shape->n_ranks - 1 ? GYRE_STEP_WITH_NEXT : 0);
+        const struct gyre_ref in = gyre_in(peer);
+        const struct gyre_ref out = places(shape) ? gyre_placed(peer, 0) : gyre_peer(peer, 0);
+        const bool with_next = i < shape->n_ranks - 1 && !places(shape);
+        gyre_builder_step(builder, places(shape) ? rank : peer, &in, 1, &out, 1,
+                          with_next ? GYRE_STEP_WITH_NEXT : 0);
     }
 }
 
@@ -156,8 +161,8 @@ const struct gyre_algorithm gyre_algorithm_direct = {
                    1U << GYRE_COLL_ALL_TO_ALL | 1U << GYRE_COLL_GATHER | 1U << GYRE_COLL_SCATTER,
     .is_one_shot = true,
     .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .places = 1U << GYRE_COLL_ALL_GATHER,
-    .copy_tails = 1U << GYRE_COLL_ALL_GATHER,
+    .places = PLACES,
+    .copy_tails = PLACES,
     .emit = emit,
     .n_chunks = n_chunks,
 };

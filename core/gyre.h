@@ -709,11 +709,11 @@ GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration han
 typedef unsigned gyre_window;
 
 /** gyre_window_register - let all ranks reach each other's buffers. One-sided calls write there. If
- * all ranks address each other's memory, large all_reduce, all_gather and broadcast calls may write
- * results directly into the receive buffers, too. Every rank calls
- * this, outside groups; it waits for the other ranks. If a call's `recv` lies in a window on one
- * rank, it must lie at the same offset of that window on every rank; else the ranks' calls differ,
- * which is an error. Windows do not change the bits of a result.
+ * all ranks address each other's memory, large calls of all_reduce, all_gather, all_to_all and
+ * broadcast may write results directly into the receive buffers, too. If the `recv` of such a call
+ * lies in a window on one rank, it must lie at the same offset of that window on every rank; else
+ * the ranks' calls differ, which is an error. Windows do not change the bits of a result. Every
+ * rank calls this, outside groups; it waits for the other ranks.
  * @buffer: start of n_bytes on the communicator's device. If the sizes differ between ranks, the
  * smallest one counts. If ranks of one host are processes, the memory must come from
  * gyre_mem_alloc; on GPUs cudaMalloc will do, too. Between hosts, or where processes share no

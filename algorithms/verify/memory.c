@@ -129,7 +129,9 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
     return expect;
 }
 
-/* The chunk of OUT that is the same memory as IN(chunk) in an in-place call, or NO_CELL. */
+/* The chunk of OUT that is the same memory as IN(chunk) in an in-place call, or NO_CELL. An
+ * all-to-all in place has no defined result (gyre.h). Its staged programs are right all the same,
+ * and its placed ones cannot be. */
 static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
 {
     switch (program->coll) {
@@ -140,6 +142,8 @@ static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
     case GYRE_COLL_REDUCE_SCATTER:
     case GYRE_COLL_SCATTER:
         return chunk == program->rank ? 0 : NO_CELL;
+    case GYRE_COLL_ALL_TO_ALL:
+        return program->is_placed ? NO_CELL : chunk;
     default:
         return chunk;
     }

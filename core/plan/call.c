@@ -7,16 +7,17 @@
 
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call)
 {
-    const bool is_gather = call->coll == GYRE_COLL_ALL_GATHER;
+    const bool has_blocks =
+        call->coll == GYRE_COLL_ALL_GATHER || call->coll == GYRE_COLL_ALL_TO_ALL;
     const uintptr_t at = (uintptr_t)call->recv;
     const struct gyre_window_entry *entry = windows->newest;
     call->window = NULL;
     call->window_offset = 0;
     if (entry == NULL ||
-        (!is_gather && call->coll != GYRE_COLL_ALL_REDUCE && call->coll != GYRE_COLL_BROADCAST))
+        (!has_blocks && call->coll != GYRE_COLL_ALL_REDUCE && call->coll != GYRE_COLL_BROADCAST))
         return;
     const uint64_t n_bytes =
-        call->count * gyre_dtype_bytes(call->dtype) * (is_gather ? (uint64_t)n_ranks : 1);
+        call->count * gyre_dtype_bytes(call->dtype) * (has_blocks ? (uint64_t)n_ranks : 1);
     for (; entry != NULL; entry = entry->next) {
         const uintptr_t base = (uintptr_t)entry->base;
         if (entry->is_remote || at < base || at - base > entry->n_bytes ||

@@ -51,9 +51,9 @@ struct gyre_call {
 };
 
 /** gyre_window_find - fill in the call's window: the newest one that holds its result, among those
- * whose buffers all ranks address. Only
- * all-reduce, all-gather and broadcast have one, because every rank has a result of the same size.
- * The window stays valid until it is deregistered, which no thread does during a call. */
+ * whose buffers all ranks address. Only all-reduce, all-gather, all-to-all and broadcast have one,
+ * because every rank has a result of the same size, at the same place of its buffer. The window
+ * stays valid until it is deregistered, which no thread does during a call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);
 
 /** gyre_call_reduction - the reduction that executors carry out for the call's operation, among

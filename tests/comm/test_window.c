@@ -14,18 +14,25 @@ static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
         comm->member.device->ops->copy(comm->member.device, to, from, n_elems * sizeof(float)));
 }
 
-/* A buffer of this rank's device: value, value + 1, ... value + 6, value, ... */
-static float *make_buffer(gyre_comm *comm, size_t n_elems, float value)
+/* A buffer of this rank's device: n_blocks blocks of n_elems elements. Block b holds value + b,
+ * value + b + 1, ... value + b + 6, value + b, ... */
+static float *make_blocks(gyre_comm *comm, int n_blocks, size_t n_elems, float value)
 {
-    float *buffer = NULL, *values = malloc(n_elems * sizeof(*values));
+    const size_t n_all = (size_t)n_blocks * n_elems;
+    float *buffer = NULL, *values = malloc(n_all * sizeof(*values));
     int ordinal = -1;
     CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
-    CHECK_OK(gyre_mem_alloc((void **)&buffer, n_elems * sizeof(*buffer), test_device(), ordinal));
-    for (size_t i = 0; i < n_elems; i++)
-        values[i] = value + (float)(i % 7);
-    copy(comm, buffer, values, n_elems);
+    CHECK_OK(gyre_mem_alloc((void **)&buffer, n_all * sizeof(*buffer), test_device(), ordinal));
+    for (size_t i = 0; i < n_all; i++)
+        values[i] = value + (float)(i / n_elems) + (float)(i % n_elems % 7);
+    copy(comm, buffer, values, n_all);
     free(values);
     return buffer;
+}
+
+static float *make_buffer(gyre_comm *comm, size_t n_elems, float value)
+{
+    return make_blocks(comm, 1, n_elems, value);
 }
 
 /* A stream of this rank's device: what a thread calls NULL there is a stream of its current one. */
@@ -52,12 +59,13 @@ static void check_buffer(gyre_comm *comm, gyre_stream stream, const float *buffe
     free(values);
 }
 
-/* All-reduce in and out of place, all-gather and broadcast, at several offsets. */
+/* All-reduce in and out of place, all-gather, all-to-all and broadcast, at several offsets. */
 static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     const size_t n_window = (size_t)n_ranks * N_ELEMS + 16;
     float *buffer = make_buffer(comm, n_window, 0);
     float *in = make_buffer(comm, N_ELEMS, (float)rank);
+    float *blocks = make_blocks(comm, n_ranks, N_ELEMS, (float)(rank * n_ranks));
     const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
     gyre_stream stream = make_stream(comm);
     gyre_window window = 0;
@@ -73,6 +81,10 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
         CHECK_OK(gyre_all_gather(in, out, N_ELEMS, GYRE_FLOAT32, comm, stream));
         for (int from = 0; from < n_ranks; from++)
             check_buffer(comm, stream, out + (size_t)from * N_ELEMS, (float)from, 1);
+        CHECK_OK(gyre_all_to_all(blocks, out, N_ELEMS, GYRE_FLOAT32, comm, stream));
+        for (int from = 0; from < n_ranks; from++)
+            check_buffer(comm, stream, out + (size_t)from * N_ELEMS, (float)(from * n_ranks + rank),
+                         1);
         CHECK_OK(gyre_broadcast(in, out, N_ELEMS, GYRE_FLOAT32, round % n_ranks, comm, stream));
         check_buffer(comm, stream, out, (float)(round % n_ranks), 1);
     }
@@ -81,13 +93,16 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
                 "none of this communicator");
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
     CHECK_OK(gyre_mem_free(in, test_device()));
+    CHECK_OK(gyre_mem_free(blocks, test_device()));
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
+
+#define RINGS "all_reduce:ring;all_gather:ring;broadcast:ring"
 
 static void placed_calls_are_right_between_processes(void)
 {
     const int most = test_device() == GYRE_DEVICE_HOST ? 4 : 2;
-    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     for (int n_ranks = 2; n_ranks <= most; n_ranks++)
         test_on_processes(n_ranks, place, NULL);
@@ -100,7 +115,7 @@ static void placed_calls_are_right_between_processes(void)
 
 static void placed_calls_are_right_between_threads(void)
 {
-    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
         test_on_threads(n_ranks, place, NULL);
@@ -115,7 +130,9 @@ static void placed_calls_are_right_between_threads(void)
     unsetenv("GYRE_PROTO");
 }
 
-#define COPY_ENGINES "all_reduce:copy_engine;all_gather:placed,copy_engine;broadcast:copy_engine"
+#define COPY_ENGINES                                                               \
+    "all_reduce:copy_engine;all_gather:placed,copy_engine;all_to_all:copy_engine;" \
+    "broadcast:copy_engine"
 
 static void copy_engines_place_in_windows_of_processes(void)
 {
@@ -171,7 +188,7 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
 
 static void a_window_changes_calls_between_processes(void)
 {
-    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     test_on_processes(2, come_and_go, NULL);
     unsetenv("GYRE_ALGO");
@@ -180,7 +197,7 @@ static void a_window_changes_calls_between_processes(void)
 
 static void a_window_changes_calls_that_came_before_it(void)
 {
-    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     test_on_threads(2, come_and_go, NULL);
     unsetenv("GYRE_ALGO");
@@ -275,7 +292,7 @@ static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
 
 static void other_places_in_the_window_are_an_error_everywhere(void)
 {
-    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     test_on_threads(3, differ, NULL);
     for (int rank = 0; rank < TEST_MAX_RANKS; rank++)

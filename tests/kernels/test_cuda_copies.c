@@ -166,13 +166,16 @@ static void fill(struct play *play, int rank)
     }
 }
 
-static uint32_t expected(const struct play *play, int root, uint64_t i)
+static uint32_t expected(const struct play *play, int root, int rank, uint64_t i)
 {
+    const uint64_t count = play->split.count;
     if (play->coll == GYRE_COLL_ALL_REDUCE)
         return value(-1, i);
     if (play->coll == GYRE_COLL_BROADCAST)
         return value(root, i);
-    return value((int)(i / play->split.count), i % play->split.count);
+    if (play->coll == GYRE_COLL_ALL_TO_ALL)
+        return value((int)(i / count), (uint64_t)rank * count + i % count);
+    return value((int)(i / count), i % count);
 }
 
 static struct gyre_connector *make_connectors(const struct play *play)
@@ -224,7 +227,7 @@ static void check_call(const struct gyre_algorithm *algorithm, enum gyre_collect
         const uint32_t *out = (const uint32_t *)(const void *)play.outs[rank];
         uint64_t n_wrong = 0;
         for (uint64_t i = 0; i < play.out_bytes / ELEM; i++)
-            n_wrong += out[i] != expected(&play, root, i);
+            n_wrong += out[i] != expected(&play, root, rank, i);
         CHECK_MSG(n_wrong == 0, "%s %s of %d ranks, root %d, %u channels, count %d: %d wrong on %d",
                   algorithm->name, gyre_collectives[coll].name, n_ranks, root, n_channels,
                   (int)count, (int)n_wrong, rank);
@@ -250,6 +253,8 @@ static void copies_bring_everything_everywhere(void)
         for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
             for (uint32_t n_channels = 1; n_channels <= 3; n_channels++) {
                 check_call(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, n, 0, counts[c],
+                           n_channels);
+                check_call(&gyre_algorithm_direct, GYRE_COLL_ALL_TO_ALL, n, 0, counts[c],
                            n_channels);
                 check_call(&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, n, 0, counts[c], n_channels);
                 check_call(&gyre_algorithm_spread, GYRE_COLL_ALL_REDUCE, n, 0, counts[c],

@@ -79,8 +79,8 @@ static int alias(const struct gyre_program *p, unsigned chunk)
     const bool blocks_in = gyre_collectives[p->coll].in_blocks;
     const bool blocks_out = gyre_collectives[p->coll].out_blocks;
     const bool root_only = p->coll == GYRE_COLL_GATHER || p->coll == GYRE_COLL_SCATTER;
-    if (root_only && p->rank != p->root)
-        return -1;
+    if ((root_only && p->rank != p->root) || (p->coll == GYRE_COLL_ALL_TO_ALL && p->is_placed))
+        return -1;                /* a placed all-to-all in place has no defined result */
     if (blocks_in && !blocks_out) /* recv == send + rank * count */
         return chunk == p->rank ? 0 : -1;
     if (blocks_out && !blocks_in) /* send == recv + rank * count */

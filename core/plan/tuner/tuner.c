@@ -152,7 +152,7 @@ gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
             GYRE_ERROR_INVALID_USAGE,
             "%s wants the results of %s placed; that takes a receive buffer in "
             "a window (gyre_window_register, ncclCommWindowRegister, -R 2 of benches), "
-            "of all_reduce, all_gather or broadcast",
+            "of all_reduce, all_gather, all_to_all or broadcast",
             filter->path_source, name);
     if (facts->device_kind != GYRE_DEVICE_CUDA && takes_only(filter, coll, GYRE_PATH_COPY_ENGINE))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s=copy_engine: the host device has none",
