@@ -555,6 +555,7 @@ static void paths_are_chosen_and_forced(void)
 {
     CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path == GYRE_PATH_COPY_ENGINE);
     CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).path == GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_TO_ALL, 1ULL << 28).path == GYRE_PATH_COPY_ENGINE);
     CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).path != GYRE_PATH_COPY_ENGINE);
     CHECK(choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).path !=
           GYRE_PATH_COPY_ENGINE);

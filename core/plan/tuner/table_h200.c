@@ -59,6 +59,27 @@ static const struct gyre_tuner_row rows[] = {
     {GYRE_COLL_REDUCE, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
     {GYRE_COLL_REDUCE, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_ALL_TO_ALL, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_TO_ALL, true, 6 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_TO_ALL, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_TO_ALL, true, UINT64_MAX, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_GATHER, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_GATHER, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_GATHER, true, UINT64_MAX, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_SCATTER, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SCATTER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_SCATTER, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SCATTER, true, UINT64_MAX, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 0},
+    /* A send has one receiver, however many ranks there are. */
+    {GYRE_COLL_SEND_RECV, true, 1 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SEND_RECV, true, 3 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_SEND_RECV, true, 2 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SEND_RECV, true, UINT64_MAX, &gyre_algorithm_sendrecv, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_SEND_RECV, false, 1 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SEND_RECV, false, 3 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_SEND_RECV, false, 2 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SEND_RECV, false, UINT64_MAX, &gyre_algorithm_sendrecv, GYRE_PROTO_SIMPLE, 0},
 };
 
 /* With 48 channels the multiprocessors that sum before the copies are fast enough; with 16 they can
@@ -68,6 +89,8 @@ static const struct gyre_tuner_copy_row copy_rows[] = {
     {GYRE_COLL_ALL_REDUCE, false, 384 << 20, 16, &gyre_algorithm_spread},
     {GYRE_COLL_ALL_GATHER, true, 64 << 20, 16, &gyre_algorithm_direct},
     {GYRE_COLL_ALL_GATHER, false, 192 << 20, 16, &gyre_algorithm_direct},
+    {GYRE_COLL_ALL_TO_ALL, true, 96 << 20, 16, &gyre_algorithm_direct},
+    {GYRE_COLL_ALL_TO_ALL, false, 192 << 20, 16, &gyre_algorithm_direct},
     {GYRE_COLL_BROADCAST, true, 48 << 20, 16, &gyre_algorithm_ring},
     {GYRE_COLL_BROADCAST, false, 768 << 20, 16, &gyre_algorithm_ring},
 };

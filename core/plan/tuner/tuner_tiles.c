@@ -223,10 +223,13 @@ static uint32_t tile_of(const struct gyre_tuner_facts *facts, const struct gyre_
     if (is_chain(coll, choice->algorithm) || !is_pushed(facts, choice->proto))
         return most_bytes;
     /* A channel has two tiles. It has one tile where a block goes directly to the only other rank
-     * (2 H200, 16 MiB: 32.6 us instead of 33.2, 2026-11). */
-    const uint64_t part =
-        gyre_tuner_all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
-    const bool is_one_hop = is_placed && coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2;
+     * (2 H200, 16 MiB: 32.6 us instead of 33.2, 2026-11), and in sends and receives (2 H100, 4 MiB
+     * both ways: in tiles of 128 KiB 24.7 us, of 64 KiB 25.6, of 32 KiB 28.0, likewise). */
+    const bool is_send = coll == GYRE_COLL_SEND_RECV;
+    const uint64_t part = gyre_tuner_all_bytes(facts, coll, n_bytes) /
+                          (is_send ? 1 : facts->n_ranks) / choice->n_channels;
+    const bool is_one_hop = is_send || (facts->n_ranks == 2 && choice->algorithm->is_one_shot &&
+                                        (is_placed || !gyre_collectives[coll].reduces));
     return gyre_clamp_u32(gyre_round_up(is_one_hop ? part : part / 2, 512),
                           gyre_min_u64(16384, most_bytes) & ~15U, most_bytes);
 }
