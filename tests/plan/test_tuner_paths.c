@@ -95,6 +95,23 @@ static void only_tcp_needs_them(void)
     CHECK(choose(&facts, GYRE_COLL_BROADCAST, KIB).n_channels < 16);
 }
 
+/* A gain of a few percent is not worth many messages. */
+static void calls_of_gpus_over_verbs_have_few_channels(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
+    struct gyre_tuner_facts facts = facts_of_tcp();
+    struct gyre_cost cost = gyre_cost_h200;
+    facts.is_tcp = false;
+    cost.nic_bytes_per_ns = 12.5;
+    facts.cost = &cost;
+    for (int i = 0; i < 2; i++)
+        for (uint64_t n_bytes = 32 * KIB; n_bytes <= 128 * KIB; n_bytes *= 2)
+            CHECK_MSG(choose(&facts, colls[i], n_bytes).n_channels <= n_bytes / (32 * KIB),
+                      "%s, %llu KiB: %u channels", gyre_collectives[colls[i]].name,
+                      (unsigned long long)(n_bytes / KIB),
+                      choose(&facts, colls[i], n_bytes).n_channels);
+}
+
 /* Four ranks on two hosts, in host memory, over TCP of a rate. */
 static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_bytes_per_ns,
                                          bool is_tcp)
@@ -260,6 +277,7 @@ static const struct test_case cases[] = {
      calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
     {"two ranks on two hosts talk directly", two_ranks_on_two_hosts_talk_directly},
     {"only TCP needs them", only_tcp_needs_them},
+    {"calls of GPUs over verbs have few channels", calls_of_gpus_over_verbs_have_few_channels},
     {"a tile takes at most a millisecond over slow TCP",
      a_tile_takes_at_most_a_millisecond_over_slow_tcp},
     {"a warp reads all lines of a channel in host memory",
