@@ -10,6 +10,7 @@ machines it needs. Fault cases print the time from the fault to the error on eve
 """
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -126,33 +127,61 @@ def case_algorithms(rig):
     rig.right(rig.bench("allreduce", "-b 4M -e 4M -n 1 -w 1"))
 
 
-def sent_on_rails(rig, n_rails):
-    """The bytes that vm1 has sent on each rail."""
-    return [int(rig.lab.on("vm1", f"busybox cat /sys/class/net/eth{rail}/statistics/tx_bytes").out)
-            for rail in range(n_rails)]
+RAIL_MBIT = 2
+RAILS_BYTES = 2 << 20
+RAILS_ROUNDS = 2
+N_RAILS_CALLS = 4  # a warm-up and one call, out of place and in place
+
+
+def sent_on_rails(rig):
+    """The bytes that vm1 has sent on each of two rails."""
+    return [int(word) for word in
+            rig.lab.on("vm1", "busybox cat /sys/class/net/eth[01]/statistics/tx_bytes").out.split()]
+
+
+def time_on_rails(rig, n_rails):
+    """The times of an all-reduce out of place and in place, in seconds, and its time on the wire."""
+    before = sent_on_rails(rig)
+    # Packets wait at a rail for longer than 0.5 s, the default after which a NIC takes what is not
+    # acknowledged for lost and sends it again. The value 24 is 69 s.
+    result = rig.bench("allreduce", f"-b {RAILS_BYTES} -e {RAILS_BYTES} -n 1 -w 1 -c 0", np=4,
+                       limit_s=2 * RUN_LIMIT_S, env={
+                           "GYRE_IB_HCA": "=" + ",".join(f"rxe{rail}" for rail in range(n_rails)),
+                           "GYRE_IB_TIMEOUT": "24"})
+    check(result.status == 0, f"exit status {result.status}: {result.out[-1500:]}")
+    check("via NET/IB" in result.out, result.out[:1500])
+    sent = [after - b for after, b in zip(sent_on_rails(rig), before)]
+    # Headers are 6 %; set-up and the launcher's TCP were up to 5 % more. NICs that sent again made it
+    # 33 and 79 %.
+    excess = sum(sent) / (N_RAILS_CALLS * RAILS_BYTES)
+    check(0.9 < excess < 1.2, f"{excess:.2f} times the bytes of the calls went over the rails")
+    row = re.search(rf"^ +{RAILS_BYTES} .*", result.out, re.M).group(0).split()
+    times = [float(row[5]) / 1e6, float(row[9]) / 1e6]
+    wire = max(sent) * 8 / (RAIL_MBIT * 1e6) / N_RAILS_CALLS
+    share = 100 * sent[1] / sum(sent)
+    print(f"     {n_rails} rails: {times[0]:.2f} and {times[1]:.2f} s, of which the wire "
+          f"{wire:.2f} s; {share:.1f} % of the bytes on rail 1", flush=True)
+    check((share < 5) if n_rails == 1 else (45 <= share <= 55), f"{share:.1f} % on rail 1")
+    return times, wire
 
 
 @lab(rails=2)
 def case_rails(rig):
-    """two slow rails share a large all-reduce alike, and it takes about half as long as over one"""
-    for rail in range(2):
-        for result in rig.lab.on_all(f"tc qdisc add dev eth{rail} root netem rate 4mbit limit 10000"):
-            check(result.status == 0, f"{result.name}: {result.out}")
-    times_us = []
-    for n_rails in (1, 2):
-        before = sent_on_rails(rig, 2)
-        result = rig.bench("allreduce", "-b 512K -e 512K -n 2 -w 1 -c 0", np=4, limit_s=RUN_LIMIT_S,
-                           env={"GYRE_IB_HCA": "=" + ",".join(f"rxe{rail}" for rail in range(n_rails))})
-        check(result.status == 0, f"exit status {result.status}: {result.out[-1500:]}")
-        check("via NET/IB" in result.out, result.out[:1500])
-        sent = [after - b for after, b in zip(sent_on_rails(rig, 2), before)]
-        row = re.search(r"^ +524288 .*", result.out, re.M).group(0).split()
-        times_us.append(float(row[5]))
-        share = 100 * sent[1] / sum(sent)
-        print(f"     {n_rails} rails: {times_us[-1]:.0f} us, {share:.1f} % of the bytes on rail 1",
-              flush=True)
-        check((share < 5) if n_rails == 1 else (45 <= share <= 55), f"{share:.1f} % on rail 1")
-    print(f"     one rail takes {times_us[0] / times_us[1]:.2f} times as long")
+    """two slow rails share a large all-reduce alike, and nothing is sent twice"""
+    for result in rig.lab.on_all(" && ".join(
+            f"tc qdisc add dev eth{rail} root netem rate {RAIL_MBIT}mbit limit 10000"
+            for rail in range(2))):
+        check(result.status == 0, f"{result.name}: {result.out}")
+    times, wires = {1: [], 2: []}, {1: [], 2: []}
+    for _ in range(RAILS_ROUNDS):
+        for n_rails in times:
+            seconds, wire = time_on_rails(rig, n_rails)
+            times[n_rails] += seconds
+            wires[n_rails].append(wire)
+    one, two = (statistics.median(times[n]) for n in times)
+    # Not checked: on a busy machine two rails were at times as slow as one (docs/lab_notes.md).
+    print(f"     medians {one:.2f} and {two:.2f} s: one rail takes {one / two:.2f} times as long; "
+          f"{100 * min(wires[1]) / one:.0f} and {100 * min(wires[2]) / two:.0f} % is the wire")
 
 
 @lab(n_vms=3)
