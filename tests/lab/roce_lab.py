@@ -461,11 +461,12 @@ class Lab:
 
     def put_devices_first(self, name):
         """A guest that polls keeps a processor here to itself, and its own wire would wait for a
-        time slice: make the threads that emulate processors yield to the one that moves packets."""
+        time slice: make the threads that emulate processors yield to the one that moves packets. Not
+        by much, because other programs of this machine would starve them."""
         tasks = f"/proc/{self.processes[name].pid}/task"
         for thread in os.listdir(tasks):
             if read(f"{tasks}/{thread}/comm").startswith(b"CPU "):
-                os.setpriority(os.PRIO_PROCESS, int(thread), 10)
+                os.setpriority(os.PRIO_PROCESS, int(thread), 5)
 
     def console(self, name):
         path = f"{self.dir}/{name}.console"

@@ -127,8 +127,8 @@ def case_algorithms(rig):
     rig.right(rig.bench("allreduce", "-b 4M -e 4M -n 1 -w 1"))
 
 
-RAIL_MBIT = 2
-RAILS_BYTES = 2 << 20
+RAIL_MBIT = 4
+RAILS_BYTES = 1 << 20
 RAILS_ROUNDS = 2
 N_RAILS_CALLS = 4  # a warm-up and one call, out of place and in place
 
@@ -179,7 +179,7 @@ def case_rails(rig):
             times[n_rails] += seconds
             wires[n_rails].append(wire)
     one, two = (statistics.median(times[n]) for n in times)
-    # Not checked: on a busy machine two rails were at times as slow as one (docs/lab_notes.md).
+    # Not checked: on a busy machine two rails take longer than their wire (docs/lab_notes.md).
     print(f"     medians {one:.2f} and {two:.2f} s: one rail takes {one / two:.2f} times as long; "
           f"{100 * min(wires[1]) / one:.0f} and {100 * min(wires[2]) / two:.0f} % is the wire")
 
