@@ -78,7 +78,7 @@ done
 # eth0 on both hosts as a veth pair, shaped by netem if it is to be shaped.
 join_by_veth() {
     local host shape=(limit 20000)
-    ip -n "${names[0]}" link add eth0 type veth peer name eth0 netns "${names[1]}" || return 1
+    no_veth=$(ip -n "${names[0]}" link add eth0 type veth peer name eth0 netns "${names[1]}" 2>&1) || return 1
     [ $is_shaped = 1 ] || return 0
     [ "$gbit" = 0 ] || shape+=(rate "$(awk "BEGIN { print $gbit * 1000 }")mbit")
     [ "$delay_us" = 0 ] || shape+=(delay "${delay_us}us")
@@ -102,7 +102,7 @@ join_by_wire() {
 }
 
 if [ $use_wire = 1 ] || ! join_by_veth; then
-    [ $is_shaped = 1 ] || [ $use_wire = 1 ] || skip "this machine has no veth"
+    [ $is_shaped = 1 ] || [ $use_wire = 1 ] || skip "no veth pair could be made here: $no_veth"
     join_by_wire
 fi
 for host in 0 1; do
