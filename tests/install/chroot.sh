@@ -8,11 +8,26 @@ need_chroot() {
     unshare --mount --pid --fork true 2>/dev/null || skip "no mount namespaces here"
 }
 
+UBUNTU_ARCHIVE=${UBUNTU_ARCHIVE:-http://archive.ubuntu.com/ubuntu}
+
 # make_chroot SUITE FOLDER [options of debootstrap]: a minimal system; the log is FOLDER.log.
 make_chroot() {
     local suite=$1 folder=$2
     shift 2
-    debootstrap --variant=minbase --include=ca-certificates "$@" "$suite" "$folder" \
+    local origin=()
+    case $suite in
+    jammy | noble)
+        # Most of Ubuntu's packages that gyre needs are in universe. A debootstrap that is older than the
+        # suite does not know it; Ubuntu's suites all share one script.
+        set -- --components=main,universe "$@"
+        origin=("$UBUNTU_ARCHIVE" /usr/share/debootstrap/scripts/gutsy)
+        [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || {
+            echo "note: no ubuntu-archive-keyring: the signature of $suite is not checked" >&2
+            set -- --no-check-gpg "$@"
+        }
+        ;;
+    esac
+    debootstrap --variant=minbase --include=ca-certificates "$@" "$suite" "$folder" "${origin[@]}" \
         >"$folder.log" 2>&1 || return 1
     cp /etc/resolv.conf "$folder/etc/resolv.conf"
     mkdir -p "$folder/dev/shm"
@@ -24,6 +39,7 @@ in_chroot() {
     shift
     # shellcheck disable=SC2016
     unshare --mount --pid --fork --kill-child sh -ec '
+        mount --bind "$1" "$1" # ip netns changes how / is mounted, so it must be a mount point
         mount -t proc proc "$1/proc"
         mount --rbind /sys "$1/sys"
         mount -t tmpfs tmpfs "$1/dev/shm"
