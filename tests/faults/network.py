@@ -21,8 +21,10 @@ def missing():
     name = f"gyf{os.getpid()}try"
     if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
         return "this machine lets nobody make network namespaces"
+    # ip mounts /sys anew inside, which fails in a chroot whose / is not a mount point.
+    entered = subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], capture_output=True, text=True)
     subprocess.run(["ip", "netns", "del", name], capture_output=True)
-    return None
+    return None if entered.returncode == 0 else f"ip cannot use network namespaces: {entered.stderr.strip()}"
 
 
 def ip(*words, check=True):
