@@ -2,7 +2,10 @@
 # on and says what is missing.
 add_library(gyre_packages INTERFACE)
 find_package(Threads REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto) # HMAC-SHA256
+find_package(OpenSSL COMPONENTS Crypto) # HMAC-SHA256
+if(NOT OpenSSL_FOUND)
+  message(FATAL_ERROR "gyre needs OpenSSL's headers and library: apt-get install libssl-dev")
+endif()
 target_link_libraries(gyre_packages INTERFACE Threads::Threads OpenSSL::Crypto ${CMAKE_DL_LIBS} m)
 
 include(CheckIncludeFile)

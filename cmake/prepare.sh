@@ -34,22 +34,27 @@ need_build() {
     need librdmacm-dev have_header rdma/rdma_cma.h
 }
 
-# Runs apt-get as root; the caller has checked that something is missing.
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    elif have sudo; then
-        sudo -n true 2>/dev/null || [ -t 0 ] ||
-            die "${missing[*]} must be installed, but sudo wants a password and there is no terminal"
-        sudo "$@"
-    else
-        die "not root and no sudo; install these packages first: ${missing[*]}"
+# Says why nothing can be installed here; says nothing where as_root works.
+no_root() {
+    [ "$(id -u)" -ne 0 ] || return 0
+    if ! have sudo; then
+        echo "not root and no sudo"
+    elif ! sudo -n true 2>/dev/null && [ ! -t 0 ]; then
+        echo "sudo wants a password and there is no terminal"
     fi
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 install_missing() {
     [ ${#missing[@]} -gt 0 ] || return 0
     have apt-get || die "no apt-get here; install what these packages hold: ${missing[*]}"
+    # Checked here, because the output of the first apt-get is thrown away.
+    local why
+    why=$(no_root)
+    [ -z "$why" ] || die "$why; install these packages first: ${missing[*]}"
     say "installing ${missing[*]}"
     local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq)
     local install=("${apt[@]}" install -y --no-install-recommends "${missing[@]}")
