@@ -16,7 +16,8 @@ n_failed=0
 [ -x "$build/bench/gyre" ] || { echo "skipped: $build/bench/gyre is not built" >&2; exit 77; }
 
 # Rules of routing take the place of a firewall, as not every kernel has netfilter: packets that come
-# in and match are thrown away. The table of local addresses must come after them.
+# in and match are thrown away. The table of local addresses must come after them. TCP and UDP are given as
+# numbers, 6 and 17: a minimal system has no /etc/protocols (package netbase).
 drop='ip rule add pref 20 lookup local && ip rule del pref 0 && ip rule add pref 10 iif $LAB_IFNAME'
 
 # Run the two checks with a preparation on host 0 and one on host 1. A finding must match.
@@ -46,9 +47,9 @@ expect 'an MTU that only one host has is a failure, and the sender is named' \
 expect 'on a healthy network TCP and UDP pass' : : \
     ok job.firewall 'TCP connections and UDP packets pass'
 expect 'a firewall that drops TCP is named' \
-    "$drop ipproto tcp dport 30000-65000 blackhole" : \
+    "$drop ipproto 6 dport 30000-65000 blackhole" : \
     fail job.firewall 'TCP to .*a firewall drops.*UDP passes'
 expect 'a firewall that drops UDP alone is named' \
-    "$drop ipproto udp blackhole" : \
+    "$drop ipproto 17 blackhole" : \
     warn job.firewall 'passes, UDP does not'
 exit $((n_failed > 0))
