@@ -172,7 +172,7 @@ def set_addresses(machine, *entries):
     for name, text in (("lo", "127.0.0.1/8"), *entries):
         interface = ipaddress.ip_interface(text)
         if interface.version == 6:
-            six.append(f"{interface.ip.exploded.replace(':', '')} 02 {interface.network.prefixlen:02x} "
+            six.append(f"{interface.ip.packed.hex()} 02 {interface.network.prefixlen:02x} "
                        f"00 80 {name:>8}")
             continue
         trie += [f"        |-- {interface.ip}", "           /32 host LOCAL"]
@@ -208,7 +208,7 @@ def gid(address):
     address = ipaddress.ip_address(address)
     if address.version == 4:
         address = ipaddress.ip_address("::ffff:" + str(address))
-    return address.exploded
+    return address.packed.hex(":", 2)  # str() of such addresses differs from Python 3.13 on
 
 
 def add_rdma(machine, device, pci=None, layer="Ethernet", netdev="", rate="200 Gb/sec (4X HDR)",
