@@ -122,9 +122,11 @@ def case_agreement(directory, _):
         errors = rank.communicate(timeout=100)[1]
         assert rank.returncode == 0, errors
     needs_mpi_build(directory)
-    one = [bench(directory, "allreduce"), "--device", "host", "-b", "1K", "-e"]
-    for odd in (["1M"], ["1K", "-n", "3"], ["1K", "-g", "2"]):
-        done = mpirun(1, one + ["1K", ":", "-np", "1"] + one + odd, status=1, timeout=30)
+    # The ranks choose their options in a shell: mpirun of Debian 13 (5.0.7) crashes of two programs and ":".
+    choose = 'case $OMPI_COMM_WORLD_RANK in 0) exec "$0" -e 1K "$@";; esac; exec "$0" ODD "$@"'
+    for odd in ("-e 1M", "-e 1K -n 3", "-e 1K -g 2"):
+        done = mpirun(2, ["sh", "-c", choose.replace("ODD", odd), bench(directory, "allreduce"), "--device", "host",
+                          "-b", "1K"], status=1, timeout=30)
         assert ", 1 has " in done.stderr and "all need the same" in done.stderr, done.stderr
 
 
