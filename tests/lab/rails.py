@@ -105,7 +105,8 @@ def command_of(args, rails, agent, directory, bench):
     interfaces = ",".join("10.77.%d.0/24" % rail for rail in range(args.rails))
     hosts = ",".join("%s:%d" % (rails.address(i), args.ranks) for i in range(args.hosts))
     words = ["mpirun", "--allow-run-as-root", "-np", str(args.hosts * args.ranks), "--host", hosts,
-             "--bind-to", "none", "--oversubscribe",
+             # Open MPI 5 gives the host of mpirun one rank, whatever number of slots --host says.
+             "--bind-to", "none", "--map-by", "ppr:%d:node:oversubscribe" % args.ranks,
              "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,vader,self",
              "--mca", "btl_tcp_if_include", interfaces, "--mca", "oob_tcp_if_include", "10.77.0.0/24",
              "-x", "GYRE_SOCKET_IFNAME=" + ",".join("rail%d" % r for r in range(args.rails)),
