@@ -37,6 +37,7 @@ void *wire_refuse_object(void)
     X(ibv_cmd_create_ah)              \
     X(ibv_cmd_create_counters)        \
     X(ibv_cmd_create_cq_ex)           \
+    X(ibv_cmd_create_cq_ex2)          \
     X(ibv_cmd_create_flow)            \
     X(ibv_cmd_create_flow_action_esp) \
     X(ibv_cmd_create_qp_ex)           \
