@@ -265,6 +265,34 @@ static void a_pc_has_its_gpu_and_its_interface_at_phb(void)
     end_tree();
 }
 
+/* A DGX Spark (GB10): one GPU in a PCI domain of its own, beside the domains of a NIC of two ports.
+ * NVML knows no NVLink. GPU and NICs meet in the processor, farther apart than GPUDirect RDMA goes
+ * by default (PXB), so slots lie in host memory. */
+static void a_gpu_in_the_processor_is_at_phb_of_its_nics(void)
+{
+    static const char gpu_path[] = "pci000f:00/000f:00:00.0/000f:01:00.0";
+    static const char nic_path[] = "pci0000:00/0000:00:00.0/0000:01:00.0";
+    static const char other_nic_path[] = "pci0002:00/0002:00:00.0/0002:01:00.0";
+    struct gyre_topo topo;
+    begin_tree(1);
+    put_pci("pci000f:00/000f:00:00.0", "0x060400", "0x10de", 0);
+    put_pci("pci0000:00/0000:00:00.0", "0x060400", "0x10de", 0);
+    put_pci("pci0002:00/0002:00:00.0", "0x060400", "0x10de", 0);
+    put_gpu(gpu_path, 0);
+    put_rdma(nic_path, "rocep1s0f0", 0);
+    put_rdma(other_nic_path, "roceP2p1s0f0", 0);
+    detect("", &topo);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 1);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_NET) == 2);
+    CHECK_LEVEL(&topo, "000f:01:00.0", "rocep1s0f0", GYRE_TOPO_PHB);
+    CHECK_LEVEL(&topo, "000f:01:00.0", "roceP2p1s0f0", GYRE_TOPO_PHB);
+    int32_t nets[2];
+    const int32_t gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, 0);
+    CHECK(gyre_topo_nearest_nets(&topo, gpu, true, 2, nets) == 2);
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
 static void a_vm_with_one_bus_spreads_its_gpus_over_its_nics(void)
 {
     struct gyre_topo topo;
@@ -537,6 +565,7 @@ static const struct test_case cases[] = {
      an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each},
     {"equal machines hash equal and others do not", equal_machines_hash_equal_and_others_do_not},
     {"a PC has its GPU and its interface at PHB", a_pc_has_its_gpu_and_its_interface_at_phb},
+    {"a GPU in the processor is at PHB of its NICs", a_gpu_in_the_processor_is_at_phb_of_its_nics},
     {"a VM with one bus spreads its GPUs over its NICs",
      a_vm_with_one_bus_spreads_its_gpus_over_its_nics},
     {"a caller's bus ids decide which GPUs and their order",
