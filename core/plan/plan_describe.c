@@ -34,11 +34,13 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
         gyre_bound_ns(&shape, gyre_plan_cost(cache),
                       gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
         1e3;
-    char prediction[96] = "";
+    char prediction[96] = "", share[32] = "";
+    if (us > 0 &&
+        bound_us > 0) /* 0: none is known, as on one host without the rates of its links */
+        snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
     if (us > 0)
-        snprintf(prediction, sizeof(prediction),
-                 ", predicted %.2f us (%s constants), %.0f%% of the bound", us,
-                 cache->is_tuned ? "measured" : "shipped", 100 * bound_us / us);
+        snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
+                 cache->is_tuned ? "measured" : "shipped", share);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     const bool is_mixed =
         call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);
