@@ -124,7 +124,7 @@ static void distances_follow_the_pci_tree(void)
           GYRE_IB_DISTANCE_PHB);
     CHECK(gyre_ib_distance(gpu, 0, "/sys/devices/pci0000:3a/0000:3a:02.0/0000:3b:00.0", 0) ==
           GYRE_IB_DISTANCE_PHB);
-    /* a GPU of the processor itself: another PCI domain (DGX Spark) */
+    /* a GPU of the processor itself: another PCI domain (as in DGX Spark) */
     CHECK(gyre_ib_distance("/sys/devices/pci000f:00/000f:00:00.0/000f:01:00.0", 0,
                            "/sys/devices/pci0000:00/0000:00:00.0/0000:01:00.0",
                            0) == GYRE_IB_DISTANCE_PHB);

@@ -265,9 +265,10 @@ static void a_pc_has_its_gpu_and_its_interface_at_phb(void)
     end_tree();
 }
 
-/* A DGX Spark (GB10): one GPU in a PCI domain of its own, beside the domains of a NIC of two ports.
- * NVML knows no NVLink. GPU and NICs meet in the processor, farther apart than GPUDirect RDMA goes
- * by default (PXB), so slots lie in host memory. */
+/* A machine like DGX Spark (GB10): one GPU in a PCI domain of its own, and one NIC that shows
+ * itself in two other domains, by four lanes each. There is no NVLink. GPU and NIC meet in the
+ * processor, farther apart than GPUDirect RDMA goes by default (PXB), so slots lie in host memory.
+ */
 static void a_gpu_in_the_processor_is_at_phb_of_its_nics(void)
 {
     static const char gpu_path[] = "pci000f:00/000f:00:00.0/000f:01:00.0";

@@ -57,6 +57,24 @@ static uint64_t least_tile_of(const struct gyre_simulator *simulator)
     return gyre_max_u64(MIN_TILE_BYTES, gyre_simulator_least_tile_bytes(simulator));
 }
 
+/* The share of the best choice's predicted time that a choice with so many channels must stay below
+ * to take its place. Over verbs each channel sends messages of its own, and predictions do not
+ * count what a message costs a NIC. So there each doubling of the channels must gain 1/16 more. An
+ * all-gather of 256 KiB between two GPUs and a stand-in NIC took 336 us in 16 channels, for which
+ * 10 % less than for one was predicted, and takes 90 now; an all-to-all of as many bytes took 89 us
+ * in one channel and 85 in two (2 H100, 2026-11). Nothing else was measured, so the rule is for two
+ * GPUs. */
+static double share_to_beat(const struct gyre_tuner_facts *facts, const struct gyre_choice *best,
+                            uint32_t n_channels)
+{
+    const bool is_gpu_pair =
+        facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2;
+    double share = WORTH;
+    for (uint32_t n = best->n_channels; is_gpu_pair && !facts->is_tcp && n < n_channels; n *= 2)
+        share -= WORTH / 16;
+    return share;
+}
+
 /* Find the best tile for a number of channels. The first tile is the largest that fits a slot, and
  * smaller tiles are tried as long as the predicted time falls. @best_ns: the time of *best;
  * INFINITY as long as there is none. */
@@ -74,7 +92,7 @@ static gyre_status search_tiles(const struct gyre_search *search, struct gyre_si
     do {
         double time_ns;
         GYRE_TRY(gyre_search_run(search->facts, simulator, &choice, simulation, &time_ns));
-        if (time_ns < *best_ns * WORTH) {
+        if (time_ns < *best_ns * share_to_beat(search->facts, best, choice.n_channels)) {
             *best = choice;
             *best_ns = time_ns;
         }
@@ -138,43 +156,6 @@ uint32_t gyre_search_largest_tile(const struct gyre_search *search,
         gyre_tuner_net_payload_bytes(search->facts, net_proto));
 }
 
-/* The time that a number of channels must stay below to take the place of the best choice. Over
- * verbs each channel sends messages of its own, and predictions do not count what a message costs a
- * NIC. So there twice as many channels must save 1/16 of the time. Between two GPUs and a stand-in
- * NIC, which takes 8 us for each message, an all-gather of 256 KiB takes 336 us in 16 channels. An
- * all-to-all, which moves as much, takes 85 in 2 channels, for which 5 % more are predicted (2
- * H100, 2026-11). Nothing else was measured, so the rule is for two GPUs. */
-static double time_to_beat(const struct gyre_tuner_facts *facts, const struct gyre_choice *best,
-                           double best_ns, uint32_t n_channels)
-{
-    const bool is_gpu_pair =
-        facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2;
-    double wanted_ns = best_ns;
-    for (uint32_t n = best->n_channels; is_gpu_pair && !facts->is_tcp && n < n_channels; n *= 2)
-        wanted_ns -= best_ns / 16;
-    return wanted_ns;
-}
-
-/* Try the tiles of a number of channels. */
-static gyre_status search_channels(const struct gyre_search *search,
-                                   struct gyre_simulator *simulator, struct gyre_choice choice,
-                                   struct gyre_choice *best, double *best_ns)
-{
-    const double wanted_ns = isfinite(*best_ns)
-                                 ? time_to_beat(search->facts, best, *best_ns, choice.n_channels)
-                                 : *best_ns;
-    struct gyre_choice found = *best;
-    double found_ns = wanted_ns;
-    if (wanted_ns <= 0)
-        return GYRE_SUCCESS;
-    GYRE_TRY(search_tiles(search, simulator, choice, &found, &found_ns));
-    if (found_ns < wanted_ns) {
-        *best = found;
-        *best_ns = found_ns;
-    }
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_search_sizes(struct gyre_search *search, struct gyre_simulator *simulator,
                               const struct gyre_algorithm *algorithm, enum gyre_proto proto,
                               enum gyre_proto net_proto)
@@ -196,7 +177,7 @@ gyre_status gyre_search_sizes(struct gyre_search *search, struct gyre_simulator 
         facts, gyre_search_largest_tile(search, algorithm, proto, net_proto),
         (uint32_t)least_tile_of(simulator));
     for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
-        GYRE_TRY(search_channels(search, simulator, choice, &best, &best_ns));
+        GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
     GYRE_TRY(refine_tile(search, simulator, &best, &best_ns));
     const double weighed_ns = best_ns * weight_of(search, algorithm);
     if (weighed_ns < search->weighed_ns) {

@@ -222,9 +222,11 @@ static uint32_t tile_of(const struct gyre_tuner_facts *facts, const struct gyre_
      * last, and long tiles are better (4 H200, 4 MiB to 1 GiB, 2026-11). */
     if (is_chain(coll, choice->algorithm) || !is_pushed(facts, choice->proto))
         return most_bytes;
-    /* A channel has two tiles. It has one tile where a block goes directly to the only other rank
-     * (2 H200, 16 MiB: 32.6 us instead of 33.2, 2026-11), and in sends and receives (2 H100, 4 MiB
-     * both ways: in tiles of 128 KiB 24.7 us, of 64 KiB 25.6, of 32 KiB 28.0, likewise). */
+    /* A channel has two tiles. It has one tile where a block goes directly to the only other rank:
+     * placed (2 H200, 16 MiB: 32.6 us instead of 33.2), staged without sums (2 H100, 8 MiB:
+     * all-to-all 25.0 instead of 26.9, gather 17.9 and 19.1, scatter 19.1 and 21.6), and in sends
+     * and receives (2 H100, 4 MiB both ways: in tiles of 128 KiB 24.7 us, of 64 KiB 25.6, of 32 KiB
+     * 28.0; 2026-11). */
     const bool is_send = coll == GYRE_COLL_SEND_RECV;
     const uint64_t part = gyre_tuner_all_bytes(facts, coll, n_bytes) /
                           (is_send ? 1 : facts->n_ranks) / choice->n_channels;
