@@ -321,20 +321,27 @@ static void send_bad_message(gyre_comm *comm, int rank, int n_ranks, void *argum
 {
     const struct bad_message *bad = argument;
     const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
+    const gyre_signal_wait registered = {1, 0, 1};
     const int data = 0;
     gyre_status status = GYRE_SUCCESS;
+    gyre_stream stream = puts_stream(comm);
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
     (void)n_ranks;
-    if (rank == 0) {
+    if (rank == 0) { /* the message is a fault, so it must not meet a rank that still registers */
+        CHECK_OK(gyre_wait_signal(&registered, 1, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
         CHECK(gyre_put_links_post(comm->puts.links, 1, &bad->head, &data));
+        CHECK_OK(gyre_stream_destroy(stream, test_device()));
         return;
     }
+    CHECK_OK(gyre_signal(0, 0, comm, stream));
     while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
         CHECK_OK(gyre_comm_async_error(comm, &status));
         sched_yield();
     }
     CHECK_MSG(status == bad->status && strstr(gyre_comm_last_error(comm), bad->words) != NULL,
               "%s: %s", gyre_status_name(status), gyre_comm_last_error(comm));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
 static void messages_that_mean_nothing_are_errors(void)
