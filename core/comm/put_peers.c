@@ -5,6 +5,7 @@
  */
 #include "core/comm/put_peers.h"
 
+#include "core/base/copy.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "core/comm/comm.h"
@@ -37,7 +38,7 @@ static bool write_bytes(struct gyre_comm *comm, const struct gyre_put_head *head
     if (entry == NULL || head->offset_bytes > entry->n_bytes ||
         head->n_bytes > entry->n_bytes - head->offset_bytes)
         return false;
-    memcpy(entry->base + head->offset_bytes, data, head->n_bytes);
+    gyre_copy(entry->base + head->offset_bytes, data, head->n_bytes);
     return true;
 }
 

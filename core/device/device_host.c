@@ -7,6 +7,7 @@
 #include "core/device/host_memory.h"
 #include "core/device/host_stream.h"
 
+#include "core/base/copy.h"
 #include "core/base/status.h"
 #include "core/base/util.h"
 
@@ -122,7 +123,7 @@ static gyre_status host_alloc(struct gyre_device *device, size_t n_bytes, void *
 static gyre_status host_copy(struct gyre_device *device, void *to, const void *from, size_t n_bytes)
 {
     (void)device;
-    memmove(to, from, n_bytes);
+    gyre_copy(to, from, n_bytes);
     return GYRE_SUCCESS;
 }
 

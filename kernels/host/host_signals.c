@@ -6,13 +6,13 @@
  */
 #include "kernels/host/host_exec.h"
 
+#include "core/base/copy.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A poll of a task may take about 100 us (host_stream.h): 256 KiB at 3 GB/s. */
 #define PIECE_BYTES ((size_t)256 << 10)
@@ -73,7 +73,7 @@ static enum gyre_task_state go_on_putting(struct one_sided_task *task)
     struct gyre_put *put = &task->put;
     const size_t n_bytes = put->n_bytes < PIECE_BYTES ? put->n_bytes : PIECE_BYTES;
     if (n_bytes > 0) {
-        memmove(put->to, put->from, n_bytes);
+        gyre_copy(put->to, put->from, n_bytes);
         advance(put, n_bytes);
     }
     if (put->n_bytes > 0)

@@ -7,11 +7,11 @@
  */
 #include "kernels/host/reduce.h"
 
+#include "core/base/copy.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "kernels/numeric.h"
 
-#include <string.h>
 
 /* Elements of one block. An area has 8 KiB for the widest type. For 4-byte types the three areas on
  * the stack and the blocks of the inputs fit into 32 KiB of L1. */
@@ -108,7 +108,7 @@ static void reduce_block(const struct block *block, void *out)
     const void *first = block_input(block, 0);
     if (n_ins == 1) {
         if (out != first)
-            memcpy(out, first, n * gyre_dtype_bytes((gyre_dtype)block->step->reduction->dtype));
+            gyre_copy(out, first, n * gyre_dtype_bytes((gyre_dtype)block->step->reduction->dtype));
         return;
     }
     if (n_ins == 2) {
@@ -135,8 +135,8 @@ static void reduce_in_blocks(const struct gyre_reduce_step *step, const struct t
         if (step->divide)
             loops->divide(result, step->reduction->divisor, block.n_elems);
         for (uint32_t k = 1; k < step->n_outs; k++)
-            memcpy((unsigned char *)step->outs[k] + block.skip_bytes, result,
-                   block.n_elems * elem_bytes);
+            gyre_copy((unsigned char *)step->outs[k] + block.skip_bytes, result,
+                      block.n_elems * elem_bytes);
     }
 }
 
@@ -144,7 +144,7 @@ static void copy(const struct gyre_reduce_step *step, uint64_t n_bytes)
 {
     for (uint32_t k = 0; k < step->n_outs; k++)
         if (step->outs[k] != step->ins[0])
-            memcpy(step->outs[k], step->ins[0], n_bytes);
+            gyre_copy(step->outs[k], step->ins[0], n_bytes);
 }
 
 void gyre_reduce_run(const struct gyre_reduce_step *step)

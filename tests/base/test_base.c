@@ -2,6 +2,7 @@
  *
  * core/base: causes, faults, small helpers.
  */
+#include "core/base/copy.h"
 #include "core/base/fault.h"
 #include "core/base/file.h"
 #include "core/base/thread.h"
@@ -206,7 +207,38 @@ static void a_thread_that_cannot_start_names_the_limits(void)
                 GYRE_ERROR_SYSTEM, "a helper: no thread can be started: raise ulimit -u");
 }
 
+/* Copies between two places of one area, which may overlap. Every byte of the area is checked. */
+static void check_copy(size_t to, size_t from, size_t n_bytes)
+{
+    enum { AREA_BYTES = 1 << 15 };
+    static unsigned char area[AREA_BYTES], expected[AREA_BYTES];
+    CHECK(to + n_bytes <= AREA_BYTES && from + n_bytes <= AREA_BYTES);
+    for (size_t i = 0; i < AREA_BYTES; i++)
+        area[i] = (unsigned char)(i * 31 + i / 256);
+    memcpy(expected, area, AREA_BYTES);
+    memmove(expected + to, expected + from, n_bytes);
+    gyre_copy(area + to, area + from, n_bytes);
+    CHECK_MSG(memcmp(area, expected, AREA_BYTES) == 0, "%zu bytes from %zu to %zu", n_bytes, from,
+              to);
+}
+
+/* Targets 1 to 31 bytes behind the source within a page go another way than others. */
+static void a_copy_is_right_at_every_distance(void)
+{
+    const size_t sizes[] = {0, 1, 1023, 1024, 1025, 2048, 5000, 8191};
+    for (size_t distance = 0; distance < 70; distance++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            check_copy(16384 + distance, 4096, sizes[i]);
+            check_copy(4096 + distance, 16384, sizes[i]);
+            check_copy(4096 + distance, 4096, sizes[i]);        /* overlaps, target behind */
+            check_copy(4096, 4096 + distance, sizes[i]);        /* overlaps, target before */
+            check_copy(4096, 4096 + 4096 - distance, sizes[i]); /* likewise, in pieces */
+            check_copy(8192 + distance, 4096, sizes[i]);        /* overlaps by half */
+        }
+}
+
 static const struct test_case cases[] = {
+    {"a copy is right at every distance", a_copy_is_right_at_every_distance},
     {"a thread that cannot start names the limits", a_thread_that_cannot_start_names_the_limits},
     {"only a regular file is replaced", only_a_regular_file_is_replaced},
     {"a file is replaced as a whole or not at all", a_file_is_replaced_as_a_whole_or_not_at_all},
