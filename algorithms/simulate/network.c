@@ -256,7 +256,7 @@ static gyre_status fold(struct build *build, enum gyre_sim_folding allowed)
     network->n_alike = fold->n_of_host / fold->n_kept_positions;
     network->n_nic_alike = 1;
     if (fold->is_one_host && network->is_folded)
-        network->n_alike = network->n_nic_alike = n_ranks;
+        network->n_alike = network->n_nic_alike = n_ranks / network->n_kept;
     network->channel_unit = fold->variant_shift > 0 ? network->n_variants : 1;
     return GYRE_SUCCESS;
 }

@@ -43,8 +43,13 @@ struct gyre_simulator {
     struct gyre_machine machine;
     struct gyre_sim_network network;
     struct gyre_sim_network uneven; /* for numbers of channels that `network` does not take */
-    bool has_uneven;
+    struct gyre_sim_network whole;  /* all ranks, where the ranks of a host share its cores */
+    bool has_uneven, has_whole;
 };
+
+/* Ranks that share cores take turns, each at another moment, so no rank stands for another. In
+ * larger shapes this difference is ignored. */
+#define MAX_RANKS_IN_TURNS 64
 
 static gyre_status check_simulation(const struct gyre_simulation *simulation)
 {
@@ -175,18 +180,33 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
     return GYRE_SUCCESS;
 }
 
-/* The network for a number of channels. */
-static gyre_status find_network(struct gyre_simulator *simulator, uint32_t n_channels,
+/* A network that is opened when a simulation first needs it. */
+static gyre_status find_other(struct gyre_simulator *simulator, enum gyre_sim_folding allowed,
+                              struct gyre_sim_network *other, bool *is_open,
+                              const struct gyre_sim_network **network_out)
+{
+    if (!*is_open)
+        GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &simulator->shape, &simulator->machine,
+                                       allowed, other));
+    *is_open = true;
+    *network_out = other;
+    return GYRE_SUCCESS;
+}
+
+/* The network for the simulation's number of channels and cores. */
+static gyre_status find_network(struct gyre_simulator *simulator,
+                                const struct gyre_simulation *simulation,
                                 const struct gyre_sim_network **network_out)
 {
-    *network_out = &simulator->network;
-    if (n_channels % simulator->network.channel_unit == 0)
-        return GYRE_SUCCESS;
-    if (!simulator->has_uneven)
-        GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &simulator->shape, &simulator->machine,
-                                       GYRE_SIM_FOLD_ANY_CHANNELS, &simulator->uneven));
-    simulator->has_uneven = true;
-    *network_out = &simulator->uneven;
+    const struct gyre_sim_network *network = &simulator->network;
+    if (network->is_folded && simulation->cost->cores_per_host > 0 &&
+        simulator->shape.n_ranks <= MAX_RANKS_IN_TURNS)
+        return find_other(simulator, GYRE_SIM_FOLD_NOTHING, &simulator->whole,
+                          &simulator->has_whole, network_out);
+    if (simulation->n_channels % network->channel_unit != 0)
+        return find_other(simulator, GYRE_SIM_FOLD_ANY_CHANNELS, &simulator->uneven,
+                          &simulator->has_uneven, network_out);
+    *network_out = network;
     return GYRE_SUCCESS;
 }
 
@@ -211,7 +231,7 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                          simulator->network.max_range, simulation->tile_bytes,
                          gyre_simulator_least_tile_bytes(simulator));
     const struct gyre_sim_network *network;
-    GYRE_TRY(find_network(simulator, simulation->n_channels, &network));
+    GYRE_TRY(find_network(simulator, simulation, &network));
     const struct gyre_sim_call call = make_call(network, simulation);
     struct gyre_prediction prediction = {0};
     bool is_steady = false;
@@ -249,6 +269,7 @@ void gyre_simulator_close(struct gyre_simulator *simulator)
         return;
     gyre_sim_network_close(&simulator->network);
     gyre_sim_network_close(&simulator->uneven);
+    gyre_sim_network_close(&simulator->whole);
     free(simulator);
 }
 

@@ -144,7 +144,8 @@ struct gyre_simulator;
  * simulated and stand for all. The same holds for the positions on the hosts, so to simulate a
  * double tree along rails takes as long as to simulate one rail. Where all pairs of more than 64
  * ranks exchange data, one host stands for all although the ranks receive in different orders; the
- * time differs by up to 4 % from that of a simulation of all ranks.
+ * time differs by up to 4 % from that of a simulation of all ranks. Simulations of up to 64 ranks
+ * in which the ranks of a host share its cores (cores_per_host) simulate all of them.
  * @shape, @machine: their groupings and the fabric must outlive the simulator. With a fabric all
  * ranks are simulated, unless its hosts are uniform and no data leave a leaf.
  * @all_ranks: simulate all ranks nevertheless.

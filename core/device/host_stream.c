@@ -8,6 +8,10 @@
  * A caller that pushes and synchronises makes no system call. It does not wake the helper thread:
  * that thread sleeps with short time-outs while work keeps arriving, and sleeps without a time-out
  * only after 10 ms without work.
+ *
+ * One thread may use the streams of several ranks. While it waits for one of them it cannot run the
+ * others, on which the first may depend. So a caller that has waited a moment wakes the helpers of
+ * the other streams that it filled itself.
  */
 #include "core/device/host_stream.h"
 
@@ -50,9 +54,19 @@ struct host_stream {
     char cause[GYRE_CAUSE_MAX_BYTES];
     bool has_helper; /* guarded by lock, as the fields below */
     bool is_asleep;  /* the helper waits without a time-out */
+    bool is_wanted;  /* the helper shall run the queue now */
     bool is_closing;
     pthread_t helper;
+    pthread_t pusher;         /* of the newest task */
+    struct host_stream *next; /* guarded by all_streams.lock */
 };
+
+/* Every open stream of the process. Whoever holds this lock may take a stream's `lock` as well, not
+ * the other way round. */
+static struct {
+    pthread_mutex_t lock;
+    struct host_stream *newest;
+} all_streams = {PTHREAD_MUTEX_INITIALIZER, NULL};
 
 static bool is_empty(const struct host_stream *stream)
 {
@@ -124,7 +138,8 @@ static void help(struct host_stream *stream)
 /* Wait on `wake` for at most n_ns. The caller holds `lock`. */
 static void helper_nap(struct host_stream *stream, uint64_t n_ns)
 {
-    gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + n_ns);
+    if (!stream->is_wanted)
+        gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + n_ns);
 }
 
 static void helper_deep_sleep(struct host_stream *stream)
@@ -146,6 +161,8 @@ static void *helper_main(void *argument)
         const uint64_t n_completed = gyre_load_acquire_u64(&stream->n_completed);
         const bool was_empty = n_pushed == n_completed;
         helper_nap(stream, nap_ns);
+        const bool is_wanted = stream->is_wanted;
+        stream->is_wanted = false;
         if (was_empty && n_pushed == stream->n_pushed) {
             idle_ns += nap_ns;
             if (idle_ns >= DEEP_SLEEP_AFTER_NS)
@@ -153,12 +170,12 @@ static void *helper_main(void *argument)
             continue;
         }
         idle_ns = 0;
-        if (n_completed != gyre_load_acquire_u64(&stream->n_completed) ||
-            gyre_load_acquire_u32(&stream->n_callers) != 0) {
+        if (!is_wanted && (n_completed != gyre_load_acquire_u64(&stream->n_completed) ||
+                           gyre_load_acquire_u32(&stream->n_callers) != 0)) {
             nap_ns = gyre_min_u64(2 * nap_ns, NAP_LONG_NS);
             continue;
         }
-        if (was_empty || pthread_mutex_trylock(&stream->run_lock) != 0)
+        if ((was_empty && !is_wanted) || pthread_mutex_trylock(&stream->run_lock) != 0)
             continue;
         nap_ns = NAP_SHORT_NS;
         pthread_mutex_unlock(&stream->lock);
@@ -178,8 +195,30 @@ static gyre_status open_stream(struct host_stream **stream_out)
     gyre_cond_init(&stream->wake);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_mutex_init(&stream->run_lock, NULL);
+    pthread_mutex_lock(&all_streams.lock);
+    stream->next = all_streams.newest;
+    all_streams.newest = stream;
+    pthread_mutex_unlock(&all_streams.lock);
     *stream_out = stream;
     return GYRE_SUCCESS;
+}
+
+/* Wakes the helpers of the other streams that this thread filled and nobody runs. A stream whose
+ * lock is taken is left out: its helper is awake. */
+static void wake_other_helpers(const struct host_stream *own)
+{
+    pthread_mutex_lock(&all_streams.lock);
+    for (struct host_stream *stream = all_streams.newest; stream != NULL; stream = stream->next) {
+        if (stream == own || is_empty(stream) || gyre_load_acquire_u32(&stream->n_callers) != 0 ||
+            pthread_mutex_trylock(&stream->lock) != 0)
+            continue;
+        if (pthread_equal(stream->pusher, pthread_self())) {
+            stream->is_wanted = true;
+            pthread_cond_signal(&stream->wake);
+        }
+        pthread_mutex_unlock(&stream->lock);
+    }
+    pthread_mutex_unlock(&all_streams.lock);
 }
 
 /* Run the queue until all tasks pushed so far are done. */
@@ -191,11 +230,17 @@ static void drain(struct host_stream *stream)
     gyre_fetch_add_u32(&stream->n_callers, 1);
     pthread_mutex_lock(&stream->run_lock);
     uint32_t n_idle_polls = 0;
+    bool has_woken = false;
     while (gyre_load_relaxed_u64(&stream->n_completed) < target) {
-        if (poll_head(stream) != GYRE_TASK_IDLE)
+        if (poll_head(stream) != GYRE_TASK_IDLE) {
             n_idle_polls = 0;
-        else
-            wait_a_little(n_idle_polls++);
+            continue;
+        }
+        if (n_idle_polls == N_SPINS && !has_woken) {
+            wake_other_helpers(stream);
+            has_woken = true;
+        }
+        wait_a_little(n_idle_polls++);
     }
     pthread_mutex_unlock(&stream->run_lock);
     gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
@@ -204,6 +249,12 @@ static void drain(struct host_stream *stream)
 static void close_stream(struct host_stream *stream)
 {
     drain(stream);
+    pthread_mutex_lock(&all_streams.lock);
+    struct host_stream **at = &all_streams.newest;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    pthread_mutex_unlock(&all_streams.lock);
     pthread_mutex_lock(&stream->lock);
     stream->is_closing = true;
     pthread_cond_signal(&stream->wake);
@@ -297,6 +348,7 @@ gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
     else
         stream->head = task;
     stream->tail = task;
+    stream->pusher = pthread_self();
     gyre_store_release_u64(&stream->n_pushed, stream->n_pushed + 1);
     if (stream->is_asleep)
         pthread_cond_signal(&stream->wake);

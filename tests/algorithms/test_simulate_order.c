@@ -107,9 +107,18 @@ static void check_folding(const struct gyre_cost *cost, struct question question
               gyre_collectives[question.coll].name, question.n_ranks, folded_ns, all_ns);
 }
 
+/* Ranks that share the cores of a host. */
+static void check_turns(const struct gyre_cost *cost, struct question question)
+{
+    struct gyre_cost shared = *cost;
+    shared.cores_per_host = 2;
+    check_folding(&shared, question);
+}
+
 static void one_rank_may_stand_for_all(void)
 {
     for_all_programs(check_folding);
+    for_all_programs(check_turns);
     const struct gyre_grouping grouping = even_hosts(4, 3);
     for (int a = 0; gyre_algorithms[a] != NULL; a++) {
         struct question question = {
