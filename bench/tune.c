@@ -138,8 +138,12 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     struct gyre_cost cost = *start;
     struct bench_fit fit;
     if (facts->device_kind == GYRE_DEVICE_HOST && rank->options->from_folder == NULL) {
-        /* These are known and not fitted: one thread carries out a rank's workers. */
+        /* These are known and not fitted. One thread carries out a rank's workers. A call reads and
+         * writes two buffers and its slots, which a core's second cache shall hold. */
+        const long cache_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
         cost.parallel_workers = 1;
+        if (cache_bytes > 0)
+            cost.cached_bytes = (double)cache_bytes / 4;
         cost.cores_per_host = (double)sysconf(_SC_NPROCESSORS_ONLN);
     }
     GYRE_TRY(bench_fit(facts, rows->rows, rows->n_rows, &cost, &fit));

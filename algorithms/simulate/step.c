@@ -8,6 +8,9 @@
 
 #include <math.h>
 
+/* Calls of 2 to this power times cached_bytes, and more, are slowed down fully. */
+#define UNCACHED_HALVINGS 4
+
 /* A rate of 0 is no limit. */
 static double transfer_ns(double n_bytes, double bytes_per_ns)
 {
@@ -92,6 +95,27 @@ static const struct gyre_sim_fifo *ends_of(const struct gyre_sim_state *state,
     return &gyre_sim_fifo_at(state, state->network->fifo_of[step->first_fifo + i])->ends;
 }
 
+/* How many times a ratio of at least 1 can be halved. Between powers of two the result is linear,
+ * so that every machine computes the same bits. */
+static double halvings(double ratio)
+{
+    double n = 0;
+    for (; ratio >= 2; ratio /= 2)
+        n++;
+    return n + ratio - 1;
+}
+
+/* How much longer copies and sends take because the call's data do not stay in the caches. */
+static double slowdown(const struct gyre_sim_state *state)
+{
+    const struct gyre_cost *cost = state->simulation->cost;
+    const double n_bytes = (double)state->simulation->n_bytes;
+    if (cost->cached_bytes <= 0 || n_bytes <= cost->cached_bytes || cost->uncached_slowdown <= 1)
+        return 1;
+    const double share = fmin(1, halvings(n_bytes / cost->cached_bytes) / UNCACHED_HALVINGS);
+    return 1 + (cost->uncached_slowdown - 1) * share;
+}
+
 /* The time that the worker itself needs for the step. The part beside its bytes is as long as the
  * slower protocol needs if the step has links of both kinds, since the worker goes on when the
  * whole step is done. */
@@ -100,13 +124,14 @@ static double worker_ns(const struct gyre_sim_state *state, const struct gyre_si
 {
     const struct gyre_cost *cost = state->simulation->cost;
     const unsigned n_links = step->n_recvs + (unsigned)step->n_sends;
+    const double slower = slowdown(state);
     double send_ns[GYRE_N_LINKS], ns = n_links == 0 ? cost->step_ns[state->simulation->proto] : 0;
     for (uint32_t link = 0; link < GYRE_N_LINKS; link++)
-        send_ns[link] = transfer_ns(n_bytes / cost->wire_efficiency[proto_of(state, link)],
-                                    cost->worker_send_bytes_per_ns[link]);
+        send_ns[link] = slower * transfer_ns(n_bytes / cost->wire_efficiency[proto_of(state, link)],
+                                             cost->worker_send_bytes_per_ns[link]);
     for (unsigned i = 0; i < n_links; i++)
         ns = gyre_sim_later(ns, cost->step_ns[proto_of(state, ends_of(state, step, i)->link)]);
-    ns += transfer_ns(n_bytes * step->n_copies, cost->worker_copy_bytes_per_ns);
+    ns += slower * transfer_ns(n_bytes * step->n_copies, cost->worker_copy_bytes_per_ns);
     for (unsigned i = step->n_recvs; i < n_links; i++)
         ns += send_ns[ends_of(state, step, i)->link];
     return ns;

@@ -107,6 +107,8 @@ static void choose_constants(struct fit *fit)
     add_constant(fit, OFFSET(worker_copy_bytes_per_ns), OFFSET(worker_copy_bytes_per_ns));
     add_constant(fit, OFFSET(worker_send_bytes_per_ns),
                  OFFSET(worker_send_bytes_per_ns) + GYRE_LINK_NETWORK * sizeof(double));
+    if (fit->start.cached_bytes > 0)
+        add_constant(fit, OFFSET(uncached_slowdown), OFFSET(uncached_slowdown));
     if (has_host && fit->start.egress_bytes_per_ns[GYRE_LINK_HOST] > 0)
         add_constant(fit, OFFSET(egress_bytes_per_ns), OFFSET(ingress_bytes_per_ns));
     if (has_network) {

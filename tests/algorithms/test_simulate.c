@@ -251,6 +251,30 @@ static void placed_slots_are_not_copied(void)
     }
 }
 
+/* The slowdown is whole from 16 times cached_bytes on, and half of it at 4 times. */
+static void what_no_cache_holds_is_slower(void)
+{
+    static const struct {
+        uint64_t n_bytes;
+        double slower;
+    } cases[] = {{1024, 1}, {4096, 1}, {8192, 1.5}, {16384, 2}, {65536, 3}, {1 << 20, 3}};
+    struct gyre_cost cost = plain_cost(HOP_NS, 0);
+    cost.worker_copy_bytes_per_ns = 4;
+    cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 2;
+    cost.cached_bytes = 4096;
+    cost.uncached_slowdown = 3;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct question question = {.algorithm = &gyre_algorithm_sendrecv,
+                                          .coll = GYRE_COLL_SEND_RECV,
+                                          .n_ranks = 2,
+                                          .n_bytes = cases[i].n_bytes,
+                                          .tile_bytes = 1 << 20};
+        const double bytes = (double)cases[i].n_bytes;
+        CHECK_TIME(&cost, &question,
+                   HOP_NS + cases[i].slower * (bytes / 4 + bytes / 2 + 2 * bytes / 4));
+    }
+}
+
 static void a_rank_on_its_own_copies(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
@@ -350,6 +374,7 @@ static const struct test_case cases[] = {
      a_slot_that_is_too_small_for_a_range_is_refused},
     {"a step costs itself, its copies and its sends", a_step_costs_itself_its_copies_and_its_sends},
     {"placed slots are not copied", placed_slots_are_not_copied},
+    {"what no cache holds is slower", what_no_cache_holds_is_slower},
     {"a rank on its own copies", a_rank_on_its_own_copies},
     {"the ranks of a host share its NIC", the_ranks_of_a_host_share_its_nic},
     {"one host can be all network", one_host_can_be_all_network},

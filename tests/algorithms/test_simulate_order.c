@@ -57,6 +57,7 @@ static void check_worse_machine(const struct gyre_cost *cost, struct question qu
         const bool is_time =
             constant < efficiency ||
             /* launch, step, hop */ constant == &worse.nic_message_ns ||
+            constant == &worse.uncached_slowdown ||
             (constant >= worse.credit_ns && constant < worse.credit_ns + GYRE_N_LINKS);
         *constant = is_time ? *constant * 1.5 : *constant / 1.5;
         const double now_ns = time_of(&worse, &question);
