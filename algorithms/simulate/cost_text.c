@@ -48,8 +48,9 @@ const struct gyre_cost gyre_cost_h200 = {
 /* The constants inside a host were fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC
  * (Zen 3, a virtual machine with nothing else running, 2026-11) to 326 calls of two threads that
  * both have a core. The typical error is 10 %. Such a call is made alone, after the one before has
- * ended; calls in a row take less. A rank runs all its workers on one thread. The number of cores differs from machine to machine, so that a file of
- * constants has to say it (docs/tuning.md). The network is TCP over a 10 Gbit/s Ethernet. */
+ * ended; calls in a row take less. A rank runs all its workers on one thread. The number of cores
+ * differs from machine to machine, so that a file of constants has to say it (docs/tuning.md). The
+ * network is TCP over a 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 850,
     .worker_launch_ns = 8,

@@ -12,7 +12,6 @@
 #include "core/base/util.h"
 #include "kernels/numeric.h"
 
-
 /* Elements of one block. An area has 8 KiB for the widest type. For 4-byte types the three areas on
  * the stack and the blocks of the inputs fit into 32 KiB of L1. */
 #define BLOCK_ELEMS    1024
