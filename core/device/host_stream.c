@@ -61,8 +61,8 @@ struct host_stream {
     struct host_stream *next; /* guarded by all_streams.lock */
 };
 
-/* Every open stream of the process. Whoever holds this lock may take a stream's `lock` as well, not
- * the other way round. */
+/* Every open stream of the process. Who holds this lock may take a stream's `lock` as well, not the
+ * other way round. */
 static struct {
     pthread_mutex_t lock;
     struct host_stream *newest;
@@ -187,31 +187,20 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-static gyre_status open_stream(struct host_stream **stream_out)
+/* Wakes the helpers of the other streams that this thread filled and nobody runs. Returns false if
+ * a lock was taken, and not all streams were looked at. */
+static bool wake_other_helpers(const struct host_stream *own)
 {
-    struct host_stream *stream = calloc(1, sizeof(*stream));
-    if (stream == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a host stream");
-    gyre_cond_init(&stream->wake);
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_mutex_init(&stream->run_lock, NULL);
-    pthread_mutex_lock(&all_streams.lock);
-    stream->next = all_streams.newest;
-    all_streams.newest = stream;
-    pthread_mutex_unlock(&all_streams.lock);
-    *stream_out = stream;
-    return GYRE_SUCCESS;
-}
-
-/* Wakes the helpers of the other streams that this thread filled and nobody runs. A stream whose
- * lock is taken is left out: its helper is awake. */
-static void wake_other_helpers(const struct host_stream *own)
-{
-    pthread_mutex_lock(&all_streams.lock);
+    bool is_whole = true;
+    if (pthread_mutex_trylock(&all_streams.lock) != 0)
+        return false;
     for (struct host_stream *stream = all_streams.newest; stream != NULL; stream = stream->next) {
-        if (stream == own || is_empty(stream) || gyre_load_acquire_u32(&stream->n_callers) != 0 ||
-            pthread_mutex_trylock(&stream->lock) != 0)
+        if (stream == own || is_empty(stream) || gyre_load_acquire_u32(&stream->n_callers) != 0)
             continue;
+        if (pthread_mutex_trylock(&stream->lock) != 0) {
+            is_whole = false;
+            continue;
+        }
         if (pthread_equal(stream->pusher, pthread_self())) {
             stream->is_wanted = true;
             pthread_cond_signal(&stream->wake);
@@ -219,6 +208,7 @@ static void wake_other_helpers(const struct host_stream *own)
         pthread_mutex_unlock(&stream->lock);
     }
     pthread_mutex_unlock(&all_streams.lock);
+    return is_whole;
 }
 
 /* Run the queue until all tasks pushed so far are done. */
@@ -236,18 +226,38 @@ static void drain(struct host_stream *stream)
             n_idle_polls = 0;
             continue;
         }
-        if (n_idle_polls == N_SPINS && !has_woken) {
-            wake_other_helpers(stream);
-            has_woken = true;
-        }
+        if (n_idle_polls >= N_SPINS && !has_woken)
+            has_woken = wake_other_helpers(stream);
         wait_a_little(n_idle_polls++);
     }
     pthread_mutex_unlock(&stream->run_lock);
     gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
 }
 
-static void close_stream(struct host_stream *stream)
+/* ---- interface ---------------------------------------------------------------------------- */
+
+gyre_status gyre_host_stream_create(gyre_stream *stream_out)
 {
+    struct host_stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a host stream");
+    gyre_cond_init(&stream->wake);
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_mutex_init(&stream->run_lock, NULL);
+    pthread_mutex_lock(&all_streams.lock);
+    stream->next = all_streams.newest;
+    all_streams.newest = stream;
+    pthread_mutex_unlock(&all_streams.lock);
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_stream_destroy(gyre_stream handle)
+{
+    if (handle == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the default stream (NULL) cannot be destroyed; it ends with its thread");
+    struct host_stream *stream = handle;
     drain(stream);
     pthread_mutex_lock(&all_streams.lock);
     struct host_stream **at = &all_streams.newest;
@@ -266,72 +276,14 @@ static void close_stream(struct host_stream *stream)
     pthread_mutex_destroy(&stream->lock);
     pthread_cond_destroy(&stream->wake);
     free(stream);
-}
-
-/* ---- each thread's default stream --------------------------------------------------------- */
-
-/* The key ends default streams together with their threads. It belongs to the process, as all
- * pthread keys do. Written once, under once_control. */
-static pthread_once_t once_control = PTHREAD_ONCE_INIT;
-static pthread_key_t default_key;
-static int default_key_errno;
-
-static void close_default(void *stream)
-{
-    close_stream(stream);
-}
-
-static void create_default_key(void)
-{
-    default_key_errno = pthread_key_create(&default_key, close_default);
-}
-
-/* @may_create: false = *stream_out is NULL when this thread never used its default stream. */
-static gyre_status resolve(gyre_stream handle, bool may_create, struct host_stream **stream_out)
-{
-    if (handle != NULL) {
-        *stream_out = handle;
-        return GYRE_SUCCESS;
-    }
-    pthread_once(&once_control, create_default_key);
-    if (default_key_errno != 0)
-        return gyre_fail_errno(default_key_errno, "pthread_key_create for default streams");
-    struct host_stream *stream = pthread_getspecific(default_key);
-    if (stream == NULL && may_create) {
-        GYRE_TRY(open_stream(&stream));
-        const int error_number = pthread_setspecific(default_key, stream);
-        if (error_number != 0) {
-            close_stream(stream);
-            return gyre_fail_errno(error_number, "pthread_setspecific for the default stream");
-        }
-    }
-    *stream_out = stream;
-    return GYRE_SUCCESS;
-}
-
-/* ---- interface ---------------------------------------------------------------------------- */
-
-gyre_status gyre_host_stream_create(gyre_stream *stream_out)
-{
-    struct host_stream *stream = NULL;
-    GYRE_TRY(open_stream(&stream));
-    *stream_out = stream;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_host_stream_destroy(gyre_stream handle)
-{
-    if (handle == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "the default stream (NULL) cannot be destroyed; it ends with its thread");
-    close_stream(handle);
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
 {
-    struct host_stream *stream = NULL;
-    GYRE_TRY(resolve(handle, true, &stream));
+    gyre_stream resolved = NULL;
+    GYRE_TRY(gyre_host_stream_resolve(handle, &resolved));
+    struct host_stream *stream = resolved;
     task->next = NULL;
     pthread_mutex_lock(&stream->lock);
     if (!stream->has_helper) {
@@ -358,8 +310,7 @@ gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
 
 gyre_status gyre_host_stream_synchronize(gyre_stream handle)
 {
-    struct host_stream *stream = NULL;
-    GYRE_TRY(resolve(handle, false, &stream));
+    struct host_stream *stream = handle != NULL ? handle : gyre_host_stream_default();
     if (stream == NULL)
         return GYRE_SUCCESS;
     drain(stream);
@@ -378,8 +329,7 @@ gyre_status gyre_host_stream_synchronize(gyre_stream handle)
 
 gyre_status gyre_host_stream_query(gyre_stream handle)
 {
-    struct host_stream *stream = NULL;
-    GYRE_TRY(resolve(handle, false, &stream));
+    struct host_stream *stream = handle != NULL ? handle : gyre_host_stream_default();
     if (stream == NULL || is_empty(stream))
         return GYRE_SUCCESS;
     if (pthread_mutex_trylock(&stream->run_lock) == 0) {
@@ -388,12 +338,4 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
         pthread_mutex_unlock(&stream->run_lock);
     }
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
-}
-
-gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out)
-{
-    struct host_stream *stream = NULL;
-    GYRE_TRY(resolve(handle, true, &stream));
-    *stream_out = stream;
-    return GYRE_SUCCESS;
 }

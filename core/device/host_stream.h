@@ -51,6 +51,9 @@ gyre_status gyre_host_stream_query(gyre_stream stream);
  * which ends with that thread. Errors: OUT_OF_MEMORY, SYSTEM. */
 gyre_status gyre_host_stream_resolve(gyre_stream stream, gyre_stream *stream_out);
 
+/** gyre_host_stream_default - the calling thread's default stream; NULL if it has never used it. */
+gyre_stream gyre_host_stream_default(void);
+
 /** gyre_host_stream_follow - later tasks of `stream` begin after the tasks that are on `other` now,
  * whether those succeed or fail. Errors: as push; then `stream` is unchanged, and `other` may have
  * a task that does nothing. */
