@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What can be done with a finished program: freeing, hashing, copying. Building is in
- * schedule_builder.c, the structural check in schedule_check.c, the text form in schedule_text.c.
+ * schedule_builder.c, the structural check in schedule_check.c, the text form in schedule_to_text.c
+ * and schedule_from_text.c.
  */
 #include "core/model/schedule.h"
 

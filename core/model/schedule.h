@@ -314,7 +314,7 @@ uint32_t gyre_program_copy_tail(const struct gyre_program *program);
 gyre_status gyre_program_clone(const struct gyre_program *program,
                                struct gyre_program **program_out);
 
-/* ---- text (core/model/schedule_text.c) ---------------------------------------------------- */
+/* ---- text (core/model/schedule_to_text.c, schedule_from_text.c) ---------------------------- */
 
 /** gyre_program_to_text - the program as text that gyre_program_from_text() reads back.
  * @text_out: malloc'ed. */
