@@ -16,8 +16,9 @@
  *   two_level_tree  2 log2(h) hops, 2 B/g       double binary tree, pipelined by tiles: many hosts
  *   two_level_log   log2(h) hops, log2(h) B/g   pairs at distance 1, 2, 4, ...: short vectors
  *
- * Reduce-scatter and all-gather are in two_level_blocks.c: two_level_ring carries blocks round
- * rings, two_level_tree along one tree for each block.
+ * Broadcast and reduce are in two_level_rooted.c, reduce-scatter and all-gather in
+ * two_level_blocks.c: two_level_ring carries blocks round rings, two_level_tree along one tree for
+ * each block.
  *
  * In each case there are two more hops inside the hosts, where every rank sends and receives
  * 2(g-1)/g B. Hosts of different sizes have as many rails as the smallest one has ranks.
@@ -29,36 +30,6 @@
 #include "algorithms/pairs.h"
 
 /* ---- all-reduce ----------------------------------------------------------------------------- */
-
-/* Send this rank's IN to the owners of the other rails. @n_pieces: chunks of a rail; @piece: which
- * of them. The sends run one after the other: once an owner has a chunk, the result may come back
- * and be written over IN, so that chunk must have been read. */
-static void send_to_owners(const struct gyre_two_level *level, int piece, int n_pieces)
-{
-    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
-    for (int i = 1; i <= n_others; i++) {
-        const int rail = (level->rail + i) % level->n_rails;
-        const int chunk = rail * n_pieces + piece;
-        const struct gyre_ref in = gyre_in(chunk);
-        const struct gyre_ref out =
-            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST);
-        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, 0);
-    }
-}
-
-/* Receive one piece of each other rail from its owner into OUT. */
-static void keep_from_owners(const struct gyre_two_level *level, int piece, int n_pieces)
-{
-    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
-    for (int i = n_others; i > 0; i--) {
-        const int rail = (level->rail + i) % level->n_rails;
-        const int chunk = rail * n_pieces + piece;
-        const struct gyre_ref in =
-            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
-        const struct gyre_ref out = gyre_out(chunk);
-        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, i > 1 ? GYRE_STEP_WITH_NEXT : 0);
-    }
-}
 
 /* The outputs of a finished chunk: OUT, then those along the rail, then the host's other ranks. */
 static int finished_outs(const struct gyre_two_level *level, int chunk,
@@ -80,7 +51,7 @@ static void emit_ring(const struct gyre_two_level *level)
     const struct gyre_ref next = gyre_two_level_at_host(level, level->host + 1);
     const struct gyre_ref prev = gyre_two_level_at_host(level, level->host - 1);
     for (int round = 0; round < n; round++)
-        send_to_owners(level, (level->host - 1 - round + 2 * n) % n, n);
+        gyre_two_level_send_to_owners(level, (level->host - 1 - round + 2 * n) % n, n);
     gyre_builder_worker(level->builder);
     for (int round = 0; round < n && level->rail >= 0; round++) {
         const int chunk = level->rail * n + (level->host - 1 - round + 2 * n) % n;
@@ -101,56 +72,16 @@ static void emit_ring(const struct gyre_two_level *level)
     }
     gyre_builder_worker(level->builder);
     for (int round = 0; round < n; round++)
-        keep_from_owners(level, (level->host - round + n) % n, n);
-}
-
-/* A rank's neighbours along its rail. */
-struct place {
-    bool is_top;
-    struct gyre_ref parent;
-    int n_children;
-    struct gyre_ref children[2];
-};
-
-/* Find a rank's neighbours along its rail. @is_chain: the rail is a chain that begins at
- * `root_host`; else it is a tree. @root_host: -1 = none; in a tree, a root is above the tree. */
-static struct place place_on_rail(const struct gyre_two_level *level, bool is_chain, int tree,
-                                  int root_host)
-{
-    const int n_hosts = level->hosts->n_hosts;
-    const int above = is_chain || root_host < 0 ? 0 : 1;
-    const int base =
-        root_host < 0 ? 0 : root_host; /* the host that is item 0, or above all items */
-    const int item = (level->host - base + n_hosts) % n_hosts - above;
-    struct place place = {.is_top = false};
-    int parent, children[2];
-    if (item < 0) {
-        parent = -1;
-        children[0] = n_hosts > 1 ? gyre_tree_top(tree, n_hosts - 1) : 0;
-        place.n_children = n_hosts > 1 ? 1 : 0;
-    } else if (is_chain) {
-        parent = item - 1;
-        children[0] = item + 1;
-        place.n_children = item + 1 < n_hosts ? 1 : 0;
-    } else {
-        parent = gyre_tree_parent(tree, n_hosts - above, item);
-        place.n_children = gyre_tree_children(tree, n_hosts - above, item, children);
-    }
-    place.is_top = parent < 0 && (above == 0 || item < 0);
-    if (!place.is_top)
-        place.parent = gyre_two_level_at_host(level, base + above + parent);
-    for (int i = 0; i < place.n_children; i++)
-        place.children[i] = gyre_two_level_at_host(level, base + above + children[i]);
-    return place;
+        gyre_two_level_keep_from_owners(level, (level->host - round + n) % n, n);
 }
 
 static void emit_tree(const struct gyre_two_level *level, int tree)
 {
     const int chunk = level->rail;
-    struct place place = {.is_top = false};
-    send_to_owners(level, 0, 1);
+    struct gyre_two_level_place place = {.is_top = false};
+    gyre_two_level_send_to_owners(level, 0, 1);
     if (level->rail >= 0) {
-        place = place_on_rail(level, false, tree, -1);
+        place = gyre_two_level_place_on_rail(level, false, tree, -1);
         int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
         for (int i = 0; i < place.n_children; i++)
             level->ins[n_ins++] = place.children[i];
@@ -167,7 +98,7 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
         const int n_outs = finished_outs(level, chunk, place.children, place.n_children);
         gyre_two_level_move(level, chunk, &place.parent, 1, level->outs, n_outs, 0);
     }
-    keep_from_owners(level, 0, 1);
+    gyre_two_level_keep_from_owners(level, 0, 1);
 }
 
 /* Pairs of hosts at distance 1, 2, 4, ... exchange their sums. If the number of hosts is no power
@@ -209,126 +140,11 @@ static void emit_pairs(const struct gyre_two_level *level)
 
 static void emit_log(const struct gyre_two_level *level)
 {
-    send_to_owners(level, 0, 1);
+    gyre_two_level_send_to_owners(level, 0, 1);
     if (level->rail >= 0)
         emit_pairs(level);
     gyre_builder_worker(level->builder);
-    keep_from_owners(level, 0, 1);
-}
-
-/* ---- broadcast and reduce ------------------------------------------------------------------- */
-
-/* Receive the chunk of the root's own rail from the rank before this one on the root's host, and
- * send it to the next rank. */
-static void pass_along_host(const struct gyre_two_level *level, int chunk, int root_position,
-                            unsigned flags)
-{
-    const struct gyre_hosts *hosts = level->hosts;
-    const int size = gyre_hosts_size(hosts, level->host);
-    const int place = (level->position - root_position + size) % size; /* 1: next to the root */
-    const struct gyre_ref in = gyre_peer(gyre_hosts_rank(hosts, level->host, level->position - 1),
-                                         place == 1 ? GYRE_LANE_SECOND : GYRE_LANE_FIRST);
-    const struct gyre_ref outs[] = {
-        gyre_out(chunk),
-        gyre_peer(gyre_hosts_rank(hosts, level->host, level->position + 1), GYRE_LANE_FIRST)};
-    gyre_builder_step(level->builder, chunk, &in, 1, outs, place + 1 < size ? 2 : 1, flags);
-}
-
-/* As keep_from_owners() in a broadcast, for the ranks of the root's host. @root_rail: the rail that
- * the root owns; -1 = none. */
-static void keep_beside_root(const struct gyre_two_level *level, int root_rail, int root_position)
-{
-    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
-    for (int i = n_others; i > 0; i--) {
-        const int rail = (level->rail + i) % level->n_rails;
-        const unsigned flags = i > 1 ? GYRE_STEP_WITH_NEXT : 0;
-        const struct gyre_ref in =
-            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
-        const struct gyre_ref out = gyre_out(rail);
-        if (rail == root_rail)
-            pass_along_host(level, rail, root_position, flags);
-        else
-            gyre_builder_step(level->builder, rail, &in, 1, &out, 1, flags);
-    }
-}
-
-/* Send the owners of the other rails their chunks of this rank's input, and keep these chunks. The
- * first worker does that for one half of the rails, the second worker for the other half. */
-static void send_to_rails(const struct gyre_two_level *level, int worker)
-{
-    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
-    for (int i = n_others - worker; i > 0; i -= 2) {
-        const int rail = (level->rail + i) % level->n_rails;
-        const struct gyre_ref in = gyre_in(rail);
-        const struct gyre_ref outs[] = {
-            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST),
-            gyre_out(rail)};
-        gyre_builder_step(level->builder, rail, &in, 1, outs, 2, 0);
-    }
-}
-
-/* The root sends every rail its chunk. The chunk goes along the rail, and from each owner to all
- * ranks of its host. The root itself gives the chunk of its own rail to the next rank of its host
- * only, and every rank there passes it on: so the root sends all data once inside its host, and not
- * nearly twice. */
-static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
-{
-    int root_host, position, root_rail = -1;
-    gyre_hosts_find(level->hosts, root, &root_host, &position);
-    for (int rail = 0; rail < level->n_rails; rail++)
-        if (gyre_two_level_owner(level, root_host, rail) == root)
-            root_rail = rail;
-    if (level->rank == root)
-        send_to_rails(level, 0);
-    if (level->rail >= 0) {
-        const struct place place = place_on_rail(level, is_chain, tree, root_host);
-        const int chunk = level->rail;
-        int n_outs = 0;
-        level->outs[n_outs++] = gyre_out(chunk);
-        for (int i = 0; i < place.n_children; i++)
-            level->outs[n_outs++] = place.children[i];
-        if (level->rank != root)
-            n_outs += gyre_two_level_hand_out(level, root, GYRE_LANE_SECOND, &level->outs[n_outs]);
-        else if (gyre_hosts_size(level->hosts, root_host) > 1)
-            level->outs[n_outs++] =
-                gyre_peer(gyre_hosts_rank(level->hosts, root_host, position + 1), GYRE_LANE_SECOND);
-        const struct gyre_ref in = level->rank == root        ? gyre_in(chunk)
-                                   : level->host == root_host ? gyre_peer(root, GYRE_LANE_FIRST)
-                                                              : place.parent;
-        gyre_two_level_move(level, chunk, &in, 1, level->outs, n_outs, 0);
-    }
-    gyre_builder_worker(level->builder);
-    if (level->rank == root)
-        send_to_rails(level, 1);
-    else if (level->host == root_host)
-        keep_beside_root(level, root_rail, position);
-    else
-        keep_from_owners(level, 0, 1);
-}
-
-/* The reverse of a broadcast: the sums of the hosts go along the rail to the root's host, and from
- * its owners to the root. As in rings, the sends to owners have a worker of their own. */
-static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
-{
-    int root_host, position;
-    gyre_hosts_find(level->hosts, root, &root_host, &position);
-    send_to_owners(level, 0, 1);
-    gyre_builder_worker(level->builder);
-    if (level->rail >= 0) {
-        const struct place place = place_on_rail(level, is_chain, tree, root_host);
-        const int chunk = level->rail;
-        const struct gyre_ref out = level->rank == root        ? gyre_out(chunk)
-                                    : level->host == root_host ? gyre_peer(root, GYRE_LANE_SECOND)
-                                                               : place.parent;
-        int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
-        for (int i = 0; i < place.n_children; i++)
-            level->ins[n_ins++] = place.children[i];
-        gyre_two_level_move(level, chunk, level->ins, n_ins, &out, 1,
-                            level->host == root_host ? GYRE_STEP_FINAL : 0);
-    }
-    gyre_builder_worker(level->builder);
-    if (level->rank == root)
-        keep_from_owners(level, 0, 1);
+    gyre_two_level_keep_from_owners(level, 0, 1);
 }
 
 /* ---- the algorithms ------------------------------------------------------------------------- */
@@ -351,10 +167,10 @@ static void emit_by(const struct gyre_shape *shape, int rank, struct gyre_builde
         gyre_two_level_all_gather(&level, is_chain);
         break;
     case GYRE_COLL_BROADCAST:
-        emit_broadcast(&level, shape->root, is_chain, shape->variant);
+        gyre_two_level_broadcast(&level, shape->root, is_chain, shape->variant);
         break;
     default:
-        emit_reduce(&level, shape->root, is_chain, shape->variant);
+        gyre_two_level_reduce(&level, shape->root, is_chain, shape->variant);
     }
 }
 

@@ -34,6 +34,14 @@ struct gyre_two_level {
     struct gyre_ref *outs; /* likewise */
 };
 
+/* A rank's neighbours along its rail. */
+struct gyre_two_level_place {
+    bool is_top;
+    struct gyre_ref parent;
+    int n_children;
+    struct gyre_ref children[2];
+};
+
 /** gyre_two_level_open - find the host, the position and the rail of a rank. Returns false when
  * there is no memory; the builder remembers that error. */
 bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
@@ -68,6 +76,28 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
  * @outs: if there are more than GYRE_STEP_MAX_OUTS, the first one is in OUT. */
 void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
+
+/** gyre_two_level_send_to_owners - send this rank's IN to the owners of the other rails.
+ * @n_pieces: chunks of a rail. @piece: which of them. The sends run one after the other: once an
+ * owner has a chunk, the result may come back and be written over IN, so that chunk must have been
+ * read. */
+void gyre_two_level_send_to_owners(const struct gyre_two_level *level, int piece, int n_pieces);
+
+/** gyre_two_level_keep_from_owners - receive one piece of each other rail from its owner into OUT.
+ */
+void gyre_two_level_keep_from_owners(const struct gyre_two_level *level, int piece, int n_pieces);
+
+/** gyre_two_level_place_on_rail - find a rank's neighbours along its rail. @is_chain: the rail is a
+ * chain that begins at `root_host`; else it is a tree. @root_host: -1 = none; in a tree, a root is
+ * above the tree. */
+struct gyre_two_level_place gyre_two_level_place_on_rail(const struct gyre_two_level *level,
+                                                         bool is_chain, int tree, int root_host);
+
+/** Emit broadcast and reduce (two_level_rooted.c). @is_chain: as above. @tree: which of the two
+ * trees. */
+void gyre_two_level_broadcast(const struct gyre_two_level *level, int root, bool is_chain,
+                              int tree);
+void gyre_two_level_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree);
 
 /** Emit reduce-scatter and all-gather (two_level_blocks.c). @is_chain: the blocks go along the
  * rails in rings; else every block goes along a tree. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The position of a rank in two levels, and the steps inside a host. All two-level algorithms use
- * them.
+ * The position of a rank in two levels, its neighbours on its rail, and the steps inside a host.
+ * All two-level algorithms use them.
  */
 #include "algorithms/two_level.h"
+
+#include "algorithms/binary_tree.h"
 
 #define MAX_OUT_OF_HOST 16 /* inputs or outputs of a step besides those of the own host */
 
@@ -126,4 +128,60 @@ void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const st
         gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_first, flags);
     if (n_outs > n_first)
         gyre_builder_scatter(builder, chunk, outs[0], &outs[n_first], n_outs - n_first);
+}
+
+void gyre_two_level_send_to_owners(const struct gyre_two_level *level, int piece, int n_pieces)
+{
+    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
+    for (int i = 1; i <= n_others; i++) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const int chunk = rail * n_pieces + piece;
+        const struct gyre_ref in = gyre_in(chunk);
+        const struct gyre_ref out =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST);
+        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, 0);
+    }
+}
+
+void gyre_two_level_keep_from_owners(const struct gyre_two_level *level, int piece, int n_pieces)
+{
+    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
+    for (int i = n_others; i > 0; i--) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const int chunk = rail * n_pieces + piece;
+        const struct gyre_ref in =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
+        const struct gyre_ref out = gyre_out(chunk);
+        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, i > 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+struct gyre_two_level_place gyre_two_level_place_on_rail(const struct gyre_two_level *level,
+                                                         bool is_chain, int tree, int root_host)
+{
+    const int n_hosts = level->hosts->n_hosts;
+    const int above = is_chain || root_host < 0 ? 0 : 1;
+    const int base =
+        root_host < 0 ? 0 : root_host; /* the host that is item 0, or above all items */
+    const int item = (level->host - base + n_hosts) % n_hosts - above;
+    struct gyre_two_level_place place = {.is_top = false};
+    int parent, children[2];
+    if (item < 0) {
+        parent = -1;
+        children[0] = n_hosts > 1 ? gyre_tree_top(tree, n_hosts - 1) : 0;
+        place.n_children = n_hosts > 1 ? 1 : 0;
+    } else if (is_chain) {
+        parent = item - 1;
+        children[0] = item + 1;
+        place.n_children = item + 1 < n_hosts ? 1 : 0;
+    } else {
+        parent = gyre_tree_parent(tree, n_hosts - above, item);
+        place.n_children = gyre_tree_children(tree, n_hosts - above, item, children);
+    }
+    place.is_top = parent < 0 && (above == 0 || item < 0);
+    if (!place.is_top)
+        place.parent = gyre_two_level_at_host(level, base + above + parent);
+    for (int i = 0; i < place.n_children; i++)
+        place.children[i] = gyre_two_level_at_host(level, base + above + children[i]);
+    return place;
 }
