@@ -6,9 +6,7 @@
 #ifndef GYRE_PLAN_TABLE_H
 #define GYRE_PLAN_TABLE_H
 
-#include "algorithms/algorithm.h"
-
-#include <stddef.h>
+#include "core/plan/tuner/tuner.h"
 
 /* The choice for calls that kernels carry out. */
 struct gyre_tuner_row {
@@ -41,5 +39,13 @@ struct gyre_tuner_table {
 
 extern const struct gyre_tuner_table gyre_tuner_table_h200;
 extern const struct gyre_tuner_table gyre_tuner_table_host_memory;
+
+/** gyre_tuner_table_of - the measured choices. All GPUs that address each other's memory use those
+ * of the H200. */
+static inline const struct gyre_tuner_table *
+gyre_tuner_table_of(const struct gyre_tuner_facts *facts)
+{
+    return facts->in_host_memory ? &gyre_tuner_table_host_memory : &gyre_tuner_table_h200;
+}
 
 #endif

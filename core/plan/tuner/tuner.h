@@ -92,6 +92,12 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                     struct gyre_choice *choice_out);
 
+/** gyre_tuner_choose_copies - do copy engines carry out this call? If so, fill in the choice. Pure.
+ */
+bool gyre_tuner_choose_copies(const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, enum gyre_collective coll,
+                              uint64_t n_bytes, struct gyre_choice *choice_out);
+
 /** gyre_tuner_choose_fused - does a fused kernel carry out this call of middle size in protocol
  * SIMPLE, as an all-gather into windows or as a two-shot? If so, fill in the choice. Pure. */
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
