@@ -783,9 +783,10 @@ typedef struct gyre_signal_wait {
  * Errors: INVALID_ARGUMENT (no such window, rank or signal; the bytes do not fit into the smallest
  * buffer of the window), INVALID_USAGE (no window was ever registered, or the communicator failed),
  * DEVICE, OUT_OF_MEMORY. Later errors come through the stream: that which ended the communicator;
- * between hosts also TIMEOUT (the peer takes no data for config.timeout_ms) and REMOTE (the peer
- * destroyed or finalized its communicator, which is not noticed within a host). A stream of a GPU
- * has no errors of gyre's; there gyre_comm_async_error() has it. */
+ * REMOTE (the peer destroyed or finalized its communicator); between hosts also TIMEOUT (the peer
+ * takes no data for config.timeout_ms). A stream of a GPU has no errors of gyre's. There
+ * gyre_comm_async_error() has the communicator's, and the call itself returns REMOTE, if the peer
+ * left before the call. */
 GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
                               const gyre_put_target *target, gyre_comm *comm, gyre_stream stream);
 

@@ -325,7 +325,8 @@ struct gyre_executor_ops {
     /* Enqueue one-sided operations on a stream and return at once. They are no works: progress()
      * does not count them, and they are ordered with other operations by their streams alone.
      * is_idle() counts those that were not captured in a graph. When the fault is raised, they end
-     * with its status and send no signal. */
+     * with its status and send no signal. A put to a rank that has left is REMOTE: it ends the
+     * host's stream, while CUDA looks only in the call, and returns it. */
     gyre_status (*put)(struct gyre_executor *executor, const struct gyre_put *put,
                        gyre_stream stream);
     /* The stream waits until all these signals have come, and takes them. If that lasts longer than
@@ -386,6 +387,10 @@ uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fuse
 
 /** gyre_work_check - does the work have what its loaded program needs? Errors: INTERNAL. */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
+
+/** gyre_fail_unreachable - the cause of a one-sided call of `rank` to a peer that has left. Returns
+ * REMOTE. */
+gyre_status gyre_fail_unreachable(int peer, int rank);
 
 /** gyre_premultiply_scalar - 1/n in dtype's bits, rounded to nearest even. GYRE_AVG multiplies
  * floats by it. */

@@ -87,14 +87,15 @@ static void mark_left(struct gyre_health *health, int rank)
     pthread_mutex_unlock(&health->lock);
 }
 
-/* Waits for signals of the rank end, too, if the rank has not sent them. A rank that a proxy serves
- * says goodbye on its put link as well, behind its signals (core/comm/put_peers.c). */
+/* Waits for signals of the rank end, too, if the rank has not sent them, and so do puts to it. A
+ * rank that a proxy serves says goodbye on its put link as well, behind its signals
+ * (core/comm/put_peers.c). */
 static void take_goodbye(struct gyre_health *health, int rank)
 {
     struct gyre_executor *executor = health->caller->executor;
-    mark_left(health, rank);
     if (!gyre_links_is_proxied_to(health->links, rank))
         executor->ops->peer_left(executor, rank);
+    mark_left(health, rank);
 }
 
 static void take_loss(struct gyre_health *health, const struct gyre_event *event)

@@ -50,6 +50,15 @@ static gyre_status check_open(const struct one_sided_task *task)
     return gyre_fault_status(task->executor->fault);
 }
 
+/* May the put go on? The caller holds poll_lock. */
+static gyre_status check_put(const struct one_sided_task *task)
+{
+    GYRE_TRY(check_open(task));
+    if (gyre_load_acquire_u32(&task->executor->has_left[task->put.peer]) != 0)
+        return gyre_fail_unreachable(task->put.peer, task->executor->rank);
+    return GYRE_SUCCESS;
+}
+
 /* Has the task, which waits, waited longer than it may? */
 static bool is_late(struct one_sided_task *task)
 {
@@ -105,13 +114,6 @@ static enum gyre_task_state go_on_sending(struct one_sided_task *task, gyre_stat
         piece.n_bytes = put->remote->most_bytes;
         piece.signal = GYRE_NO_SIGNAL;
     }
-    if (gyre_load_acquire_u32(&task->executor->has_left[put->peer]) != 0) {
-        *status_out = gyre_fail(GYRE_ERROR_REMOTE,
-                                "rank %d destroyed its communicator; a one-sided call of rank %d "
-                                "can no longer reach it",
-                                put->peer, task->executor->rank);
-        return GYRE_TASK_DONE;
-    }
     if ((piece.n_bytes > 0 || piece.signal >= 0) &&
         !put->remote->post(put->remote->context, &piece))
         return wait_for_room(task, status_out);
@@ -163,7 +165,7 @@ static enum gyre_task_state poll_put(struct gyre_task *base, gyre_status *status
     struct one_sided_task *task = (struct one_sided_task *)base;
     enum gyre_task_state state = GYRE_TASK_DONE;
     pthread_mutex_lock(&task->executor->poll_lock);
-    const gyre_status status = check_open(task);
+    const gyre_status status = check_put(task);
     if (status == GYRE_SUCCESS)
         state = task->put.remote != NULL ? go_on_sending(task, status_out) : go_on_putting(task);
     else
