@@ -797,7 +797,9 @@ GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_str
 /** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
  * once: the next wait for the same peer and number waits for further ones. If a peer never sends
  * the signal and neither fails nor leaves, only config.timeout_ms ends the wait. Signals that a
- * peer sent before it destroyed or finalized its communicator satisfy waits as always.
+ * peer sent before it destroyed or finalized its communicator satisfy waits as always. On host
+ * memory, ranks that destroy or finalize their communicators while they wait for each other's
+ * signals have left, too.
  * @waits: n_waits of them; copied. 0 waits for nothing.
  * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed), REMOTE
  * (the peer destroyed or finalized its communicator without the signal), both of which on GPUs end
