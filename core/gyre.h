@@ -348,7 +348,8 @@ GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_c
  * Blocks until all remaining ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed.
  * Errors: INVALID_ARGUMENT (a wrong config of one rank is reported on every remaining rank; a wrong
  * list on its rank alone), INVALID_USAGE (GYRE_SHRINK_DEFAULT on a failed communicator; or the
- * lists differ, reported on every rank), REMOTE (another rank died, or the lowest remaining rank
+ * lists differ, reported on every rank that calls within a second and names the same lowest
+ * remaining rank), REMOTE (another rank died, or with GYRE_SHRINK_ABORT the lowest remaining rank
  * excludes another rank: exclude that rank too and call again), TIMEOUT (names the ranks that did
  * not come), UNSUPPORTED (no network interface). */
 GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
