@@ -137,6 +137,7 @@ struct gyre_regroup {
     int rank;              /* of the old communicator, as all ranks here */
     int n_ranks;
     const bool *is_member; /* by rank: is the rank a member of the new communicator? */
+    bool may_lose_ranks;   /* ranks may be dead, so members may not know the same list yet */
     /* Polled while waiting: not SUCCESS ends the wait with that status and its cause.
      * @missing: the ranks that are waited for, by rank; NULL where it is not known. */
     gyre_status (*check)(void *context, const bool *missing);
@@ -146,11 +147,12 @@ struct gyre_regroup {
 };
 
 /** gyre_regroup_serve - for the lowest member: wait for all other members, then give all of them a
- * new unique id. A rank whose list has more members is told so and awaited again. If a member
- * cannot take part, all members get its failure: those that have joined at once, later ones when
- * they join. Errors: the failure of a member (the first one that came; all are told), INVALID_USAGE
- * (a rank's list has fewer or other members; all are told), TIMEOUT naming the ranks that are
- * missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and died), the status of check(). */
+ * new unique id. If ranks may be lost, a rank whose list has more members is told so and awaited
+ * again. If a member cannot take part, all members get its failure: those that have joined at once,
+ * later ones when they join. Errors: the failure of a member (the first one that came; all are
+ * told), INVALID_USAGE (a rank's list has other members; all are told that come within a second),
+ * TIMEOUT naming the ranks that are missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and
+ * died), the status of check(). */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 

@@ -18,6 +18,7 @@
 #include <strings.h>
 
 #define SLICE_MS       100
+#define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
 #define MAX_CANDIDATES 512 /* strangers have a lower cap of their own; the rest are ranks */
 
 /* A connection from its first byte to its claim. */
@@ -38,6 +39,7 @@ struct serving {
     int *joiners; /* descriptors of ranks that have proved themselves and wait for the verdict */
     int *rank_of;
     int n_joiners;
+    uint64_t differs_ns; /* a list was found to differ; 0 = none was */
     int n_arrived;       /* members that have joined: `joiners`, and those that were answered */
     gyre_status failure; /* of the first member that cannot take part; SUCCESS: there is none */
     char failure_text[GYRE_TEXT_MAX_BYTES];
@@ -192,6 +194,23 @@ static void take_joiner(struct serving *serving, struct gyre_regroup_claim *clai
         tell_joiners(serving, serving->failure, serving->failure_text, NULL);
 }
 
+/* The rank has another list. All joiners are told so, also those that are still to come. */
+static void refuse_list(struct serving *serving, int fd, const struct gyre_regroup_claim *claim)
+{
+    const struct gyre_regroup *regroup = serving->regroup;
+    char text[200];
+    snprintf(text, sizeof(text),
+             "ranks %d and %d do not go on with the same ranks (%d of %d there, %d here): exclude "
+             "the same ranks everywhere",
+             regroup->rank, claim->rank, claim->n_members, regroup->n_ranks,
+             serving->own.n_members);
+    note_failure(serving, GYRE_ERROR_INVALID_USAGE, text);
+    if (serving->differs_ns == 0)
+        serving->differs_ns = gyre_now_ns();
+    tell_joiners(serving, serving->failure, serving->failure_text, NULL);
+    send_verdict(fd, serving->failure, serving->failure_text, NULL);
+}
+
 /* Takes a rank that has proved that it knows the secret. The rank waits with the other members. Or
  * it is told that ranks on its list have been excluded, and joins again later. */
 static gyre_status admit(struct serving *serving, int fd, struct gyre_regroup_claim *claim)
@@ -199,10 +218,15 @@ static gyre_status admit(struct serving *serving, int fd, struct gyre_regroup_cl
     const struct gyre_regroup *regroup = serving->regroup;
     char text[400];
     char excluded[256];
-    if (!regroup->is_member[claim->rank] || claim->n_members > serving->own.n_members) {
+    if (regroup->may_lose_ranks &&
+        (!regroup->is_member[claim->rank] || claim->n_members > serving->own.n_members)) {
         list_ranks(regroup, regroup->is_member, false, excluded, sizeof(excluded));
         snprintf(text, sizeof(text), "rank %d excludes ranks %s", regroup->rank, excluded);
         send_verdict(fd, GYRE_ERROR_REMOTE, text, NULL);
+        return GYRE_SUCCESS;
+    }
+    if (claim->members != serving->own.members) {
+        refuse_list(serving, fd, claim);
         return GYRE_SUCCESS;
     }
     if (!serving->missing[claim->rank] && serving->failure != GYRE_SUCCESS) {
@@ -212,12 +236,6 @@ static gyre_status admit(struct serving *serving, int fd, struct gyre_regroup_cl
     }
     serving->joiners[serving->n_joiners] = fd;
     serving->rank_of[serving->n_joiners++] = claim->rank;
-    if (claim->members != serving->own.members)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "ranks %d and %d do not go on with the same ranks (%d of %d there, %d "
-                         "here): exclude the same ranks everywhere",
-                         regroup->rank, claim->rank, claim->n_members, regroup->n_ranks,
-                         serving->own.n_members);
     if (!serving->missing[claim->rank])
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "rank %d came twice", claim->rank);
     take_joiner(serving, claim);
@@ -280,10 +298,19 @@ static gyre_status serve_once(struct serving *serving)
     return serve_candidates(serving);
 }
 
+/* Is no rank awaited any more? Where lists differ it is not known which ranks come, so ranks are
+ * told for a while. */
+static bool is_over(const struct serving *serving)
+{
+    if (serving->differs_ns != 0)
+        return gyre_now_ns() - serving->differs_ns >= TELL_NS;
+    return serving->n_arrived >= serving->own.n_members - 1;
+}
+
 static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
 {
     const struct gyre_regroup *regroup = serving->regroup;
-    while (serving->n_arrived < serving->own.n_members - 1) {
+    while (!is_over(serving)) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));
         if (gyre_now_ns() >= deadline_ns)
             return fail_missing(serving);

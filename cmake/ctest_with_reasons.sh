@@ -5,6 +5,7 @@
 set -uo pipefail
 build=$1
 shift
+"$(dirname "${BASH_SOURCE[0]}")/ctest_options.sh" "$@" || exit
 cd "$build" || exit 1
 summary=$(mktemp)
 trap 'rm -f "$summary"' EXIT

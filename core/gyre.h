@@ -348,7 +348,8 @@ GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_c
  * Blocks until all remaining ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed.
  * Errors: INVALID_ARGUMENT (a wrong config of one rank is reported on every remaining rank; a wrong
  * list on its rank alone), INVALID_USAGE (GYRE_SHRINK_DEFAULT on a failed communicator; or the
- * lists differ, reported on every rank), REMOTE (another rank died, or the lowest remaining rank
+ * lists differ, reported on every rank that calls within a second and names the same lowest
+ * remaining rank), REMOTE (another rank died, or with GYRE_SHRINK_ABORT the lowest remaining rank
  * excludes another rank: exclude that rank too and call again), TIMEOUT (names the ranks that did
  * not come), UNSUPPORTED (no network interface). */
 GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
@@ -783,9 +784,10 @@ typedef struct gyre_signal_wait {
  * Errors: INVALID_ARGUMENT (no such window, rank or signal; the bytes do not fit into the smallest
  * buffer of the window), INVALID_USAGE (no window was ever registered, or the communicator failed),
  * DEVICE, OUT_OF_MEMORY. Later errors come through the stream: that which ended the communicator;
- * between hosts also TIMEOUT (the peer takes no data for config.timeout_ms) and REMOTE (the peer
- * destroyed or finalized its communicator, which is not noticed within a host). A stream of a GPU
- * has no errors of gyre's; there gyre_comm_async_error() has it. */
+ * REMOTE (the peer destroyed or finalized its communicator); between hosts also TIMEOUT (the peer
+ * takes no data for config.timeout_ms). A stream of a GPU has no errors of gyre's. There
+ * gyre_comm_async_error() has the communicator's, and the call itself returns REMOTE, if the peer
+ * left before the call. */
 GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
                               const gyre_put_target *target, gyre_comm *comm, gyre_stream stream);
 
@@ -796,7 +798,9 @@ GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_str
 /** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
  * once: the next wait for the same peer and number waits for further ones. If a peer never sends
  * the signal and neither fails nor leaves, only config.timeout_ms ends the wait. Signals that a
- * peer sent before it destroyed or finalized its communicator satisfy waits as always.
+ * peer sent before it destroyed or finalized its communicator satisfy waits as always. On host
+ * memory, ranks that destroy or finalize their communicators while they wait for each other's
+ * signals have left, too.
  * @waits: n_waits of them; copied. 0 waits for nothing.
  * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed), REMOTE
  * (the peer destroyed or finalized its communicator without the signal), both of which on GPUs end

@@ -31,6 +31,15 @@ uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fuse
     return kind == GYRE_DEVICE_CUDA ? gyre_cuda_fused_most_tiles(call) : 0;
 }
 
+gyre_status gyre_fail_unreachable(int peer, int rank)
+{
+    return gyre_fail(
+        GYRE_ERROR_REMOTE,
+        "rank %d destroyed its communicator; a one-sided call of rank %d can no longer "
+        "reach it",
+        peer, rank);
+}
+
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs)
 {
     const struct gyre_split *split = &work->split;

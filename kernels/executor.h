@@ -264,6 +264,18 @@ struct gyre_signals_await {
     const struct gyre_remote_puts *remote; /* NULL = no signals come from ranks that need it */
 };
 
+#define GYRE_BLOCKED_SENDERS 16
+
+/* A rank whose one-sided operations all wait for signals, itself or behind such a wait of their
+ * stream. */
+struct gyre_blocked {
+    uint64_t n_ended;   /* one-sided operations that have ended, plus 1: no signal was sent while it
+                         * stays the same */
+    uint32_t n_senders; /* ranks whose signals are missing; one for each stream */
+    uint32_t pad;
+    uint32_t senders[GYRE_BLOCKED_SENDERS];
+};
+
 struct gyre_executor;
 
 struct gyre_executor_ops {
@@ -325,7 +337,8 @@ struct gyre_executor_ops {
     /* Enqueue one-sided operations on a stream and return at once. They are no works: progress()
      * does not count them, and they are ordered with other operations by their streams alone.
      * is_idle() counts those that were not captured in a graph. When the fault is raised, they end
-     * with its status and send no signal. */
+     * with its status and send no signal. A put to a rank that has left is REMOTE: it ends the
+     * host's stream, while CUDA looks only in the call, and returns it. */
     gyre_status (*put)(struct gyre_executor *executor, const struct gyre_put *put,
                        gyre_stream stream);
     /* The stream waits until all these signals have come, and takes them. If that lasts longer than
@@ -334,9 +347,14 @@ struct gyre_executor_ops {
      * REMOTE; CUDA sets gyre_progress.lost_signal and waits on. */
     gyre_status (*await_signals)(struct gyre_executor *executor,
                                  const struct gyre_signals_await *await, gyre_stream stream);
-    /* A rank has left. Its one-sided operations had ended before, so all its signals have arrived,
-     * and no more will come. Any thread; does not block. */
+    /* A rank has left, or can send no signal any more (core/comm/drain.c). All its signals have
+     * arrived. Any thread; does not block. */
     void (*peer_left)(struct gyre_executor *executor, int rank);
+    /* Do all operations that are not complete wait for signals, or stand behind such a wait in
+     * their stream? False too if there is no operation, if more than GYRE_BLOCKED_SENDERS streams
+     * wait, and on CUDA, whose host cannot tell. Any thread; waits at most until a poll has ended.
+     * @blocked_out: bytes that are not used are zero. */
+    bool (*find_blocked)(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 };
 
 struct gyre_executor {
@@ -386,6 +404,10 @@ uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fuse
 
 /** gyre_work_check - does the work have what its loaded program needs? Errors: INTERNAL. */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
+
+/** gyre_fail_unreachable - the cause of a one-sided call of `rank` to a peer that has left. Returns
+ * REMOTE. */
+gyre_status gyre_fail_unreachable(int peer, int rank);
 
 /** gyre_premultiply_scalar - 1/n in dtype's bits, rounded to nearest even. GYRE_AVG multiplies
  * floats by it. */

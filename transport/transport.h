@@ -205,7 +205,9 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
 enum gyre_put_kind {
     GYRE_PUT_DATA = 1, /* bytes for a window, a signal, or both */
     GYRE_PUT_FENCE,    /* says that the messages before it have been taken */
-    GYRE_PUT_GOODBYE   /* the rank has left: it is its last message */
+    GYRE_PUT_GOODBYE,  /* the rank has left: it is its last message */
+    GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals: all that it has sent came before.
+                        * offset_bytes is its n_ended (struct gyre_blocked) */
 };
 
 /* Stands before the bytes in a message. Ranks exchange it, so its layout is fixed. */

@@ -116,6 +116,9 @@ struct bench_doctor {
 const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
                               char *text_out);
 
+/** bench_fix_of_interface - likewise, of an interface that need not be one of RDMA. */
+const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out);
+
 /** bench_say - add a finding of the running check.
  * @subject, @fix: may be NULL. @format: the evidence. */
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,

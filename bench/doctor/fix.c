@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Puts the names of a port into the text that says what mends a finding, so that its command can be
- * copied.
+ * Puts the names of a port or an interface into the text that says what mends a finding, so that
+ * its command can be copied.
  */
 #include "bench/doctor/doctor.h"
 
@@ -16,11 +16,11 @@ static void append(char *text, size_t text_bytes, const char *more, size_t n_mor
     text[used + n] = '\0';
 }
 
-const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
-                              char *text_out)
+/* @unknown: is appended if the text has NETDEV and the interface is not known. */
+static const char *put_names(const char *fix, const char *device, const char *netdev,
+                             const char *unknown, char *text_out)
 {
     static const char netdev_word[] = "NETDEV", device_word[] = "DEVICE";
-    static const char unknown[] = " (NETDEV is the interface of the port: rdma link show names it)";
     const bool is_unknown = netdev[0] == '\0' && strstr(fix, netdev_word) != NULL;
     text_out[0] = '\0';
     while (*fix != '\0') {
@@ -38,4 +38,17 @@ const char *bench_fix_of_port(const char *fix, const char *device, const char *n
     if (is_unknown)
         append(text_out, BENCH_FIX_BYTES, unknown, strlen(unknown));
     return text_out;
+}
+
+const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
+                              char *text_out)
+{
+    return put_names(fix, device, netdev,
+                     " (NETDEV is the interface of the port: rdma link show names it)", text_out);
+}
+
+const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out)
+{
+    return put_names(fix, NULL, netdev,
+                     " (NETDEV is an interface of this host: ip link lists them)", text_out);
 }

@@ -288,6 +288,20 @@ const struct bench_netdev *bench_net_first(const struct bench_net *net)
                : NULL;
 }
 
+const char *bench_net_real(const struct bench_net *net)
+{
+    const struct bench_netdev *best = NULL;
+    for (int i = 0; i < net->n_devices; i++) {
+        const struct bench_netdev *device = &net->devices[i];
+        const bool is_real = (strcmp(device->kind, "physical") == 0 && device->master[0] == '\0') ||
+                             strcmp(device->kind, "bond") == 0;
+        if (is_real &&
+            (best == NULL || device->is_up + device->has_link > best->is_up + best->has_link))
+            best = device;
+    }
+    return best != NULL ? best->name : "";
+}
+
 const char *bench_net_host_text(const struct gyre_sock_interface *interface, char *text_out,
                                 size_t text_bytes)
 {

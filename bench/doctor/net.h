@@ -49,6 +49,10 @@ const struct bench_netdev *bench_net_find(const struct bench_net *net, const cha
 /** bench_net_first - the interface that gyre uses, or NULL if there is none but loopback. */
 const struct bench_netdev *bench_net_first(const struct bench_net *net);
 
+/** bench_net_real - the name of the interface of an adapter or bond that is most likely meant for
+ * other hosts: one that has a link, else one that is enabled, else any. "" = there is none. */
+const char *bench_net_real(const struct bench_net *net);
+
 /** bench_net_host_text - "10.0.0.1/24". Returns text_out. */
 const char *bench_net_host_text(const struct gyre_sock_interface *interface, char *text_out,
                                 size_t text_bytes);

@@ -10,6 +10,7 @@
 #include "bench/limits/empty_launch.h"
 #include "bench/report/bus_factor.h"
 #include "core/base/util.h"
+#include "core/comm/local.h"
 
 #include <stdlib.h>
 
@@ -274,4 +275,20 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
     GYRE_TRY(check(rank, call, &timing.n_wrong));
     *timing_out = timing;
     return GYRE_SUCCESS;
+}
+
+struct gyre_plan_summary bench_plan_of(const struct bench_rank *rank, const struct bench_call *call)
+{
+    const struct gyre_call planned = {.coll = call->what.coll,
+                                      .send = call->send,
+                                      .recv = call->recv,
+                                      .count = call->what.count,
+                                      .dtype = call->what.dtype,
+                                      .op = call->what.op,
+                                      .root = call->what.root,
+                                      .is_send = true};
+    struct gyre_plan_summary plan = {0};
+    if (gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &plan) != GYRE_SUCCESS)
+        plan = (struct gyre_plan_summary){0};
+    return plan;
 }

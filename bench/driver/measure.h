@@ -7,6 +7,7 @@
 
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
+#include "core/plan/plan.h"
 
 /* The result for one size in place or out of place. */
 struct bench_timing {
@@ -30,6 +31,11 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
  * @wants_samples: also time single calls. */
 gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
                           bool wants_samples, struct bench_timing *timing_out);
+
+/** bench_plan_of - how this rank would carry out the call now; zero if that cannot be said. It
+ * simulates the call, which for many ranks takes memory and time, so only rank 0 asks. */
+struct gyre_plan_summary bench_plan_of(const struct bench_rank *rank,
+                                       const struct bench_call *call);
 
 /** bench_max_over_ranks - replace each of n values by its maximum over the ranks. Collective. */
 gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n);

@@ -151,21 +151,9 @@ static gyre_status add_row(struct table *table, const struct bench_row *row)
 static gyre_status describe_row(struct table *table, struct bench_row *row)
 {
     struct bench_rank *rank = &table->rank;
-    const struct bench_case *what = &row->what;
-    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
-    const struct gyre_call planned = {.coll = what->coll,
-                                      .send = call.send,
-                                      .recv = call.recv,
-                                      .count = what->count,
-                                      .dtype = what->dtype,
-                                      .op = what->op,
-                                      .root = what->root,
-                                      .is_send = true};
-    /* Describing a call simulates it. For many ranks that takes memory and time, so only rank 0
-     * does it. */
-    if (table->output != NULL &&
-        gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &row->plan) != GYRE_SUCCESS)
-        row->plan = (struct gyre_plan_summary){0}; /* the report then has no plan */
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, &row->what, false);
+    if (table->output != NULL)
+        row->plan = bench_plan_of(rank, &call);
     if (table->run->options.json_path == NULL)
         return GYRE_SUCCESS;
     return bench_machine_clocks(rank, &table->machine, &row->clocks);

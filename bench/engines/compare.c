@@ -298,9 +298,8 @@ static gyre_status check_contender(struct bench_rank *rank, const struct bench_b
     return bench_rank_agree(rank, status);
 }
 
-gyre_status bench_compare_contenders(struct bench_rank *rank,
-                                     const struct bench_contender *contenders, int n_contenders,
-                                     const struct bench_call *call,
+gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_contender *contenders,
+                                     int n_contenders, const struct bench_call *call,
                                      struct bench_comparison *comparisons_out)
 {
     struct batches batches = {.n = n_contenders};
@@ -314,7 +313,10 @@ gyre_status bench_compare_contenders(struct bench_rank *rank,
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
     comparisons_out[0] =
         (struct bench_comparison){.is_present = true, .n_rounds = rank->options->n_rounds};
-    for (int i = 0; i < n_contenders; i++)
+    for (int i = 0; i < n_contenders; i++) {
         GYRE_TRY(check_contender(rank, &batches.list[i]));
+        if (rank->member.rank == 0)
+            contenders[i].plan = bench_plan_of(rank, call);
+    }
     return capture_and_compare(rank, &batches, true, comparisons_out);
 }

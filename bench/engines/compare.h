@@ -7,6 +7,7 @@
 #define GYRE_BENCH_COMPARE_H
 
 #include "bench/engines/engine.h"
+#include "core/plan/plan.h"
 
 struct bench_comparison {
     bool is_present;
@@ -42,19 +43,19 @@ void bench_comparison_judge(double *turns, struct bench_comparison *comparison);
 /* An algorithm of gyre that takes its turns with others. */
 struct bench_contender {
     const char *name; /* what --algo takes, or "file" for the programs of --algo-file */
+    struct gyre_plan_summary plan; /* of the latest call that was compared; on rank 0 */
 };
 
 /** bench_compare_contenders - time a call of gyre by several algorithms in turns, as
  * bench_compare() does with an engine. Collective; all ranks get the same result. Afterwards the
- * plan chooses the last contender.
+ * plan chooses the last contender. Rank 0 fills in how each contender carries out the call.
  * @n_contenders: 2 to BENCH_MAX_CONTENDERS.
  * @comparisons_out: n_contenders - 1. In comparison i, contender 0 stands for gyre and contender
  * i + 1 for the engine, so that the ratio is the time of contender i + 1 over that of contender 0.
  * Errors: those of the plan for an algorithm that cannot carry out the call; INTERNAL (wrong
  * values). */
-gyre_status bench_compare_contenders(struct bench_rank *rank,
-                                     const struct bench_contender *contenders, int n_contenders,
-                                     const struct bench_call *call,
+gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_contender *contenders,
+                                     int n_contenders, const struct bench_call *call,
                                      struct bench_comparison *comparisons_out);
 
 /** bench_compare - time a call of gyre and of the engine in turns. Collective; all ranks get the

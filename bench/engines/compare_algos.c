@@ -48,7 +48,7 @@ static void parse_list(const char *text, struct list *list)
         const size_t n_bytes = strcspn(text, ",");
         char *name = list->names[list->n];
         snprintf(name, sizeof(list->names[0]), "%.*s", (int)n_bytes, text);
-        list->contenders[list->n++].name = name;
+        list->contenders[list->n++] = (struct bench_contender){.name = name};
         text += n_bytes;
         text += *text == ',';
     }
@@ -95,7 +95,8 @@ static gyre_status write_row(const struct bench_setting *setting, const struct b
                                      .n_hosts = bench_n_hosts(setting),
                                      .coll = what->coll,
                                      .algorithm = list->contenders[i].name,
-                                     .proto = "",
+                                     .proto = list->contenders[i].plan.proto,
+                                     .n_channels = list->contenders[i].plan.n_channels,
                                      .n_bytes = what->n_bytes,
                                      .time_us = us};
         if (compared != NULL) {
@@ -104,13 +105,13 @@ static gyre_status write_row(const struct bench_setting *setting, const struct b
             row.ratio_high = compared->ratio_high;
         }
         GYRE_TRY(bench_tidy_row(files->tidy, &row));
-        GYRE_TRY(bench_json_contender(files->json, what, row.algorithm, us, compared));
+        GYRE_TRY(bench_json_contender(files->json, what, &list->contenders[i], us, compared));
     }
     return GYRE_SUCCESS;
 }
 
 static gyre_status compare_size(struct bench_rank *rank, const struct bench_setting *setting,
-                                const struct list *list, const struct bench_case *what,
+                                struct list *list, const struct bench_case *what,
                                 const struct files *files)
 {
     struct bench_comparison comparisons[BENCH_MAX_CONTENDERS];
@@ -127,7 +128,7 @@ static gyre_status compare_size(struct bench_rank *rank, const struct bench_sett
 }
 
 static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_setting *setting,
-                                 const struct list *list, struct files *files)
+                                 struct list *list, struct files *files)
 {
     const struct bench_options *options = rank->options;
     gyre_status status = GYRE_SUCCESS;

@@ -304,7 +304,7 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
 }
 
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
-                                 const char *algorithm, double time_us,
+                                 const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison)
 {
     if (json == NULL)
@@ -314,7 +314,14 @@ gyre_status bench_json_contender(struct bench_json *json, const struct bench_cas
     if (!json_object_object_get_ex(json->root, "contenders", &list))
         list = add_array(json->root, "contenders");
     const double algbw = time_us > 0 ? (double)what->n_bytes / (time_us * 1e3) : 0;
-    add_text(object, "algorithm", algorithm);
+    add_text(object, "algorithm", contender->name);
+    add_text(object, "type", gyre_dtype_names[what->dtype]);
+    if (contender->plan.n_channels > 0) { /* the plan is known */
+        add_text(object, "protocol", contender->plan.proto);
+        if (contender->plan.net_proto[0] != '\0')
+            add_text(object, "protocol_between_hosts", contender->plan.net_proto);
+        add_int(object, "channels", contender->plan.n_channels);
+    }
     add_int(object, "bytes", (int64_t)what->n_bytes);
     add_number(object, "time_us", time_us);
     add_number(object, "algbw_gbytes_per_s", algbw);

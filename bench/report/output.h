@@ -95,7 +95,7 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
 /** bench_json_contender - likewise, one algorithm of --compare-algos. NULL does nothing.
  * @comparison: with the first algorithm; NULL = this is the first one. */
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
-                                 const char *algorithm, double time_us,
+                                 const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison);
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary);
 

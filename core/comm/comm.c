@@ -43,21 +43,11 @@ void gyre_comm_attach(const gyre_comm *comm)
         (void)comm->member.device->ops->attach(comm->member.device);
 }
 
-/* Waits until all works and one-sided operations of this rank are done, or the communicator has
- * failed. */
-static void drain(gyre_comm *comm)
-{
-    const struct timespec nap = {0, DRAIN_NAP_NS};
-    while (!gyre_fault_is_raised(&comm->member.fault) &&
-           !comm->executor->ops->is_idle(comm->executor))
-        nanosleep(&nap, NULL);
-}
-
 static void leave(gyre_comm *comm)
 {
     if (!comm->is_made || gyre_load_relaxed_u32(&comm->member.has_left) != 0)
         return;
-    drain(comm);
+    gyre_comm_drain(comm);
     /* Tell the cause of a failure before leaving. Otherwise it would look as if this rank had ended
      * the communicator. */
     gyre_health_pass_on(comm->health);

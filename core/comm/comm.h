@@ -69,6 +69,11 @@ void gyre_comm_attach(const gyre_comm *comm);
 /** gyre_comm_set_made - end the init, after success or failure: the phase becomes READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 
+/** gyre_comm_drain - wait until all works and one-sided operations of this rank are done, or the
+ * communicator has failed. Waits for signals of ranks that leave too, and send none any more, end
+ * with an error. */
+void gyre_comm_drain(gyre_comm *comm);
+
 /* ---- calling.c: may a thread use it? ------------------------------------------------------- */
 
 /** gyre_comm_begin_call - is this a live handle that may take calls? Then it is this thread's until

@@ -95,6 +95,8 @@ static void take(void *context, int rank, const struct gyre_put_head *head, cons
         take_data(comm, rank, head, data);
     else if (head->kind == GYRE_PUT_FENCE)
         gyre_fetch_add_u32(&comm->puts.n_fences[rank], 1);
+    else if (head->kind == GYRE_PUT_BLOCKED)
+        gyre_store_release_u64(&comm->puts.blocked[rank], head->offset_bytes);
     else if (head->kind == GYRE_PUT_GOODBYE)
         take_goodbye(comm, rank);
     else
@@ -210,7 +212,9 @@ static gyre_status open_links(struct gyre_comm *comm)
 {
     struct gyre_put_peers *puts = &comm->puts;
     puts->n_fences = calloc((size_t)comm->member.n_ranks, sizeof(*puts->n_fences));
-    if (puts->n_fences == NULL)
+    puts->blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->blocked));
+    puts->told_blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->told_blocked));
+    if (puts->n_fences == NULL || puts->blocked == NULL || puts->told_blocked == NULL)
         return gyre_fail_errno(ENOMEM, "put links of %d ranks", comm->member.n_ranks);
     GYRE_TRY(gyre_put_transports_open(&comm->member, &comm->links, &puts->transports));
     const struct gyre_put_links_config config = {
@@ -246,6 +250,21 @@ gyre_status gyre_put_peers_open(struct gyre_comm *comm)
     return status == GYRE_SUCCESS ? status : gyre_comm_give_up(comm, status);
 }
 
+void gyre_put_peers_tell_blocked(struct gyre_comm *comm, uint64_t n_ended)
+{
+    const struct gyre_put_head head = {.kind = GYRE_PUT_BLOCKED, .offset_bytes = n_ended};
+    struct gyre_put_peers *puts = &comm->puts;
+    for (int rank = 0; puts->links != NULL && rank < comm->member.n_ranks; rank++)
+        if (is_peer(comm, rank) && puts->told_blocked[rank] != n_ended &&
+            gyre_put_links_post(puts->links, rank, &head, NULL))
+            puts->told_blocked[rank] = n_ended;
+}
+
+uint64_t gyre_put_peers_blocked_of(const struct gyre_comm *comm, int rank)
+{
+    return comm->puts.links != NULL ? gyre_load_acquire_u64(&comm->puts.blocked[rank]) : 0;
+}
+
 void gyre_put_peers_leave(struct gyre_comm *comm)
 {
     if (comm->puts.links != NULL)
@@ -268,5 +287,7 @@ void gyre_put_peers_close(struct gyre_comm *comm)
         pthread_mutex_destroy(&puts->lock);
     gyre_put_transports_close(&puts->transports);
     free(puts->n_fences);
+    free(puts->blocked);
+    free(puts->told_blocked);
     memset(puts, 0, sizeof(*puts));
 }

@@ -23,6 +23,8 @@ struct gyre_put_peers {
     bool is_detached;                 /* under lock: the executor may be closed */
     uint32_t *n_fences;               /* by rank: fences that have come; the taker writes it */
     uint32_t n_sent;                  /* fences that were sent to each rank */
+    uint64_t *blocked;                /* by rank: n_ended of its BLOCKED; the taker writes it */
+    uint64_t *told_blocked;           /* by rank: n_ended of the BLOCKED that was sent to it */
 };
 
 /** gyre_put_peers_open - make the put links of this rank, unless they exist. Collective. Does
@@ -41,6 +43,14 @@ void gyre_put_peers_unlock(struct gyre_comm *comm);
  * before its call. Collective. Errors: the communicator's fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT).
  */
 gyre_status gyre_put_peers_fence(struct gyre_comm *comm);
+
+/** gyre_put_peers_tell_blocked - tell the ranks behind put links that this rank, which leaves,
+ * waits for signals. Does not block. Ranks whose link has no room are told by a later call. */
+void gyre_put_peers_tell_blocked(struct gyre_comm *comm, uint64_t n_ended);
+
+/** gyre_put_peers_blocked_of - n_ended that a rank behind a put link has told, 0 if none. All
+ * signals that it had sent before have arrived. */
+uint64_t gyre_put_peers_blocked_of(const struct gyre_comm *comm, int rank);
 
 /** gyre_put_peers_leave - this rank makes no one-sided call any more: tell the other ranks. */
 void gyre_put_peers_leave(struct gyre_comm *comm);

@@ -286,6 +286,7 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
         .rank = parent->member.rank,
         .n_ranks = parent->member.n_ranks,
         .is_member = request->is_member,
+        .may_lose_ranks = request->is_aborted,
         .check = check_shrink,
         .context = &watch,
         .failure = request->failure,

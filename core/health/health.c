@@ -66,6 +66,9 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     case GYRE_HEALTH_END_ANSWER:
         gyre_health_take_end_answer(health, event->rank, &message, event->n_bytes);
         break;
+    case GYRE_HEALTH_BLOCKED:
+        gyre_health_take_blocked(health, event->rank, &message, event->n_bytes);
+        break;
     default: /* an echo, or a message of a kind that this library does not send */
         break;
     }
@@ -87,14 +90,15 @@ static void mark_left(struct gyre_health *health, int rank)
     pthread_mutex_unlock(&health->lock);
 }
 
-/* Waits for signals of the rank end, too, if the rank has not sent them. A rank that a proxy serves
- * says goodbye on its put link as well, behind its signals (core/comm/put_peers.c). */
+/* Waits for signals of the rank end, too, if the rank has not sent them, and so do puts to it. A
+ * rank that a proxy serves says goodbye on its put link as well, behind its signals
+ * (core/comm/put_peers.c). */
 static void take_goodbye(struct gyre_health *health, int rank)
 {
     struct gyre_executor *executor = health->caller->executor;
-    mark_left(health, rank);
     if (!gyre_links_is_proxied_to(health->links, rank))
         executor->ops->peer_left(executor, rank);
+    mark_left(health, rank);
 }
 
 static void take_loss(struct gyre_health *health, const struct gyre_event *event)
@@ -199,8 +203,10 @@ static void *watch(void *argument)
 static void free_health(struct gyre_health *health)
 {
     gyre_health_release_children(health);
-    for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++)
+    for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++) {
         free(health->peers[rank].waits);
+        free(health->peers[rank].blocked);
+    }
     free(health->dump.text);
     pthread_cond_destroy(&health->changed);
     pthread_mutex_destroy(&health->lock);

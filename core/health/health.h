@@ -11,6 +11,20 @@
 
 struct gyre_health;
 
+/* What a rank that destroys its communicator says of the signals that it waits for. Exchanged
+ * between ranks: fixed layout. */
+struct gyre_health_blocked {
+    uint64_t n_ended; /* as in struct gyre_blocked; 0 = the rank has said nothing */
+    uint32_t n_senders;
+    uint32_t pad;
+    struct {
+        uint64_t seen_ended; /* the sender's n_ended. The rank knew it, and had the signals that the
+                              * sender sent before, when it found that it waits; 0 = it did not */
+        uint32_t rank;
+        uint32_t pad;
+    } senders[GYRE_BLOCKED_SENDERS];
+};
+
 /* The objects that the health thread watches. Each of them outlives the health. */
 struct gyre_health_config {
     struct gyre_member *member;
@@ -51,6 +65,14 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
  * ranks and waits at most 3 s, whatever they do.
  * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
+
+/** gyre_health_tell_blocked - tell all ranks what this rank, which destroys its communicator, waits
+ * for. */
+void gyre_health_tell_blocked(struct gyre_health *health,
+                              const struct gyre_health_blocked *blocked);
+
+/** gyre_health_blocked_of - what a rank told last. Any thread. */
+struct gyre_health_blocked gyre_health_blocked_of(struct gyre_health *health, int rank);
 
 void gyre_health_close(struct gyre_health *health);
 

@@ -6,7 +6,8 @@
  * says where this rank is and which ranks are silent. health_waits.c sends and receives the
  * positions of workers, health_explain.c finds the cause of a stall in them, and health_dump.c
  * prints them on request. health_tell.c tells the other ranks about failures, and health_children.c
- * tells communicators that are made from this one.
+ * tells communicators that are made from this one. health_blocked.c carries what leaving ranks wait
+ * for.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
@@ -24,14 +25,15 @@
 #define GYRE_HEALTH_MAX_WAITS     8 /* workers of which a rank tells */
 
 enum gyre_health_kind {
-    GYRE_HEALTH_ASK,       /* my unfinished calls, and those before them; do yours fit? */
-    GYRE_HEALTH_ANSWER,    /* where I am */
-    GYRE_HEALTH_END,       /* this communicator ends here, and why */
-    GYRE_HEALTH_ECHO,      /* to the sender itself: does the rendezvous still pass messages on? */
-    GYRE_HEALTH_WHERE,     /* where are your workers? */
-    GYRE_HEALTH_WAITS,     /* there, and what they wait for */
-    GYRE_HEALTH_END_ASK,   /* I wait for a slot of this connection; how far is your end? */
-    GYRE_HEALTH_END_ANSWER /* so far */
+    GYRE_HEALTH_ASK,        /* my unfinished calls, and those before them; do yours fit? */
+    GYRE_HEALTH_ANSWER,     /* where I am */
+    GYRE_HEALTH_END,        /* this communicator ends here, and why */
+    GYRE_HEALTH_ECHO,       /* to the sender itself: does the rendezvous still pass messages on? */
+    GYRE_HEALTH_WHERE,      /* where are your workers? */
+    GYRE_HEALTH_WAITS,      /* there, and what they wait for */
+    GYRE_HEALTH_END_ASK,    /* I wait for a slot of this connection; how far is your end? */
+    GYRE_HEALTH_END_ANSWER, /* so far */
+    GYRE_HEALTH_BLOCKED     /* I leave, but wait for these signals */
 };
 
 /* Where a rank is. */
@@ -87,6 +89,7 @@ struct gyre_health_message {
     union {
         struct gyre_health_waits waits;
         struct gyre_health_end end;
+        struct gyre_health_blocked blocked;
         struct gyre_record records[GYRE_HEALTH_MAX_ASKED];
         char text[GYRE_CAUSE_MAX_BYTES];
     };
@@ -104,7 +107,8 @@ struct gyre_health_peer {
     uint64_t behind_ns; /* it said so; 0 = never */
     uint64_t left_ns;   /* its goodbye, or the news of its death, was read; 0 = not yet */
     struct gyre_health_place place;
-    struct gyre_health_waits *waits; /* NULL = none came */
+    struct gyre_health_waits *waits;     /* NULL = none came */
+    struct gyre_health_blocked *blocked; /* likewise; under the lock of the health */
 };
 
 /* A dump of all positions that a thread waits for. Under the lock of the health. */
@@ -288,6 +292,12 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
                               const struct gyre_health_message *message, size_t n_bytes);
 void gyre_health_take_end_answer(struct gyre_health *health, int rank,
                                  const struct gyre_health_message *message, size_t n_bytes);
+
+/* ---- health_blocked.c --------------------------------------------------------------------- */
+
+/** gyre_health_take_blocked - handle a BLOCKED. A message with a wrong size or range is dropped. */
+void gyre_health_take_blocked(struct gyre_health *health, int rank,
+                              const struct gyre_health_message *message, size_t n_bytes);
 
 /* ---- health_explain.c --------------------------------------------------------------------- */
 

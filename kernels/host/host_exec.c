@@ -230,4 +230,5 @@ const struct gyre_executor_ops gyre_executor_host = {
     .put = gyre_host_put,
     .await_signals = gyre_host_await_signals,
     .peer_left = gyre_host_peer_left,
+    .find_blocked = gyre_host_find_blocked,
 };

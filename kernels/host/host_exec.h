@@ -53,14 +53,16 @@ struct gyre_host_executor {
     uint64_t running_ticket;          /* of the launch that runs */
     struct gyre_host_launch *running; /* that launch, from its first poll to its end; else NULL */
     bool is_closed;
+    uint64_t n_ended; /* one-sided operations whose polls are over */
 
-    uint32_t *has_left;   /* by rank: 1 = the rank sends no more signals; written by the health
-                           * thread, release */
+    uint32_t *has_left;   /* by rank: 1 = the rank sends no more signals; set by threads that hear
+                           * of it, release */
     uint64_t n_one_sided; /* one-sided operations in streams; added to by callers, counted down by
                            * the threads that run the streams, release */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
     uint32_t n_users; /* the owner, every enqueued launch and every one-sided operation */
+    struct gyre_one_sided_task *one_sided; /* all that were not released; the newest first */
     struct gyre_host_launch *free_launches;
 };
 
@@ -206,12 +208,13 @@ gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_posi
 gyre_status gyre_host_end_state(struct gyre_executor *executor, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
 
-/** The functions put, await_signals and peer_left of gyre_executor_host. */
+/** The functions put, await_signals, peer_left and find_blocked of gyre_executor_host. */
 gyre_status gyre_host_put(struct gyre_executor *executor, const struct gyre_put *put,
                           gyre_stream stream);
 gyre_status gyre_host_await_signals(struct gyre_executor *executor,
                                     const struct gyre_signals_await *await, gyre_stream stream);
 void gyre_host_peer_left(struct gyre_executor *executor, int rank);
+bool gyre_host_find_blocked(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 
 /** gyre_host_loaded_release - stop being a user; the last user's call frees the program. The caller
  * holds executor->lock. */

@@ -12,7 +12,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A poll of a task may take about 100 us (host_stream.h): 256 KiB at 3 GB/s. */
 #define PIECE_BYTES ((size_t)256 << 10)
@@ -24,34 +26,49 @@ struct goal {
     uint64_t count; /* as many must have come since the counters were made */
 };
 
-struct one_sided_task {
+struct gyre_one_sided_task {
     struct gyre_task task; /* first: the stream's */
     struct gyre_host_executor *executor;
     uint64_t *const *counters;
     uint64_t start_ns; /* since when it waits; 0 = it does not */
     uint64_t timeout_ns;
     const struct gyre_remote_puts *remote;
+    gyre_stream stream; /* with `thread`, if it is NULL, the task's stream */
+    pthread_t thread;   /* which enqueued the task: a default stream is a thread's */
+    bool has_ended;     /* its polls are over; under poll_lock */
+    struct gyre_one_sided_task *previous; /* in the executor's list; under its lock */
+    struct gyre_one_sided_task *next;
     struct gyre_put put; /* what is left of a put */
     int n_goals;         /* wait */
     struct goal goals[];
 };
 
-static uint64_t *arrived_of(const struct one_sided_task *task, int receiver, int sender, int signal)
+static uint64_t *arrived_of(const struct gyre_one_sided_task *task, int receiver, int sender,
+                            int signal)
 {
     return task->counters[receiver] +
            gyre_signal_index((int)task->executor->n_ranks, GYRE_SIGNALS_ARRIVED, sender, signal);
 }
 
 /* May the task go on? The caller holds poll_lock. */
-static gyre_status check_open(const struct one_sided_task *task)
+static gyre_status check_open(const struct gyre_one_sided_task *task)
 {
     if (task->executor->is_closed)
         return gyre_fail(GYRE_ERROR_ABORTED, "one-sided call: its communicator was destroyed");
     return gyre_fault_status(task->executor->fault);
 }
 
+/* May the put go on? The caller holds poll_lock. */
+static gyre_status check_put(const struct gyre_one_sided_task *task)
+{
+    GYRE_TRY(check_open(task));
+    if (gyre_load_acquire_u32(&task->executor->has_left[task->put.peer]) != 0)
+        return gyre_fail_unreachable(task->put.peer, task->executor->rank);
+    return GYRE_SUCCESS;
+}
+
 /* Has the task, which waits, waited longer than it may? */
-static bool is_late(struct one_sided_task *task)
+static bool is_late(struct gyre_one_sided_task *task)
 {
     const uint64_t now_ns = gyre_now_ns();
     if (task->start_ns == 0)
@@ -68,7 +85,7 @@ static void advance(struct gyre_put *put, size_t n_bytes)
 }
 
 /* The caller holds poll_lock. */
-static enum gyre_task_state go_on_putting(struct one_sided_task *task)
+static enum gyre_task_state go_on_putting(struct gyre_one_sided_task *task)
 {
     struct gyre_put *put = &task->put;
     const size_t n_bytes = put->n_bytes < PIECE_BYTES ? put->n_bytes : PIECE_BYTES;
@@ -84,7 +101,7 @@ static enum gyre_task_state go_on_putting(struct one_sided_task *task)
 }
 
 /* The message found no room. */
-static enum gyre_task_state wait_for_room(struct one_sided_task *task, gyre_status *status_out)
+static enum gyre_task_state wait_for_room(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
     if (!is_late(task))
         return GYRE_TASK_IDLE;
@@ -96,7 +113,7 @@ static enum gyre_task_state wait_for_room(struct one_sided_task *task, gyre_stat
 }
 
 /* As go_on_putting(), to a rank that is reached by messages. */
-static enum gyre_task_state go_on_sending(struct one_sided_task *task, gyre_status *status_out)
+static enum gyre_task_state go_on_sending(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
     struct gyre_put *put = &task->put;
     struct gyre_put piece = *put;
@@ -104,13 +121,6 @@ static enum gyre_task_state go_on_sending(struct one_sided_task *task, gyre_stat
     if (!is_last) {
         piece.n_bytes = put->remote->most_bytes;
         piece.signal = GYRE_NO_SIGNAL;
-    }
-    if (gyre_load_acquire_u32(&task->executor->has_left[put->peer]) != 0) {
-        *status_out = gyre_fail(GYRE_ERROR_REMOTE,
-                                "rank %d destroyed its communicator; a one-sided call of rank %d "
-                                "can no longer reach it",
-                                put->peer, task->executor->rank);
-        return GYRE_TASK_DONE;
     }
     if ((piece.n_bytes > 0 || piece.signal >= 0) &&
         !put->remote->post(put->remote->context, &piece))
@@ -130,7 +140,7 @@ static gyre_status fail_lost(const struct goal *goal, int rank, uint64_t n)
 }
 
 /* The caller holds poll_lock. */
-static enum gyre_task_state go_on_waiting(struct one_sided_task *task, gyre_status *status_out)
+static enum gyre_task_state go_on_waiting(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
     const int rank = task->executor->rank;
     while (task->n_goals > 0) {
@@ -158,23 +168,33 @@ static enum gyre_task_state go_on_waiting(struct one_sided_task *task, gyre_stat
     return GYRE_TASK_DONE;
 }
 
+/* The caller holds poll_lock. */
+static void note_end(struct gyre_one_sided_task *task, enum gyre_task_state state)
+{
+    if (state != GYRE_TASK_DONE)
+        return;
+    task->has_ended = true;
+    task->executor->n_ended++;
+}
+
 static enum gyre_task_state poll_put(struct gyre_task *base, gyre_status *status_out)
 {
-    struct one_sided_task *task = (struct one_sided_task *)base;
+    struct gyre_one_sided_task *task = (struct gyre_one_sided_task *)base;
     enum gyre_task_state state = GYRE_TASK_DONE;
     pthread_mutex_lock(&task->executor->poll_lock);
-    const gyre_status status = check_open(task);
+    const gyre_status status = check_put(task);
     if (status == GYRE_SUCCESS)
         state = task->put.remote != NULL ? go_on_sending(task, status_out) : go_on_putting(task);
     else
         *status_out = status;
+    note_end(task, state);
     pthread_mutex_unlock(&task->executor->poll_lock);
     return state;
 }
 
 static enum gyre_task_state poll_wait(struct gyre_task *base, gyre_status *status_out)
 {
-    struct one_sided_task *task = (struct one_sided_task *)base;
+    struct gyre_one_sided_task *task = (struct gyre_one_sided_task *)base;
     enum gyre_task_state state = GYRE_TASK_DONE;
     pthread_mutex_lock(&task->executor->poll_lock);
     const gyre_status status = check_open(task);
@@ -184,25 +204,33 @@ static enum gyre_task_state poll_wait(struct gyre_task *base, gyre_status *statu
         state = go_on_waiting(task, status_out);
     else
         *status_out = status;
+    note_end(task, state);
     pthread_mutex_unlock(&task->executor->poll_lock);
     return state;
 }
 
 static void release_task(struct gyre_task *base)
 {
-    struct one_sided_task *task = (struct one_sided_task *)base;
+    struct gyre_one_sided_task *task = (struct gyre_one_sided_task *)base;
     struct gyre_host_executor *executor = task->executor;
     gyre_fetch_add_u64(&executor->n_one_sided, UINT64_MAX);
     pthread_mutex_lock(&executor->lock);
+    if (task->previous != NULL)
+        task->previous->next = task->next;
+    else
+        executor->one_sided = task->next;
+    if (task->next != NULL)
+        task->next->previous = task->previous;
     gyre_host_drop_user_and_unlock(executor);
     free(task);
 }
 
 /* A task that holds a reference to the executor; NULL = no memory. */
-static struct one_sided_task *new_task(struct gyre_host_executor *executor,
-                                       uint64_t *const *counters, int n_goals)
+static struct gyre_one_sided_task *new_task(struct gyre_host_executor *executor,
+                                            uint64_t *const *counters, int n_goals,
+                                            gyre_stream stream)
 {
-    struct one_sided_task *task =
+    struct gyre_one_sided_task *task =
         calloc(1, sizeof(*task) + (size_t)n_goals * sizeof(task->goals[0]));
     if (task == NULL)
         return NULL;
@@ -211,15 +239,21 @@ static struct one_sided_task *new_task(struct gyre_host_executor *executor,
     task->counters = counters;
     task->n_goals = n_goals;
     gyre_fetch_add_u64(&executor->n_one_sided, 1);
+    task->stream = stream;
+    task->thread = pthread_self();
     pthread_mutex_lock(&executor->lock);
     executor->n_users++;
+    task->next = executor->one_sided;
+    if (task->next != NULL)
+        task->next->previous = task;
+    executor->one_sided = task;
     pthread_mutex_unlock(&executor->lock);
     return task;
 }
 
-static gyre_status push(struct one_sided_task *task, gyre_stream stream)
+static gyre_status push(struct gyre_one_sided_task *task)
 {
-    const gyre_status status = gyre_host_stream_push(stream, &task->task);
+    const gyre_status status = gyre_host_stream_push(task->stream, &task->task);
     if (status != GYRE_SUCCESS)
         release_task(&task->task);
     return status;
@@ -228,20 +262,21 @@ static gyre_status push(struct one_sided_task *task, gyre_stream stream)
 gyre_status gyre_host_put(struct gyre_executor *base, const struct gyre_put *put,
                           gyre_stream stream)
 {
-    struct one_sided_task *task = new_task((struct gyre_host_executor *)base, put->counters, 0);
+    struct gyre_one_sided_task *task =
+        new_task((struct gyre_host_executor *)base, put->counters, 0, stream);
     if (task == NULL)
         return gyre_fail_errno(ENOMEM, "a one-sided call");
     task->task.poll = poll_put;
     task->timeout_ns = put->timeout_ns;
     task->put = *put;
-    return push(task, stream);
+    return push(task);
 }
 
 gyre_status gyre_host_await_signals(struct gyre_executor *base,
                                     const struct gyre_signals_await *await, gyre_stream stream)
 {
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
-    struct one_sided_task *task = new_task(executor, await->counters, await->n_waits);
+    struct gyre_one_sided_task *task = new_task(executor, await->counters, await->n_waits, stream);
     uint64_t *own = await->counters[executor->rank];
     if (task == NULL)
         return gyre_fail_errno(ENOMEM, "wait_signal");
@@ -255,7 +290,7 @@ gyre_status gyre_host_await_signals(struct gyre_executor *base,
         *taken += (uint64_t)wait->count;
         task->goals[i] = (struct goal){wait->peer, wait->signal, *taken};
     }
-    const gyre_status status = push(task, stream);
+    const gyre_status status = push(task);
     for (int i = 0; i < await->n_waits && status != GYRE_SUCCESS; i++)
         own[gyre_signal_index((int)executor->n_ranks, GYRE_SIGNALS_AWAITED, await->waits[i].peer,
                               await->waits[i].signal)] -= (uint64_t)await->waits[i].count;
@@ -265,4 +300,74 @@ gyre_status gyre_host_await_signals(struct gyre_executor *base,
 void gyre_host_peer_left(struct gyre_executor *base, int rank)
 {
     gyre_store_release_u32(&((struct gyre_host_executor *)base)->has_left[rank], 1);
+}
+
+/* ---- waits that block a rank --------------------------------------------------------------- */
+
+/* Does the task wait for a signal that has not come? start_ns of a wait is set at its first poll
+ * that found a signal missing. The caller holds poll_lock. */
+static bool is_waiting(const struct gyre_one_sided_task *task)
+{
+    if (task->task.poll != poll_wait || task->has_ended || task->start_ns == 0 ||
+        task->n_goals == 0)
+        return false;
+    const struct goal *goal = &task->goals[task->n_goals - 1];
+    return gyre_load_acquire_u64(
+               arrived_of(task, task->executor->rank, goal->sender, goal->signal)) < goal->count;
+}
+
+static bool is_same_stream(const struct gyre_one_sided_task *a, const struct gyre_one_sided_task *b)
+{
+    return a->stream == b->stream && (a->stream != NULL || pthread_equal(a->thread, b->thread));
+}
+
+/* Finds the waits that are at the head of their streams. Returns false if there are too many. */
+static bool find_waits(struct gyre_host_executor *executor, struct gyre_blocked *blocked,
+                       const struct gyre_one_sided_task **waits_out)
+{
+    for (const struct gyre_one_sided_task *task = executor->one_sided; task != NULL;
+         task = task->next) {
+        if (!is_waiting(task))
+            continue;
+        if (blocked->n_senders == GYRE_BLOCKED_SENDERS)
+            return false;
+        blocked->senders[blocked->n_senders] = (uint32_t)task->goals[task->n_goals - 1].sender;
+        waits_out[blocked->n_senders++] = task;
+    }
+    return blocked->n_senders > 0;
+}
+
+/* Is every task one of these waits, or in a stream of one? */
+static bool are_all_blocked(const struct gyre_host_executor *executor,
+                            const struct gyre_one_sided_task *const *waits, uint32_t n_waits)
+{
+    for (const struct gyre_one_sided_task *task = executor->one_sided; task != NULL;
+         task = task->next) {
+        uint32_t i = 0;
+        while (i < n_waits && !is_same_stream(task, waits[i]))
+            i++;
+        if (i == n_waits && !task->has_ended)
+            return false;
+    }
+    return true;
+}
+
+bool gyre_host_find_blocked(struct gyre_executor *base, struct gyre_blocked *blocked_out)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    const struct gyre_one_sided_task *waits[GYRE_BLOCKED_SENDERS];
+    struct gyre_blocked blocked;
+    memset(&blocked, 0, sizeof(blocked));
+    if (base->ops->progress(base).completed < gyre_load_acquire_u64(&base->n_launched))
+        return false;
+    pthread_mutex_lock(&executor->poll_lock);
+    pthread_mutex_lock(&executor->lock);
+    const bool is_blocked = find_waits(executor, &blocked, waits) &&
+                            are_all_blocked(executor, waits, blocked.n_senders);
+    blocked.n_ended = executor->n_ended + 1;
+    pthread_mutex_unlock(&executor->lock);
+    pthread_mutex_unlock(&executor->poll_lock);
+    if (is_blocked)
+        *blocked_out = blocked;
+    return is_blocked;
 }

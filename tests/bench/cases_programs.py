@@ -218,6 +218,7 @@ def check_contender_files(directory, source, allreduce, folder):
         assert re.fullmatch(r"\d+\.\d+\.\d+", row["version"]) and re.fullmatch(r"\S+T\S+Z", row["date"]), row
         where = (row["machine"], row["device"], row["fabric"], row["dtype"])
         assert where == (socket.gethostname(), "host", "", "float"), row
+        assert row["protocol"] == "simple" and int(row["channels"]) >= 1, row
         us = float(row["time_us"])
         assert abs(us - float(line[1 if is_first else 2])) < 0.006, (row, line)
         # busbw of all-reduce: 2 (n - 1) / n of the bytes
@@ -231,6 +232,8 @@ def check_contender_files(directory, source, allreduce, folder):
         check_schema(value, schema_of_reports(source))
         assert [(row["bytes"], row["algorithm"]) for row in value["contenders"]] == \
             [(int(row["bytes"]), row["algorithm"]) for row in rows] and value["results"] == [], value
+        assert [(row["type"], row["protocol"], str(row["channels"])) for row in value["contenders"]] == \
+            [(row["dtype"], row["protocol"], row["channels"]) for row in rows], value
     done = run(allreduce + ["--compare-algos", "ring,tree", "--csv", "/nonexistent/x"], status=1)
     assert "--csv /nonexistent/x: No such file" in done.stderr and done.stdout == "", done
 

@@ -148,6 +148,52 @@ void puts_a_wait_ends_when_the_other_rank_leaves(void)
     test_on_threads(2, take_after_goodbye, NULL);
 }
 
+/* The call fails on a GPU, and the stream fails on the host. */
+static void expect_unreachable(gyre_status status, gyre_stream stream)
+{
+    const char *words = "rank 1 destroyed its communicator; a one-sided call of rank 0 can no "
+                        "longer reach it";
+    if (test_device() == GYRE_DEVICE_CUDA) {
+        CHECK_FAILS(status, GYRE_ERROR_REMOTE, words);
+        return;
+    }
+    CHECK_OK(status);
+    CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_REMOTE, words);
+}
+
+/* Rank 0 puts and signals to rank 1, which has left, and then to itself. */
+static void put_after_goodbye(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const gyre_signal_wait own = {0, 3, 2};
+    int *memory = puts_buffer(comm, 1), *local = puts_buffer(comm, 1);
+    gyre_stream stream = puts_stream(comm);
+    const gyre_window window = puts_window(comm, memory, 1);
+    gyre_put_target target = {1, window, 0, GYRE_NO_SIGNAL};
+    (void)n_ranks, (void)argument;
+    if (rank == 0) {
+        await_goodbye(comm, 1);
+        expect_unreachable(gyre_put(local, 1, GYRE_INT32, &target, comm, stream), stream);
+        expect_unreachable(gyre_signal(1, 3, comm, stream), stream);
+        target.peer = 0;
+        target.signal = 3;
+        CHECK_OK(gyre_put(local, 1, GYRE_INT32, &target, comm, stream));
+        CHECK_OK(gyre_signal(0, 3, comm, stream));
+        CHECK_OK(gyre_wait_signal(&own, 1, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+void puts_to_a_process_that_has_left_are_errors(void)
+{
+    test_on_processes(2, put_after_goodbye, NULL);
+}
+
+void puts_to_a_rank_that_has_left_are_errors(void)
+{
+    test_on_threads(2, put_after_goodbye, NULL);
+}
+
 /* Rank 0 destroys its communicator with the wait in a stream. */
 static void destroy_while_waiting(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {

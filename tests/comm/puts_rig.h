@@ -98,6 +98,8 @@ void puts_a_wait_ends_when_the_other_process_aborts(void);
 void puts_a_wait_ends_when_the_other_process_leaves(void);
 void puts_a_wait_ends_when_the_other_rank_aborts(void);
 void puts_a_wait_ends_when_the_other_rank_leaves(void);
+void puts_to_a_process_that_has_left_are_errors(void);
+void puts_to_a_rank_that_has_left_are_errors(void);
 void puts_destroy_ends_when_the_other_rank_left(void);
 
 #ifdef TEST_WITH_CUDA

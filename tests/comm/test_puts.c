@@ -309,6 +309,8 @@ static const struct test_case cases[] = {
     {"a wait ends when the other process aborts", puts_a_wait_ends_when_the_other_process_aborts},
     {"a wait ends when the other process leaves without the signal",
      puts_a_wait_ends_when_the_other_process_leaves},
+    {"puts and signals to a process that has left are errors",
+     puts_to_a_process_that_has_left_are_errors},
 #ifdef TEST_WITH_CUDA
     {"captured puts and waits of processes replay", captured_puts_and_waits_of_processes_replay},
     {"captured puts and waits replay", captured_puts_and_waits_replay},
@@ -322,6 +324,8 @@ static const struct test_case cases[] = {
     {"a wait ends when the other rank aborts", puts_a_wait_ends_when_the_other_rank_aborts},
     {"a wait ends when the other rank leaves without the signal",
      puts_a_wait_ends_when_the_other_rank_leaves},
+    {"puts and signals to a rank that has left are errors",
+     puts_to_a_rank_that_has_left_are_errors},
     {"destroy ends when the other rank left without the signal",
      puts_destroy_ends_when_the_other_rank_left},
     {"a wait without signal ends by the timeout", a_wait_without_signal_ends_by_the_timeout},

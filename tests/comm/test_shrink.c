@@ -127,29 +127,6 @@ static void wait_for(uint32_t *n_there, int n)
         sched_yield();
 }
 
-static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void *argument)
-{
-    const int excluded[] = {rank == 0 ? 3 : 2};
-    gyre_comm *child = NULL;
-    gyre_status status = GYRE_SUCCESS;
-    if (rank > 1) { /* a rank that leaves is noticed before lists that differ are */
-        wait_for(argument, n_ranks);
-        return;
-    }
-    CHECK_FAILS(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
-                GYRE_ERROR_INVALID_USAGE, "ranks 0 and 1 do not go on with the same ranks");
-    CHECK(child == NULL);
-    CHECK_OK(gyre_comm_async_error(comm, &status));
-    CHECK(status == GYRE_SUCCESS);
-    wait_for(argument, n_ranks);
-}
-
-static void lists_that_differ_are_an_error_everywhere(void)
-{
-    uint32_t n_there = 0;
-    test_on_threads(4, exclude_different_ranks, &n_there);
-}
-
 static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     const int self[] = {rank};
@@ -439,7 +416,6 @@ static const struct test_case cases[] = {
     {"a rank is left out of a healthy communicator", a_rank_is_left_out_of_a_healthy_communicator},
     {"a shrunk communicator shrinks again", a_shrunk_communicator_shrinks_again},
     {"a communicator of one rank shrinks", a_communicator_of_one_rank_shrinks},
-    {"lists that differ are an error everywhere", lists_that_differ_are_an_error_everywhere},
     {"wrong arguments are refused", wrong_arguments_are_refused},
     {"a refused config is an error on all ranks at once",
      a_refused_config_is_an_error_on_all_ranks_at_once},

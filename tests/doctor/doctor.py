@@ -117,7 +117,7 @@ def test_causes_are_named():
         # A fix can be copied: it has the port's names in it, or says where they are found.
         for check in result.report["checks"]:
             assert "NETDEV" not in check["fix"] or "rdma link show" in check["fix"], (name, check)
-            assert not re.search(r"\bDEVICE\b", check["fix"]), (name, check)
+            assert not re.search(r"\b(DEVICE|NAME|BELOW)\b", check["fix"]), (name, check)
         # One cause is not reported as several others.
         others = {c["id"] for c in result.problems()} - {cause.check} - set(cause.also)
         assert not others, f"{name}: also {others}\n{result.text}"
@@ -125,10 +125,29 @@ def test_causes_are_named():
 
 def test_fixes_name_the_port():
     for name, words in (("roce_mtu", "ip link set dev eth1 mtu 9000"), ("lost_packets", "mlnx_qos -i eth1"),
-                        ("no_pfc", "mlnx_qos -i eth1 --trust"), ("no_ecn", "/sys/class/net/eth1/ecn/")):
+                        ("no_pfc", "mlnx_qos -i eth1 --trust"), ("no_ecn", "/sys/class/net/eth1/ecn/"),
+                        ("slower_port", "GYRE_IB_HCA=^mlx5_0:1"),
+                        ("soft_roce", "GYRE_IB_HCA=^rxe0 ")):
         cause = sick.CAUSES[name]
         fixes = [c["fix"] for c in examine_machine(cause.machine(), **cause.variables).of(cause.check)]
         assert any(words in fix for fix in fixes), (name, fixes)
+
+
+def test_fixes_name_the_interface():
+    for name, words in (("container_bridge", "ip link set dev ens3 up; ip addr add A.B.C.D/24 dev ens3"),
+                        ("only_loopback", "ip link set dev eth0 up;"), ("no_ipv4", "A.B.C.D/24 dev ens3, or"),
+                        ("cable_out", "ip link set dev eth2 down"), ("half_duplex", "ethtool -s enp0s31f6 autoneg on"),
+                        ("mtu_1500", "ip link set dev eth0 mtu 9000"),
+                        ("vlan_larger_than_bond", "ip link set dev bond0 mtu 9000"),
+                        ("bond_with_a_port_down", "cat /proc/net/bonding/bond0 calls")):
+        cause = sick.CAUSES[name]
+        fixes = [c["fix"] for c in examine_machine(cause.machine(), **cause.variables).of(cause.check)]
+        assert any(words in fix for fix in fixes), (name, fixes)
+    # A bridge comes first by name, and an adapter has an address.
+    machine = sick.bridge_only()
+    machines.set_addresses(machine, ("docker0", "172.17.0.1/16"), ("ens3", "10.0.0.5/24"))
+    fixes = [c["fix"] for c in examine_machine(machine, GYRE_SOCKET_IFNAME="docker0").of("net.interfaces")]
+    assert fixes == ["export GYRE_SOCKET_IFNAME=ens3"], fixes
 
 
 def test_counters_that_are_not_there_are_not_zeros():

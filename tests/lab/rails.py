@@ -22,7 +22,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
 from open_mpi import for_open_mpi
-from rails_net import Rails, Skip, check_machine
+from rails_net import Rails, Skip, check_machine, clean_up_when_told_to_end
 
 COLLECTIVES = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter", "all_gather": "allgather",
                "broadcast": "broadcast", "reduce": "reduce"}
@@ -105,7 +105,7 @@ def command_of(args, rails, agent, directory, bench):
     interfaces = ",".join("10.77.%d.0/24" % rail for rail in range(args.rails))
     hosts = ",".join("%s:%d" % (rails.address(i), args.ranks) for i in range(args.hosts))
     words = ["mpirun", "--allow-run-as-root", "-np", str(args.hosts * args.ranks), "--host", hosts,
-             # Open MPI 5 gives the host of mpirun one rank, whatever number of slots --host says.
+             # Open MPI 5 does not know the address of mpirun's own host in --host, and gave that host one rank.
              "--bind-to", "none", "--map-by", "ppr:%d:node:oversubscribe" % args.ranks,
              "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,vader,self",
              "--mca", "btl_tcp_if_include", interfaces, "--mca", "oob_tcp_if_include", "10.77.0.0/24",
@@ -208,6 +208,7 @@ def main():
     """Run everything."""
     args = parse_arguments()
     rows = []
+    clean_up_when_told_to_end()
     try:
         check_machine()
         if shutil.which("mpirun") is None:

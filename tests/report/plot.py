@@ -145,10 +145,12 @@ def case_table(directory, source, folder):
         [("ring", *pair) for pair in TIMES.items()] + [("tree", *pair) for pair in PREDICTED.items()], rows
     assert {(row["engine"], row["ranks"], row["hosts"]) for row in rows} == {("gyre", "4", "1")}, rows
     ratios = contenders_report({"ring": TIMES})
-    ratios["contenders"][0].update(ratio=1.5, ratio_low=1.25, ratio_high=2)
+    assert {(row["dtype"], row["protocol"], row["channels"]) for row in rows} == {("", "", "")}, rows
+    ratios["contenders"][0].update(ratio=1.5, ratio_low=1.25, ratio_high=2, type="half", protocol="LL", channels=3)
     write(folder, "ratios.json", ratios)
     listed = plot(directory, folder, "--table", "-", "ratios.json").stdout.splitlines()
     assert listed[1].endswith(",1.5,1.25,2") and listed[2].endswith(",,,"), listed
+    assert ",half,ring,LL,3," in listed[1] and ",,ring,,," in listed[2], listed
     plot(directory, folder, "-o", "turns.svg", "turns.json")
     check_points(curves_of_svg(read(folder, "turns.svg")), [TIMES, PREDICTED])
 

@@ -74,9 +74,20 @@ static bool is_container_bridge(const char *name)
     return false;
 }
 
+/* The first choice is a bridge that other hosts hardly reach. */
+static const char *fix_of_bridge(const struct bench_net *net, char *text_out)
+{
+    const char *real = bench_net_real(net);
+    for (int i = 0; i < net->n_addresses; i++)
+        if (strcmp(net->addresses[i].name, real) == 0)
+            return bench_fix_of_interface("export GYRE_SOCKET_IFNAME=NETDEV", real, text_out);
+    return bench_fix_of_interface("ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV",
+                                  real, text_out);
+}
+
 void bench_check_net_interfaces(struct bench_doctor *doctor)
 {
-    char list[1300];
+    char list[1300], fix[BENCH_FIX_BYTES];
     struct bench_net *net = bench_net_read(doctor);
     if (net == NULL)
         return;
@@ -90,12 +101,17 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
         bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or name an interface of the list",
                   "%s=%s: %s", source, rule, net->cause);
     else if (net->status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, NULL, "ip link set dev NAME up; ip addr add ... dev NAME",
-                  "%s", net->cause);
+        bench_say(
+            doctor, BENCH_FAIL, NULL,
+            bench_fix_of_interface("ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV",
+                                   bench_net_real(net), fix),
+            "%s", net->cause);
     else if (net->chosen[0].is_loopback)
-        bench_say(doctor, BENCH_WARN, NULL, "ip link set dev NAME up; ip addr add ... dev NAME",
-                  "only loopback can be used: ranks on other hosts cannot reach this one\n%s",
-                  list);
+        bench_say(
+            doctor, BENCH_WARN, NULL,
+            bench_fix_of_interface("ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV",
+                                   bench_net_real(net), fix),
+            "only loopback can be used: ranks on other hosts cannot reach this one\n%s", list);
     else if (!net->chosen[0].is_running)
         bench_say(doctor, BENCH_FAIL, net->chosen[0].name,
                   "plug in the cable, or name another "
@@ -103,8 +119,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
                   "the first choice (%s) has no link\n%s", source, list);
     else if (is_container_bridge(net->chosen[0].name))
         bench_say(
-            doctor, BENCH_WARN, net->chosen[0].name,
-            "name the interface that the other hosts reach: GYRE_SOCKET_IFNAME=NAME",
+            doctor, BENCH_WARN, net->chosen[0].name, fix_of_bridge(net, fix),
             "the first choice (%s) is a bridge of containers or virtual machines, which other "
             "hosts hardly reach\n%s",
             source, list);
@@ -118,6 +133,8 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
 void bench_check_net_ipv4(struct bench_doctor *doctor)
 {
     struct bench_net *net = bench_net_read(doctor);
+    const char *routable = NULL; /* the interface of the first routable address of IPv6 */
+    char fix[BENCH_FIX_BYTES];
     int n_four = 0, n_six = 0, n_link_local = 0;
     if (net == NULL)
         return;
@@ -130,24 +147,29 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
             address->family == AF_INET && address->bytes[0] == 169 && address->bytes[1] == 254;
         n_link_local += is_made_up || gyre_sock_is_link_local(address);
         n_four += address->family == AF_INET && !is_made_up;
-        n_six += address->family == AF_INET6 && !gyre_sock_is_link_local(address);
+        if (address->family == AF_INET6 && !gyre_sock_is_link_local(address) && n_six++ == 0)
+            routable = net->addresses[i].name;
     }
-    free(net);
     if (n_four > 0)
         bench_say(doctor, BENCH_OK, NULL, NULL, "addresses: %d of IPv4, %d routable of IPv6",
                   n_four, n_six);
     else if (n_six > 0)
         bench_say(
             doctor, BENCH_WARN, NULL,
-            "ip addr add A.B.C.D/24 dev NAME, or set NCCL_SOCKET_FAMILY=AF_INET6 and, for "
-            "RoCE, NCCL_IB_ADDR_FAMILY=AF_INET6",
+            bench_fix_of_interface(
+                "ip addr add A.B.C.D/24 dev NETDEV, or set "
+                "NCCL_SOCKET_FAMILY=AF_INET6 and, for RoCE, NCCL_IB_ADDR_FAMILY=AF_INET6",
+                routable, fix),
             "no IPv4 address, %d of IPv6: gyre uses IPv6 by itself, but NCCL's rules look for "
             "IPv4 GIDs first",
             n_six);
     else
         bench_say(doctor, BENCH_WARN, NULL,
-                  "ip addr add A.B.C.D/24 dev NAME; look at the DHCP client: networkctl status",
+                  bench_fix_of_interface("ip addr add A.B.C.D/24 dev NETDEV; look at the DHCP "
+                                         "client: networkctl status",
+                                         bench_net_real(net), fix),
                   "no address that other hosts can route to; %d of one link only", n_link_local);
+    free(net);
 }
 
 /* ---- net.link, net.speed ------------------------------------------------------------------- */
@@ -155,6 +177,7 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
 void bench_check_net_link(struct bench_doctor *doctor)
 {
     struct bench_net *net = bench_net_read(doctor);
+    char fix[BENCH_FIX_BYTES];
     int n_good = 0;
     if (net == NULL)
         return;
@@ -166,12 +189,15 @@ void bench_check_net_link(struct bench_doctor *doctor)
             continue;
         if (!device->has_link)
             bench_say(doctor, BENCH_WARN, device->name,
-                      "plug in the cable and look at the switch's port; ip link set dev NAME down "
-                      "if it is not used",
+                      bench_fix_of_interface("plug in the cable and look at the switch's port; ip "
+                                             "link set dev NETDEV down if it is not used",
+                                             device->name, fix),
                       "/sys/class/net/%s/operstate: enabled, but without a link", device->name);
         else if (strcmp(device->duplex, "half") == 0)
             bench_say(doctor, BENCH_WARN, device->name,
-                      "switch autonegotiation on at both ends: ethtool -s NAME autoneg on",
+                      bench_fix_of_interface("switch autonegotiation on at both ends: ethtool -s "
+                                             "NETDEV autoneg on",
+                                             device->name, fix),
                       "/sys/class/net/%s/duplex: half", device->name);
         n_good += device->has_link;
     }
@@ -221,10 +247,13 @@ static void check_below(struct bench_doctor *doctor, const struct bench_net *net
 {
     for (int i = 0; i < net->n_devices; i++) {
         const struct bench_netdev *below = &net->devices[i];
+        char fix[BENCH_FIX_BYTES];
         const bool is_below =
             strcmp(device->parent, below->name) == 0 || strcmp(below->master, device->name) == 0;
+        snprintf(fix, sizeof(fix), "ip link set dev %s mtu %" PRId64 ", and on its switch port",
+                 below->name, device->mtu);
         if (is_below && below->mtu > 0 && below->mtu < device->mtu)
-            bench_say(doctor, BENCH_FAIL, device->name, "ip link set dev BELOW mtu the same, first",
+            bench_say(doctor, BENCH_FAIL, device->name, fix,
                       "/sys/class/net/%s/mtu: %" PRId64 ", but %s below it has %" PRId64,
                       device->name, device->mtu, below->name, below->mtu);
     }
@@ -234,6 +263,7 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
 {
     struct bench_net *net = bench_net_read(doctor);
     const struct bench_netdev *first = net == NULL ? NULL : bench_net_first(net);
+    char fix[BENCH_FIX_BYTES];
     if (first == NULL) {
         bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "no interface but loopback is used");
         free(net);
@@ -244,11 +274,15 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
     if (first->mtu == 0)
         bench_say_unreadable(doctor, first->name, "/sys/class/net/*/mtu", BENCH_READ_BROKEN);
     else if (first->mtu < 1280) /* RFC 8200, section 5 */
-        bench_say(doctor, BENCH_FAIL, first->name, "ip link set dev NAME mtu 1500",
+        bench_say(doctor, BENCH_FAIL, first->name,
+                  bench_fix_of_interface("ip link set dev NETDEV mtu 1500", first->name, fix),
                   "/sys/class/net/%s/mtu: %" PRId64 "; IPv6 needs 1280", first->name, first->mtu);
     else if (first->mtu < 4096 && first->mbit_per_s >= FAST_MBIT_PER_S)
         bench_say(doctor, BENCH_WARN, first->name,
-                  "ip link set dev NAME mtu 9000, on every host and switch port of this network",
+                  bench_fix_of_interface(
+                      "ip link set dev NETDEV mtu 9000, likewise on every host and switch port "
+                      "of this network",
+                      first->name, fix),
                   "/sys/class/net/%s/mtu: %" PRId64 " at %.4g Gbit/s: small packets limit TCP, and "
                   "RoCE on this port sends packets of 1024 bytes",
                   first->name, first->mtu, (double)first->mbit_per_s / 1000);
@@ -263,7 +297,7 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
 /* Counts the ports of a bond that are up, as /proc/net/bonding/NAME lists them. */
 static void check_bond(struct bench_doctor *doctor, const char *name)
 {
-    char path[64], mode[64] = "?";
+    char path[64], mode[64] = "?", fix[BENCH_FIX_BYTES];
     char *text = NULL;
     int n_ports = 0, n_up = 0;
     bool is_port = false;
@@ -285,7 +319,9 @@ static void check_bond(struct bench_doctor *doctor, const char *name)
         bench_say_unreadable(doctor, name, path, BENCH_READ_BROKEN);
     else if (n_up < n_ports)
         bench_say(doctor, n_up == 0 ? BENCH_FAIL : BENCH_WARN, name,
-                  "look at the cables and switch ports that cat /proc/net/bonding/NAME calls down",
+                  bench_fix_of_interface("look at the cables and switch ports that cat "
+                                         "/proc/net/bonding/NETDEV calls down",
+                                         name, fix),
                   "%s: %d of %d ports are up", path, n_up, n_ports);
     else
         bench_say(doctor, BENCH_OK, name, NULL,

@@ -39,9 +39,11 @@ void bench_check_rdma_devices(struct bench_doctor *doctor)
         return;
     for (int i = 0; i < rdma->n_ports; i++) {
         const struct bench_rdma_port *port = &rdma->ports[i];
+        char fix[BENCH_FIX_BYTES];
         if (port->is_soft)
             bench_say(doctor, BENCH_WARN, port->name,
-                      "do not measure with it: GYRE_IB_HCA=^NAME leaves it out",
+                      bench_fix_of_port("do not measure with it: GYRE_IB_HCA=^DEVICE leaves it out",
+                                        port->device, port->netdev, fix),
                       "/sys/class/infiniband/%s: a software device; it is for tests and slower "
                       "than TCP",
                       port->device);
@@ -186,6 +188,16 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
 
 /* ---- rdma.rate, rdma.mtu ------------------------------------------------------------------- */
 
+static const char *fix_of_slow_port(const struct bench_rdma_port *port, char *text_out)
+{
+    snprintf(
+        text_out, BENCH_FIX_BYTES,
+        "look at the cable, the switch port and the firmware's setting of the port; if the port "
+        "is meant for storage, leave it out: GYRE_IB_HCA=^%s",
+        port->name);
+    return text_out;
+}
+
 void bench_check_rdma_rate(struct bench_doctor *doctor)
 {
     struct bench_rdma *rdma = bench_rdma_read(doctor->root);
@@ -215,9 +227,7 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
                                         port->device, port->netdev, fix),
                       "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
         else if (port->gbit_per_s < most)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "look at the cable, the switch port and the firmware's setting of the port; "
-                      "if the port is meant for storage, leave it out: GYRE_IB_HCA=^NAME",
+            bench_say(doctor, BENCH_WARN, port->name, fix_of_slow_port(port, fix),
                       "%s: %s, but other ports of this host have %.4g Gbit/s: rings over all NICs "
                       "wait for the slowest",
                       path, port->rate, most);

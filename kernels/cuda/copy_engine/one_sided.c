@@ -92,6 +92,15 @@ leave:
 
 /* ---- operations --------------------------------------------------------------------------- */
 
+/* A stream of a GPU cannot end with an error of gyre's, so a put to a rank that has left fails in
+ * the call. */
+static gyre_status check_put(const struct gyre_cuda_executor *executor, const struct gyre_put *put)
+{
+    if (gyre_load_acquire_u64(&executor->has_left[put->peer]) != 0)
+        return gyre_fail_unreachable(put->peer, executor->rank);
+    return GYRE_SUCCESS;
+}
+
 static gyre_status start_signal(const struct gyre_cuda_executor *executor,
                                 const struct gyre_put *put, cudaStream_t stream)
 {
@@ -125,6 +134,7 @@ gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     int previous = -1;
+    GYRE_TRY(check_put(executor, put));
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
     pthread_mutex_lock(&executor->lock);
     const gyre_status status = enqueue_put(executor, put, (cudaStream_t)stream);

@@ -155,6 +155,14 @@ static bool cuda_is_idle(struct gyre_executor *base)
     return has_ended;
 }
 
+/* Only the kernel of a wait knows whether it waits. */
+static bool cuda_find_blocked(struct gyre_executor *executor, struct gyre_blocked *blocked_out)
+{
+    (void)executor;
+    (void)blocked_out;
+    return false;
+}
+
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
 {
     const uint64_t n_launched = executor->base.n_launched;
@@ -240,4 +248,5 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .put = gyre_cuda_put,
     .await_signals = gyre_cuda_await_signals,
     .peer_left = gyre_cuda_peer_left,
+    .find_blocked = cuda_find_blocked,
 };

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shrinks of a healthy communicator whose ranks do not exclude the same ranks.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+#include <time.h>
+
+enum { N = 4, NONE = -1, NO_CALL = -2 };
+
+struct lists {
+    int excluded[N]; /* by rank: the rank that it excludes, or NONE, or NO_CALL */
+    int late;        /* the rank that calls when another one has its error; NONE */
+    const char *words;
+    uint32_t n_ended; /* ranks whose call has ended */
+    uint32_t n_there;
+};
+
+/* Come to a point that n ranks come to. */
+static void wait_for(uint32_t *n_there, int n)
+{
+    gyre_fetch_add_u32(n_there, 1);
+    while (gyre_load_acquire_u32(n_there) < (uint32_t)n)
+        sched_yield();
+}
+
+static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct lists *lists = argument;
+    const int *excluded = &lists->excluded[rank];
+    gyre_comm *child = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    while (rank == lists->late && gyre_load_acquire_u32(&lists->n_ended) == 0)
+        sched_yield();
+    if (*excluded != NO_CALL) {
+        CHECK_FAILS(gyre_comm_shrink(comm, excluded, *excluded == NONE ? 0 : 1, GYRE_SHRINK_DEFAULT,
+                                     &child, NULL),
+                    GYRE_ERROR_INVALID_USAGE, lists->words);
+        gyre_fetch_add_u32(&lists->n_ended, 1);
+    }
+    CHECK(child == NULL);
+    CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK(status == GYRE_SUCCESS);
+    wait_for(&lists->n_there, n_ranks); /* a rank that leaves would be an error of its own */
+}
+
+static void check_lists(struct lists lists)
+{
+    test_on_threads(N, exclude_different_ranks, &lists);
+}
+
+static void two_lists_of_equal_length_are_an_error_on_both_ranks(void)
+{
+    check_lists((struct lists){.excluded = {3, 2, NO_CALL, NO_CALL},
+                               .late = NONE,
+                               .words = "ranks 0 and 1 do not go on with the same ranks"});
+}
+
+static void a_lowest_rank_that_excludes_more_is_an_error_on_all_ranks(void)
+{
+    check_lists((struct lists){.excluded = {3, NONE, NONE, NONE},
+                               .late = NONE,
+                               .words = "do not go on with the same ranks (4 of 4 there, 3 here)"});
+}
+
+static void a_lowest_rank_that_excludes_fewer_is_an_error_on_all_ranks(void)
+{
+    check_lists((struct lists){.excluded = {NONE, 3, 3, NO_CALL},
+                               .late = NONE,
+                               .words = "do not go on with the same ranks (3 of 4 there, 4 here)"});
+}
+
+static void ranks_that_come_after_the_error_get_it_too(void)
+{
+    check_lists((struct lists){.excluded = {3, NONE, 3, NO_CALL},
+                               .late = 2,
+                               .words = "ranks 0 and 1 do not go on with the same ranks"});
+    check_lists((struct lists){.excluded = {3, NONE, 3, NONE},
+                               .late = 3,
+                               .words = "ranks 0 and 1 do not go on with the same ranks"});
+    check_lists((struct lists){.excluded = {3, 3, NONE, NO_CALL},
+                               .late = NONE,
+                               .words = "ranks 0 and 2 do not go on with the same ranks"});
+}
+
+static const struct test_case cases[] = {
+    {"two lists of equal length are an error on both ranks",
+     two_lists_of_equal_length_are_an_error_on_both_ranks},
+    {"a lowest rank that excludes more is an error on all ranks",
+     a_lowest_rank_that_excludes_more_is_an_error_on_all_ranks},
+    {"a lowest rank that excludes fewer is an error on all ranks",
+     a_lowest_rank_that_excludes_fewer_is_an_error_on_all_ranks},
+    {"ranks that come after the error get it too", ranks_that_come_after_the_error_get_it_too},
+};
+
+int main(int argc, char **argv)
+{
+    /* A rank that waits for this limit exceeds the test's own limit. */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
