@@ -103,6 +103,17 @@ static bool is_announced(void)
     return false;
 }
 
+/* The end of a batch: waits for the copies that the round has started. */
+static void finish_copies(void)
+{
+    uint64_t n_waits;
+    const uint32_t failed = nic_gpu_finish(&n_waits);
+    gyre_store_relaxed_u64(&nic.entry->n_waits, n_waits);
+    for (uint32_t i = 0; i < nic.n_copying; i++)
+        nic_pair_finish(&nic, nic.copying[i], (failed >> nic.copying[i]->copies.gpu & 1) != 0);
+    nic.n_copying = 0;
+}
+
 /* Returns whether anything was done. */
 static bool go_round(uint64_t *next_ns_out)
 {
@@ -118,6 +129,8 @@ static bool go_round(uint64_t *next_ns_out)
         if (next_ns < *next_ns_out)
             *next_ns_out = next_ns;
     }
+    if (nic.n_copying > 0)
+        finish_copies();
     return is_any;
 }
 
