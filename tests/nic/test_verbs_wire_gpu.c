@@ -334,6 +334,28 @@ static void write_at_once(struct rig_end *end)
     places_close(end, &places);
 }
 
+/* A port of 100 Gbit/s needs about as long for these as the NIC waits once. */
+static void write_behind(struct rig_end *end)
+{
+    struct places places;
+    struct move moves[50];
+    places_open(end, &places, 0);
+    for (uint32_t i = 0; i < 50; i++)
+        moves[i] = (struct move){.source = GPU_A, .target = GPU_B, .n_bytes = 64 << 10};
+    const uint64_t n_before = count_waits();
+    places_post(end, &places, 0, moves, 50);
+    places_expect_all(end, 50);
+    const uint64_t n_waits = count_waits() - n_before;
+    CHECK_MSG(n_waits < 25, "%llu waits", (unsigned long long)n_waits);
+    places_close(end, &places);
+}
+
+static void a_port_catches_up_before_the_next_wait(void)
+{
+    setenv("VERBS_WIRE_GBIT", "100", 1);
+    rig_on_two(write_behind, do_not_look);
+}
+
 static void writes_that_are_posted_at_once_are_waited_for_at_once(void)
 {
     rig_on_two(write_at_once, do_not_look);
@@ -350,5 +372,6 @@ static const struct test_case cases[] = {
     {"a read sees the writes before it", a_read_sees_the_writes_before_it},
     {"writes that are posted at once are waited for at once",
      writes_that_are_posted_at_once_are_waited_for_at_once},
+    {"a port catches up before the next wait", a_port_catches_up_before_the_next_wait},
 };
 TEST_MAIN(cases)

@@ -208,7 +208,8 @@ static bool go_on(struct nic *nic, struct nic_pair *pair)
         if (pair->entry->ps_per_byte != 0)
             break; /* the other queue pairs of the port have their turns */
     }
-    while (pair->n_started < pair->n_sent && arrive(nic, pair, now_ns)) {
+    while (pair->copies.status == IBV_WC_SUCCESS && pair->n_started < pair->n_sent &&
+           arrive(nic, pair, now_ns)) {
         is_any = true;
         now_ns = wire_now_ns();
     }
@@ -218,6 +219,7 @@ static bool go_on(struct nic *nic, struct nic_pair *pair)
 bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns_out)
 {
     struct wire_pair_entry *entry = pair->entry;
+    const bool is_in_batch = pair->copies.peer != NULL;
     bool is_any = false;
     *next_ns_out = NIC_FOREVER;
     /* The owner changes the state, then waits until this mark is gone. */
@@ -231,9 +233,10 @@ bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns
             *next_ns_out = next_of(nic, pair);
     }
     if (pair->copies.peer != NULL) {
-        nic->copying[nic->n_copying++] = pair;
+        if (!is_in_batch)
+            nic->copying[nic->n_copying++] = pair;
         *next_ns_out = 0;
-        return true;
+        return is_any || !is_in_batch;
     }
     (void)wire_exchange(&entry->is_executing, 0);
     return is_any;
