@@ -54,6 +54,7 @@ struct wire_nic_entry {
     char host[64];      /* by the client that starts the process, under the lock of the file */
     uint32_t is_asleep; /* a futex; the NIC sets it, whoever wakes the NIC clears it */
     uint32_t n_lines;   /* of `lines`, so far; by the NIC */
+    uint64_t n_waits;   /* for copies of GPU memory, so far; by the NIC */
     uint64_t bits[WIRE_MAX_QUEUE_PAIRS / 64];
     char lines[WIRE_LINES][WIRE_LINE_BYTES]; /* what the NIC has to say; clients print it */
 };
@@ -143,7 +144,7 @@ struct wire_pair_entry {
     union ibv_gid local_gid, dest_gid;
     /* Counts from the step to RESET on. */
     uint64_t n_posted;      /* requests; by the owner */
-    uint64_t n_delivered;   /* requests that arrived; by the NIC */
+    uint64_t n_started;     /* requests whose payload the NIC has read; by the NIC */
     uint64_t n_done;        /* requests that are complete; by the NIC */
     uint64_t bytes_staged;  /* payload in `staged`; by the owner */
     uint64_t bytes_fetched; /* payload taken from `staged`; by the NIC */

@@ -194,11 +194,12 @@ void wire_print_stats(void)
         const struct wire_stats *stats = &wire.process->stats[i];
         if (devices[i].is_used)
             wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, "
-                     "%llu by CUDA copy",
+                     "%llu by CUDA copy; its NIC waited %llu times for copies",
                      devices[i].ibv.name, (unsigned long long)stats->n_writes,
                      (unsigned long long)stats->n_imms, (unsigned long long)stats->n_bytes,
                      (unsigned long long)stats->n_direct, (unsigned long long)stats->n_ring,
-                     (unsigned long long)stats->n_gpu);
+                     (unsigned long long)stats->n_gpu,
+                     (unsigned long long)gyre_load_relaxed_u64(&wire.nic->n_waits));
     }
     pthread_mutex_unlock(&wire_lock);
 }

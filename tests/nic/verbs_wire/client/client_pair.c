@@ -82,7 +82,7 @@ static void reset_entry(struct wire_pair_entry *entry, const struct wire_pair *p
     entry->max_send = at_least_one(pair->init_attr.cap.max_send_wr);
     entry->max_recv = at_least_one(pair->init_attr.cap.max_recv_wr);
     entry->dest_number = 0;
-    entry->n_posted = entry->n_delivered = entry->n_done = 0;
+    entry->n_posted = entry->n_started = entry->n_done = 0;
     entry->bytes_staged = entry->bytes_fetched = 0;
     entry->n_receives = entry->n_spent = entry->n_messages = entry->n_taken = 0;
     entry->bytes_put = entry->bytes_taken = 0;

@@ -64,9 +64,9 @@ void wire_stage(struct wire_pair *pair)
     struct wire_pair_entry *entry = pair->entry;
     if (wire_load(&wire.process->is_closed) == 0 || wire_load(&entry->state) != IBV_QPS_RTS)
         return;
-    /* The NIC found the process closed at the first request that it has not delivered. */
+    /* The NIC found the process closed at the first request whose payload it has not read. */
     if (!pair->is_staging)
-        pair->n_staged = gyre_load_acquire_u64(&entry->n_delivered);
+        pair->n_staged = gyre_load_acquire_u64(&entry->n_started);
     pair->is_staging = true;
     const uint64_t before = entry->bytes_staged;
     while (pair->n_staged < entry->n_posted && stage_request(pair)) {

@@ -20,7 +20,7 @@
 #define N_GPUS    2
 #define MAX_PARTS 64
 
-enum { OK = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, ALREADY_MAPPED = 208 };
+enum { OK = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, ALREADY_MAPPED = 208, BAD_ADDRESS = 700 };
 
 /* An allocation, or a mapping of another process's. */
 struct part {
@@ -75,6 +75,7 @@ int cuGetErrorName(int error, const char **name)
 {
     *name = error == INVALID_CONTEXT  ? "CUDA_ERROR_INVALID_CONTEXT"
             : error == ALREADY_MAPPED ? "CUDA_ERROR_ALREADY_MAPPED"
+            : error == BAD_ADDRESS    ? "CUDA_ERROR_ILLEGAL_ADDRESS"
                                       : "CUDA_ERROR_INVALID_VALUE";
     return OK;
 }
@@ -101,7 +102,7 @@ int cuMemGetAddressRange_v2(cu_address *base, size_t *n_bytes, cu_address at)
 
 int cuDeviceGet(int *device, int ordinal)
 {
-    *device = ordinal + 100; /* not the ordinal: they must not be mixed up */
+    *device = ordinal + FAKE_CUDA_DEVICE; /* not the ordinal: they must not be mixed up */
     return ordinal >= 0 && ordinal < N_GPUS ? OK : INVALID_VALUE;
 }
 
@@ -115,7 +116,7 @@ int cuDeviceGetUuid(struct uuid *uuid, int device)
 {
     memset(uuid, 0, sizeof(*uuid));
     uuid->bytes[0] = (unsigned char)device;
-    return device >= 100 && device < 100 + N_GPUS ? OK : INVALID_VALUE;
+    return device >= FAKE_CUDA_DEVICE && device < FAKE_CUDA_DEVICE + N_GPUS ? OK : INVALID_VALUE;
 }
 
 int cuCtxEnablePeerAccess(void *context, unsigned flags)
@@ -126,7 +127,7 @@ int cuCtxEnablePeerAccess(void *context, unsigned flags)
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     *context = (void *)(intptr_t)(device + 100);
-    return device >= 100 && device < 100 + N_GPUS ? OK : INVALID_VALUE;
+    return device >= FAKE_CUDA_DEVICE && device < FAKE_CUDA_DEVICE + N_GPUS ? OK : INVALID_VALUE;
 }
 
 int cuCtxPushCurrent_v2(void *context)
@@ -209,14 +210,6 @@ int cuStreamCreate(void **stream, unsigned flags)
     return current >= 0 && flags == 1 ? OK : INVALID_VALUE;
 }
 
-int cuMemcpyAsync(cu_address to, cu_address from, size_t n_bytes, void *stream)
-{
-    if (current < 0 || stream != &n_copies[current] || n_copies[current] == MAX_PARTS)
-        return INVALID_CONTEXT;
-    copies[current][n_copies[current]++] = (struct copy){to, from, n_bytes};
-    return OK;
-}
-
 /* The address that a copy uses: the second mapping of GPU memory, or host memory as it is. */
 static unsigned char *reach(cu_address at, size_t n_bytes)
 {
@@ -227,20 +220,46 @@ static unsigned char *reach(cu_address at, size_t n_bytes)
     return offset + n_bytes <= part->n_bytes ? part->alias + offset : NULL;
 }
 
+static bool begins_with(cu_address from, size_t n_bytes, uint64_t word)
+{
+    const unsigned char *bytes = reach(from, n_bytes);
+    return bytes != NULL && n_bytes >= sizeof(word) && memcmp(bytes, &word, sizeof(word)) == 0;
+}
+
+int cuMemcpyAsync(cu_address to, cu_address from, size_t n_bytes, void *stream)
+{
+    if (current < 0 || stream != &n_copies[current] || n_copies[current] == MAX_PARTS)
+        return INVALID_CONTEXT;
+    if (begins_with(from, n_bytes, FAKE_CUDA_FAILS_AT_START))
+        return BAD_ADDRESS;
+    copies[current][n_copies[current]++] = (struct copy){to, from, n_bytes};
+    return OK;
+}
+
+static int carry_out(const struct copy *copy)
+{
+    unsigned char *to = reach(copy->to, copy->n_bytes);
+    const unsigned char *from = reach(copy->from, copy->n_bytes);
+    if (to == NULL || from == NULL)
+        return INVALID_VALUE;
+    if (begins_with(copy->from, copy->n_bytes, FAKE_CUDA_FAILS_AT_WAIT))
+        return BAD_ADDRESS;
+    memcpy(to, from, copy->n_bytes);
+    return OK;
+}
+
 int cuStreamSynchronize(void *stream)
 {
+    int error = OK;
+    const char *wait_us = getenv("FAKE_CUDA_WAIT_US");
     if (current < 0 || stream != &n_copies[current])
         return INVALID_CONTEXT;
-    for (int i = 0; i < n_copies[current]; i++) {
-        const struct copy *copy = &copies[current][i];
-        unsigned char *to = reach(copy->to, copy->n_bytes);
-        const unsigned char *from = reach(copy->from, copy->n_bytes);
-        if (to == NULL || from == NULL)
-            return INVALID_VALUE;
-        memcpy(to, from, copy->n_bytes);
-    }
+    if (wait_us != NULL)
+        usleep((unsigned)atoi(wait_us));
+    for (int i = 0; i < n_copies[current] && error == OK; i++)
+        error = carry_out(&copies[current][i]);
     n_copies[current] = 0;
-    return OK;
+    return error;
 }
 
 int cuMemAlloc_v2(cu_address *at, size_t n_bytes)

@@ -7,6 +7,18 @@
 
 #include <stddef.h>
 
+/* The first device; a driver's first one is 0. */
+#define FAKE_CUDA_DEVICE 100
+
+/* With FAKE_CUDA_WAIT_US=N copies are done N microseconds after the wait for them has begun, so
+ * that what does not wait for them comes too early.
+ *
+ * A copy whose source begins with one of these words fails: when it is started, or when its stream
+ * is waited for. In the second case the copies behind it on the stream are not done either. Later
+ * copies are done, unlike those of a driver, whose context is lost for good. */
+#define FAKE_CUDA_FAILS_AT_START 0x6661696c73313131ULL
+#define FAKE_CUDA_FAILS_AT_WAIT  0x6661696c73323232ULL
+
 typedef unsigned long long cu_address;
 
 struct handle {

@@ -9,6 +9,10 @@
  *   nic_check.c    what is checked of a request at both ends
  *   nic_move.c     how a request's bytes travel
  *   nic_gpu.c      GPU memory of clients, mapped by CUDA IPC
+ *
+ * Copies into GPU memory are done in batches. The requests of one round of the loop start their
+ * copies; then the round waits once for each stream with copies; then the requests count as
+ * arrived. Until then both ends' marks (is_executing, is_entered) stay set.
  */
 #ifndef GYRE_TESTS_WIRE_NIC_H
 #define GYRE_TESTS_WIRE_NIC_H
@@ -25,22 +29,35 @@ struct nic_port {
 
 enum nic_verdict {
     NIC_DELIVERED,
-    NIC_NO_PEER,    /* no answer: as if packets got lost */
-    NIC_NO_RECEIVE, /* receiver not ready */
-    NIC_NO_ROOM,    /* in a ring, or its payload is not staged yet */
+    NIC_STARTED,       /* delivered, once the copies of its pair are finished */
+    NIC_BEHIND_COPIES, /* must not begin before the copies of its pair are finished */
+    NIC_NO_PEER,       /* no answer: as if packets got lost */
+    NIC_NO_RECEIVE,    /* receiver not ready */
+    NIC_NO_ROOM,       /* in a ring, or its payload is not staged yet */
     NIC_FAILED
 };
 
-/* When a request was seen, then when it arrives, then when its answer does. */
+/* The copies of a queue pair that are under way: of requests n_arrived to n_started. */
+struct nic_copies {
+    struct wire_pair_entry *peer; /* whose mark is_entered is kept; NULL: there are no copies */
+    int gpu;                      /* whose stream all of them are on */
+    uint32_t n_receives;          /* of the peer, that these requests take */
+    enum ibv_wc_status status;    /* request n_started fails with it after them, or success */
+};
+
 struct nic_pair {
     struct wire_pair_entry *entry;
     uint32_t number;                                /* of the entry that this state is about */
     bool is_active;                                 /* in the loop's list */
     uint64_t n_seen, n_sent, n_arrived, n_answered; /* requests */
+    uint64_t n_started;                             /* those that arrived, and those with copies */
     uint64_t bytes_sent;                            /* of request n_sent */
-    uint64_t bytes_arrived;                         /* of request n_arrived */
-    bool is_by_ring;                                /* request n_arrived, at either end */
-    uint64_t *times_ns;                             /* by request, modulo max_send */
+    uint64_t bytes_moved; /* of request n_started, including those whose copy is under way */
+    bool is_by_ring;      /* request n_started, at either end */
+    struct nic_copies copies;
+    /* By request, modulo max_send: when it was seen, then when it arrives, then when its answer
+     * does. */
+    uint64_t *times_ns;
     enum nic_verdict stalled_by;
     uint64_t stalled_since_ns; /* 0 = not */
     uint64_t retry_at_ns;
@@ -54,37 +71,66 @@ struct nic {
     uint64_t began_ns;
     struct nic_port ports[VM_MAX_DEVICES];
     struct nic_pair pairs[WIRE_MAX_QUEUE_PAIRS];
+    struct nic_pair *copying[WIRE_MAX_QUEUE_PAIRS]; /* those with copies under way */
+    uint32_t n_copying;
     unsigned char *bounce; /* NIC_BOUNCE_BYTES */
 };
 
 /* ---- nic_pair.c ----------------------------------------------------------------------------- */
 
 /** nic_pair_progress - do what can be done for a queue pair now.
- * @next_ns_out: when there is more to do: the time now = at once, NIC_FOREVER = when it is
- * announced again. Returns whether anything was done. */
+ * @next_ns_out: when there is more to do: a time that is not later than now = at once, NIC_FOREVER
+ * = when it is announced again. If copies are under way afterwards, the pair is in nic->copying,
+ * and nic_pair_finish must follow in the same round. Returns whether anything was done. */
 bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns_out);
+
+/** nic_pair_finish - the copies of a pair are finished, so their requests have arrived; the marks
+ * of both ends are taken away. @has_failed: a wait for these copies failed, so the first of the
+ * requests fails and the pair's other requests are not executed. */
+void nic_pair_finish(struct nic *nic, struct nic_pair *pair, bool has_failed);
 
 /* ---- nic_deliver.c -------------------------------------------------------------------------- */
 
 /** nic_peer_of - the entry that a pair's destination number names, if it is that still. */
 struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entry *entry);
 
-/** nic_deliver - execute a request that has arrived. @status_out: set when it failed. */
+/** nic_deliver - execute a request that has arrived, or start its copies behind those of the pair
+ * that are under way. @status_out: set when it failed. */
 enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire_request *request,
                              enum ibv_wc_status *status_out);
 
+/** nic_deliver_copied - the rest of a request that was started, after its copies: its message and
+ * its statistics. */
+void nic_deliver_copied(struct nic *nic, struct nic_pair *pair, struct wire_request *request);
+
 /* ---- nic_gpu.c ------------------------------------------------------------------------------ */
 
-/** nic_gpu_read, nic_gpu_write - between a client's GPU memory and memory of this process.
+/** nic_gpu_of - number of the GPU that a region is on. -1: it cannot be reached, and that was said.
+ */
+int nic_gpu_of(const struct wire_region_entry *region);
+
+/** nic_gpu_read - from a client's GPU memory to memory of this process; waits for the copy.
  * @address: in the client. False: it failed, and was said. */
 bool nic_gpu_read(const struct wire_region_entry *region, uint64_t address, void *to,
                   uint64_t n_bytes);
-bool nic_gpu_write(const struct wire_region_entry *region, uint64_t address, const void *from,
-                   uint64_t n_bytes);
 
-/** nic_gpu_copy - between two clients' GPU memory, without a way through this process. */
-bool nic_gpu_copy(const struct wire_region_entry *to_region, uint64_t to,
-                  const struct wire_region_entry *from_region, uint64_t from, uint64_t n_bytes);
+/** nic_gpu_take_buffer - a part of the memory from which nic_gpu_start_write copies. It is not used
+ * again before nic_gpu_finish, or before all copies are waited for because no part is left.
+ * @n_bytes: at most NIC_BOUNCE_BYTES. */
+unsigned char *nic_gpu_take_buffer(uint64_t n_bytes);
+
+/** nic_gpu_start_write, nic_gpu_start_copy - start a copy to a client's GPU memory, from memory of
+ * nic_gpu_take_buffer or from GPU memory. Copies to the same GPU are done in the order in which
+ * they were started. False: it was not started, and that was said. */
+bool nic_gpu_start_write(const struct wire_region_entry *region, uint64_t address,
+                         const unsigned char *from, uint64_t n_bytes);
+bool nic_gpu_start_copy(const struct wire_region_entry *to_region, uint64_t to,
+                        const struct wire_region_entry *from_region, uint64_t from,
+                        uint64_t n_bytes);
+
+/** nic_gpu_finish - wait for all copies that were started. Returns the GPUs (bits) of which a wait
+ * for copies to them has failed since the last call. @n_waits_out: all waits so far. */
+uint32_t nic_gpu_finish(uint64_t *n_waits_out);
 
 /** nic_gpu_close_unused - close mappings of allocations that have no valid region any more. */
 void nic_gpu_close_unused(const struct wire_file *file);

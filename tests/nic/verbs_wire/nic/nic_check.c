@@ -53,7 +53,8 @@ static enum ibv_wc_status list_remote(struct nic_delivery *delivery, struct nic_
 static enum ibv_wc_status list_receive(struct nic_delivery *delivery, struct nic_segments *segments)
 {
     struct wire_pair_entry *peer = delivery->peer;
-    const struct wire_receive *receive = &peer->receives[peer->n_spent % peer->max_recv];
+    const struct wire_receive *receive =
+        &peer->receives[nic_count_spent(delivery) % peer->max_recv];
     uint64_t n_bytes = 0;
     for (segments->n = 0; segments->n < receive->n_sges; segments->n++) {
         const struct wire_sge *sge = &receive->sges[segments->n];

@@ -42,18 +42,31 @@ static bool is_peer_alive(struct nic_pair *pair, const struct wire_pair_entry *p
 }
 
 /* Tells the peer of a request that takes one of its receives. */
-static enum nic_verdict announce(const struct nic_delivery *delivery)
+static void announce(const struct nic_delivery *delivery)
 {
     struct wire_pair_entry *peer = delivery->peer;
-    /* A request that waited for room in the middle has taken what was there at its beginning. */
-    if (nic_count_room(delivery) == 0)
-        return nic_ask_peer(delivery, NIC_NO_ROOM);
     nic_put_message(delivery,
                     &(struct wire_message){.total_bytes = (uint32_t)delivery->request->n_bytes,
                                            .imm = delivery->request->imm,
                                            .kind = delivery->kind});
     peer->n_spent++;
     wire_notify(&delivery->nic->job, peer->recv_queue);
+}
+
+/* All bytes of the request were moved, or their copies are under way. */
+static enum nic_verdict end(struct nic_delivery *delivery)
+{
+    struct nic_copies *copies = &delivery->pair->copies;
+    if (copies->peer != NULL) {
+        copies->n_receives += delivery->needs_receive;
+        return NIC_STARTED;
+    }
+    if (!delivery->needs_receive)
+        return NIC_DELIVERED;
+    /* A request that waited for room in the middle has taken what was there at its beginning. */
+    if (nic_count_room(delivery) == 0)
+        return nic_ask_peer(delivery, NIC_NO_ROOM);
+    announce(delivery);
     return NIC_DELIVERED;
 }
 
@@ -62,7 +75,8 @@ static enum nic_verdict move(struct nic_delivery *delivery)
 {
     const struct wire_request *request = delivery->request;
     struct wire_pair_entry *peer = delivery->peer;
-    if (delivery->needs_receive && gyre_load_acquire_u64(&peer->n_receives) == peer->n_spent)
+    if (delivery->needs_receive &&
+        gyre_load_acquire_u64(&peer->n_receives) == nic_count_spent(delivery))
         return nic_ask_peer(delivery, NIC_NO_RECEIVE);
     if (delivery->needs_receive && nic_count_room(delivery) == 0)
         return nic_ask_peer(delivery, NIC_NO_ROOM);
@@ -72,14 +86,16 @@ static enum nic_verdict move(struct nic_delivery *delivery)
     /* A read of a closed client moves no bytes. gyre reads only as a fence: what was written before
      * is in place already. */
     const bool is_read = request->opcode == IBV_WR_RDMA_READ;
+    if (is_read && delivery->pair->copies.peer != NULL)
+        return NIC_BEHIND_COPIES;
     if (is_read && (nic_is_closed(delivery, delivery->mine) || nic_is_closed(delivery, peer)))
         return NIC_DELIVERED;
-    while (delivery->pair->bytes_arrived < request->n_bytes) {
+    while (delivery->pair->bytes_moved < request->n_bytes) {
         const enum nic_verdict verdict = nic_move_piece(delivery);
         if (verdict != NIC_DELIVERED)
             return verdict;
     }
-    return delivery->needs_receive ? announce(delivery) : NIC_DELIVERED;
+    return end(delivery);
 }
 
 static void count(const struct nic_delivery *delivery)
@@ -108,25 +124,45 @@ static enum wire_arrival kind_of(uint32_t opcode)
                                                 : WIRE_PAYLOAD;
 }
 
+static struct nic_delivery make_delivery(struct nic *nic, struct nic_pair *pair,
+                                         struct wire_request *request)
+{
+    const enum wire_arrival kind = kind_of(request->opcode);
+    return (struct nic_delivery){.nic = nic,
+                                 .pair = pair,
+                                 .mine = pair->entry,
+                                 .request = request,
+                                 .needs_receive = kind != WIRE_PAYLOAD,
+                                 .kind = kind};
+}
+
 enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire_request *request,
                              enum ibv_wc_status *status_out)
 {
-    struct nic_delivery delivery = {.nic = nic,
-                                    .pair = pair,
-                                    .mine = pair->entry,
-                                    .peer = nic_peer_of(nic, pair->entry),
-                                    .request = request,
-                                    .kind = kind_of(request->opcode)};
-    if (delivery.peer == NULL || !is_peer_alive(pair, delivery.peer))
+    struct nic_delivery delivery = make_delivery(nic, pair, request);
+    struct wire_pair_entry *peer = delivery.peer = nic_peer_of(nic, pair->entry);
+    /* Only the pair that the peer is connected to touches the peer's mark. Another one would take
+     * the mark away from copies that are under way. */
+    if (peer == NULL || !is_connected(pair, peer) || !is_peer_alive(pair, peer))
         return NIC_NO_PEER;
-    delivery.needs_receive = delivery.kind != WIRE_PAYLOAD;
-    /* While the mark is there, the owner of the peer's memory does not let go of it. */
-    (void)wire_exchange(&delivery.peer->is_entered, (uint32_t)wire_pid_of(nic->job.owner));
-    const enum nic_verdict verdict =
-        is_connected(pair, delivery.peer) ? move(&delivery) : NIC_NO_PEER;
-    (void)wire_exchange(&delivery.peer->is_entered, 0);
+    /* While the mark is there, the owner of the peer's memory does not let go of it. The peer may
+     * have left its state before the mark was set. */
+    (void)wire_exchange(&peer->is_entered, (uint32_t)wire_pid_of(nic->job.owner));
+    const enum nic_verdict verdict = is_connected(pair, peer) ? move(&delivery) : NIC_NO_PEER;
+    if (pair->copies.peer == NULL)
+        (void)wire_exchange(&peer->is_entered, 0);
     *status_out = delivery.status;
     if (verdict == NIC_DELIVERED)
         count(&delivery);
     return verdict;
+}
+
+void nic_deliver_copied(struct nic *nic, struct nic_pair *pair, struct wire_request *request)
+{
+    struct nic_delivery delivery = make_delivery(nic, pair, request);
+    delivery.peer = pair->copies.peer;
+    delivery.is_gpu = true;
+    if (delivery.needs_receive)
+        announce(&delivery);
+    count(&delivery);
 }

@@ -45,10 +45,18 @@ static inline bool nic_is_closed(const struct nic_delivery *delivery,
     return wire_load(&nic_process_of(delivery, pair)->is_closed) != 0;
 }
 
+/* Messages that may be put, besides those of started requests. */
 static inline uint64_t nic_count_room(const struct nic_delivery *delivery)
 {
     const struct wire_pair_entry *peer = delivery->peer;
-    return WIRE_MESSAGES - (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken));
+    return WIRE_MESSAGES - delivery->pair->copies.n_receives -
+           (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken));
+}
+
+/* Receives of the peer that are spent, or taken by started requests. */
+static inline uint64_t nic_count_spent(const struct nic_delivery *delivery)
+{
+    return delivery->peer->n_spent + delivery->pair->copies.n_receives;
 }
 
 static inline void nic_put_message(const struct nic_delivery *delivery,
@@ -73,7 +81,8 @@ static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
 enum ibv_wc_status nic_check(struct nic_delivery *delivery);
 
 /** nic_move_piece - move the next bytes of a checked request, as many as go at once, and count them
- * in bytes_arrived of the pair. delivery->status is set if that fails. */
+ * in bytes_moved of the pair. NIC_DELIVERED: they are in place, or their copy is under way and
+ * pair->copies tells of it. delivery->status is set if it fails. */
 enum nic_verdict nic_move_piece(struct nic_delivery *delivery);
 
 #endif

@@ -23,6 +23,7 @@
 #define LOOK_PERIOD_NS 20000000ULL /* between looks for clients that ended */
 #define NAP_NS         50000ULL    /* a wait shorter than this is not worth a sleep */
 #define MANY_CORES     8
+#define MAX_PASSES     32 /* of a round with copies; bounds how long these are not waited for */
 
 static struct nic nic; /* one per process; the only thread's */
 
@@ -103,8 +104,19 @@ static bool is_announced(void)
     return false;
 }
 
-/* Returns whether anything was done. */
-static bool go_round(uint64_t *next_ns_out)
+/* The end of a batch: waits for the copies that the round has started. */
+static void finish_copies(void)
+{
+    uint64_t n_waits;
+    const uint32_t failed = nic_gpu_finish(&n_waits);
+    gyre_store_relaxed_u64(&nic.entry->n_waits, n_waits);
+    for (uint32_t i = 0; i < nic.n_copying; i++)
+        nic_pair_finish(&nic, nic.copying[i], (failed >> nic.copying[i]->copies.gpu & 1) != 0);
+    nic.n_copying = 0;
+}
+
+/* Goes over the active queue pairs once. Returns whether anything was done. */
+static bool pass(uint64_t *next_ns_out)
 {
     bool is_any = take_announced();
     *next_ns_out = NIC_FOREVER;
@@ -118,6 +130,20 @@ static bool go_round(uint64_t *next_ns_out)
         if (next_ns < *next_ns_out)
             *next_ns_out = next_ns;
     }
+    return is_any;
+}
+
+/* Returns whether anything was done. In a pass each queue pair sends one piece. While the NIC waits
+ * for copies, ports with a rate fall behind by many pieces, so they catch up before the next wait.
+ */
+static bool go_round(uint64_t *next_ns_out)
+{
+    const bool is_any = pass(next_ns_out);
+    bool goes_on = is_any;
+    for (int n = 1; n < MAX_PASSES && goes_on && nic.n_copying > 0; n++)
+        goes_on = pass(next_ns_out);
+    if (nic.n_copying > 0)
+        finish_copies();
     return is_any;
 }
 

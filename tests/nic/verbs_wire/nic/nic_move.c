@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How the bytes of a request travel: from a list of segments to another one. Memory of a client is
- * read by process_vm_readv and written by process_vm_writev, GPU memory by CUDA copies. Where the
- * kernel refuses that, the client is marked as closed, and its own helper thread carries its bytes:
- * into `staged` of its queue pair before they are sent, out of `ring` after they have arrived.
+ * read by process_vm_readv and written by process_vm_writev, GPU memory by CUDA copies. A copy into
+ * GPU memory is only started here. Where the kernel refuses to read or write a client's memory, the
+ * client is marked as closed, and its own helper thread carries its bytes: into `staged` of its
+ * queue pair before they are sent, out of `ring` after they have arrived.
  */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
@@ -56,14 +57,26 @@ static enum nic_verdict fetch_staged(struct nic_delivery *delivery, unsigned cha
     return NIC_DELIVERED;
 }
 
-static enum nic_verdict move_process(struct nic_delivery *delivery,
-                                     const struct nic_segment *segment, uint64_t offset,
-                                     uint64_t n_bytes, bool is_write)
+/* A range of a segment. */
+struct part {
+    const struct nic_segment *segment;
+    uint64_t offset; /* in the segment */
+    uint64_t n_bytes;
+};
+
+static bool is_gpu(const struct part *part)
 {
+    return part->segment->inlined == NULL && part->segment->region->is_gpu;
+}
+
+static enum nic_verdict move_process(struct nic_delivery *delivery, const struct part *part,
+                                     unsigned char *buffer, bool is_write)
+{
+    const struct nic_segment *segment = part->segment;
     const pid_t pid = wire_pid_of(gyre_load_acquire_u64(&segment->pair->owner));
-    for (uint64_t done = 0; done < n_bytes;) {
-        const struct iovec local = {delivery->nic->bounce + done, n_bytes - done};
-        const struct iovec remote = {(void *)(uintptr_t)(segment->address + offset + done),
+    for (uint64_t done = 0; done < part->n_bytes;) {
+        const struct iovec local = {buffer + done, part->n_bytes - done};
+        const struct iovec remote = {(void *)(uintptr_t)(segment->address + part->offset + done),
                                      local.iov_len};
         const ssize_t n = is_write ? process_vm_writev(pid, &local, 1, &remote, 1, 0)
                                    : process_vm_readv(pid, &local, 1, &remote, 1, 0);
@@ -75,22 +88,22 @@ static enum nic_verdict move_process(struct nic_delivery *delivery,
     return NIC_DELIVERED;
 }
 
-/* Into the bounce buffer. */
-static enum nic_verdict read_piece(struct nic_delivery *delivery, const struct nic_segment *segment,
-                                   uint64_t offset, uint64_t n_bytes)
+/* Into memory of this process. */
+static enum nic_verdict read_part(struct nic_delivery *delivery, const struct part *part,
+                                  unsigned char *to)
 {
-    unsigned char *bounce = delivery->nic->bounce;
+    const struct nic_segment *segment = part->segment;
     if (segment->inlined != NULL) {
-        memcpy(bounce, segment->inlined + offset, n_bytes);
+        memcpy(to, segment->inlined + part->offset, part->n_bytes);
         return NIC_DELIVERED;
     }
-    if (segment->region->is_gpu)
-        return nic_gpu_read(segment->region, segment->address + offset, bounce, n_bytes)
+    if (is_gpu(part))
+        return nic_gpu_read(segment->region, segment->address + part->offset, to, part->n_bytes)
                    ? NIC_DELIVERED
                    : NIC_FAILED;
     if (nic_is_closed(delivery, segment->pair))
-        return fetch_staged(delivery, bounce, n_bytes);
-    return move_process(delivery, segment, offset, n_bytes, false);
+        return fetch_staged(delivery, to, part->n_bytes);
+    return move_process(delivery, part, to, false);
 }
 
 /* Is there room in the peer's ring for n bytes, their message, and the last one? */
@@ -119,66 +132,91 @@ static void put_payload(const struct nic_delivery *delivery, uint64_t address, u
     delivery->pair->is_by_ring = true;
 }
 
-/* Does this segment's payload go through the ring of the peer? */
-static bool is_by_ring(const struct nic_delivery *delivery, const struct nic_segment *segment)
+/* Does a part of host memory go through `staged` of the sender, or `ring` of the receiver? */
+static bool is_by_ring(const struct nic_delivery *delivery, const struct part *part)
 {
-    return !segment->region->is_gpu && nic_is_closed(delivery, segment->pair);
+    return part->segment->inlined == NULL && !is_gpu(part) &&
+           nic_is_closed(delivery, part->segment->pair);
 }
 
-/* Out of the bounce buffer. */
-static enum nic_verdict write_piece(struct nic_delivery *delivery,
-                                    const struct nic_segment *segment, uint64_t offset,
-                                    uint64_t n_bytes)
+/* Through the bounce buffer into host memory. */
+static enum nic_verdict move_to_host(struct nic_delivery *delivery, const struct part *from,
+                                     const struct part *to)
 {
-    if (segment->region->is_gpu)
-        return nic_gpu_write(segment->region, segment->address + offset, delivery->nic->bounce,
-                             n_bytes)
-                   ? NIC_DELIVERED
-                   : NIC_FAILED;
-    if (!is_by_ring(delivery, segment))
-        return move_process(delivery, segment, offset, n_bytes, true);
-    put_payload(delivery, segment->address + offset, n_bytes);
+    const bool by_ring = is_by_ring(delivery, to);
+    if (delivery->pair->copies.peer != NULL)
+        return NIC_BEHIND_COPIES;
+    if (by_ring && !has_ring_room(delivery, to->n_bytes))
+        return nic_ask_peer(delivery, NIC_NO_ROOM);
+    const enum nic_verdict verdict = read_part(delivery, from, delivery->nic->bounce);
+    if (verdict != NIC_DELIVERED)
+        return verdict;
+    if (!by_ring)
+        return move_process(delivery, to, delivery->nic->bounce, true);
+    put_payload(delivery, to->segment->address + to->offset, to->n_bytes);
     return NIC_DELIVERED;
 }
 
-/* The segment that has this position of the list, and the offset in it. */
-static const struct nic_segment *find(const struct nic_segments *segments, uint64_t position,
-                                      uint64_t *offset_out)
+/* Starts a copy into GPU memory. All copies of a pair that are under way are on the stream of one
+ * GPU, that of the target, which does them in order. */
+static enum nic_verdict start_to_gpu(struct nic_delivery *delivery, const struct part *from,
+                                     const struct part *to)
+{
+    struct nic_copies *copies = &delivery->pair->copies;
+    const uint64_t to_address = to->segment->address + to->offset;
+    const int gpu = nic_gpu_of(to->segment->region);
+    bool is_started = false;
+    if (gpu < 0)
+        return NIC_FAILED;
+    if (copies->peer != NULL && copies->gpu != gpu)
+        return NIC_BEHIND_COPIES;
+    if (is_gpu(from)) {
+        is_started = nic_gpu_start_copy(to->segment->region, to_address, from->segment->region,
+                                        from->segment->address + from->offset, to->n_bytes);
+    } else {
+        unsigned char *buffer = nic_gpu_take_buffer(from->n_bytes);
+        const enum nic_verdict verdict = read_part(delivery, from, buffer);
+        if (verdict != NIC_DELIVERED)
+            return verdict;
+        is_started = nic_gpu_start_write(to->segment->region, to_address, buffer, to->n_bytes);
+    }
+    if (!is_started)
+        return NIC_FAILED;
+    copies->peer = delivery->peer;
+    copies->gpu = gpu;
+    return NIC_DELIVERED;
+}
+
+/* From this position of a list to the end of its segment. */
+static struct part find(const struct nic_segments *segments, uint64_t position)
 {
     const struct nic_segment *segment = segments->list;
     for (; position >= segment->n_bytes; segment++)
         position -= segment->n_bytes;
-    *offset_out = position;
-    return segment;
+    return (struct part){segment, position, segment->n_bytes - position};
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 enum nic_verdict nic_move_piece(struct nic_delivery *delivery)
 {
-    uint64_t from_at;
-    uint64_t to_at;
-    uint64_t n = delivery->request->n_bytes - delivery->pair->bytes_arrived;
-    const struct nic_segment *from = find(&delivery->from, delivery->pair->bytes_arrived, &from_at);
-    const struct nic_segment *to = find(&delivery->to, delivery->pair->bytes_arrived, &to_at);
-    n = n < from->n_bytes - from_at ? n : from->n_bytes - from_at;
-    n = n < to->n_bytes - to_at ? n : to->n_bytes - to_at;
-    enum nic_verdict verdict = NIC_DELIVERED;
-    if (from->region != NULL && from->region->is_gpu && to->region->is_gpu) {
-        if (!nic_gpu_copy(to->region, to->address + to_at, from->region, from->address + from_at,
-                          n))
-            verdict = NIC_FAILED;
-    } else {
-        const bool by_ring = is_by_ring(delivery, to);
-        const bool is_staged = from->inlined == NULL && is_by_ring(delivery, from);
-        const uint64_t most = by_ring || is_staged ? WIRE_PIECE_BYTES : NIC_BOUNCE_BYTES;
-        n = n < most ? n : most;
-        if (by_ring && !has_ring_room(delivery, n))
-            return nic_ask_peer(delivery, NIC_NO_ROOM);
-        verdict = read_piece(delivery, from, from_at, n);
-        if (verdict == NIC_DELIVERED)
-            verdict = write_piece(delivery, to, to_at, n);
-    }
+    uint64_t *bytes_moved = &delivery->pair->bytes_moved;
+    struct part from = find(&delivery->from, *bytes_moved);
+    struct part to = find(&delivery->to, *bytes_moved);
+    uint64_t n =
+        smaller(delivery->request->n_bytes - *bytes_moved, smaller(from.n_bytes, to.n_bytes));
+    if (is_by_ring(delivery, &from) || is_by_ring(delivery, &to))
+        n = smaller(n, WIRE_PIECE_BYTES);
+    else if (!is_gpu(&from) || !is_gpu(&to))
+        n = smaller(n, NIC_BOUNCE_BYTES);
+    from.n_bytes = to.n_bytes = n;
+    const enum nic_verdict verdict =
+        is_gpu(&to) ? start_to_gpu(delivery, &from, &to) : move_to_host(delivery, &from, &to);
     if (verdict == NIC_DELIVERED)
-        delivery->pair->bytes_arrived += n;
+        *bytes_moved += n;
     else if (verdict == NIC_FAILED && delivery->status == IBV_WC_SUCCESS)
         delivery->status = IBV_WC_LOC_QP_OP_ERR;
     return verdict;

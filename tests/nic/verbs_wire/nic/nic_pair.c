@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The way of a request: posted, seen, sent (its port has a rate), arrived (its port has a latency;
- * bytes move here), answered (the same latency back; the request is complete).
+ * bytes move here), answered (the same latency back; the request is complete). A request whose
+ * bytes are copied into GPU memory is started when it is due, and arrives when the round has waited
+ * for the copies.
  */
 #include "tests/nic/verbs_wire/nic/nic.h"
 
@@ -87,6 +89,7 @@ static void fail(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status stat
 {
     uint32_t state = IBV_QPS_RTS;
     request_of(pair, pair->n_arrived++)->status = status;
+    pair->n_started = pair->n_arrived;
     answer(nic, pair, pair->n_arrived);
     (void)__atomic_compare_exchange_n(&pair->entry->state, &state, IBV_QPS_ERR, false,
                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -121,31 +124,59 @@ static void stall(struct nic *nic, struct nic_pair *pair, enum nic_verdict verdi
         fail(nic, pair, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-/* The first request that is on its way. Returns whether that changed anything. */
-static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
+/* The bytes of request n_arrived are in place. */
+static void count_arrived(struct nic_pair *pair, uint64_t now_ns)
 {
-    enum ibv_wc_status status = IBV_WC_SUCCESS;
-    uint64_t *time_ns = time_of(pair, pair->n_arrived);
-    if (*time_ns > now_ns || pair->retry_at_ns > now_ns)
-        return false;
-    const enum nic_verdict verdict =
-        nic_deliver(nic, pair, request_of(pair, pair->n_arrived), &status);
-    if (verdict == NIC_FAILED) {
-        fail(nic, pair, status);
-        return false;
-    }
-    if (verdict != NIC_DELIVERED) {
-        stall(nic, pair, verdict, now_ns);
-        return false;
-    }
+    uint64_t *time_ns = time_of(pair, pair->n_arrived++);
     /* A late request that was late because this process was has its answer as early as it can be.
      */
     const bool was_stalled = pair->stalled_since_ns != 0;
     *time_ns = (was_stalled ? now_ns : *time_ns) + pair->entry->latency_ns;
     pair->stalled_since_ns = pair->retry_at_ns = 0;
-    pair->bytes_arrived = 0;
+}
+
+/* Request n_started does not go on now. Behind copies that are under way it is tried again after
+ * them; only a failure is final, since what it did before it failed must not be done twice. */
+static void hold_up(struct nic *nic, struct nic_pair *pair, enum nic_verdict verdict,
+                    enum ibv_wc_status status, uint64_t now_ns)
+{
+    if (pair->copies.peer != NULL)
+        pair->copies.status = status;
+    else if (verdict == NIC_FAILED)
+        fail(nic, pair, status);
+    else
+        stall(nic, pair, verdict, now_ns);
+}
+
+/* The first request that is on its way. Returns whether that changed anything. */
+static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
+{
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    if (*time_of(pair, pair->n_started) > now_ns || pair->retry_at_ns > now_ns)
+        return false;
+    const enum nic_verdict verdict =
+        nic_deliver(nic, pair, request_of(pair, pair->n_started), &status);
+    if (verdict != NIC_DELIVERED && verdict != NIC_STARTED) {
+        hold_up(nic, pair, verdict, status, now_ns);
+        return false;
+    }
+    pair->bytes_moved = 0;
     pair->is_by_ring = false;
-    gyre_store_release_u64(&pair->entry->n_delivered, ++pair->n_arrived);
+    gyre_store_release_u64(&pair->entry->n_started, ++pair->n_started);
+    if (verdict == NIC_DELIVERED)
+        count_arrived(pair, now_ns);
+    return true;
+}
+
+/* Answers the requests whose answers are due. Returns whether there are any. */
+static bool answer_due(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
+{
+    uint64_t n = pair->n_answered;
+    while (n < pair->n_arrived && *time_of(pair, n) <= now_ns)
+        n++;
+    if (n == pair->n_answered)
+        return false;
+    answer(nic, pair, n);
     return true;
 }
 
@@ -177,23 +208,18 @@ static bool go_on(struct nic *nic, struct nic_pair *pair)
         if (pair->entry->ps_per_byte != 0)
             break; /* the other queue pairs of the port have their turns */
     }
-    while (pair->n_arrived < pair->n_sent && arrive(nic, pair, now_ns)) {
+    while (pair->copies.status == IBV_WC_SUCCESS && pair->n_started < pair->n_sent &&
+           arrive(nic, pair, now_ns)) {
         is_any = true;
         now_ns = wire_now_ns();
     }
-    uint64_t n = pair->n_answered;
-    while (n < pair->n_arrived && *time_of(pair, n) <= now_ns)
-        n++;
-    if (n > pair->n_answered) {
-        answer(nic, pair, n);
-        is_any = true;
-    }
-    return is_any;
+    return answer_due(nic, pair, now_ns) || is_any;
 }
 
 bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns_out)
 {
     struct wire_pair_entry *entry = pair->entry;
+    const bool is_in_batch = pair->copies.peer != NULL;
     bool is_any = false;
     *next_ns_out = NIC_FOREVER;
     /* The owner changes the state, then waits until this mark is gone. */
@@ -206,6 +232,30 @@ bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns
         if (wire_load(&entry->state) == IBV_QPS_RTS)
             *next_ns_out = next_of(nic, pair);
     }
+    if (pair->copies.peer != NULL) {
+        if (!is_in_batch)
+            nic->copying[nic->n_copying++] = pair;
+        *next_ns_out = 0;
+        return is_any || !is_in_batch;
+    }
     (void)wire_exchange(&entry->is_executing, 0);
     return is_any;
+}
+
+void nic_pair_finish(struct nic *nic, struct nic_pair *pair, bool has_failed)
+{
+    const struct nic_copies copies = pair->copies;
+    const enum ibv_wc_status status = has_failed ? IBV_WC_LOC_QP_OP_ERR : copies.status;
+    const uint64_t now_ns = wire_now_ns();
+    while (!has_failed && pair->n_arrived < pair->n_started) {
+        nic_deliver_copied(nic, pair, request_of(pair, pair->n_arrived));
+        count_arrived(pair, now_ns);
+    }
+    pair->copies = (struct nic_copies){.peer = NULL};
+    (void)wire_exchange(&copies.peer->is_entered, 0);
+    if (status != IBV_WC_SUCCESS)
+        fail(nic, pair, status);
+    else
+        (void)answer_due(nic, pair, now_ns);
+    (void)wire_exchange(&pair->entry->is_executing, 0);
 }

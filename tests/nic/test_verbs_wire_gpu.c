@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPU memory over the RDMA device between processes: its NIC does copies in batches,
+ * which must not show in the order of what a queue pair does.
+ */
+#include "core/base/util.h"
+#include "tests/nic/verbs_wire/protocol.h"
+#include "tests/nic/wire_places.h"
+#include "tests/support/check.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define N_CHAINS 16 /* of requests, of all queue pairs together */
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+/* Random requests, whose targets overlap within the queue pair's own part of each place. */
+static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
+{
+    const uint32_t part_bytes = PLACE_BYTES / (uint32_t)n_qps;
+    const int n = 1 + (int)places_draw(state, RIG_MAX_WR - 1);
+    /* Requests to one GPU alone make the longest batches. */
+    const bool is_to_one = places_draw(state, 2) == 0;
+    for (int i = 0; i < n; i++) {
+        struct move *move = &moves[i];
+        const uint32_t most =
+            places_draw(state, is_to_one ? 2 : 8) == 0 ? part_bytes - POISON_BYTES : 3000;
+        *move = (struct move){.source = places_draw(state, N_PLACES + 1),
+                              .target = places_draw(state, N_PLACES)};
+        move->target = is_to_one ? GPU_A : move->target;
+        move->n_bytes = places_draw(state, move->source == INLINE ? 200 : most);
+        move->has_imm = i == n - 1 || places_draw(state, 8) == 0;
+        move->from = places_draw(state, PLACE_BYTES - POISON_BYTES - move->n_bytes);
+        move->to =
+            places_draw(state, places_draw(state, 2) == 0 ? 1000 : part_bytes - move->n_bytes);
+        if (move->to + move->n_bytes > part_bytes)
+            move->to = 0;
+        move->to += (uint32_t)qp * part_bytes;
+        if (!move->has_imm && places_draw(state, 16) == 0)
+            *move = (struct move){.source = HOST, .target = GPU_A, .is_read = true}; /* no bytes */
+    }
+    return n;
+}
+
+static void write_chains(struct rig_end *end)
+{
+    struct places places;
+    struct move moves[RIG_MAX_WR];
+    uint64_t state = 7;
+    places_open(end, &places, 0);
+    for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
+        int n_all = 0;
+        for (int qp = 0; qp < end->n_qps; qp++) {
+            const int n = make_chain(&state, qp, end->n_qps, moves);
+            places_post(end, &places, qp, moves, n);
+            n_all += n;
+        }
+        places_expect_all(end, n_all);
+        rig_barrier(end);
+    }
+    places_close(end, &places);
+}
+
+static void check_chains(struct rig_end *end)
+{
+    static unsigned char expected[N_PLACES][PLACE_BYTES];
+    struct places places;
+    struct move moves[RIG_MAX_WR];
+    uint64_t state = 7;
+    places_open(end, &places, RIG_MAX_WR);
+    for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
+        int n_imms[RIG_MAX_QPS] = {0};
+        int n_all = 0;
+        for (int qp = 0; qp < end->n_qps; qp++) {
+            const int n = make_chain(&state, qp, end->n_qps, moves);
+            for (int k = 0; k < n; k++) {
+                const struct move *move = &moves[k];
+                memcpy(expected[move->target] + move->to,
+                       places_pattern[move->source == INLINE ? HOST : move->source] + move->from,
+                       move->n_bytes);
+                n_imms[qp] += move->has_imm;
+            }
+            n_all += n_imms[qp];
+        }
+        places_expect_all(end, n_all);
+        for (int place = 0; place < N_PLACES; place++)
+            places_expect(&places, place, 0, expected[place], PLACE_BYTES);
+        for (int qp = 0; qp < end->n_qps; qp++)
+            rig_post_receives(end->qps[qp], n_imms[qp]);
+        rig_barrier(end);
+    }
+    places_close(end, &places);
+}
+
+static void write_chains_of_four(struct rig_end *end)
+{
+    end->n_qps = 4;
+    write_chains(end);
+}
+
+static void check_chains_of_four(struct rig_end *end)
+{
+    end->n_qps = 4;
+    check_chains(end);
+}
+
+static void one_pair_keeps_its_order(void)
+{
+    rig_on_two(write_chains, check_chains);
+}
+
+static void pairs_keep_their_orders(void)
+{
+    rig_on_two(write_chains_of_four, check_chains_of_four);
+}
+
+static void order_is_kept_where_host_memory_is_closed(void)
+{
+    setenv("VERBS_WIRE_MOVE", "ring", 1);
+    rig_on_two(write_chains, check_chains);
+    unsetenv("VERBS_WIRE_MOVE");
+}
+
+/* One process has memory that the kernel does not let the NIC read, until it is touched. From then
+ * on the process carries its payload itself, beginning with the first request whose payload the NIC
+ * has not read. That is not the first one that has not arrived. */
+static unsigned char *locked;
+
+static void unlock(int signal_number)
+{
+    (void)signal_number;
+    if (mprotect(locked, PLACE_BYTES, PROT_READ | PROT_WRITE) != 0)
+        abort();
+}
+
+static void write_from_locked(struct rig_end *end)
+{
+    struct places places;
+    struct move moves[30];
+    locked = mmap(NULL, PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    places_open(end, &places, RIG_MAX_WR);
+    memcpy(locked, places_pattern[HOST], PLACE_BYTES);
+    places.memory[EXTRA] = locked;
+    places.mrs[EXTRA] = rig_register(end, RIG_HOST, locked, PLACE_BYTES);
+    CHECK(places.mrs[EXTRA] != NULL);
+    CHECK(signal(SIGSEGV, unlock) != SIG_ERR);
+    CHECK(mprotect(locked, PLACE_BYTES, PROT_NONE) == 0);
+    for (uint32_t i = 0; i < 30; i++)
+        moves[i] = (struct move){.source = i == 10 ? EXTRA : HOST,
+                                 .target = GPU_A,
+                                 .from = i * 16000,
+                                 .to = i * 16000,
+                                 .n_bytes = 16000,
+                                 .has_imm = i == 29};
+    places_post(end, &places, 0, moves, 30);
+    places_expect_all(end, 30);
+    CHECK(end->verbs->dereg_mr(places.mrs[EXTRA]) == 0);
+    places_close(end, &places);
+}
+
+static void see_all(struct rig_end *end)
+{
+    struct places places;
+    places_open(end, &places, RIG_MAX_WR);
+    rig_expect(end, IBV_WC_SUCCESS);
+    places_expect(&places, GPU_A, 0, places_pattern[HOST], 30 * 16000);
+    places_close(end, &places);
+}
+
+static void a_process_that_closes_carries_on_where_the_nic_stopped(void)
+{
+    rig_on_two(write_from_locked, see_all);
+}
+
+/* ---- sends and reads ------------------------------------------------------------------------ */
+
+#define N_SENDS    20
+#define SEND_BYTES 20000u
+#define FLAG_AT    100000u /* of a byte in host memory */
+
+static void write_then_send(struct rig_end *end)
+{
+    struct places places;
+    struct move moves[33];
+    places_open(end, &places, 0);
+    for (uint32_t round = 0; round < N_SENDS; round++) {
+        for (uint32_t i = 0; i < 30; i++)
+            moves[i] = (struct move){.source = GPU_B,
+                                     .target = GPU_A,
+                                     .from = i * 16000 + round,
+                                     .to = i * 16000,
+                                     .n_bytes = 16000};
+        moves[30] = (struct move){
+            .source = INLINE, .target = HOST, .from = round, .to = FLAG_AT, .n_bytes = 1};
+        moves[31] =
+            (struct move){.source = GPU_A, .from = round, .n_bytes = SEND_BYTES, .is_send = true};
+        moves[32] =
+            (struct move){.source = HOST, .from = round, .n_bytes = SEND_BYTES, .is_send = true};
+        rig_barrier(end);
+        places_post(end, &places, 0, moves, 33);
+        places_expect_all(end, 33);
+        rig_barrier(end);
+    }
+    places_close(end, &places);
+}
+
+static void post_receive(struct rig_end *end, struct ibv_sge *sges, int n)
+{
+    struct ibv_recv_wr wr = {.sg_list = sges, .num_sge = n};
+    struct ibv_recv_wr *bad = NULL;
+    CHECK(ibv_post_recv(end->qp, &wr, &bad) == 0);
+}
+
+/* The first receive takes a send's bytes into GPU memory, the second one into GPU memory and host
+ * memory. */
+static void receive_sends(struct rig_end *end)
+{
+    struct places places;
+    places_open(end, &places, 0);
+    unsigned char *flag = places.memory[HOST] + FLAG_AT;
+    for (uint32_t round = 0; round < N_SENDS; round++) {
+        struct ibv_sge sges[] = {
+            {(uintptr_t)places.memory[GPU_B] + SEND_BYTES, SEND_BYTES, places.mrs[GPU_B]->lkey},
+            {(uintptr_t)places.memory[GPU_B], SEND_BYTES / 2, places.mrs[GPU_B]->lkey},
+            {(uintptr_t)places.memory[HOST], SEND_BYTES, places.mrs[HOST]->lkey}};
+        post_receive(end, &sges[0], 1);
+        post_receive(end, &sges[1], 2);
+        rig_barrier(end);
+        const uint64_t until_ns = gyre_now_ns() + RIG_LIMIT_NS;
+        while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && gyre_now_ns() < until_ns)
+            sched_yield();
+        places_expect(&places, GPU_A, 0, places_pattern[GPU_B] + round, 30 * 16000);
+        CHECK(*flag == places_pattern[HOST][round]);
+        *flag = 0;
+        for (int i = 0; i < 2; i++)
+            CHECK(rig_wait_completion(end).byte_len == SEND_BYTES);
+        places_expect(&places, GPU_B, SEND_BYTES, places_pattern[GPU_A] + round, SEND_BYTES);
+        places_expect(&places, GPU_B, 0, places_pattern[HOST] + round, SEND_BYTES / 2);
+        places_expect(&places, HOST, 0, places_pattern[HOST] + round + SEND_BYTES / 2,
+                      SEND_BYTES / 2);
+        rig_barrier(end);
+    }
+    places_close(end, &places);
+}
+
+static void host_memory_and_messages_come_after_the_writes_before_them(void)
+{
+    rig_on_two(write_then_send, receive_sends);
+}
+
+/* Bytes of the first process's GPU memory through the GPU memory of the second one and back. */
+static void write_and_read(struct rig_end *end)
+{
+    struct places places;
+    places_open(end, &places, 0);
+    for (uint32_t i = 0; i < 20; i++) {
+        const uint32_t at = i * 4096;
+        const struct move moves[] = {
+            {.source = GPU_A, .target = GPU_B, .from = at + 100000, .to = 0, .n_bytes = 100000},
+            {.source = HOST, .target = GPU_B, .from = at, .to = 50000, .n_bytes = 4096},
+            {.source = i % 2 == 0 ? HOST : GPU_B,
+             .target = GPU_B,
+             .from = 0,
+             .to = 40000,
+             .n_bytes = 30000,
+             .is_read = true},
+        };
+        places_post(end, &places, 0, moves, 3);
+        places_expect_all(end, 3);
+        const int back = i % 2 == 0 ? HOST : GPU_B;
+        places_expect(&places, back, 0, places_pattern[GPU_A] + at + 140000, 10000);
+        places_expect(&places, back, 10000, places_pattern[HOST] + at, 4096);
+        places_expect(&places, back, 14096, places_pattern[GPU_A] + at + 154096, 30000 - 14096);
+        /* The read has spoiled what the next round sends. */
+        if (back == HOST)
+            memcpy(places.memory[HOST], places_pattern[HOST], PLACE_BYTES);
+    }
+    places_close(end, &places);
+}
+
+static void do_not_look(struct rig_end *end)
+{
+    struct places places;
+    places_open(end, &places, RIG_MAX_WR);
+    places_close(end, &places);
+}
+
+static void a_read_sees_the_writes_before_it(void)
+{
+    rig_on_two(write_and_read, do_not_look);
+}
+
+/* ---- waits ---------------------------------------------------------------------------------- */
+
+/* Of all NICs of this job. */
+static uint64_t count_waits(void)
+{
+    char path[128];
+    uint64_t n = 0;
+    snprintf(path, sizeof(path), "/dev/shm/verbs_wire.%u.parent-%d", (unsigned)geteuid(),
+             (int)getppid());
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const struct wire_file *file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
+    CHECK_MSG(file != MAP_FAILED, "%s", path);
+    for (int i = 0; i < WIRE_MAX_HOSTS && file != MAP_FAILED; i++)
+        n += gyre_load_relaxed_u64(&file->nics[i].n_waits);
+    if (file != MAP_FAILED)
+        munmap((void *)(uintptr_t)file, sizeof(*file));
+    close(fd);
+    return n;
+}
+
+static void write_at_once(struct rig_end *end)
+{
+    struct places places;
+    struct move moves[40];
+    places_open(end, &places, 0);
+    for (uint32_t i = 0; i < 40; i++)
+        moves[i] = (struct move){.source = i % 2 == 0 ? GPU_A : HOST,
+                                 .target = GPU_B,
+                                 .from = i * 8192,
+                                 .to = i * 8192,
+                                 .n_bytes = 8192,
+                                 .has_imm = i % 10 == 9};
+    const uint64_t n_before = count_waits();
+    places_post(end, &places, 0, moves, 40);
+    places_expect_all(end, 40);
+    const uint64_t n_waits = count_waits() - n_before;
+    CHECK_MSG(n_waits == 1, "%llu waits", (unsigned long long)n_waits);
+    places_close(end, &places);
+}
+
+/* A port of 100 Gbit/s needs about as long for these as the NIC waits once. */
+static void write_behind(struct rig_end *end)
+{
+    struct places places;
+    struct move moves[50];
+    places_open(end, &places, 0);
+    for (uint32_t i = 0; i < 50; i++)
+        moves[i] = (struct move){.source = GPU_A, .target = GPU_B, .n_bytes = 64 << 10};
+    const uint64_t n_before = count_waits();
+    places_post(end, &places, 0, moves, 50);
+    places_expect_all(end, 50);
+    const uint64_t n_waits = count_waits() - n_before;
+    CHECK_MSG(n_waits < 25, "%llu waits", (unsigned long long)n_waits);
+    places_close(end, &places);
+}
+
+static void a_port_catches_up_before_the_next_wait(void)
+{
+    setenv("VERBS_WIRE_GBIT", "100", 1);
+    rig_on_two(write_behind, do_not_look);
+}
+
+static void writes_that_are_posted_at_once_are_waited_for_at_once(void)
+{
+    rig_on_two(write_at_once, do_not_look);
+}
+
+static const struct test_case cases[] = {
+    {"one pair keeps its order, whatever memory its requests name", one_pair_keeps_its_order},
+    {"pairs keep their orders beside each other", pairs_keep_their_orders},
+    {"order is kept where host memory is closed", order_is_kept_where_host_memory_is_closed},
+    {"a process that closes carries on where the NIC stopped",
+     a_process_that_closes_carries_on_where_the_nic_stopped},
+    {"host memory and messages come after the writes before them",
+     host_memory_and_messages_come_after_the_writes_before_them},
+    {"a read sees the writes before it", a_read_sees_the_writes_before_it},
+    {"writes that are posted at once are waited for at once",
+     writes_that_are_posted_at_once_are_waited_for_at_once},
+    {"a port catches up before the next wait", a_port_catches_up_before_the_next_wait},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two processes with connected queue pairs of the stand-in RDMA device. A test gives each of them a
+ * function; barriers and shared memory keep the two in step.
+ */
+#ifndef GYRE_TESTS_WIRE_RIG_H
+#define GYRE_TESTS_WIRE_RIG_H
+
+#include "core/base/sync.h"
+#include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
+#include "transport/ib/ib_verbs.h"
+
+#include <stdbool.h>
+
+#define RIG_MEMORY_BYTES (3u << 20)
+#define RIG_LIMIT_NS     20000000000ULL
+#define RIG_MAX_QPS      16
+#define RIG_MAX_PLACES   20
+#define RIG_MAX_WR       128
+#define RIG_HOST         (-1) /* in place of a GPU's number */
+
+/* A registered range, as the other process must name it. */
+struct rig_place {
+    uint64_t address;
+    uint32_t rkey;
+};
+
+/* Memory that the two processes share. */
+struct rig_shared {
+    struct {
+        uint32_t qpns[RIG_MAX_QPS];
+        uint32_t rkey;
+        uint64_t address;
+        union ibv_gid gid;
+        struct rig_place places[RIG_MAX_PLACES]; /* for the tests */
+    } told[2];
+    uint64_t posted_ns;      /* for the tests */
+    uint32_t n_arrived[128]; /* at each barrier */
+    uint32_t is_killed;
+};
+
+struct rig_end {
+    struct rig_shared *shared;
+    int me;
+    uint32_t n_barriers;
+    const struct gyre_verbs *verbs;
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    int n_qps;
+    struct ibv_qp *qps[RIG_MAX_QPS];
+    struct ibv_qp *qp; /* the first */
+    struct ibv_mr *mr;
+    unsigned char *memory; /* RIG_MEMORY_BYTES */
+    int gpu;               /* where it is: then only copies reach it; or RIG_HOST */
+    int access;            /* of the regions */
+    uint8_t timeout;       /* 4.096 us x 2^t */
+    uint8_t retries;
+    uint8_t rnr_retries;
+};
+
+/* A write to the same offset at the other end. */
+struct rig_write {
+    uint64_t offset;
+    uint32_t n_bytes;
+    bool has_imm;
+    uint32_t rkey; /* 0 = the right one */
+    uint32_t lkey; /* likewise */
+};
+
+typedef void (*rig_end_fn)(struct rig_end *end);
+
+/** rig_on_two - run both functions, each in a process of its own on a host of its own. The second
+ * may kill itself once it has set is_killed. */
+void rig_on_two(rig_end_fn run_a, rig_end_fn run_b);
+
+/** rig_barrier - wait until both processes have come here. */
+void rig_barrier(struct rig_end *end);
+
+/** rig_open, rig_connect, rig_close - device, memory and n_qps queue pairs; their way from RESET to
+ * RTS, with a barrier inside; all away. */
+void rig_open(struct rig_end *end);
+void rig_connect(struct rig_end *end);
+void rig_close(struct rig_end *end);
+
+/** rig_alloc, rig_register, rig_free - memory of the host or a GPU, zeroed. */
+unsigned char *rig_alloc(int gpu, uint64_t n_bytes);
+struct ibv_mr *rig_register(struct rig_end *end, int gpu, unsigned char *memory, uint64_t n_bytes);
+void rig_free(int gpu, unsigned char *memory);
+
+/** rig_enter_gpu, rig_leave_gpu - make a GPU current, as programs do. Where there is only one GPU,
+ * it stands for all. With LD_PRELOAD=libcuda.so.1 these functions, and the NIC's, are the driver's.
+ */
+void rig_enter_gpu(int gpu);
+void rig_leave_gpu(void);
+
+/** rig_copy_gpu - a copy to or from a GPU's memory; waits for it. */
+void rig_copy_gpu(int gpu, void *to, const void *from, size_t n_bytes);
+
+/** rig_post_write - on the first queue pair; wr_id and immediate value are the number of bytes. */
+void rig_post_write(struct rig_end *end, const struct rig_write *write);
+
+/** rig_post_receives - n receives without memory on a queue pair. */
+void rig_post_receives(struct ibv_qp *qp, int n);
+
+/** rig_wait_completion, rig_expect - the next completion, at most RIG_LIMIT_NS from now. */
+struct ibv_wc rig_wait_completion(struct rig_end *end);
+void rig_expect(struct rig_end *end, enum ibv_wc_status status);
+
+#endif
