@@ -34,8 +34,8 @@ struct gyre_cost {
     double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
     double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker that writes into one connection */
     double worker_copy_bytes_per_ns; /* one worker that reads an input or writes a local output */
-    double uncached_slowdown; /* of both for calls of 16 * cached_bytes and more; at least 1 */
-    double cached_bytes;      /* calls of at most this many bytes run at these rates; 0 = all */
+    double uncached_slowdown; /* of sends and copies in calls of 16 * cached_bytes and more */
+    double cached_bytes;      /* calls of at most this many bytes have none; 0 = no call has */
     double parallel_workers;  /* workers of one rank that run at the same time; 0 = all */
     double cores_per_host;    /* shared by all ranks of a host; 0 = no limit */
     double egress_bytes_per_ns[GYRE_N_LINKS];  /* all workers of one rank together */

@@ -99,7 +99,6 @@ struct delay {
 
 /* Rank 1 leaves with a signal behind an operation of another communicator. So it is not blocked,
  * and rank 0's wait goes on until the signal comes. */
-
 static void signal_behind_another_communicator(gyre_comm *comm, int rank, int n_ranks,
                                                void *argument)
 {
