@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/performance.md, from the reports that tests/gpu/compare wrote.
+"""The tables of docs/performance.md, from the reports that tests/gpu/compare wrote, and that of
+their predictions in docs/tuning.md.
 
-    tests/gpu/table.py                 write the tables into docs/performance.md
-    tests/gpu/table.py --check         exit status 1 if the page has other tables
+    tests/gpu/table.py                 write the tables into the pages
+    tests/gpu/table.py --check         exit status 1 if a page has other tables
     tests/gpu/table.py --print FOLDER  print the table of the reports in FOLDER
     tests/gpu/table.py --compact FILE...    rewrite reports with one row a line
 
-A table stands in the page between <!-- table NAME --> and <!-- end -->. NAME is `summary`, `paths`,
-`limits`, or a folder of docs/performance (`.` for the reports directly in it). A folder below
+A table stands in a page between <!-- table NAME --> and <!-- end -->. NAME is `summary`, `paths`,
+`limits`, `predictions`, or a folder of docs/performance (`.` for the reports directly in it). A folder below
 `h100`, of two ranks, gets a table with one column for each collective. Where a folder has no
 reports of some or of all collectives, the table says so and how to get them.
 """
@@ -16,10 +17,11 @@ import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = [ROOT / "docs" / "performance.md", ROOT / "docs" / "tuning.md"]
 REPORTS = ROOT / "docs" / "performance"
 COLLECTIVES = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce"]
 ALL_COLLECTIVES = COLLECTIVES + ["sendrecv", "alltoall", "gather", "scatter"]
@@ -34,6 +36,11 @@ SUMMARY = [(".", "f32, plain"), ("bf16", "bf16, plain"), ("best", "f32, best"), 
 VIAS = [(".", "nvlink", "graph"), ("eager", "nvlink", "eager"), ("shm", "shm", "graph"),
         ("shm/eager", "shm", "eager"), ("socket", "socket", "graph"),
         ("socket/eager", "socket", "eager"), ("nic", "nic", "graph"), ("nic/eager", "nic", "eager")]
+
+# Rows of the predictions: the reports, what was measured.
+PREDICTED = [("*-2.json", "2 H200"), ("*-4.json", "4 H200"),
+             ("h100/nvlink-2.32/*.json", "2 H100"), ("h100/nvlink-2.32-windows/*.json", "2 H100, windows"),
+             ("rails/2-hosts.json", "[2 hosts of namespaces](across_hosts.md#measured)")]
 
 
 def size_text(n_bytes):
@@ -199,9 +206,30 @@ def table(name):
         return paths_table()
     if name == "limits":
         return limits_table()
+    if name == "predictions":
+        return predictions_table()
     if name.startswith("h100/"):
         return narrow_table(REPORTS / name)
     return folder_table(REPORTS / name)
+
+
+def prediction_quotients(file):
+    """Predicted over measured time, out of place, of all sizes for which a report has both."""
+    report = json.loads(file.read_text())
+    if "rows" in report:  # of tests/lab/rails.py
+        return [row["predicted_us"] / row["gyre_us"] for row in report["rows"]]
+    return [row["predicted_us"] / row["out_of_place"]["time_us"] for row in report["results"]
+            if row.get("predicted_us") and row["out_of_place"]["time_us"]]
+
+
+def predictions_table():
+    lines = [line(["reports", "sizes", "median error", "predicted / measured"]), line(["---"] * 4)]
+    for pattern, text in PREDICTED:
+        quotients = [q for file in sorted(REPORTS.glob(pattern)) for q in prediction_quotients(file)]
+        error = statistics.median(abs(quotient - 1) for quotient in quotients)
+        lines.append(line([text, str(len(quotients)), f"{100 * error:.1f} %",
+                           f"{min(quotients):.2f} to {max(quotients):.2f}"]))
+    return lines
 
 
 def narrow_table(folder):
@@ -244,13 +272,14 @@ def main():
     elif arguments[:1] == ["--print"] and len(arguments) == 2:
         print("\n".join(folder_table(pathlib.Path(arguments[1]))))
     elif arguments in ([], ["--check"]):
-        page = PAGE.read_text()
-        filled = fill(page)
-        if not arguments:
-            PAGE.write_text(filled)
-        elif filled != page:
-            sys.exit("the tables of docs/performance.md are not those of the reports in "
-                     "docs/performance: run tests/gpu/table.py")
+        for path in PAGES:
+            page = path.read_text()
+            filled = fill(page)
+            if not arguments:
+                path.write_text(filled)
+            elif filled != page:
+                sys.exit(f"the tables of docs/{path.name} are not those of the reports in "
+                         "docs/performance: run tests/gpu/table.py")
     else:
         sys.exit(__doc__)
 
