@@ -30,8 +30,12 @@ gyre_stream gyre_host_stream_default(void)
 
 gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out)
 {
-    gyre_stream stream = handle != NULL ? handle : gyre_host_stream_default();
-    if (default_key_errno != 0 && stream == NULL)
+    if (handle != NULL) {
+        *stream_out = handle;
+        return GYRE_SUCCESS;
+    }
+    gyre_stream stream = gyre_host_stream_default();
+    if (default_key_errno != 0)
         return gyre_fail_errno(default_key_errno, "pthread_key_create for default streams");
     if (stream == NULL) {
         GYRE_TRY(gyre_host_stream_create(&stream));
