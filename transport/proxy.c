@@ -128,6 +128,8 @@ static void *proxy_main(void *argument)
         const bool has_moved = do_locked(proxy, poll_clients);
         const bool has_note = take_note(proxy);
         const uint64_t now_ns = gyre_now_ns();
+        if (has_note) /* whoever helped before the wake leaves the rest to this thread */
+            n_helps_seen = gyre_load_relaxed_u32(&proxy->n_helps);
         if (has_note || has_moved) {
             moved_at_ns = now_ns;
             nap_ns = PROXY_NAP_MIN_NS;

@@ -114,6 +114,7 @@ struct shared_work {
     uint32_t n_settled;
     bool leaves_it_to_thread;
     uint32_t leaves_it_to_helper;
+    uint32_t n_helper_polls;
     pthread_t helper;
 };
 
@@ -122,9 +123,11 @@ static bool count_alone(void *context)
     struct shared_work *work = context;
     if (gyre_fetch_add_u32(&work->n_inside, 1) != 0)
         gyre_fetch_add_u32(&work->n_overlaps, 1);
-    const bool is_mine = pthread_equal(pthread_self(), work->helper)
-                             ? !work->leaves_it_to_thread
-                             : gyre_load_acquire_u32(&work->leaves_it_to_helper) == 0;
+    const bool is_helper = pthread_equal(pthread_self(), work->helper) != 0;
+    if (is_helper)
+        work->n_helper_polls++;
+    const bool is_mine = is_helper ? !work->leaves_it_to_thread
+                                   : gyre_load_acquire_u32(&work->leaves_it_to_helper) == 0;
     const bool has_moved = is_mine && count(&work->counter);
     gyre_fetch_add_u32(&work->n_inside, UINT32_MAX); /* minus one */
     return has_moved;
@@ -194,6 +197,40 @@ static void the_thread_finishes_what_help_leaves(void)
     }
     gyre_proxy_close(proxy);
     CHECK(work.n_overlaps == 0);
+    gyre_fault_fini(&fault);
+}
+
+/* What help leaves may have to wait for room in the kernel, which only the thread's descriptors
+ * announce. While an executor helps, the thread sleeps for 10 ms without them. It must not begin
+ * such a sleep after the last help. */
+static void the_thread_watches_its_descriptors_after_the_last_help(void)
+{
+    enum { N_TRIES = 50 };
+    const uint64_t helped_nap_ns = 10000000; /* as in transport/proxy.c */
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct shared_work work = {
+        .helper = pthread_self(), .leaves_it_to_thread = true, .leaves_it_to_helper = 1};
+    const struct gyre_proxy_client client = {.poll = count_alone,
+                                             .is_behind = has_uncounted,
+                                             .settle = count_settling,
+                                             .context = &work};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    gyre_store_release_u32(&work.counter.n_wanted, 1); /* it stays there: nobody can move it */
+    uint64_t shortest_ns = UINT64_MAX;
+    for (int i = 0; i < N_TRIES; i++) {
+        const uint32_t n_helper_polls = work.n_helper_polls;
+        CHECK(!gyre_proxy_help(proxy, true));
+        const uint64_t began_ns = gyre_now_ns();
+        /* The thread settles once before it sees the wake, at most. */
+        CHECK(reaches(&work.n_settled, gyre_load_acquire_u32(&work.n_settled) + 2));
+        if (work.n_helper_polls !=
+            n_helper_polls) /* else the thread was polling, and no help was given */
+            shortest_ns = gyre_min_u64(shortest_ns, gyre_now_ns() - began_ns);
+    }
+    CHECK(shortest_ns < helped_nap_ns);
+    gyre_proxy_close(proxy);
     gyre_fault_fini(&fault);
 }
 
@@ -268,6 +305,8 @@ static const struct test_case cases[] = {
      an_idle_thread_polls_rarely_until_its_descriptor_is_ready},
     {"help shares the clients with the thread", help_shares_the_clients_with_the_thread},
     {"the thread finishes what help leaves", the_thread_finishes_what_help_leaves},
+    {"the thread watches its descriptors after the last help",
+     the_thread_watches_its_descriptors_after_the_last_help},
     {"a raised fault ends the thread", a_raised_fault_ends_the_thread},
     {"proxied ends have memory of their own", proxied_ends_have_memory_of_their_own},
 };
