@@ -40,7 +40,8 @@ VIAS = [(".", "nvlink", "graph"), ("eager", "nvlink", "eager"), ("shm", "shm", "
 # Rows of the predictions: the reports, what was measured.
 PREDICTED = [("*-2.json", "2 H200"), ("*-4.json", "4 H200"),
              ("h100/nvlink-2.32/*.json", "2 H100"), ("h100/nvlink-2.32-windows/*.json", "2 H100, windows"),
-             ("rails/2-hosts.json", "[2 hosts of namespaces](across_hosts.md#measured)")]
+             ("rails/2-hosts.json", "[2 hosts of namespaces](across_hosts.md#measured)"),
+             ("rails/4-hosts.json", "[4 hosts of namespaces](across_hosts.md#measured)")]
 
 
 def size_text(n_bytes):
