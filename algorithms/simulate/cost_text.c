@@ -39,7 +39,8 @@ const struct gyre_cost gyre_cost_h200 = {
                         [GYRE_PROTO_LAMPORT] = 1},
     .credit_ns = {43, 2700},
     .worker_send_bytes_per_ns = {24.4, 48},
-    .worker_copy_bytes_per_ns = 329,
+    .worker_read_bytes_per_ns = 329,
+    .worker_store_bytes_per_ns = 329,
     .egress_bytes_per_ns = {352, 49},
     .ingress_bytes_per_ns = {352, 49},
     .nic_bytes_per_ns = 49,
@@ -47,18 +48,18 @@ const struct gyre_cost gyre_cost_h200 = {
 
 /* The constants inside a host were fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC
  * (Zen 3, a virtual machine with nothing else running, 2026-11) to 326 calls of two threads that
- * both have a core. The typical error is 10 %. Such a call is made alone, after the one before has
- * ended; calls in a row take less. A rank runs all its workers on one thread. The number of cores
- * differs from machine to machine, so that a file of constants has to say it (docs/tuning.md). The
- * network is TCP over a 10 Gbit/s Ethernet. */
+ * both have a core. They are means of three runs with a typical error of 8 %. Such a call is made
+ * alone, after the one before has ended; calls in a row take less. A rank runs all its workers on
+ * one thread. The number of cores differs from machine to machine, so that a file of constants has
+ * to say it (docs/tuning.md). The network is TCP over a 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
-    .launch_ns = 850,
-    .worker_launch_ns = 8,
-    .step_ns = {[GYRE_PROTO_SIMPLE] = 48,
+    .launch_ns = 750,
+    .worker_launch_ns = 6,
+    .step_ns = {[GYRE_PROTO_SIMPLE] = 53,
                 [GYRE_PROTO_LL] = 48,
                 [GYRE_PROTO_LL128] = 48,
                 [GYRE_PROTO_LAMPORT] = 48},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {160, 20000},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {169, 20000},
                [GYRE_PROTO_LL] = {160, 20000},
                [GYRE_PROTO_LL128] = {160, 20000},
                [GYRE_PROTO_LAMPORT] = {160, 20000}},
@@ -66,10 +67,11 @@ const struct gyre_cost gyre_cost_host = {
                         [GYRE_PROTO_LL] = 0.5,
                         [GYRE_PROTO_LL128] = 0.9375,
                         [GYRE_PROTO_LAMPORT] = 1},
-    .credit_ns = {80, 20000},
-    .worker_send_bytes_per_ns = {28, 28},
-    .worker_copy_bytes_per_ns = 95,
-    .uncached_slowdown = 1.28,
+    .credit_ns = {85, 20000},
+    .worker_send_bytes_per_ns = {22.8, 22.8},
+    .worker_read_bytes_per_ns = 208,
+    .worker_store_bytes_per_ns = 63,
+    .uncached_slowdown = 1.23,
     .cached_bytes = 131072,
     .parallel_workers = 1,
     .nic_bytes_per_ns = 1.15,
@@ -111,7 +113,8 @@ static const struct key keys[] = {
         KEY(#link "_ingress_bytes_per_ns", ingress_bytes_per_ns[GYRE_LINK_##id]),
         GYRE_LINK_TABLE(LINK_KEYS)
 #undef LINK_KEYS
-            KEY("worker_copy_bytes_per_ns", worker_copy_bytes_per_ns),
+            KEY("worker_read_bytes_per_ns", worker_read_bytes_per_ns),
+    KEY("worker_store_bytes_per_ns", worker_store_bytes_per_ns),
     KEY("uncached_slowdown", uncached_slowdown),
     KEY("cached_bytes", cached_bytes),
     KEY("parallel_workers", parallel_workers),

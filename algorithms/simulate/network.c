@@ -144,7 +144,8 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         GYRE_TRY(reserve(&network->fifo_of, &build->refs_bytes,
                          network->n_ends + (size_t)GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS,
                          sizeof(*network->fifo_of)));
-        to->n_copies = 0;
+        to->n_ins = 0;
+        to->n_stores = 0;
         to->first_fifo = network->n_ends;
         to->chunk = step->chunk;
         to->last_chunk =
@@ -153,8 +154,10 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         to->n_chunks = step->n_chunks;
         to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
         to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
-        if (step->n_outs > 0) /* a step without outputs only waits for data that are in place */
-            to->n_copies = (uint8_t)(step->n_ins + step->n_outs - to->n_sends);
+        if (step->n_outs > 0) { /* a step without outputs only waits for data that are in place */
+            to->n_ins = step->n_ins;
+            to->n_stores = (uint8_t)(step->n_outs - to->n_sends);
+        }
     }
     network->n_steps = (uint32_t)n_steps;
     network->workers[network->n_workers++] = worker;

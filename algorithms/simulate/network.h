@@ -20,7 +20,8 @@ struct gyre_sim_step {
     uint16_t n_chunks;
     uint8_t n_recvs;
     uint8_t n_sends;
-    uint8_t n_copies; /* number of inputs and local outputs: each is one pass over the memory */
+    uint8_t n_ins;    /* each is read once */
+    uint8_t n_stores; /* local outputs: each is written once */
     uint8_t n_ahead;  /* this many of the following steps may run before this step has run */
 };
 

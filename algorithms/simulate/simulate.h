@@ -33,7 +33,8 @@ struct gyre_cost {
     double wire_efficiency[GYRE_N_PROTOS];      /* payload / bytes sent; above 0, at most 1 */
     double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
     double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker that writes into one connection */
-    double worker_copy_bytes_per_ns; /* one worker that reads an input or writes a local output */
+    double worker_read_bytes_per_ns;               /* one worker that reads an input */
+    double worker_store_bytes_per_ns;              /* one worker that writes a local output */
     double uncached_slowdown; /* of sends and copies in calls of 16 * cached_bytes and more */
     double cached_bytes;      /* calls of at most this many bytes have none; 0 = no call has */
     double parallel_workers;  /* workers of one rank that run at the same time; 0 = all */

@@ -104,7 +104,8 @@ static void choose_constants(struct fit *fit)
                              ? OFFSET(credit_ns) + GYRE_LINK_NETWORK * sizeof(double)
                              : hop_offset(proto, GYRE_LINK_NETWORK));
     }
-    add_constant(fit, OFFSET(worker_copy_bytes_per_ns), OFFSET(worker_copy_bytes_per_ns));
+    add_constant(fit, OFFSET(worker_read_bytes_per_ns), OFFSET(worker_read_bytes_per_ns));
+    add_constant(fit, OFFSET(worker_store_bytes_per_ns), OFFSET(worker_store_bytes_per_ns));
     add_constant(fit, OFFSET(worker_send_bytes_per_ns),
                  OFFSET(worker_send_bytes_per_ns) + GYRE_LINK_NETWORK * sizeof(double));
     if (fit->start.cached_bytes > 0)

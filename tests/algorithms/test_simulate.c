@@ -223,7 +223,8 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
     cost.launch_ns = 4000;
     cost.worker_launch_ns = 1000;
     cost.step_ns[GYRE_PROTO_SIMPLE] = 300;
-    cost.worker_copy_bytes_per_ns = 4;
+    cost.worker_read_bytes_per_ns = 4;
+    cost.worker_store_bytes_per_ns = 8;
     cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 2;
     const struct question question = {.algorithm = &gyre_algorithm_sendrecv,
                                       .coll = GYRE_COLL_SEND_RECV,
@@ -231,7 +232,7 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
                                       .n_bytes = 4096};
     /* The sender reads and sends, the receiver reads the slot and writes OUT. */
     const double sender_ns = 300 + 4096 / 4.0 + 4096 / 2.0;
-    const double receiver_ns = 300 + 2 * 4096 / 4.0;
+    const double receiver_ns = 300 + 4096 / 4.0 + 4096 / 8.0;
     CHECK_TIME(&cost, &question, 5000 + sender_ns + HOP_NS + receiver_ns);
 }
 
@@ -239,7 +240,8 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
 static void placed_slots_are_not_copied(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
-    cost.worker_copy_bytes_per_ns = 4;
+    cost.worker_read_bytes_per_ns = 4;
+    cost.worker_store_bytes_per_ns = 4;
     for (unsigned n = 2; n <= 5; n++) {
         struct question question = {.algorithm = &gyre_algorithm_ring,
                                     .coll = GYRE_COLL_ALL_GATHER,
@@ -259,7 +261,8 @@ static void what_no_cache_holds_is_slower(void)
         double slower;
     } cases[] = {{1024, 1}, {4096, 1}, {8192, 1.5}, {16384, 2}, {65536, 3}, {1 << 20, 3}};
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
-    cost.worker_copy_bytes_per_ns = 4;
+    cost.worker_read_bytes_per_ns = 4;
+    cost.worker_store_bytes_per_ns = 8;
     cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 2;
     cost.cached_bytes = 4096;
     cost.uncached_slowdown = 3;
@@ -271,17 +274,18 @@ static void what_no_cache_holds_is_slower(void)
                                           .tile_bytes = 1 << 20};
         const double bytes = (double)cases[i].n_bytes;
         CHECK_TIME(&cost, &question,
-                   HOP_NS + cases[i].slower * (bytes / 4 + bytes / 2 + 2 * bytes / 4));
+                   HOP_NS + cases[i].slower * (2 * bytes / 4 + bytes / 2 + bytes / 8));
     }
 }
 
 static void a_rank_on_its_own_copies(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
-    cost.worker_copy_bytes_per_ns = 4;
+    cost.worker_read_bytes_per_ns = 4;
+    cost.worker_store_bytes_per_ns = 8;
     const struct question question = {
         .algorithm = &gyre_algorithm_ring, .n_ranks = 1, .n_bytes = 4096};
-    CHECK_TIME(&cost, &question, 2 * 4096 / 4.0);
+    CHECK_TIME(&cost, &question, 4096 / 4.0 + 4096 / 8.0);
 }
 
 /* ---- shared links ----------------------------------------------------------------------- */

@@ -118,7 +118,8 @@ static void a_fit_finds_the_machine_that_was_measured(void)
     truth.worker_launch_ns = 700;
     truth.step_ns[GYRE_PROTO_SIMPLE] = 450;
     truth.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST] = truth.credit_ns[GYRE_LINK_HOST] = 1300;
-    truth.worker_copy_bytes_per_ns = 7;
+    truth.worker_read_bytes_per_ns = 7;
+    truth.worker_store_bytes_per_ns = 11;
     truth.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 4;
     truth.uncached_slowdown = 2.5;
     const size_t n_rows = make_rows(&facts, &truth, rows);
@@ -126,7 +127,7 @@ static void a_fit_finds_the_machine_that_was_measured(void)
     struct bench_fit fit;
     CHECK_OK(bench_fit(&facts, rows, n_rows, &found, &fit));
     CHECK_MSG(fit.before > 0.5 && fit.error < 0.01, "error %g, before %g", fit.error, fit.before);
-    CHECK_MSG(fit.n_constants == 7, "%d", fit.n_constants);
+    CHECK_MSG(fit.n_constants == 8, "%d", fit.n_constants);
     for (size_t i = 0; i < n_rows; i++)
         CHECK_MSG(rows[i].predicted_us < rows[i].us * 1.03 &&
                       rows[i].us < rows[i].predicted_us * 1.03,
@@ -140,7 +141,7 @@ static void a_fit_finds_the_machine_that_was_measured(void)
                              rows[i].us < rows[i].predicted_us * 1.1),
                   "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
     CHECK_FAILS(bench_fit(&facts, rows, 3, &found, &fit), GYRE_ERROR_INVALID_ARGUMENT,
-                "3 measurements for 7 constants");
+                "3 measurements for 8 constants");
 }
 
 /* The algorithm of a small all-reduce. */

@@ -47,7 +47,7 @@ static void constants_inside_hosts_do_not_depend_on_the_network(void)
     CHECK(is_near(cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK], 5010000));
     CHECK(is_near(cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST],
                   gyre_cost_host.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST]));
-    CHECK(is_near(cost.worker_copy_bytes_per_ns, gyre_cost_host.worker_copy_bytes_per_ns));
+    CHECK(is_near(cost.worker_read_bytes_per_ns, gyre_cost_host.worker_read_bytes_per_ns));
 }
 
 static void round_trips_fall_into_classes_of_powers_of_two(void)

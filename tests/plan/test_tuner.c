@@ -643,7 +643,7 @@ static void a_file_of_constants_counts_not_its_words(void)
     CHECK_OK(gyre_tuning_load(other_path, &other));
     CHECK(tuning.is_set && tuning.hash != 0 && tuning.hash == other.hash);
     CHECK(fabs(tuning.cost.launch_ns - 12.5) < 1e-12);
-    CHECK(fabs(tuning.cost.worker_copy_bytes_per_ns - gyre_cost_host.worker_copy_bytes_per_ns) <
+    CHECK(fabs(tuning.cost.worker_read_bytes_per_ns - gyre_cost_host.worker_read_bytes_per_ns) <
           1e-12);
     unlink(other_path);
     write_file(other_path, "launch_ns = 12.500000001\n");
