@@ -59,6 +59,10 @@ static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *m
     MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD,
                    &request);
     wait_for(&request);
+    /* Gathers are barriers, too, after which times are taken. Ranks come out of a nap at different
+     * moments. By now all are awake, so they leave this barrier together. */
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    wait_for(&request);
     return GYRE_SUCCESS;
 }
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What host and GPU share: the layouts that kernels read and write. These are a program lowered for
- * one rank (one blob: workers, connections, steps), a split whose divisions were done on the host,
- * the parameter blocks of all kinds of launches, and the words by which kernels report. Of what
- * changes from call to call only the counters of the FIFO ends are in device memory, and kernels
- * keep them, so a captured launch replays without the host. Valid as C11 and as CUDA.
+ * one rank (one blob: workers, connections, steps), the parameter blocks of all kinds of launches,
+ * and the words by which kernels report. split.h and recording.h belong to them. Of what changes
+ * from call to call only the counters of the FIFO ends are in device memory, and kernels keep them,
+ * so a captured launch replays without the host. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_PROGRAM_H
 #define GYRE_KERNELS_CUDA_PROGRAM_H
 
 #include "core/model/connector.h"
 #include "core/model/line.h"
-#include "core/model/tile.h"
+#include "kernels/cuda/host/recording.h"
+#include "kernels/cuda/host/split.h"
 
 /* An operand. For a connection, `ref` is its number among the worker's connections, and `use`
  * counts the earlier uses of that connection within the tile. So every thread knows the slot's
@@ -69,97 +70,6 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_connection) == 8, "read as one word")
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_worker) == 16, "copied in 16-byte words");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_program) == 16, "keeps the workers aligned");
 
-/* struct gyre_split with the quotients that gyre_part() needs. A 64-bit division costs a GPU thread
- * some 100 instructions, and to find a range takes eight of them. */
-struct gyre_cuda_split {
-    uint64_t count;
-    uint64_t share_units; /* of a channel; the first extra_channels have one more */
-    uint32_t extra_channels;
-    uint32_t n_chunks;
-    uint32_t tile_elems;
-    uint32_t unit_elems;
-    uint64_t chunk_share_units[2]; /* of a chunk, in channels with share_units and with one more */
-    uint32_t extra_chunks[2];
-    uint32_t n_tiles;
-    uint32_t pad;
-};
-
-/** gyre_cuda_split_make - the same ranges as `split`, without divisions. */
-static inline struct gyre_cuda_split gyre_cuda_split_make(const struct gyre_split *split)
-{
-    struct gyre_cuda_split own;
-    const uint64_t n_units = (split->count + split->unit_elems - 1) / split->unit_elems;
-    own.count = split->count;
-    own.share_units = n_units / split->n_channels;
-    own.extra_channels = (uint32_t)(n_units % split->n_channels);
-    own.n_chunks = split->n_chunks;
-    own.tile_elems = split->tile_elems;
-    own.unit_elems = split->unit_elems;
-    for (uint32_t longer = 0; longer < 2; longer++) {
-        own.chunk_share_units[longer] = (own.share_units + longer) / split->n_chunks;
-        own.extra_chunks[longer] = (uint32_t)((own.share_units + longer) % split->n_chunks);
-    }
-    own.n_tiles = (uint32_t)gyre_tile_count(split);
-    own.pad = 0;
-    return own;
-}
-
-static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* A channel's share of the vector, in elements: the part of the computation that the ranges of all
- * its steps have in common. */
-struct gyre_cuda_share {
-    uint64_t begin;
-    uint64_t end;
-    uint64_t chunk_elems;  /* of a chunk; the first extra_chunks have a unit more */
-    uint32_t extra_chunks; /* of one chunk only: 0 */
-    uint32_t unit_elems;
-    uint32_t tile_elems;
-    uint32_t chunk_mask; /* 0: there is one chunk, whatever the steps call it */
-};
-
-/** gyre_cuda_share_make - the share of a channel; each block computes it once. */
-static GYRE_HOST_DEVICE inline struct gyre_cuda_share
-gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
-{
-    const uint32_t longer = channel < split->extra_channels ? 1 : 0;
-    const uint64_t unit = split->unit_elems;
-    const uint64_t first_unit =
-        split->share_units * channel + (longer != 0 ? channel : split->extra_channels);
-    struct gyre_cuda_share share;
-    share.begin = gyre_cuda_min(first_unit * unit, split->count);
-    share.end = gyre_cuda_min((first_unit + split->share_units + longer) * unit, split->count);
-    share.chunk_elems = split->chunk_share_units[longer] * unit;
-    share.extra_chunks = split->extra_chunks[longer];
-    share.unit_elems = split->unit_elems;
-    share.tile_elems = split->tile_elems;
-    share.chunk_mask = split->n_chunks == 1 ? 0 : UINT32_MAX;
-    return share;
-}
-
-/** gyre_cuda_tile_range - as gyre_tile_range(), in few instructions, because every step asks. */
-static GYRE_HOST_DEVICE inline struct gyre_range
-gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32_t tile)
-{
-    const uint32_t part = chunk & share->chunk_mask;
-    const uint32_t n_extra = part < share->extra_chunks ? part : share->extra_chunks;
-    const uint64_t from =
-        share->begin + share->chunk_elems * part + (uint64_t)n_extra * share->unit_elems;
-    const uint64_t own = share->chunk_elems + (part < share->extra_chunks ? share->unit_elems : 0);
-    const uint64_t part_end = gyre_cuda_min(from + own, share->end);
-    struct gyre_range range;
-    range.first_elem = gyre_cuda_min(
-        gyre_cuda_min(from, share->end) + (uint64_t)tile * share->tile_elems, part_end);
-    range.n_elems = gyre_cuda_min(part_end - range.first_elem, share->tile_elems);
-    return range;
-}
-
-/* Most blocks of a launch. Each multiprocessor has one at most, and no GPU has more of those. */
-#define GYRE_CUDA_MAX_BLOCKS 256
-
 /* Block placement: which of the launch's places are taken. All 0 between launches. */
 struct gyre_cuda_places {
     uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit for each place */
@@ -198,117 +108,6 @@ struct gyre_cuda_mailbox {
         uint64_t value; /* must_stop_at() in device/sync.cuh */
     } awaited[GYRE_CUDA_MAX_BLOCKS] __attribute__((aligned(16)));
 };
-
-/* Recording for GYRE_TRACE_FILE (device/record.cuh). Every block of the grid appends entries of 32
- * bytes to a ring of its own. A launch appends
- *
- *   its FIFO ends, four to an entry   how many slots each end had moved before the launch
- *   an entry for each step            the times; only the interpreter records steps
- *   GYRE_CUDA_RUN_ENTRIES entries     what the launch was; they come last
- *
- * so the host reads a ring from its newest entry backwards. Everything else that an event of the
- * trace says follows from the program, which the host knows. */
-union gyre_cuda_record {
-    struct {
-        uint64_t begin_ns; /* the block begins to wait for the step's slots */
-        uint32_t data_ns;  /* so long after begin_ns the data were there */
-        uint32_t ready_ns; /* so long after begin_ns there was room as well */
-        uint64_t end_ns;   /* the step has moved its bytes and published its slots */
-        uint32_t n_bytes;  /* of each slot */
-        uint32_t pad;
-    } step;
-    struct {
-        uint32_t index;  /* of the connector */
-        uint32_t number; /* slots before this launch, modulo 2^32 */
-    } ends[4];
-    struct { /* the first entry of a run */
-        uint64_t begin_ns;
-        uint64_t end_ns;
-        uint64_t call;
-        uint64_t sequence;
-    } run;
-    uint64_t marks_ns[4]; /* the second one: enum gyre_cuda_mark; 0 = was not reached */
-    struct {              /* the third one */
-        uint32_t program; /* of the block's work: variant 0 */
-        uint32_t block;   /* among the blocks of its work */
-        uint32_t n_ends;
-        uint32_t n_steps; /* that were recorded */
-        uint32_t n_tiles;
-        uint32_t kind; /* enum gyre_cuda_run */
-        uint32_t slot_bytes;
-        uint32_t first_program; /* of the launch's first call */
-    } facts;
-    struct {              /* the last one */
-        uint64_t n_bytes; /* of the first call */
-        uint64_t pad[3];
-    } call;
-};
-
-#define GYRE_CUDA_RUN_ENTRIES 4
-
-/* Moments in a block's run of a fused program. */
-enum gyre_cuda_mark {
-    GYRE_CUDA_MARK_SENT,      /* it has sent its inputs, or its chunk */
-    GYRE_CUDA_MARK_ARRIVED,   /* the first lines or slots of all peers are there */
-    GYRE_CUDA_MARK_PASSED_ON, /* two-shot: it has sent its results */
-    GYRE_CUDA_MARK_GATHERED   /* two-shot: the first lines of the peers' results are there */
-};
-
-/* What a recorded launch is. */
-enum gyre_cuda_run {
-    GYRE_CUDA_RUN_STEPS, /* the interpreter */
-    GYRE_CUDA_RUN_FUSED, /* a fused kernel */
-    GYRE_CUDA_RUN_OPENS, /* the sync kernel before the copies of copy engines */
-    GYRE_CUDA_RUN_CLOSES /* the sync kernel after them */
-};
-
-struct gyre_cuda_record_block {
-    uint64_t n_entries;   /* ever recorded, by the launches that have ended */
-    uint64_t begin_ns;    /* when the running launch began */
-    uint64_t call;        /* number of the running launch's call */
-    uint64_t marks_ns[4]; /* of the running launch; 0 between launches */
-    uint32_t n_steps;     /* likewise */
-    uint32_t pad;
-};
-
-/* In device memory; written by kernels only. Times are those of the GPU's clock. */
-struct gyre_cuda_recorder {
-    union gyre_cuda_record *entries; /* [block][capacity] */
-    uint32_t capacity;               /* a power of two */
-    uint32_t pad;
-    struct gyre_cuda_record_block blocks[GYRE_CUDA_MAX_BLOCKS];
-};
-
-/* When a block ran its part of a launch, for profilers. It lies in pinned host memory, in a ring of
- * GYRE_CUDA_SPANS launches by the number of their first work. */
-struct gyre_cuda_span {
-    uint64_t call; /* 1 + the number of the launch's first work */
-    uint64_t begin_ns;
-    uint64_t end_ns;
-};
-#define GYRE_CUDA_SPANS 512
-
-/* What a launch needs to record itself. */
-struct gyre_cuda_recording {
-    struct gyre_cuda_recorder *recorder; /* NULL: the launch is not recorded */
-    struct gyre_cuda_span *spans;        /* [GYRE_CUDA_SPANS][n_span_blocks]; NULL = for nobody */
-    uint64_t first_work; /* works that were launched before it, or GYRE_CUDA_CAPTURED */
-    uint64_t sequence;   /* number of its first call in the communicator */
-    uint64_t n_bytes;    /* of the first call */
-    uint32_t program;    /* of the first call: its program's number in the trace */
-    uint32_t slot_bytes; /* about how many bytes the first call's largest slot holds */
-    uint16_t kind;       /* enum gyre_cuda_run */
-    uint16_t records_steps;
-    uint32_t n_span_blocks;
-};
-
-/* The launch belongs to a graph, which may run it many times. Its events get the number of works
- * that the GPU has completed, from GYRE_CUDA_FIRST_REPLAY on, so that they differ from all calls
- * that the host numbers. */
-#define GYRE_CUDA_CAPTURED     UINT64_MAX
-#define GYRE_CUDA_FIRST_REPLAY (UINT64_C(1) << 30)
-
-GYRE_STATIC_ASSERT(sizeof(union gyre_cuda_record) == 32, "written in 16-byte words");
 
 /* Kernel arguments that all works of a launch share. */
 struct gyre_cuda_common {
