@@ -133,7 +133,7 @@ def _hand_out(id_bytes, n_ranks, number, deadline):
 
 def _fetch(rank, number, deadline):
     """Gets the id from rank 0, which may start later than this rank."""
-    error = "nothing was tried"
+    error = None
     while time.monotonic() < deadline:
         for family, address in _addresses():
             try:
@@ -147,10 +147,13 @@ def _fetch(rank, number, deadline):
                     if len(id_bytes) == native.GYRE_UNIQUE_ID_BYTES:
                         return id_bytes
                     error = "rank 0 is not there yet"
+            except socket.timeout as failure:
+                error = error or str(failure)  # the last try has little time, and says less than those before
             except OSError as failure:
                 error = str(failure)
         time.sleep(_RETRY_SECONDS)
-    raise Timeout(f"rank {rank} got no unique id from rank 0 at {_addresses()[0][1]!r}: {error}")
+    raise Timeout(f"rank {rank} got no unique id from rank 0 at {_addresses()[0][1]!r}: "
+                  f"{error or 'nothing was tried'}")
 
 
 def from_environment(device="auto", wait_seconds=120, **settings):
