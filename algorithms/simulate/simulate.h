@@ -35,7 +35,7 @@ struct gyre_cost {
     double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker that writes into one connection */
     double worker_read_bytes_per_ns;               /* one worker that reads an input */
     double worker_store_bytes_per_ns;              /* one worker that writes a local output */
-    double uncached_slowdown; /* of sends and copies in calls of 16 * cached_bytes and more */
+    double uncached_slowdown; /* of the three rates in calls of 16 * cached_bytes and more */
     double cached_bytes;      /* calls of at most this many bytes have none; 0 = no call has */
     double parallel_workers;  /* workers of one rank that run at the same time; 0 = all */
     double cores_per_host;    /* shared by all ranks of a host; 0 = no limit */

@@ -105,7 +105,8 @@ static double halvings(double ratio)
     return n + ratio - 1;
 }
 
-/* How much longer copies and sends take because the call's data do not stay in the caches. */
+/* How much longer reading, storing and sending take because the call's data do not stay in the
+ * caches. */
 static double slowdown(const struct gyre_sim_state *state)
 {
     const struct gyre_cost *cost = state->simulation->cost;
