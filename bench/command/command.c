@@ -140,6 +140,25 @@ int bench_command_bench(int argc, char **argv)
     return WRONG_USAGE;
 }
 
+static bool is_bench(const char *wanted)
+{
+    for (const char *const *name = bench_command_benches; *name != NULL; name++)
+        if (strcmp(*name, wanted) == 0)
+            return true;
+    return false;
+}
+
+static void print_unknown(const char *wanted)
+{
+    const char *best = nearest_command(wanted);
+    fprintf(stderr, "gyre: there is no command %s", wanted);
+    if (is_bench(wanted))
+        fprintf(stderr, ": did you mean gyre bench %s?", wanted);
+    else if (is_near(wanted, best))
+        fprintf(stderr, ": did you mean %s?", best);
+    fputs(" (gyre --help lists all)\n", stderr);
+}
+
 int bench_command_main(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
@@ -150,13 +169,7 @@ int bench_command_main(int argc, char **argv)
     const char *wanted = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct bench_command *row = find(wanted);
     if (row == NULL) {
-        const char *best = nearest_command(wanted);
-        if (is_near(wanted, best))
-            fprintf(stderr,
-                    "gyre: there is no command %s: did you mean %s? (gyre --help lists all)\n",
-                    argv[1], best);
-        else
-            fprintf(stderr, "gyre: there is no command %s (gyre --help lists all)\n", argv[1]);
+        print_unknown(wanted);
         return WRONG_USAGE;
     }
     if (row->run != NULL)

@@ -69,6 +69,8 @@ def case_command(directory, source):
     # Unknown names are errors that name the nearest one.
     done = start(directory, "tuen", status=2)
     assert "did you mean tune?" in done.stderr, done.stderr
+    done = start(directory, "allreduce", "-g", "2", status=2)
+    assert "did you mean gyre bench allreduce?" in done.stderr, done.stderr
     done = start(directory, "bench", "allredcue", status=2)
     assert "did you mean allreduce?" in done.stderr, done.stderr
 
