@@ -96,7 +96,7 @@ struct gyre_executor_config {
     /* gyre_connector_index() order, n_ranks * n_fifos * 2 entries; copied. Entries with NULL
      * inbox do not exist. */
     const struct gyre_connector *connectors;
-    bool overlaps_launches; /* CUDA graphs: a launch may begin while the one before it ends */
+    bool overlaps_launches;         /* GPUs: a launch may begin while the one before it ends */
     uint64_t block_placement_bytes; /* CUDA: the blocks of works that transfer at least so much
                                      * choose their multiprocessors (block placement) */
     uint32_t n_gpu_sharers;   /* CUDA: most ranks on one GPU, each of which uses its part of the

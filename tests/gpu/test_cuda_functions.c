@@ -31,12 +31,16 @@ static void check_call(const struct gyre_fused_call *call, unsigned dtype, unsig
         gyre_cuda_fused_plan(call, tile_bytes[i], &launch);
         if (launch.kernel == NULL)
             return;
-        const struct gyre_cuda_fused_instance instance = {.pattern = call->pattern,
-                                                          .is_placed = call->is_placed,
-                                                          .n_peers = call->n_peers,
-                                                          .dtype = dtype,
-                                                          .op = op};
-        CHECK_MSG(gyre_cuda_fused_function(&launch, &instance) != NULL,
+        struct gyre_cuda_fused_instance instance = {.pattern = call->pattern,
+                                                    .is_placed = call->is_placed,
+                                                    .n_peers = call->n_peers,
+                                                    .dtype = dtype,
+                                                    .op = op};
+        const void *full = gyre_cuda_fused_function(&launch, &instance);
+        instance.is_lean = true;
+        const void *lean = gyre_cuda_fused_function(&launch, &instance);
+        CHECK_MSG(full != NULL && lean != NULL &&
+                      (full == lean) == (call->proto == GYRE_PROTO_SIMPLE),
                   "%s, %s, %s of %s, %u peers, %u tiles of %" PRIu64, launch.kernel->name,
                   gyre_fused_patterns[call->pattern].name, gyre_op_names[op],
                   gyre_dtype_names[dtype], call->n_peers, call->n_tiles, tile_bytes[i]);
@@ -85,16 +89,36 @@ static void every_type_and_operation_has_an_interpreter(void)
         for (unsigned dtype = 0; dtype < GYRE_N_DTYPES; dtype++)
             for (unsigned op = 0; op <= GYRE_MIN; op++) {
                 const bool adds = gyre_lamport_adds((gyre_dtype)dtype, (int)op);
-                const bool has = gyre_cuda_interpreter_function((enum gyre_proto)proto, false,
-                                                                false, dtype, op) != NULL;
-                CHECK_MSG(has == (proto != GYRE_PROTO_LAMPORT || adds), "%s, %s of %s",
-                          gyre_proto_names[proto], gyre_op_names[op], gyre_dtype_names[dtype]);
+                const void *full =
+                    gyre_cuda_interpreter_function((enum gyre_proto)proto, false, dtype, op, false);
+                const void *lean =
+                    gyre_cuda_interpreter_function((enum gyre_proto)proto, false, dtype, op, true);
+                const bool has = proto != GYRE_PROTO_LAMPORT || adds;
+                CHECK_MSG((full != NULL) == has && (lean != NULL) == has &&
+                              (!has || (full == lean) == (proto == GYRE_PROTO_SIMPLE)),
+                          "%s, %s of %s", gyre_proto_names[proto], gyre_op_names[op],
+                          gyre_dtype_names[dtype]);
             }
+}
+
+static void works_of_one_launch_have_a_kernel(void)
+{
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        for (int is_lean = 0; is_lean < 2; is_lean++) {
+            const void *few = gyre_cuda_copier_function((enum gyre_proto)proto, GYRE_CUDA_FEW_WORKS,
+                                                        is_lean != 0);
+            const void *many = gyre_cuda_copier_function((enum gyre_proto)proto,
+                                                         GYRE_CUDA_FEW_WORKS + 1, is_lean != 0);
+            const bool copies = proto != GYRE_PROTO_LAMPORT;
+            CHECK((few != NULL) == copies && (many != NULL) == copies);
+            CHECK(few != many || !copies);
+        }
 }
 
 static const struct test_case cases[] = {
     {"every call that fits has a function", every_call_that_fits_has_a_function},
     {"every type and operation has an interpreter", every_type_and_operation_has_an_interpreter},
+    {"works of one launch have a kernel", works_of_one_launch_have_a_kernel},
 };
 
 TEST_MAIN(cases)

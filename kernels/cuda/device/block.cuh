@@ -30,6 +30,18 @@ struct connection {
 
 static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
 
+/* Does this connection of a line protocol's program go by SIMPLE? */
+static __device__ __forceinline__ bool is_of_simple(const struct connection *own)
+{
+    return knows_proxies && own->is_simple != 0;
+}
+
+/* Are this connection's lines for another host? */
+static __device__ __forceinline__ bool is_of_net(const struct connection *own)
+{
+    return knows_proxies && own->is_net != 0;
+}
+
 struct block {
     const struct gyre_cuda_common &common;
     const struct gyre_cuda_work &work;
@@ -52,12 +64,13 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
 {
     const struct gyre_connector *end = &common.connectors[index];
     /* Is this connection, unlike the launch, of SIMPLE? */
-    const bool is_simple = PROTO != GYRE_PROTO_SIMPLE && use.is_simple != 0;
+    const bool is_simple = knows_proxies && PROTO != GYRE_PROTO_SIMPLE && use.is_simple != 0;
     const uint64_t number = (is_simple ? common.simple_counters : common.counters)[index];
     const enum gyre_proto proto =
         is_simple ? GYRE_PROTO_SIMPLE : gyre_proto_slots((enum gyre_proto)PROTO);
     const bool is_send = (index & 1) != 0;
-    const bool is_net = PROTO == GYRE_PROTO_LL && !is_simple && end->is_proxied != 0;
+    const bool is_net =
+        knows_proxies && PROTO == GYRE_PROTO_LL && !is_simple && end->is_proxied != 0;
     struct gyre_inbox *inbox = end->inbox;
     struct gyre_credit *credit = end->credit;
     const uint32_t depth = end->depth;
@@ -181,18 +194,17 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
 {
     const struct gyre_cuda_common &common = block.common;
     const uint32_t n_tiles = block.work.split.n_tiles;
-    if (common.recording.recorder != nullptr)
-        record_connections(common, block.connections, block.n_connections,
-                           PROTO == GYRE_PROTO_SIMPLE || common.recording.records_steps == 0
-                               ? 0
-                               : n_tiles * block.n_steps);
+    if (is_recorded(common))
+        record_connections(
+            common, block.connections, block.n_connections,
+            PROTO == GYRE_PROTO_SIMPLE || !records_steps(common) ? 0 : n_tiles * block.n_steps);
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
         uint64_t *counters = common.counters;
-        if (PROTO != GYRE_PROTO_SIMPLE && own->is_simple != 0)
+        if (PROTO != GYRE_PROTO_SIMPLE && is_of_simple(own))
             counters = common.simple_counters;
         counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
     }

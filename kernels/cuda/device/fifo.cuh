@@ -197,7 +197,7 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
 {
     const struct gyre_cuda_peer &peer = args.fused.peers[end.group];
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
-    if (args.common.recording.recorder != nullptr && end.lane == 0)
+    if (is_recorded(args.common) && end.lane == 0)
         record_peer(args.common.recording.recorder, end.group, peer.send_end + skip, end.sent,
                     peer.recv_end + skip, end.received);
     __syncthreads();

@@ -29,7 +29,7 @@ static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_c
     if (common.n_works == 0 || !reports_progress())
         return 0;
     const uint64_t sequence = atomicAdd((unsigned long long *)&common.control->sequence, 1ULL);
-    if (common.recording.recorder != nullptr)
+    if (is_recorded(common))
         record_begin(common.recording, sequence >> GYRE_CUDA_SEQUENCE_SHIFT);
     return sequence;
 }
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
 static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_common &common,
                                                      uint64_t sequence)
 {
-    if (common.recording.recorder != nullptr && common.n_works != 0 && reports_progress())
+    if (is_recorded(common) && common.n_works != 0 && reports_progress())
         record_mark(common.recording.recorder, GYRE_CUDA_MARK_SENT);
     announce_launch(common, sequence);
 }
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
         (sequence >> GYRE_CUDA_SEQUENCE_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
     if (common.n_works == 0 || !reports_progress())
         return;
-    if (common.recording.recorder != nullptr)
+    if (is_recorded(common))
         record_end(common.recording, facts);
     if (n_begun_before(sequence) ==
         common.n_places - 1) { /* all blocks have begun: set the word for the next launch */

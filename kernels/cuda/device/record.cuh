@@ -12,6 +12,7 @@
 #ifndef GYRE_KERNELS_CUDA_RECORD_CUH
 #define GYRE_KERNELS_CUDA_RECORD_CUH
 
+#include "kernels/cuda/device/lean.cuh"
 #include "kernels/cuda/device/sync.cuh"
 
 /* The entry `number` of the block's ring. */

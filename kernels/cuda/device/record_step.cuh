@@ -20,7 +20,7 @@ struct step_recorder {
 static __device__ __forceinline__ struct step_recorder open_step_recorder(const struct block &block)
 {
     struct step_recorder own = {};
-    if (block.common.recording.records_steps != 0)
+    if (records_steps(block.common))
         own.recorder = block.common.recording.recorder;
     if (own.recorder != nullptr)
         own.first =

@@ -333,7 +333,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
 
 /* DTYPE: DTYPE_NONE if nothing is reduced. UNROLL: most rounds of a phase in flight together. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-__global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
+static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     const uint32_t n_slots = slots_per_tile(args.fused) * args.work.split.n_tiles;

@@ -59,7 +59,7 @@ static __device__ __forceinline__ void
 allow_dependent_and_mark(const struct gyre_cuda_common &common, uint32_t n_waits_before)
 {
     allow_dependent_after_wait(n_waits_before);
-    if (common.recording.recorder != nullptr && threadIdx.x == 0 && n_waits_before == 0)
+    if (is_recorded(common) && threadIdx.x == 0 && n_waits_before == 0)
         record_arrival(common.recording.recorder);
 }
 
@@ -67,7 +67,7 @@ allow_dependent_and_mark(const struct gyre_cuda_common &common, uint32_t n_waits
 static __device__ __forceinline__ void mark_launch(const struct gyre_cuda_common &common,
                                                    enum gyre_cuda_mark mark)
 {
-    if (common.recording.recorder != nullptr && threadIdx.x == 0)
+    if (is_recorded(common) && threadIdx.x == 0)
         record_mark(common.recording.recorder, mark);
 }
 
@@ -262,7 +262,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
 }
 
 template <int DTYPE, int OP>
-__global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
+static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     /* Computed while the launch before this one may still run. */

@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
         placed_take(args, peer, n_bytes);
         mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);
     }
-    if (args.common.recording.recorder != nullptr && serves)
+    if (is_recorded(args.common) && serves)
         record_peer(args.common.recording.recorder, k, peer.send_index, peer.sent, peer.recv_index,
                     peer.received);
     __syncthreads();

@@ -311,7 +311,7 @@ static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct
             return false;
         if (k == 0 && i == run.n_tiles) { /* all peers' blocks are running */
             allow_dependent_launch();
-            if (run.args.common.recording.recorder != nullptr)
+            if (is_recorded(run.args.common))
                 record_mark(run.args.common.recording.recorder, GYRE_CUDA_MARK_ARRIVED);
         }
     }
@@ -348,7 +348,7 @@ static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct
             return;
         if (k < run.fused.n_peers)
             twoshot_publish(run, peer, k, i);
-        if (run.args.common.recording.recorder != nullptr && k == 0 && i < 2 * run.n_tiles)
+        if (is_recorded(run.args.common) && k == 0 && i < 2 * run.n_tiles)
             record_mark(run.args.common.recording.recorder,
                         i < run.n_tiles ? GYRE_CUDA_MARK_SENT : GYRE_CUDA_MARK_PASSED_ON);
         __syncwarp();
@@ -399,7 +399,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
                                    load_relaxed_sys(&args.common.control->is_aborted) != 0);
     else
         twoshot_post(launch, peer, k);
-    if (args.common.recording.recorder != nullptr && waits && serves)
+    if (is_recorded(args.common) && waits && serves)
         record_peer(args.common.recording.recorder, k, peer.send_index, peer.sent, peer.recv_index,
                     peer.received);
     is_complete = __syncthreads_and(is_complete) != 0;

@@ -31,6 +31,7 @@ struct lowering {
      * proxy serves. The two fields of struct gyre_cuda_shape get these values. */
     uint32_t slot_bytes;
     uint32_t proxied_bytes;
+    bool is_proxied;      /* a proxy serves one of the connections that were lowered so far */
     uint16_t *own_number; /* by connection of the program: its number in its worker, or NONE */
 };
 
@@ -85,6 +86,7 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
                 "the connection %s rank %u goes through a proxy: nothing can be placed",
                 connection->is_send ? "to" : "from", peer);
     }
+    lower->is_proxied = lower->is_proxied || is_proxied;
     *index_out =
         gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
     *is_simple_out = is_proxied && proto != GYRE_PROTO_SIMPLE && !has_net_lines(lower);
@@ -217,6 +219,7 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
     }
     shape.slot_bytes = lower->slot_bytes;
     shape.proxied_bytes = lower->proxied_bytes;
+    shape.is_proxied = lower->is_proxied;
     *shape_out = shape;
     return GYRE_SUCCESS;
 }

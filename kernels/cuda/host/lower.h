@@ -17,6 +17,7 @@ struct gyre_cuda_shape {
     uint32_t slot_bytes;      /* the smallest of its connections, this protocol's */
     uint32_t proxied_bytes;   /* what the smallest slot of the connections of a proxy holds, if the
                                * program is loaded for a line protocol; UINT32_MAX = there is none */
+    bool is_proxied;          /* a proxy serves one of its connections */
 };
 
 /** gyre_cuda_lower - one rank's programs, of all variants, as a blob for the interpreter kernel.

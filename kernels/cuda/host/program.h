@@ -177,6 +177,9 @@ struct gyre_cuda_work {
 #define GYRE_CUDA_LINE_STEP_BYTES 352
 /* Most works of one launch; each takes at least one multiprocessor. */
 #define GYRE_CUDA_MAX_WORKS 160
+/* Up to so many works travel in few parameters. A launch copies all parameters of its kernel,
+ * whether they are used or not, and those of GYRE_CUDA_MAX_WORKS take 27 KiB. */
+#define GYRE_CUDA_FEW_WORKS 4
 
 struct gyre_cuda_args_one {
     struct gyre_cuda_common common;
@@ -187,6 +190,12 @@ struct gyre_cuda_args_one {
 struct gyre_cuda_args_many {
     struct gyre_cuda_common common;
     struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
+};
+
+/* The beginning of struct gyre_cuda_args_many. */
+struct gyre_cuda_args_few {
+    struct gyre_cuda_common common;
+    struct gyre_cuda_work works[GYRE_CUDA_FEW_WORKS];
 };
 
 /* A peer of a fused program: its FIFO ends in channel 0, resolved to addresses. "I" is this
@@ -317,6 +326,9 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_sync) <= 4096, "kernel parameter
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_await) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
+GYRE_STATIC_ASSERT(offsetof(struct gyre_cuda_args_few, works) ==
+                       offsetof(struct gyre_cuda_args_many, works),
+                   "one is the beginning of the other");
 
 /** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes. LAMPORT sends them inverted, and zero
  * means empty, so it cannot carry 8 bytes of ones. These are NaNs in every floating-point type, and

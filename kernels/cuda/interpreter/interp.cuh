@@ -52,7 +52,7 @@ static __device__ __forceinline__ uint32_t number_block(const struct gyre_cuda_c
 }
 
 template <int PROTO, int DTYPE, int OP>
-__global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
+static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_one(const __grid_constant__ struct gyre_cuda_args_one args)
 {
     const uint32_t number = number_block<PROTO>(args.common);
@@ -60,9 +60,10 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, number);
 }
 
-template <int PROTO>
-__global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
-    interpret_many(const __grid_constant__ struct gyre_cuda_args_many args)
+/* ARGS: struct gyre_cuda_args_few or struct gyre_cuda_args_many. */
+template <int PROTO, typename ARGS>
+static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
+    interpret_many(const __grid_constant__ ARGS args)
 {
     const uint32_t number = number_block<PROTO>(args.common);
     uint32_t i = 0;
@@ -119,18 +120,26 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     {                                                           \
         TWOSHOT(dtype, 1), TWOSHOT(dtype, 3), TWOSHOT(dtype, 7) \
     }
+/* A file of lean kernels has none of SIMPLE (lean.cuh). */
+#if GYRE_CUDA_LEAN
+#define TABLE(id)    gyre_cuda_lean_kernels_##id
+#define IF_FULL(...) NONE_OF_THEM
+#else
+#define TABLE(id)    gyre_cuda_kernels_##id
+#define IF_FULL(...) __VA_ARGS__
+#endif
 /* Defines the table of one element type's kernels. Fused kernels take a quarter of a megabyte for
  * each type, so only the types that are reduced most have them. For all other types the interpreter
  * runs the steps. */
-#define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum)      \
-    extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = { \
-        ONE_SHOTS(GYRE_##id),                                            \
-        exchanges,                                                       \
-        twoshots,                                                        \
-        lamport,                                                         \
-        {KERNELS_OF_PROTO(SIMPLE, GYRE_##id),                            \
-         KERNELS_OF_PROTO(LL, GYRE_##id),                                \
-         KERNELS_OF_PROTO(LL128, GYRE_##id),                             \
+#define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum) \
+    extern "C" const struct gyre_cuda_kernels TABLE(id) = {         \
+        ONE_SHOTS(GYRE_##id),                                       \
+        exchanges,                                                  \
+        IF_FULL(twoshots),                                          \
+        lamport,                                                    \
+        {IF_FULL(KERNELS_OF_PROTO(SIMPLE, GYRE_##id)),              \
+         KERNELS_OF_PROTO(LL, GYRE_##id),                           \
+         KERNELS_OF_PROTO(LL128, GYRE_##id),                        \
          {lamport_sum}}};
 #define NONE_OF_THEM \
     {                \

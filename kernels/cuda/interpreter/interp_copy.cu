@@ -5,13 +5,27 @@
 #include "kernels/cuda/fused/fused_placed.cuh"
 #include "kernels/cuda/interpreter/interp.cuh"
 
-#define COPY_KERNEL(proto)  KERNEL(proto, DTYPE_NONE, GYRE_SUM)
-#define COPY_KERNELS(proto) (const void *)&interpret_many<GYRE_PROTO_##proto>
+#if GYRE_CUDA_LEAN
+#define SIMPLE_OR_NONE(...) nullptr
+#else
+#define SIMPLE_OR_NONE(...) __VA_ARGS__
+#endif
+#define COPY_KERNEL(proto) KERNEL(proto, DTYPE_NONE, GYRE_SUM)
+#define COPY_KERNELS(args)                                                             \
+    {                                                                                  \
+        SIMPLE_OR_NONE((const void *)&interpret_many<GYRE_PROTO_SIMPLE, struct args>), \
+            (const void *)&interpret_many<GYRE_PROTO_LL, struct args>,                 \
+            (const void *)&interpret_many<GYRE_PROTO_LL128, struct args>               \
+    }
 
-extern "C" const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy = {
+extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
     EXCHANGES(DTYPE_NONE),
     /* LAMPORT: for ranks that only send data which other ranks add */
-    {COPY_KERNEL(SIMPLE), COPY_KERNEL(LL), COPY_KERNEL(LL128), COPY_KERNEL(LAMPORT)},
-    {COPY_KERNELS(SIMPLE), COPY_KERNELS(LL), COPY_KERNELS(LL128)}};
+    {SIMPLE_OR_NONE(COPY_KERNEL(SIMPLE)), COPY_KERNEL(LL), COPY_KERNEL(LL128),
+     COPY_KERNEL(LAMPORT)},
+    COPY_KERNELS(gyre_cuda_args_few),
+    COPY_KERNELS(gyre_cuda_args_many)};
 
+#if GYRE_CUDA_LEAN == 0
 extern "C" const void *const gyre_cuda_kernel_placed = (const void *)&exchange_placed;
+#endif

@@ -163,10 +163,9 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
             const uint64_t number = end->number + n_before;
             own.base = slot_address(end, n_before);
             own.flag = line_flag<PROTO>(number);
-            is_simple = end->is_simple != 0;
+            is_simple = is_of_simple(end);
             if (is_out && !is_simple) {
-                is_net =
-                    PROTO == GYRE_PROTO_LL && end->is_net != 0; /* its proxy cleans the slots */
+                is_net = PROTO == GYRE_PROTO_LL && is_of_net(end); /* its proxy cleans the slots */
                 cleans = PROTO == GYRE_PROTO_LL && !is_net && gyre_ll_cleans(number, end->depth);
                 is_short = !has_credit(end, tile, number);
             }
@@ -177,9 +176,10 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     }
     const uint32_t clean_mask = __ballot_sync(0xffffffffU, cleans) >> LINE_FIRST_OUT;
     const uint32_t short_mask = __ballot_sync(0xffffffffU, is_short) >> LINE_FIRST_OUT;
-    const uint32_t simple_mask = __ballot_sync(0xffffffffU, is_simple);
-    const uint32_t net_mask = PROTO == GYRE_PROTO_LL ? __ballot_sync(0xffffffffU, is_net) : 0;
-    const bool is_recorded = block.common.recording.records_steps != 0;
+    const uint32_t simple_mask = knows_proxies ? __ballot_sync(0xffffffffU, is_simple) : 0;
+    const uint32_t net_mask =
+        knows_proxies && PROTO == GYRE_PROTO_LL ? __ballot_sync(0xffffffffU, is_net) : 0;
+    const bool is_recorded = records_steps(block.common);
     if (is_recorded && lane == LINE_RECORD)
         slot->operands[LINE_RECORD].base =
             line_record_address(block.common.recording.recorder,
@@ -284,9 +284,9 @@ static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &
                                                  struct simple_slots slots,
                                                  const struct line_slot *slot)
 {
-    const uint64_t begin_ns = common.recording.records_steps != 0 ? global_ns() : 0;
+    const uint64_t begin_ns = records_steps(common) ? global_ns() : 0;
     const bool goes_on = await_simple(common, slots);
-    if (common.recording.records_steps != 0 && threadIdx.x == 0 && goes_on)
+    if (records_steps(common) && threadIdx.x == 0 && goes_on)
         record_line_wait<STEP>(common, slot, begin_ns);
     return goes_on;
 }
@@ -352,7 +352,7 @@ static __device__ __forceinline__ void post_step(const struct block &block,
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
         return;
     const struct connection *own = &block.connections[step->ins[i].ref];
-    if (own->is_simple != 0)
+    if (is_of_simple(own))
         return;
     order_cleared<PROTO>();
     store_relaxed_sys(own->posted,
@@ -365,7 +365,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
 {
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
-        if (own->is_send != 0 || own->is_simple != 0)
+        if (own->is_send != 0 || is_of_simple(own))
             continue;
         order_cleared<PROTO>();
         store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
@@ -385,8 +385,9 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     for (uint32_t s = 0; s < n_steps; s++) {
         const struct gyre_cuda_step *step = &block.steps[first_step + s];
         const struct line_step line = read_line_step(&slots[s]);
-        const bool has_simple = (line.simple_mask & ~LINE_RECORDED) != 0;
-        if (line.simple_mask != 0) { /* the same for all threads */
+        const bool is_special = GYRE_CUDA_LEAN == 0 && line.simple_mask != 0;
+        const bool has_simple = knows_proxies && (line.simple_mask & ~LINE_RECORDED) != 0;
+        if (is_special) { /* the same for all threads */
             const bool goes_on =
                 threadIdx.x >= 32 || is_stopped ||
                 prepare_step<STEP>(block.common, simple_slots_of(block, step, line, tile),
@@ -402,10 +403,10 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
         if (!is_stopped)
             is_stopped = !STEP::run(block, line);
         const bool posts = block.work.posts_late == 0 && line.recv_mask != 0;
-        const bool has_net = STEP::proto == GYRE_PROTO_LL && line.net_mask != 0;
-        if (!posts && line.simple_mask == 0 && !has_net)
+        const bool has_net = knows_proxies && STEP::proto == GYRE_PROTO_LL && line.net_mask != 0;
+        if (!posts && !is_special && !has_net)
             continue;
-        if (line.simple_mask >= LINE_RECORDED && threadIdx.x == 0)
+        if (is_special && line.simple_mask >= LINE_RECORDED && threadIdx.x == 0)
             record_line_end(slots[s].operands);
         if (!posts && !has_simple && !has_net)
             continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of kernels, one for each element type, which the interp_*.cu files define. Valid as
- * C11 and as CUDA.
+ * The tables of kernels, one for each element type, which the interp_*.cu files define. Each file
+ * is compiled twice and defines a second table of lean kernels (device/lean.cuh), which has none of
+ * SIMPLE. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
 #define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
@@ -34,15 +35,18 @@ struct gyre_cuda_kernels {
 struct gyre_cuda_copy_kernels {
     const void *fused[GYRE_CUDA_N_LINES];
     const void *one[GYRE_N_PROTOS];
-    const void *many[GYRE_N_PROTOS];
+    const void *few[GYRE_N_PROTOS];  /* take struct gyre_cuda_args_few */
+    const void *many[GYRE_N_PROTOS]; /* take struct gyre_cuda_args_many */
 };
 
-#define GYRE_CUDA_KERNELS_DECLARE(id, name, bytes, is_float) \
-    extern const struct gyre_cuda_kernels gyre_cuda_kernels_##id;
+#define GYRE_CUDA_KERNELS_DECLARE(id, name, bytes, is_float)      \
+    extern const struct gyre_cuda_kernels gyre_cuda_kernels_##id; \
+    extern const struct gyre_cuda_kernels gyre_cuda_lean_kernels_##id;
 GYRE_DTYPE_TABLE(GYRE_CUDA_KERNELS_DECLARE)
 #undef GYRE_CUDA_KERNELS_DECLARE
 
 extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
+extern const struct gyre_cuda_copy_kernels gyre_cuda_lean_kernels_copy;
 extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_fused */
 extern const void *const gyre_cuda_kernel_sync;        /* takes struct gyre_cuda_args_sync */
 extern const void *const gyre_cuda_kernel_copy_within; /* takes struct gyre_cuda_args_copy */

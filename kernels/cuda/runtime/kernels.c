@@ -4,20 +4,41 @@
  */
 #include "kernels/cuda/runtime/kernels.h"
 
-static const struct gyre_cuda_kernels *const by_dtype[GYRE_N_DTYPES] = {
+/* [is_lean][type] */
+static const struct gyre_cuda_kernels *const by_dtype[2][GYRE_N_DTYPES] = {
+    {
 #define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_kernels_##id,
-    GYRE_DTYPE_TABLE(ROW)
+        GYRE_DTYPE_TABLE(ROW)
 #undef ROW
+    },
+    {
+#define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_lean_kernels_##id,
+        GYRE_DTYPE_TABLE(ROW)
+#undef ROW
+    },
 };
 
-const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, bool many,
-                                           unsigned dtype, unsigned op)
+static const struct gyre_cuda_copy_kernels *const copying[2] = {&gyre_cuda_kernels_copy,
+                                                                &gyre_cuda_lean_kernels_copy};
+
+static bool has_lean(enum gyre_proto proto)
 {
-    if (many)
-        return copies ? gyre_cuda_kernels_copy.many[proto] : NULL;
+    return proto != GYRE_PROTO_SIMPLE;
+}
+
+const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, unsigned dtype,
+                                           unsigned op, bool is_lean)
+{
+    const bool lean = is_lean && has_lean(proto);
     if (copies)
-        return gyre_cuda_kernels_copy.one[proto];
-    return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[dtype]->by_op[proto][op] : NULL;
+        return copying[lean]->one[proto];
+    return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[lean][dtype]->by_op[proto][op] : NULL;
+}
+
+const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, bool is_lean)
+{
+    const struct gyre_cuda_copy_kernels *kernels = copying[is_lean && has_lean(proto)];
+    return n_works <= GYRE_CUDA_FEW_WORKS ? kernels->few[proto] : kernels->many[proto];
 }
 
 static enum gyre_cuda_lines lines_of(const struct gyre_cuda_fused_launch *launch)
@@ -39,7 +60,8 @@ static enum gyre_cuda_lamport lamport_kind(enum gyre_fused_pattern pattern)
 const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch,
                                      const struct gyre_cuda_fused_instance *instance)
 {
-    const struct gyre_cuda_kernels *kernels = by_dtype[instance->dtype];
+    const bool lean = instance->is_lean && has_lean(launch->kernel->proto);
+    const struct gyre_cuda_kernels *kernels = by_dtype[lean][instance->dtype];
     const uint32_t peers = gyre_cuda_peers_class(instance->n_peers);
     switch ((enum gyre_cuda_fused_id)(launch->kernel - gyre_cuda_fused_kernels)) {
     case GYRE_CUDA_FUSED_LL_ONE_SHOT:
@@ -49,7 +71,7 @@ const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch
         return kernels->fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LL_COPY:
     case GYRE_CUDA_FUSED_LL128_COPY:
-        return gyre_cuda_kernels_copy.fused[lines_of(launch)];
+        return copying[lean]->fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LAMPORT_SUM:
         return kernels->lamport[peers][lamport_kind(instance->pattern)][launch->is_exact];
     case GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT:

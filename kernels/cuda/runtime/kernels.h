@@ -16,6 +16,7 @@ struct gyre_cuda_fused_instance {
     uint32_t n_peers;
     unsigned dtype; /* gyre_dtype */
     unsigned op;    /* GYRE_SUM .. GYRE_MIN */
+    bool is_lean;   /* as in gyre_cuda_interpreter_function() */
 };
 
 /** gyre_cuda_fused_function - the function of a fused launch.
@@ -24,10 +25,15 @@ const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch
                                      const struct gyre_cuda_fused_instance *instance);
 
 /** gyre_cuda_interpreter_function - the interpreter for (protocol, type, operation), or for copies
- * only. NULL if there is none.
+ * only. NULL if there is none. It takes struct gyre_cuda_args_one.
  * @copies: of programs that reduce nothing; dtype and op are ignored.
- * @many: takes struct gyre_cuda_args_many; copies only. */
-const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, bool many,
-                                           unsigned dtype, unsigned op);
+ * @is_lean: the launch is not recorded, and no proxy serves a connection of the program. Kernels of
+ * SIMPLE are the same for all launches. */
+const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, unsigned dtype,
+                                           unsigned op, bool is_lean);
+
+/** gyre_cuda_copier_function - the interpreter of so many works that only copy. It takes struct
+ * gyre_cuda_args_few where the works fit, or struct gyre_cuda_args_many. */
+const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, bool is_lean);
 
 #endif

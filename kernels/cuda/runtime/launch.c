@@ -171,16 +171,24 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* May the captured launch begin while the node before it ends? Only if that node is this executor's
- * last launch: its kernel has waited for everything that came before, which another node may not
- * have done. */
+/* May the launch begin while what comes before it in the stream ends? In a capture only if that is
+ * this executor's last launch: its kernel has waited for everything that came before, which another
+ * node may not have done. Outside of captures a kernel of the application may lie between, and this
+ * launch then waits for that one's end, and for what that one has waited for. */
 static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t capture, bool *overlaps_out)
 {
     cudaGraphNode_t before = NULL;
+    *overlaps_out = false;
+    if (!executor->overlaps_launches)
+        return GYRE_SUCCESS;
+    if (capture == 0) {
+        *overlaps_out = executor->has_launched && executor->last_stream == stream;
+        return GYRE_SUCCESS;
+    }
     GYRE_TRY(find_last_node(stream, &before));
-    *overlaps_out = executor->overlaps_launches && before != NULL &&
-                    before == executor->captured_node && capture == executor->last_capture;
+    *overlaps_out =
+        before != NULL && before == executor->captured_node && capture == executor->last_capture;
     return GYRE_SUCCESS;
 }
 
@@ -208,7 +216,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     bool overlaps = false;
     GYRE_TRY(gyre_cuda_find_capture(executor, stream, &capture));
     GYRE_TRY(order_after_last(executor, stream, capture));
-    if (capture != 0 && launch->awaits_last)
+    if (launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
     /* The sync kernel behind copies belongs to works that an earlier launch has begun. */
     struct gyre_cuda_common *common = launch->args;
@@ -266,6 +274,16 @@ static uint32_t block_threads(const struct gyre_work *work)
                                    work->loaded->n_threads);
 }
 
+/* Can lean kernels run this launch (device/lean.cuh)? @common: filled in. */
+static bool is_lean(const struct gyre_work *works, uint32_t n_works,
+                    const struct gyre_cuda_common *common)
+{
+    bool is_proxied = false;
+    for (uint32_t i = 0; i < n_works; i++)
+        is_proxied = is_proxied || works[i].loaded->is_proxied;
+    return !is_proxied && common->recording.recorder == NULL;
+}
+
 static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
                               cudaStream_t stream)
 {
@@ -276,10 +294,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     if (fused.kernel != NULL)
         return gyre_cuda_launch_fused(executor, &fused, work, stream);
     const uint32_t n_places = loaded->n_channels * loaded->n_workers;
-    const struct gyre_cuda_start launch = {
-        .kernel = gyre_cuda_interpreter_function(loaded->proto,
-                                                 gyre_cuda_only_copies(loaded, &work->reduction),
-                                                 false, work->reduction.dtype, work->reduction.op),
+    struct gyre_cuda_start launch = {
         .args = args,
         .n_blocks =
             gyre_cuda_places_blocks(executor, work, 1, n_places) ? executor->n_sms : n_places,
@@ -293,6 +308,9 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;
     gyre_cuda_record_launch(executor, work, 1, GYRE_CUDA_RUN_STEPS, &args->common);
+    launch.kernel = gyre_cuda_interpreter_function(
+        loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction), work->reduction.dtype,
+        work->reduction.op, is_lean(work, 1, &args->common));
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
@@ -362,11 +380,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
 {
     const enum gyre_proto proto = works[0].loaded->proto;
     struct gyre_cuda_args_many *args = &executor->args.many;
-    struct gyre_cuda_start launch = {.kernel =
-                                         gyre_cuda_interpreter_function(proto, true, true, 0, 0),
-                                     .args = args,
-                                     .n_works = n_works,
-                                     .awaits_last = true};
+    struct gyre_cuda_start launch = {.args = args, .n_works = n_works, .awaits_last = true};
     uint32_t n_places = 0;
     GYRE_TRY(fill_works(executor, works, n_works, &launch, &n_places));
     launch.n_blocks =
@@ -376,6 +390,8 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
     gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_STEPS, &args->common);
+    launch.kernel =
+        gyre_cuda_copier_function(proto, n_works, is_lean(works, n_works, &args->common));
     return gyre_cuda_start(executor, &launch, stream);
 }
 

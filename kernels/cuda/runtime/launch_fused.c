@@ -85,13 +85,12 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_fused *args = &executor->args.fused;
-    const struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
-                                                      .is_placed = loaded->fused_call.is_placed,
-                                                      .n_peers = loaded->fused_call.n_peers,
-                                                      .dtype = work->reduction.dtype,
-                                                      .op = work->reduction.op};
-    const struct gyre_cuda_start launch = {
-        .kernel = gyre_cuda_fused_function(fused, &instance),
+    struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
+                                                .is_placed = loaded->fused_call.is_placed,
+                                                .n_peers = loaded->fused_call.n_peers,
+                                                .dtype = work->reduction.dtype,
+                                                .op = work->reduction.op};
+    struct gyre_cuda_start launch = {
         .args = args,
         .n_blocks = fused->places_blocks ? executor->n_sms : loaded->n_channels,
         .n_threads = fused->n_threads,
@@ -103,6 +102,8 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = args->common.ends_works = 1;
     gyre_cuda_record_launch(executor, work, 1, GYRE_CUDA_RUN_FUSED, &args->common);
+    instance.is_lean = args->common.recording.recorder == NULL;
+    launch.kernel = gyre_cuda_fused_function(fused, &instance);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     fill_fused(work, fused, &args->fused);
     return gyre_cuda_start(executor, &launch, stream);

@@ -85,6 +85,24 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
+/* Lets the interpreters of a program share as much memory as it needs. */
+static gyre_status allow_interpreters(const struct gyre_loaded *loaded,
+                                      const struct gyre_reduction *reduction, bool is_lean)
+{
+    const bool copies = gyre_cuda_only_copies(loaded, reduction);
+    GYRE_TRY(gyre_cuda_allow_shared(gyre_cuda_interpreter_function(loaded->proto, copies,
+                                                                   reduction->dtype, reduction->op,
+                                                                   is_lean),
+                                    loaded->shared_bytes));
+    if (!copies)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_allow_shared(gyre_cuda_copier_function(loaded->proto, 1, is_lean),
+                                    loaded->shared_bytes));
+    return gyre_cuda_allow_shared(
+        gyre_cuda_copier_function(loaded->proto, GYRE_CUDA_MAX_WORKS, is_lean),
+        loaded->shared_bytes);
+}
+
 gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction)
 {
@@ -99,14 +117,9 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
         return GYRE_SUCCESS;
     struct gyre_cuda_apart apart = {0};
     GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
-    const bool copies = gyre_cuda_only_copies(loaded, reduction);
-    gyre_status status =
-        gyre_cuda_allow_shared(gyre_cuda_interpreter_function(loaded->proto, copies, false,
-                                                              reduction->dtype, reduction->op),
-                               loaded->shared_bytes);
-    if (status == GYRE_SUCCESS && copies)
-        status = gyre_cuda_allow_shared(
-            gyre_cuda_interpreter_function(loaded->proto, true, true, 0, 0), loaded->shared_bytes);
+    gyre_status status = allow_interpreters(loaded, reduction, false);
+    if (status == GYRE_SUCCESS)
+        status = allow_interpreters(loaded, reduction, true);
     gyre_cuda_leave_apart(&apart);
     return status;
 }
@@ -192,6 +205,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
         loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_SMALL_AREA_BYTES);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
+    loaded->is_proxied = shape.is_proxied;
     for (uint32_t v = 0; v < loaded->n_variants; v++)
         loaded->n_transfers = (uint32_t)gyre_max_u64(loaded->n_transfers,
                                                      count_transfers(gyre_load_program(config, v)));

@@ -113,22 +113,28 @@ static gyre_status load_type(struct pass *pass, const struct gyre_cuda_kernels *
     return load_kernels(pass, (const void *const *)kernels->by_op, COUNT_OF(kernels->by_op));
 }
 
+static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_kernels *copies)
+{
+    GYRE_TRY(load_line_kernels(pass, copies->fused));
+    GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
+    GYRE_TRY(load_kernels(pass, copies->few, COUNT_OF(copies->few)));
+    return load_kernels(pass, copies->many, COUNT_OF(copies->many));
+}
+
 static gyre_status load_all(struct pass *pass)
 {
     static const struct gyre_cuda_kernels *const types[] = {
-#define TYPE(id, name, bytes, is_float) &gyre_cuda_kernels_##id,
+#define TYPE(id, name, bytes, is_float) &gyre_cuda_kernels_##id, &gyre_cuda_lean_kernels_##id,
         GYRE_DTYPE_TABLE(TYPE)
 #undef TYPE
     };
-    const struct gyre_cuda_copy_kernels *copies = &gyre_cuda_kernels_copy;
     const void *const singles[] = {gyre_cuda_kernel_placed, gyre_cuda_kernel_sync,
                                    gyre_cuda_kernel_copy_within, gyre_cuda_kernel_signal,
                                    gyre_cuda_kernel_await};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++)
         GYRE_TRY(load_type(pass, types[i]));
-    GYRE_TRY(load_line_kernels(pass, copies->fused));
-    GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
-    GYRE_TRY(load_kernels(pass, copies->many, COUNT_OF(copies->many)));
+    GYRE_TRY(load_copies(pass, &gyre_cuda_kernels_copy));
+    GYRE_TRY(load_copies(pass, &gyre_cuda_lean_kernels_copy));
     return load_kernels(pass, singles, COUNT_OF(singles));
 }
 

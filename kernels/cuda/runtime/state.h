@@ -47,6 +47,7 @@ struct gyre_loaded {
     bool out_blocks;
     bool reduces;
     bool is_placed;
+    bool is_proxied; /* a proxy serves one of its connections */
     uint32_t max_connections;
     uint32_t traced;       /* number of variant 0 in the trace, or GYRE_TRACE_NO_PROGRAM */
     uint32_t inline_words; /* 0 = too long for kernel parameters */
@@ -140,7 +141,7 @@ struct gyre_cuda_executor {
     struct gyre_cuda_arena_block *scratch;
     cudaStream_t last_stream;
     cudaEvent_t last_event;        /* recorded after every launch once has_streams */
-    bool overlaps_launches;        /* launches in graphs may overlap */
+    bool overlaps_launches;        /* a launch may begin while the one before it ends */
     bool has_streams;              /* more than one stream was seen, or a graph */
     bool has_launched;             /* the launch on last_stream may still run */
     bool lacks_event;              /* no event was recorded after that launch */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every kernel of a line protocol is compiled twice. The full one can record its launch
+ * (record.cuh) and can use connections that a proxy serves. The lean one can do neither. Small
+ * calls pay for every instruction that is fetched, also for those that only test whether a launch
+ * is recorded (2 H100, 1 KiB, full and lean: broadcast 3.66 and 3.38 us, reduce 3.77 and 3.38,
+ * all-reduce 2.24 and 2.17; 2026-11). The host chooses for each launch (runtime/launch.c).
+ *
+ * GYRE_CUDA_LEAN says which of the two a file compiles. Kernels of SIMPLE are full.
+ */
+#ifndef GYRE_KERNELS_CUDA_LEAN_CUH
+#define GYRE_KERNELS_CUDA_LEAN_CUH
+
+#include "kernels/cuda/host/program.h"
+
+#ifndef GYRE_CUDA_LEAN
+#define GYRE_CUDA_LEAN 0
+#endif
+
+/* May a kernel of this file meet connections that a proxy serves? */
+static constexpr bool knows_proxies = GYRE_CUDA_LEAN == 0;
+
+static __device__ __forceinline__ bool is_recorded(const struct gyre_cuda_common &common)
+{
+    return GYRE_CUDA_LEAN == 0 && common.recording.recorder != nullptr;
+}
+
+/* Are the steps of this launch recorded, too? */
+static __device__ __forceinline__ bool records_steps(const struct gyre_cuda_common &common)
+{
+    return GYRE_CUDA_LEAN == 0 && common.recording.records_steps != 0;
+}
+
+#endif
