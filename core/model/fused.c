@@ -2,14 +2,17 @@
  *
  * A program is fused if it has one worker and its steps are, in this order: steps that only send
  * chunks of IN (the scatter), one step that makes the result, and steps that only store a peer's
- * result (the gather). Each peer must take part in every phase exactly once.
+ * result (the gather). Each peer must take part in every phase exactly once. A program that reduces
+ * nothing and scatters makes no result for the peers: the step copies this rank's own chunk, and
+ * the gather stores what the peers scattered.
  */
 #include "core/model/fused.h"
 
 #include <string.h>
 
 const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS] = {
-#define TRAITS(id, name, reduces, gathers) [GYRE_FUSED_##id] = {#name, reduces != 0, gathers != 0},
+#define TRAITS(id, name, scatters, reduces, gathers) \
+    [GYRE_FUSED_##id] = {#name, scatters != 0, reduces != 0, gathers != 0},
     GYRE_FUSED_TABLE(TRAITS)
 #undef TRAITS
 };
@@ -19,6 +22,7 @@ const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS] = {
 /* The state of one search. */
 struct finder {
     const struct gyre_program *program;
+    bool scatters;
     bool reduces;
     bool gathers;
     struct gyre_fused_program fused;
@@ -136,11 +140,11 @@ static bool find_outputs(struct finder *finder, const struct gyre_step *step)
             return false;
         }
     }
-    finder->gathers = n_sends > 0;
+    finder->gathers = n_sends > 0 || (finder->scatters && !finder->reduces);
     return n_sends + 1 == step->n_outs && (n_sends == 0 || n_sends == fused->n_peers);
 }
 
-/* A step of the scatter: it sends a chunk of IN to the peers that reduce it.
+/* A step of the scatter: it sends a chunk of IN to the peers that it is meant for.
  * Returns how many peers that are; 0 if the step does anything else. */
 static unsigned find_scatter(struct finder *finder, const struct gyre_step *step)
 {
@@ -170,7 +174,7 @@ static bool find_gather(struct finder *finder, const struct gyre_step *step)
         return false;
     struct gyre_fused_peer *peer = &finder->fused.peers[p];
     if (peer->recv != step->ins[0].index ||
-        (finder->reduces && peer->chunk != chunk_of(finder, step)))
+        (finder->scatters && peer->chunk != chunk_of(finder, step)))
         return false;
     finder->n_received[p]++;
     peer->chunk = chunk_of(finder, step);
@@ -204,6 +208,7 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
         result++;
     if (result == n_steps || !find_inputs(finder, &steps[result]))
         return false;
+    finder->scatters = result > 0;
     const struct gyre_step *gather = &steps[result + 1];
     const uint32_t n_gather = n_steps - result - 1;
     if (!finder->reduces && !add_gather_peers(finder, gather, n_gather))
@@ -219,15 +224,17 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
     for (uint32_t s = 0; s < n_gather; s++)
         if (!find_gather(finder, &gather[s]))
             return false;
-    return *n_peers > 0 && n_scattered == (finder->reduces ? *n_peers : 0U) &&
-           n_gather == (finder->gathers ? *n_peers : 0U);
+    return *n_peers > 0 && n_scattered == (finder->scatters ? *n_peers : 0U) &&
+           (finder->scatters || !finder->reduces) && n_gather == (finder->gathers ? *n_peers : 0U);
 }
 
 static enum gyre_fused_pattern pattern_of(const struct finder *finder)
 {
     const struct gyre_fused_program *fused = &finder->fused;
+    if (!finder->reduces)
+        return finder->scatters ? GYRE_FUSED_ALL_TO_ALL : GYRE_FUSED_ALL_GATHER;
     if (finder->gathers)
-        return finder->reduces ? GYRE_FUSED_TWO_SHOT : GYRE_FUSED_ALL_GATHER;
+        return GYRE_FUSED_TWO_SHOT;
     for (unsigned p = 0; p < fused->n_peers; p++)
         if (fused->peers[p].in_block != fused->own_in_block ||
             fused->peers[p].chunk != fused->own_chunk)

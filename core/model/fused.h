@@ -3,8 +3,9 @@
  * Recognises programs that one kernel can run whole, without interpreting their steps. These are
  * the programs in which every rank talks to every peer directly: a rank sends chunks of its input
  * to its peers, reduces what the peers sent together with its own chunk, and may then send the
- * result to all peers and store theirs. Such a program is called fused. The tuner, the executors
- * and the tests all ask here; nothing else decides what a pattern is. Pure.
+ * result to all peers and store theirs. Where nothing is reduced, it stores what the peers sent.
+ * Such a program is called fused. The tuner, the executors and the tests all ask here; nothing else
+ * decides what a pattern is. Pure.
  */
 #ifndef GYRE_MODEL_FUSED_H
 #define GYRE_MODEL_FUSED_H
@@ -14,17 +15,20 @@
 /* One step reduces all peers' slots, and no step has more slots among its inputs. */
 #define GYRE_FUSED_MAX_PEERS GYRE_STEP_MAX_RECVS
 
-/* X(enum suffix, word, reduces, gathers). "Reduces": the peers' first slots of a tile hold inputs
- * of the reduction. "Gathers": their next slots hold results. */
-#define GYRE_FUSED_TABLE(X)                                                                   \
-    X(NONE, none, 0, 0)         /* the steps are run one by one */                            \
-    X(ONE_SHOT, one_shot, 1, 0) /* all ranks send their vector to all, and all reduce all */  \
-    X(REDUCE_SCATTER, reduce_scatter, 1, 0) /* each peer gets the chunk that it reduces */    \
-    X(TWO_SHOT, two_shot, 1, 1)             /* likewise; then each sends its result to all */ \
-    X(ALL_GATHER, all_gather, 0, 1)         /* nothing is reduced: each sends its chunk to all */
+/* X(enum suffix, word, scatters, reduces, gathers). "Scatters": the first slot of a tile on each
+ * connection holds the chunk of IN that is meant for that peer. "Reduces": it is an input of the
+ * peer's reduction. "Gathers": the next slot, or the same if nothing is reduced, is stored to OUT;
+ * if it was not scattered, it holds the sender's result. */
+#define GYRE_FUSED_TABLE(X)                                                                      \
+    X(NONE, none, 0, 0, 0)         /* the steps are run one by one */                            \
+    X(ONE_SHOT, one_shot, 1, 1, 0) /* all ranks send their vector to all, and all reduce all */  \
+    X(REDUCE_SCATTER, reduce_scatter, 1, 1, 0) /* each peer gets the chunk that it reduces */    \
+    X(TWO_SHOT, two_shot, 1, 1, 1)             /* likewise; then each sends its result to all */ \
+    X(ALL_GATHER, all_gather, 0, 0, 1) /* nothing is reduced: each sends its chunk to all */     \
+    X(ALL_TO_ALL, all_to_all, 1, 0, 1) /* likewise, but each peer gets another chunk */
 
 enum gyre_fused_pattern {
-#define GYRE_FUSED_ENUM(id, name, reduces, gathers) GYRE_FUSED_##id,
+#define GYRE_FUSED_ENUM(id, name, scatters, reduces, gathers) GYRE_FUSED_##id,
     GYRE_FUSED_TABLE(GYRE_FUSED_ENUM)
 #undef GYRE_FUSED_ENUM
         GYRE_N_FUSED_PATTERNS
@@ -32,6 +36,7 @@ enum gyre_fused_pattern {
 
 struct gyre_fused_traits {
     const char *name;
+    bool scatters;
     bool reduces;
     bool gathers;
 };
@@ -50,9 +55,9 @@ struct gyre_fused_peer {
     uint16_t rank;      /* in the shape */
     uint16_t send;      /* the program's connection to it */
     uint16_t recv;      /* the program's connection from it */
-    uint16_t in_block;  /* block of IN that it reduces */
+    uint16_t in_block;  /* block of IN that is scattered to it */
     uint16_t out_block; /* block of OUT where its result is stored; 0 if that is placed */
-    uint16_t chunk;     /* of the vector: the chunk that it reduces, or sends */
+    uint16_t chunk;     /* of the vector: the chunk that is scattered to it, or that it sends */
 };
 
 struct gyre_fused_program {

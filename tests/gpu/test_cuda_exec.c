@@ -136,6 +136,7 @@ static bool compare_buffers(const struct gpu_run *run, int rank, const struct bu
 }
 
 static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
+static uint32_t n_fused_by_coll[GYRE_N_COLLECTIVES];
 
 /* Both executors, all ranks. Returns whether every byte is the same. */
 static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct gpu_run *run)
@@ -190,6 +191,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         struct gyre_cuda_fused_launch fused;
         gyre_cuda_find_fused(gyre_cuda_own(gpus->executors[rank]), &work, &fused);
         n_fused[run->proto] += fused.kernel != NULL;
+        n_fused_by_coll[run->coll] += fused.kernel != NULL;
         CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
         work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
         work.placement = &on_hosts;
@@ -283,8 +285,8 @@ static bool random_run(struct gpu_run *run, int n_ranks)
 /* A call that fused kernels run, on the ranks whose buffers allow it. */
 static bool random_fused_call(struct gpu_run *run, int n_ranks)
 {
-    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_REDUCE,
-                                                 GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER,
+                                                 GYRE_COLL_ALL_GATHER, GYRE_COLL_ALL_TO_ALL};
     static const gyre_dtype dtypes[] = {GYRE_FLOAT16, GYRE_BFLOAT16, GYRE_FLOAT32, GYRE_FLOAT64};
     if (!random_run(run, n_ranks))
         return false;
@@ -303,10 +305,15 @@ static bool random_fused_call(struct gpu_run *run, int n_ranks)
             gyre_premultiply_scalar((gyre_dtype)run->reduction.dtype, (uint32_t)n_ranks);
     }
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
-    if (run->coll == GYRE_COLL_ALL_GATHER && run->proto == GYRE_PROTO_LAMPORT)
-        run->proto = GYRE_PROTO_SIMPLE;
-    run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
     run->count = 16 * (1 + below(below(2) != 0 ? 1500 : 100));
+    if (!gyre_collectives[run->coll].reduces) { /* lines of copies have any length */
+        if (run->proto == GYRE_PROTO_LAMPORT)
+            run->proto = GYRE_PROTO_SIMPLE;
+        if (run->proto != GYRE_PROTO_SIMPLE && below(2) != 0)
+            run->count -= below(16);
+    }
+    run->in_place = run->in_place && run->coll != GYRE_COLL_ALL_TO_ALL;
+    run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
     return true;
 }
 
@@ -350,6 +357,7 @@ static void so_do_its_fused_kernels(void)
     run_many(random_fused_call, NULL);
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         CHECK_MSG(n_fused[proto] > 0 || wanted_runs < 100, "none in %s", gyre_proto_names[proto]);
+    CHECK_MSG(n_fused_by_coll[GYRE_COLL_ALL_TO_ALL] > 0 || wanted_runs < 100, "no all-to-all");
 }
 
 /* Every protocol inside the hosts, SIMPLE between them, in calls of both one after the other. The
@@ -367,13 +375,13 @@ static void links_between_hosts_go_by_simple_beside_lines(void)
 }
 
 /* Stale lines of a full slot, then a jump so that the old flags come round again. */
-static void flags_that_wrap_never_match_stale_lines(void)
+static void check_flags_that_wrap(enum gyre_collective coll)
 {
     const uint64_t period = 1ULL << 30;
     struct gpu_rig gpus;
     struct host_rig hosts;
     struct gpu_run run = {.algorithm = &gyre_algorithm_direct,
-                          .coll = GYRE_COLL_ALL_REDUCE,
+                          .coll = coll,
                           .proto = GYRE_PROTO_LL,
                           .n_channels = 1,
                           .n_threads = 128,
@@ -384,15 +392,22 @@ static void flags_that_wrap_never_match_stale_lines(void)
         gpu_rig_set_epoch(&gpus, GYRE_PROTO_LL, epoch == 0 ? 0 : epoch - 2);
         run.count = 1;
         for (int i = 0; i < 2 + 4; i++)
-            CHECK_MSG(run_both(&gpus, &hosts, &run), "small, epoch %llu",
-                      (unsigned long long)epoch);
+            CHECK_MSG(run_both(&gpus, &hosts, &run), "small %s, epoch %llu",
+                      gyre_collectives[coll].name, (unsigned long long)epoch);
         run.count = GPU_RUN_LL_BYTES / 2 / 4 * 3;
         for (int i = 0; i < 4; i++)
-            CHECK_MSG(run_both(&gpus, &hosts, &run), "large, epoch %llu",
-                      (unsigned long long)epoch);
+            CHECK_MSG(run_both(&gpus, &hosts, &run), "large %s, epoch %llu",
+                      gyre_collectives[coll].name, (unsigned long long)epoch);
     }
     host_rig_close(&hosts);
     gpu_rig_close(&gpus);
+}
+
+/* In the one-shot kernel, in the interpreter, and in the kernels of lines. */
+static void flags_that_wrap_never_match_stale_lines(void)
+{
+    check_flags_that_wrap(GYRE_COLL_ALL_REDUCE);
+    check_flags_that_wrap(GYRE_COLL_ALL_TO_ALL);
 }
 
 /* Values that look like a cleared line, or that LAMPORT cannot carry unchanged. */

@@ -41,29 +41,39 @@ static void open_place(struct place *place, int n_ranks)
     }
 }
 
-/* Returns whether the program of rank 0's two-shot could be resolved. */
-static bool resolve(const struct place *place, enum gyre_proto proto, int n_ranks,
-                    struct gyre_cuda_fused *resolved_out)
+/* The kernel's argument for the program of rank 0, in block numbers. Returns whether the program
+ * could be resolved. */
+static bool resolve_program(const struct place *place, enum gyre_proto proto,
+                            const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                            int n_ranks, struct gyre_cuda_fused *resolved_out)
 {
-    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = (uint16_t)n_ranks};
+    const struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n_ranks};
     struct gyre_fused_program fused;
     struct gyre_program *program = NULL;
-    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_twoshot, &shape, 0, &program));
+    CHECK_OK(gyre_algorithm_emit(algorithm, &shape, 0, &program));
     const struct gyre_load_config config = {
         .program = program, .n_channels = N_CHANNELS, .proto = proto};
     gyre_fused_find(program, &fused);
-    CHECK(fused.pattern == GYRE_FUSED_TWO_SHOT);
+    CHECK(fused.pattern != GYRE_FUSED_NONE);
     const bool is_resolved =
         gyre_cuda_fused_resolve(&place->spec, place->connectors, &config, &fused, resolved_out);
     gyre_program_free(program);
     return is_resolved;
 }
 
+static bool resolve(const struct place *place, enum gyre_proto proto, int n_ranks,
+                    struct gyre_cuda_fused *resolved_out)
+{
+    return resolve_program(place, proto, &gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, n_ranks,
+                           resolved_out);
+}
+
 static void check_ends(const struct place *place, enum gyre_proto proto, int n_ranks,
                        const struct gyre_cuda_fused *resolved)
 {
     const enum gyre_proto slots = gyre_proto_slots(proto);
-    CHECK(resolved->n_peers == n_ranks - 1 && resolved->reduces == 1 && resolved->gathers == 1);
+    CHECK(resolved->n_peers == n_ranks - 1);
+    CHECK(resolved->scatters == 1 && resolved->reduces == 1 && resolved->gathers == 1);
     CHECK(resolved->own_chunk == 0 && resolved->own_place == 0 && resolved->depth == 4);
     for (uint32_t p = 0; p < resolved->n_peers; p++) {
         const struct gyre_cuda_peer *peer = &resolved->peers[p];
@@ -97,6 +107,33 @@ static void the_kernel_is_told_the_ends_of_all_peers(void)
             check_ends(&place, (enum gyre_proto)proto, n_ranks, &resolved);
             free(place.connectors);
         }
+}
+
+/* Each peer gets another block of IN, and a tile takes one slot. */
+static void an_all_to_all_names_the_block_of_each_peer(void)
+{
+    for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++) {
+        struct gyre_cuda_fused resolved;
+        struct place place;
+        uint32_t seen = 0;
+        open_place(&place, n_ranks);
+        CHECK(resolve_program(&place, GYRE_PROTO_LL, &gyre_algorithm_direct, GYRE_COLL_ALL_TO_ALL,
+                              n_ranks, &resolved));
+        CHECK(resolved.n_peers == n_ranks - 1 && resolved.own_chunk == 0);
+        CHECK(resolved.scatters == 1 && resolved.reduces == 0 && resolved.gathers == 1);
+        CHECK(gyre_fused_slots_per_tile(GYRE_FUSED_ALL_TO_ALL) == 1);
+        CHECK(resolved.own_offset == 0 && resolved.own_out_offset == 0);
+        for (uint32_t p = 0; p < resolved.n_peers; p++) {
+            const struct gyre_cuda_peer *peer = &resolved.peers[p];
+            const uint32_t rank = (uint32_t)peer->in_offset;
+            CHECK(rank > 0 && peer->out_offset == rank && peer->chunk == 0);
+            CHECK(peer->send_end == gyre_connector_index(&place.spec, rank, 0, true));
+            CHECK(peer->recv_end == gyre_connector_index(&place.spec, rank, 0, false));
+            seen |= 1U << rank;
+        }
+        CHECK(seen == (1U << n_ranks) - 2);
+        free(place.connectors);
+    }
 }
 
 static void ends_that_cannot_be_addressed_are_refused(void)
@@ -156,13 +193,15 @@ static void each_protocol_has_its_patterns(void)
     /* Indexed by protocol and pattern. GYRE_CUDA_N_FUSED stands for no kernel. */
     static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
         [GYRE_PROTO_SIMPLE] = {NONE, NONE, NONE, GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT,
-                               GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER},
+                               GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER, NONE},
         [GYRE_PROTO_LL] = {NONE, GYRE_CUDA_FUSED_LL_ONE_SHOT, GYRE_CUDA_FUSED_LL_ONE_SHOT,
-                           GYRE_CUDA_FUSED_LL_SUM, GYRE_CUDA_FUSED_LL_COPY},
+                           GYRE_CUDA_FUSED_LL_SUM, GYRE_CUDA_FUSED_LL_COPY,
+                           GYRE_CUDA_FUSED_LL_COPY},
         [GYRE_PROTO_LL128] = {NONE, GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_SUM,
-                              GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_COPY},
+                              GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_COPY,
+                              GYRE_CUDA_FUSED_LL128_COPY},
         [GYRE_PROTO_LAMPORT] = {NONE, GYRE_CUDA_FUSED_LAMPORT_SUM, GYRE_CUDA_FUSED_LAMPORT_SUM,
-                                GYRE_CUDA_FUSED_LAMPORT_SUM, NONE},
+                                GYRE_CUDA_FUSED_LAMPORT_SUM, NONE, NONE},
     };
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         for (int pattern = 0; pattern < GYRE_N_FUSED_PATTERNS; pattern++) {
@@ -367,6 +406,31 @@ static void what_the_tuner_takes_for_fused_is_fused(void)
     CHECK(n_found[0] > 0 && n_found[1] > 0);
 }
 
+/* With two to eight ranks, every size that the tuner sends in lines. */
+static void all_gathers_and_all_to_alls_in_lines_are_fused(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_ALL_TO_ALL};
+    struct gyre_filter any;
+    CHECK_OK(gyre_filter_parse("", "", "", &any));
+    for (uint32_t n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
+        for (unsigned i = 0; i < GYRE_ARRAY_LENGTH(colls); i++) {
+            const struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+            uint32_t n_found = 0;
+            for (uint64_t n_bytes = 4; n_bytes <= 16 << 20; n_bytes += n_bytes / 5 / 4 * 4 + 4) {
+                struct gyre_choice choice;
+                CHECK_OK(gyre_tuner_choose(&facts, &any, colls[i], n_bytes, &choice));
+                if (choice.proto == GYRE_PROTO_SIMPLE)
+                    continue;
+                n_found++;
+                CHECK_MSG(kernel_of(&facts, colls[i], n_bytes, &choice) != NULL,
+                          "%s of %" PRIu64 " bytes, %u ranks, %s, %u channels, tiles of %u",
+                          gyre_collectives[colls[i]].name, n_bytes, n_ranks,
+                          gyre_proto_names[choice.proto], choice.n_channels, choice.tile_bytes);
+            }
+            CHECK(n_found > 0);
+        }
+}
+
 static void the_host_device_has_no_fused_kernels(void)
 {
     const struct gyre_fused_call call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
@@ -408,6 +472,7 @@ static void what_lamport_cannot_carry_stays_nan(void)
 
 static const struct test_case cases[] = {
     {"the kernel is told the ends of all peers", the_kernel_is_told_the_ends_of_all_peers},
+    {"an all-to-all names the block of each peer", an_all_to_all_names_the_block_of_each_peer},
     {"ends that cannot be addressed are refused", ends_that_cannot_be_addressed_are_refused},
     {"each protocol has its patterns", each_protocol_has_its_patterns},
     {"a call that a kernel cannot run does not fit", a_call_that_a_kernel_cannot_run_does_not_fit},
@@ -421,6 +486,8 @@ static const struct test_case cases[] = {
     {"LAMPORT has a kernel for what fits its registers",
      lamport_has_a_kernel_for_what_fits_its_registers},
     {"what the tuner takes for fused is fused", what_the_tuner_takes_for_fused_is_fused},
+    {"all-gathers and all-to-alls in lines are fused",
+     all_gathers_and_all_to_alls_in_lines_are_fused},
     {"the host device has no fused kernels", the_host_device_has_no_fused_kernels},
     {"what lamport cannot carry stays NaN", what_lamport_cannot_carry_stays_nan},
 };

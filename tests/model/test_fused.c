@@ -56,6 +56,11 @@ struct play {
     uint64_t sent[MAX_RANKS][MAX_RANKS][2]; /* by sender, receiver and slot of the tile */
 };
 
+static bool scatters(const struct gyre_fused_program *fused)
+{
+    return gyre_fused_patterns[fused->pattern].scatters;
+}
+
 static bool reduces(const struct gyre_fused_program *fused)
 {
     return gyre_fused_patterns[fused->pattern].reduces;
@@ -79,7 +84,7 @@ static uint32_t out_index(const struct play *play, uint32_t block, uint32_t chun
 static void scatter(struct play *play, int rank)
 {
     const struct gyre_fused_program *own = &play->ranks[rank];
-    for (unsigned p = 0; p < own->n_peers && reduces(own); p++)
+    for (unsigned p = 0; p < own->n_peers && scatters(own); p++)
         play->sent[rank][own->peers[p].rank][0] =
             play->in[rank][in_index(play, own->peers[p].in_block, own->peers[p].chunk)];
 }
@@ -95,7 +100,7 @@ static void make_result(struct play *play, int rank)
         result = i == 0 ? next : reduce(result, next);
     }
     play->out[rank][out_index(play, own->own_out_block, own->own_chunk)] = result;
-    for (unsigned p = 0; p < own->n_peers && gathers(own); p++)
+    for (unsigned p = 0; p < own->n_peers && gathers(own) && (reduces(own) || !scatters(own)); p++)
         play->sent[rank][own->peers[p].rank][reduces(own)] = result;
 }
 
@@ -118,6 +123,8 @@ static uint64_t expected(const struct play *play, int rank, int index)
 {
     if (play->coll == GYRE_COLL_ALL_GATHER)
         return play->in[index][0];
+    if (play->coll == GYRE_COLL_ALL_TO_ALL)
+        return play->in[index][rank];
     const int of = play->coll == GYRE_COLL_REDUCE_SCATTER ? rank : index;
     uint64_t result = play->in[0][of];
     for (int r = 1; r < play->n_ranks; r++)
@@ -129,7 +136,8 @@ static void check_play(const struct gyre_algorithm *algorithm, enum gyre_collect
                        bool is_placed, int n_ranks, enum gyre_fused_pattern pattern)
 {
     struct play play = {.coll = coll, .n_ranks = n_ranks};
-    const bool is_cut = algorithm == &gyre_algorithm_twoshot || coll == GYRE_COLL_ALL_GATHER;
+    const bool is_cut = algorithm == &gyre_algorithm_twoshot || coll == GYRE_COLL_ALL_GATHER ||
+                        coll == GYRE_COLL_ALL_TO_ALL;
     const int n_results = is_cut ? n_ranks : 1;
     for (int rank = 0; rank < n_ranks; rank++) {
         play.ranks[rank] = find(algorithm, coll, is_placed, n_ranks, rank);
@@ -161,8 +169,11 @@ static void programs_between_all_pairs_are_fused_and_do_the_same(void)
         check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, false, n, GYRE_FUSED_ONE_SHOT);
         check_play(&gyre_algorithm_direct, GYRE_COLL_REDUCE_SCATTER, false, n,
                    GYRE_FUSED_REDUCE_SCATTER);
-        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, false, n, GYRE_FUSED_ALL_GATHER);
         check_play(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, false, n, GYRE_FUSED_TWO_SHOT);
+    }
+    for (int n = 2; n <= GYRE_FUSED_MAX_PEERS + 1; n++) {
+        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, false, n, GYRE_FUSED_ALL_GATHER);
+        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_TO_ALL, false, n, GYRE_FUSED_ALL_TO_ALL);
     }
 }
 
@@ -190,9 +201,15 @@ static void other_programs_are_not_fused(void)
         {&gyre_algorithm_tree, GYRE_COLL_ALL_REDUCE, 4},
         {&gyre_algorithm_direct, GYRE_COLL_BROADCAST, 3},
         {&gyre_algorithm_direct, GYRE_COLL_REDUCE, 3},
+        {&gyre_algorithm_direct, GYRE_COLL_GATHER, 2},
+        {&gyre_algorithm_direct, GYRE_COLL_GATHER, 3},
+        {&gyre_algorithm_direct, GYRE_COLL_SCATTER, 2},
+        {&gyre_algorithm_direct, GYRE_COLL_SCATTER, 3},
+        {&gyre_algorithm_sendrecv, GYRE_COLL_SEND_RECV, 2},
         {&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, 1},
         {&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, MOST_REDUCING + 1},
         {&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, GYRE_FUSED_MAX_PEERS + 2},
+        {&gyre_algorithm_direct, GYRE_COLL_ALL_TO_ALL, GYRE_FUSED_MAX_PEERS + 2},
         {&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, MOST_REDUCING + 1},
     };
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(others); i++)
@@ -203,14 +220,18 @@ static void other_programs_are_not_fused(void)
                       others[i].algorithm->name, gyre_collectives[others[i].coll].name, rank,
                       gyre_fused_patterns[fused.pattern].name);
         }
+    CHECK(find(&gyre_algorithm_direct, GYRE_COLL_ALL_TO_ALL, true, 3, 1).pattern ==
+          GYRE_FUSED_NONE);
 }
 
-/* A two-shot of four ranks with one thing changed. */
-static enum gyre_fused_pattern pattern_after(void (*change)(struct gyre_program *program),
+/* The two-shot of four ranks, or the all-to-all of so many, with one thing changed. */
+static enum gyre_fused_pattern pattern_after(enum gyre_collective coll,
+                                             void (*change)(struct gyre_program *program),
                                              bool is_placed)
 {
     struct gyre_program *program =
-        emit(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, is_placed, 4, 1);
+        emit(coll == GYRE_COLL_ALL_REDUCE ? &gyre_algorithm_twoshot : &gyre_algorithm_direct, coll,
+             is_placed, 4, 1);
     struct gyre_fused_program fused;
     change(program);
     gyre_fused_find(program, &fused);
@@ -287,6 +308,35 @@ static void send_the_result_to_fewer(struct gyre_program *program)
     result_of(program)->n_outs--;
 }
 
+static void send_to_fewer(struct gyre_program *program)
+{
+    program->workers[0].first_step++;
+    program->workers[0].n_steps--;
+}
+
+static void send_to_one_peer_twice(struct gyre_program *program)
+{
+    program->steps[1] = program->steps[0];
+}
+
+/* Of four ranks' steps, the fourth copies the own block. */
+static void send_the_own_block_too(struct gyre_program *program)
+{
+    struct gyre_step *step = &program->steps[3];
+    step->outs[step->n_outs++] = program->steps[0].outs[0];
+}
+
+static void copy_into_scratch(struct gyre_program *program)
+{
+    program->steps[3].outs[0].kind = GYRE_OPERAND_SCRATCH;
+}
+
+static void leave_the_copy_out(struct gyre_program *program)
+{
+    memmove(&program->steps[3], &program->steps[4], 3 * sizeof(*program->steps));
+    program->workers[0].n_steps--;
+}
+
 static void place_one_result_less(struct gyre_program *program)
 {
     struct gyre_step *step = result_of(program);
@@ -305,11 +355,25 @@ static void a_program_with_one_thing_changed_is_not_fused(void)
         store_in_the_wrong_chunk,   store_in_scratch,         store_one_peer_twice,
         send_one_peer_two_chunks,   send_the_result_to_fewer,
     };
-    CHECK(pattern_after(change_nothing, false) == GYRE_FUSED_TWO_SHOT);
-    CHECK(pattern_after(change_nothing, true) == GYRE_FUSED_TWO_SHOT);
+    const enum gyre_collective coll = GYRE_COLL_ALL_REDUCE;
+    CHECK(pattern_after(coll, change_nothing, false) == GYRE_FUSED_TWO_SHOT);
+    CHECK(pattern_after(coll, change_nothing, true) == GYRE_FUSED_TWO_SHOT);
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(changes); i++)
-        CHECK_MSG(pattern_after(changes[i], false) == GYRE_FUSED_NONE, "change %zu", i);
-    CHECK(pattern_after(place_one_result_less, true) == GYRE_FUSED_NONE);
+        CHECK_MSG(pattern_after(coll, changes[i], false) == GYRE_FUSED_NONE, "change %zu", i);
+    CHECK(pattern_after(coll, place_one_result_less, true) == GYRE_FUSED_NONE);
+}
+
+static void nor_is_an_all_to_all(void)
+{
+    static void (*const changes[])(struct gyre_program *) = {
+        lose_the_last_step,   take_two_workers,   send_from_out,          store_in_scratch,
+        store_one_peer_twice, send_to_fewer,      send_to_one_peer_twice, send_the_own_block_too,
+        copy_into_scratch,    leave_the_copy_out,
+    };
+    const enum gyre_collective coll = GYRE_COLL_ALL_TO_ALL;
+    CHECK(pattern_after(coll, change_nothing, false) == GYRE_FUSED_ALL_TO_ALL);
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(changes); i++)
+        CHECK_MSG(pattern_after(coll, changes[i], false) == GYRE_FUSED_NONE, "change %zu", i);
 }
 
 static const struct test_case cases[] = {
@@ -319,6 +383,7 @@ static const struct test_case cases[] = {
     {"other programs are not fused", other_programs_are_not_fused},
     {"a program with one thing changed is not fused",
      a_program_with_one_thing_changed_is_not_fused},
+    {"nor is an all-to-all", nor_is_an_all_to_all},
 };
 
 TEST_MAIN(cases)

@@ -673,21 +673,45 @@ static void bad_files_are_named(void)
     free(text);
 }
 
-/* Small all-gathers of two GPUs go by ll128; where it cannot be used, or is not allowed, by ll and
- * not by simple. */
-static void what_is_next_best_stands_in_for_ll128(void)
+static void check_that_ll_stands_in_for_ll128(uint32_t n_ranks, enum gyre_collective coll)
 {
-    struct gyre_tuner_facts facts = gpu_facts(2);
+    struct gyre_tuner_facts facts = gpu_facts(n_ranks);
     struct gyre_choice choice;
-    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK_OK(choose(&facts, "", "", coll, &choice));
     CHECK(choice.proto == GYRE_PROTO_LL128);
-    CHECK_OK(choose(&facts, "", "^ll128", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK_OK(choose(&facts, "", "^ll128", coll, &choice));
     CHECK(choice.proto == GYRE_PROTO_LL);
-    CHECK_OK(choose(&facts, "", "simple", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK_OK(choose(&facts, "", "simple", coll, &choice));
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
     facts.is_ll128_safe = false;
-    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK_OK(choose(&facts, "", "", coll, &choice));
     CHECK(choice.proto == GYRE_PROTO_LL);
+}
+
+/* Small all-gathers of two GPUs, and small all-to-alls, go by ll128; where it cannot be used, or is
+ * not allowed, by ll and not by simple. */
+static void what_is_next_best_stands_in_for_ll128(void)
+{
+    check_that_ll_stands_in_for_ll128(2, GYRE_COLL_ALL_GATHER);
+    check_that_ll_stands_in_for_ll128(2, GYRE_COLL_ALL_TO_ALL);
+    check_that_ll_stands_in_for_ll128(4, GYRE_COLL_ALL_TO_ALL);
+}
+
+/* Both send the same lines in the same kernel. */
+static void all_to_alls_in_lines_go_as_all_gathers_do(void)
+{
+    struct gyre_filter any;
+    CHECK_OK(gyre_filter_parse("", "", "", &any));
+    for (uint32_t n_ranks = 2; n_ranks <= 8; n_ranks++) {
+        const struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+        for (uint64_t n_bytes = 16; n_bytes * n_ranks <= 8 << 20; n_bytes *= 2) {
+            struct gyre_choice gathered, exchanged;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_GATHER, n_bytes, &gathered));
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_TO_ALL, n_bytes, &exchanged));
+            CHECK_MSG(exchanged.proto != GYRE_PROTO_SIMPLE && is_same_choice(&gathered, &exchanged),
+                      "%u ranks, blocks of %" PRIu64 " bytes", n_ranks, n_bytes);
+        }
+    }
 }
 
 /* As above, for small sums. */
@@ -728,6 +752,7 @@ static const struct test_case cases[] = {
     {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
     {"bad files are named", bad_files_are_named},
     {"what is next best stands in for ll128", what_is_next_best_stands_in_for_ll128},
+    {"all-to-alls in lines go as all-gathers do", all_to_alls_in_lines_go_as_all_gathers_do},
     {"what is next best stands in for lamport", what_is_next_best_stands_in_for_lamport},
 };
 

@@ -82,13 +82,14 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 /* Channels of a call in a line protocol between all pairs of ranks. Each channel moves about as
  * many bytes as the threads that a block has for one peer move in one round (2 and 4 H200, 1 KiB to
  * 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks use up to four channels for fewer
- * bytes:
- * 8 KiB in 2, 4 and 8 channels take 2.81, 2.73 and 2.83 us (docs/lab_notes.md). */
+ * bytes: 8 KiB in 2, 4 and 8 channels take 2.81, 2.73 and 2.83 us (docs/lab_notes.md). All-to-alls
+ * of two ranks move the same lines. */
 static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
     const uint64_t n_rounds = gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
-    return coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2
+    const bool is_copy = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_ALL_TO_ALL;
+    return is_copy && facts->n_ranks == 2
                ? gyre_max_u64(n_rounds, gyre_min_u64(gyre_div_round_up(n_bytes, 128), 4))
                : n_rounds;
 }

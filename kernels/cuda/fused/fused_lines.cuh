@@ -3,8 +3,9 @@
  * Fused programs of any number of phases in LL and LL128: scatter the chunks of IN, reduce the own
  * chunk, gather the results. A group of threads serves one peer. All groups put what they received
  * into shared memory, the own chunk is reduced there, and each group sends the result to its own
- * peer. An in-place call is safe: a chunk is in shared memory, or in the same thread's registers,
- * before the kernel overwrites it.
+ * peer. In an all-to-all the chunks that were scattered are gathered, and all groups together copy
+ * the own chunk while the peers' chunks are under way. An in-place call is safe: a chunk is in
+ * shared memory, or in the same thread's registers, before the kernel overwrites it.
  */
 #ifndef GYRE_KERNELS_CUDA_FUSED_LINES_CUH
 #define GYRE_KERNELS_CUDA_FUSED_LINES_CUH
@@ -198,8 +199,8 @@ reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_
     return true;
 }
 
-/* Reduces the own chunk, if the program reduces, and stores it to OUT. If the program gathers, also
- * sends it to the group's peer. Returns false when aborted. */
+/* Reduces the own chunk, if the program reduces, and stores it to OUT. If the program gathers
+ * results, also sends it to the group's peer. Returns false when aborted. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile,
@@ -213,6 +214,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     const unsigned char *in = args.work.in + fused.own_offset + range.skip_bytes;
     unsigned char *out = args.work.out + fused.own_out_offset + range.skip_bytes;
     const uint32_t n_before = tile * slots_per_tile(fused);
+    const bool sends = DTYPE == DTYPE_NONE ? fused.scatters == 0 : fused.gathers != 0;
     const struct line_operand from = fused_slot<PROTO>(args, peer.from, end.received + n_before);
     const struct line_operand to =
         fused_slot<PROTO>(args, peer.to, end.sent + n_before + fused.reduces);
@@ -241,7 +243,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
         }
 #pragma unroll
         for (int k = 0; k < UNROLL && has_round(places, k); k++) {
-            if (fused.gathers != 0)
+            if (sends)
                 mover::send(to.base, place_of(places, k), values[k], to.flag);
             if (end.group == 0)
                 mover::store(out, place_of(places, k), values[k]);
@@ -294,12 +296,27 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_f
         const uint64_t number = end.sent + tile * n_uses + use;
         if (!gyre_ll_cleans(number, fused.depth))
             continue;
-        const uint32_t chunk = use < fused.reduces ? peer.chunk : fused.own_chunk;
+        const uint32_t chunk = use < fused.scatters ? peer.chunk : fused.own_chunk;
         const uint32_t n_bytes = fused_range(args.work, chunk, tile).n_bytes;
         const struct line_operand to = fused_slot<GYRE_PROTO_LL>(args, peer.to, number);
         clean_lines(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES + end.lane, end.n_lanes,
                     args.common.slot_bytes / LL_LINE_BYTES, to.flag);
     }
+}
+
+/* If nothing is reduced: as which lane of which group a thread moves the own chunk. Each group
+ * moves all of it, because each sends it to its own peer. In an all-to-all nobody sends it, so the
+ * block is one group. */
+static __device__ __forceinline__ struct peer_fifos
+group_of_own_chunk(const struct gyre_cuda_fused &fused, const struct peer_fifos &end)
+{
+    struct peer_fifos own = end;
+    if (fused.scatters != 0) {
+        own.group = 0;
+        own.lane = threadIdx.x;
+        own.n_lanes = blockDim.x;
+    }
+    return own;
 }
 
 /* Runs the phases one after the other, each for all tiles. So the lines that a phase waits for are
@@ -309,15 +326,17 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
                                                   const struct peer_fifos &end, bool is_stopped)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
+    const bool scatters = DTYPE != DTYPE_NONE || args.fused.scatters != 0;
+    const struct peer_fifos own = DTYPE == DTYPE_NONE ? group_of_own_chunk(args.fused, end) : end;
     uint32_t n_reductions = 0;
-    for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles && !is_stopped; tile++)
+    for (uint32_t tile = 0; scatters && tile < n_tiles && !is_stopped; tile++)
         scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
     if (DTYPE != DTYPE_NONE)
         announce_sent(args.common, end.sequence);
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
-        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_reductions))
+        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, own, tile, is_stopped, &n_reductions))
             return;
-    if (DTYPE == DTYPE_NONE) { /* this block has only sent so far */
+    if (DTYPE == DTYPE_NONE) { /* this block has not waited for peers so far */
         announce_sent(args.common, end.sequence);
         if (is_stopped)
             return;

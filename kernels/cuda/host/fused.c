@@ -12,6 +12,7 @@
 #define PLACED           2U
 #define ANY_NUMBER       UINT32_MAX
 #define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
+#define COPIES_IN_LINES  (BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL))
 
 /* The rows are in the order of enum gyre_cuda_fused_id. The first row that fits a call is taken, so
  * faster kernels come before kernels that fit more calls. */
@@ -35,7 +36,7 @@ const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_FUSED] =
                                 .most_unroll = GYRE_CUDA_UNROLL},
     [GYRE_CUDA_FUSED_LL_COPY] = {.name = "ll copy",
                                  .proto = GYRE_PROTO_LL,
-                                 .patterns = BIT(GYRE_FUSED_ALL_GATHER),
+                                 .patterns = COPIES_IN_LINES,
                                  .placements = STAGED,
                                  .arithmetic = BIT(GYRE_FUSED_COPY),
                                  .most_peers = GYRE_CUDA_MAX_PEERS,
@@ -51,7 +52,7 @@ const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_FUSED] =
                                    .most_unroll = GYRE_CUDA_LONG_UNROLL},
     [GYRE_CUDA_FUSED_LL128_COPY] = {.name = "ll128 copy",
                                     .proto = GYRE_PROTO_LL128,
-                                    .patterns = BIT(GYRE_FUSED_ALL_GATHER),
+                                    .patterns = COPIES_IN_LINES,
                                     .placements = STAGED,
                                     .arithmetic = BIT(GYRE_FUSED_COPY),
                                     .most_peers = GYRE_CUDA_MAX_PEERS,

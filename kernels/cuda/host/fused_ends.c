@@ -92,6 +92,7 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
     memset(&fused, 0, sizeof(fused));
     fused.depth = spec->depth;
     fused.n_peers = found->n_peers;
+    fused.scatters = gyre_fused_patterns[found->pattern].scatters;
     fused.reduces = gyre_fused_patterns[found->pattern].reduces;
     fused.gathers = gyre_fused_patterns[found->pattern].gathers;
     fused.own_place = found->own_place;

@@ -207,18 +207,20 @@ struct gyre_cuda_peer {
     uint64_t *posted;          /* credit that I give it */
     uint32_t send_end;         /* connector indices */
     uint32_t recv_end;
-    uint64_t in_offset;  /* bytes from IN to the chunk that it reduces */
-    uint64_t out_offset; /* bytes from OUT to the chunk that it sends back */
+    uint64_t in_offset;  /* bytes from IN to the chunk that is scattered to it */
+    uint64_t out_offset; /* bytes from OUT to the chunk that it sends */
     uint32_t chunk;      /* both of them, where a vector is cut into chunks */
     uint32_t pad;
 };
 
 #define GYRE_CUDA_MAX_PEERS 7
 
-/* A fused program (core/model/fused.h) as its kernel reads it. With `reduces`, each peer gets the
- * chunk of IN that it reduces, and this rank reduces its own chunk and the chunks that it receives.
- * Without `reduces`, the result is this rank's own chunk of IN. The result goes to OUT. With
- * `gathers`, it also goes to all peers, and the peers' results are stored to OUT. */
+/* A fused program (core/model/fused.h) as its kernel reads it. With `scatters`, each peer gets a
+ * chunk of IN. With `reduces`, that is the chunk that the peer reduces, and this rank reduces its
+ * own chunk and the chunks that it receives. Without `reduces`, the result is this rank's own chunk
+ * of IN. The result goes to OUT. With `gathers`, it also goes to all peers, and the peers' results
+ * are stored to OUT. If the program scatters and reduces nothing, the result goes to OUT only, and
+ * the chunks that the peers scattered are stored to OUT. */
 struct gyre_cuda_fused {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */
@@ -228,8 +230,10 @@ struct gyre_cuda_fused {
     uint32_t own_chunk;
     uint16_t n_peers;
     uint16_t own_place; /* how many peers come before this rank in the order of the reduction */
-    uint16_t reduces; /* 0 or 1: the first slot of each connection in a tile holds data to reduce */
-    uint16_t gathers; /* 0 or 1: the next slot of each connection holds a result */
+    uint16_t scatters; /* 0 or 1: the first slot of each connection in a tile holds a chunk of IN */
+    uint16_t reduces;  /* 0 or 1: that chunk is reduced */
+    uint16_t gathers;  /* 0 or 1: the next slot, or the only one, is stored to OUT */
+    uint16_t pad;
     uint32_t threads_per_peer; /* threads that serve a peer, whole warps */
     /* The peers in the order of the reduction, which is the same on all ranks. Launches of LAMPORT
      * and SIMPLE rotate the list so that it begins with the next rank, because then not all ranks

@@ -123,8 +123,8 @@ void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cu
 
 /* ---- phases of fused programs ------------------------------------------------------------- */
 
-/* The steps of a fused program in three groups: those that send inputs, the one that reduces, and
- * those that receive results. */
+/* The steps of a fused program in three groups: those that send inputs or copy the own one, the one
+ * that reduces, and those that receive results. */
 enum phase { PHASE_SEND, PHASE_REDUCE, PHASE_GATHER, N_PHASES };
 
 static enum phase phase_of(const struct gyre_cuda_step *step)

@@ -60,7 +60,7 @@ union gyre_cuda_record {
 
 /* Moments in a block's run of a fused program. */
 enum gyre_cuda_mark {
-    GYRE_CUDA_MARK_SENT,      /* it has sent its inputs, or its chunk */
+    GYRE_CUDA_MARK_SENT,      /* it has sent its inputs, or its chunk, and copied its own block */
     GYRE_CUDA_MARK_ARRIVED,   /* the first lines or slots of all peers are there */
     GYRE_CUDA_MARK_PASSED_ON, /* two-shot: it has sent its results */
     GYRE_CUDA_MARK_GATHERED   /* two-shot: the first lines of the peers' results are there */
