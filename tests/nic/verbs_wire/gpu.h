@@ -29,7 +29,6 @@ struct wire_uuid {
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                                  \
     X(push, "cuCtxPushCurrent_v2", (void *))                                                       \
     X(pop, "cuCtxPopCurrent_v2", (void **))                                                        \
-    X(enable_peer, "cuCtxEnablePeerAccess", (void *, unsigned))                                    \
     X(ipc_get, "cuIpcGetMemHandle", (struct wire_ipc_handle *, unsigned long long))                \
     X(ipc_open, "cuIpcOpenMemHandle_v2", (unsigned long long *, struct wire_ipc_handle, unsigned)) \
     X(ipc_close, "cuIpcCloseMemHandle", (unsigned long long))                                      \

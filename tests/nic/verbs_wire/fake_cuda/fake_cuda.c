@@ -4,7 +4,7 @@
  * stand-in RDMA device to CUDA's rules where there is no GPU. Memory of its "GPUs" has cu_addresses
  * without pages, so a processor that touches it dies, and is reached through a second mapping by
  * copies only. Copies happen when their stream is waited for, in the device's context; a handle is
- * opened once, by other processes.
+ * opened by other processes, once in each context.
  */
 #include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
 
@@ -20,7 +20,14 @@
 #define N_GPUS    2
 #define MAX_PARTS 64
 
-enum { OK = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, ALREADY_MAPPED = 208, BAD_ADDRESS = 700 };
+enum {
+    OK = 0,
+    INVALID_VALUE = 1,
+    INVALID_CONTEXT = 201,
+    ALREADY_MAPPED = 208,
+    NO_PEER = 217,
+    BAD_ADDRESS = 700
+};
 
 /* An allocation, or a mapping of another process's. */
 struct part {
@@ -66,6 +73,11 @@ static int make_part(int fd, size_t n_bytes, struct part **part_out)
     return OK;
 }
 
+static bool has_peers(void)
+{
+    return getenv("FAKE_CUDA_NO_PEERS") == NULL;
+}
+
 int cuInit(unsigned flags)
 {
     return flags == 0 ? OK : INVALID_VALUE;
@@ -76,6 +88,7 @@ int cuGetErrorName(int error, const char **name)
     *name = error == INVALID_CONTEXT  ? "CUDA_ERROR_INVALID_CONTEXT"
             : error == ALREADY_MAPPED ? "CUDA_ERROR_ALREADY_MAPPED"
             : error == BAD_ADDRESS    ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : error == NO_PEER        ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
                                       : "CUDA_ERROR_INVALID_VALUE";
     return OK;
 }
@@ -119,11 +132,6 @@ int cuDeviceGetUuid(struct uuid *uuid, int device)
     return device >= FAKE_CUDA_DEVICE && device < FAKE_CUDA_DEVICE + N_GPUS ? OK : INVALID_VALUE;
 }
 
-int cuCtxEnablePeerAccess(void *context, unsigned flags)
-{
-    return current >= 0 && context != NULL && flags == 0 ? OK : INVALID_VALUE;
-}
-
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     *context = (void *)(intptr_t)(device + 100);
@@ -163,6 +171,7 @@ int cuIpcGetMemHandle(struct handle *handle, cu_address at)
     memset(handle, 0, sizeof(*handle));
     handle->pid = (int)getpid();
     handle->fd = part->fd;
+    handle->device = part->device;
     handle->n_bytes = part->n_bytes;
     return OK;
 }
@@ -174,8 +183,11 @@ int cuIpcOpenMemHandle_v2(cu_address *at, struct handle handle, unsigned flags)
     if (current < 0 || handle.pid == (int)getpid() || flags != 1)
         return INVALID_CONTEXT;
     for (int i = 0; i < MAX_PARTS; i++)
-        if (parts[i].is_mapping && memcmp(&parts[i].handle, &handle, sizeof(handle)) == 0)
+        if (parts[i].is_mapping && parts[i].device == current &&
+            memcmp(&parts[i].handle, &handle, sizeof(handle)) == 0)
             return ALREADY_MAPPED;
+    if (handle.device != current && !has_peers())
+        return NO_PEER;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle.pid, handle.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
@@ -226,12 +238,21 @@ static bool begins_with(cu_address from, size_t n_bytes, uint64_t word)
     return bytes != NULL && n_bytes >= sizeof(word) && memcmp(bytes, &word, sizeof(word)) == 0;
 }
 
+/* Was the memory opened in another context? A driver copies it, but slowly. */
+static bool is_foreign(cu_address at)
+{
+    const struct part *part = find(at);
+    return part != NULL && part->is_mapping && part->device != current;
+}
+
 int cuMemcpyAsync(cu_address to, cu_address from, size_t n_bytes, void *stream)
 {
     if (current < 0 || stream != &n_copies[current] || n_copies[current] == MAX_PARTS)
         return INVALID_CONTEXT;
     if (begins_with(from, n_bytes, FAKE_CUDA_FAILS_AT_START))
         return BAD_ADDRESS;
+    if (has_peers() && (is_foreign(to) || is_foreign(from)))
+        return INVALID_CONTEXT;
     copies[current][n_copies[current]++] = (struct copy){to, from, n_bytes};
     return OK;
 }

@@ -11,7 +11,8 @@
 #define FAKE_CUDA_DEVICE 100
 
 /* With FAKE_CUDA_WAIT_US=N copies are done N microseconds after the wait for them has begun, so
- * that what does not wait for them comes too early.
+ * that what does not wait for them comes too early. With FAKE_CUDA_NO_PEERS=1 the memory of a GPU
+ * can be opened in that GPU's context only, and copies may use memory of other contexts.
  *
  * A copy whose source begins with one of these words fails: when it is started, or when its stream
  * is waited for. In the second case the copies behind it on the stream are not done either. Later
@@ -25,7 +26,7 @@ struct handle {
     union {
         char bytes[64];
         struct {
-            int pid, fd;
+            int pid, fd, device;
             size_t n_bytes;
         };
     };
@@ -42,7 +43,6 @@ int cuMemGetAddressRange_v2(cu_address *base, size_t *n_bytes, cu_address at);
 int cuDeviceGet(int *device, int ordinal);
 int cuDeviceGetCount(int *n);
 int cuDeviceGetUuid(struct uuid *uuid, int device);
-int cuCtxEnablePeerAccess(void *context, unsigned flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);
