@@ -81,10 +81,9 @@ static gyre_status open_facts(struct bench_table *table)
     if (facts->n_hosts > 1) {
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
-        facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, 0, UINT32_MAX);
-        if (!facts->is_tcp) /* lines between hosts need RDMA */
-            facts->spec.net_line_bytes =
-                gyre_net_line_bytes(facts->device_kind, &facts->spec, peers.n_near, peers.n_far);
+        facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, !facts->is_tcp,
+                                                  0, UINT32_MAX);
+        gyre_fifo_spec_add_net_lines(&facts->spec, facts->device_kind, &peers, false);
     } else {
         facts->spec =
             gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);

@@ -42,7 +42,7 @@ X(CROSS_NIC, GYRE_PARAM_INT, NCCL|PLAN, "2", 0, 2, "", "", "may NICs of differen
 X(NET_RATE, GYRE_PARAM_INT, PLAN, "", 1, 100000000, "Mbit/s", "", "several hosts: line rate of a NIC, for the choice by prediction; unset = what the hardware says or, without hardware, what is measured at init")
 X(NET_LATENCY, GYRE_PARAM_INT, PLAN, "", 1, 1000000000, "ns", "", "several hosts: time on the wire, one way, for the choice by prediction; unset = half of the round trip that is measured at init")
 X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: [^]ring,tree,direct,twoshot,... optionally per collective (all_reduce:ring;...)")
-X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128,lamport (lamport: sums of floating point); ll/simple: ll inside hosts, simple between them; ll/ll: lines between them, too (RDMA)")
+X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128,lamport (lamport: sums of floating point); ll/simple: ll inside hosts, simple between them; /ll: lines between them")
 X(PATH, GYRE_PARAM_STRING, PLAN, "", 0, 0, "", "", "only these ways of results into receive buffers: [^]staged,placed,copy_engine; the latter two in windows")
 X(ALGO_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "run the programs in this file, as gyre schedule prints them, for the calls that they fit; they are proved first and must be the same on all ranks")
 X(TUNING_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "host device: choose by prediction with the constants in this file, which gyre tune measures and writes; the constants must be the same on all ranks")

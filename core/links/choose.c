@@ -61,10 +61,10 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     const struct gyre_transport_ops *ops = gyre_transports[agreed];
     const bool is_nvlink = (says_a & says_b & OVER_NVLINK) != 0 && ops->is_direct;
     const bool is_inside = links->grouping.host_of[a] == links->grouping.host_of[b];
-    const bool has_lines = is_inside || !ops->is_proxied; /* links between hosts go by SIMPLE */
-    if (links->is_ll128_safe && has_lines && !is_nvlink)
+    const bool can_be_ll128 = is_inside || !ops->is_proxied; /* LL128 stays inside hosts */
+    if (links->is_ll128_safe && can_be_ll128 && !is_nvlink)
         GYRE_INFO(TUNING, "no ll128: ranks %zu and %zu see no NVLink between their GPUs", a, b);
-    links->is_ll128_safe = links->is_ll128_safe && (is_nvlink || !has_lines);
+    links->is_ll128_safe = links->is_ll128_safe && (is_nvlink || !can_be_ll128);
     links->is_p2p = links->is_p2p && ops->is_direct;
     links->is_proxied = links->is_proxied || ops->is_proxied;
     links->is_proxied_inside = links->is_proxied_inside || (ops->is_proxied && is_inside);

@@ -141,8 +141,7 @@ static gyre_status fill_before(struct gyre_links *links, int n_ranks)
 }
 
 /* Does another protocol than SIMPLE come first behind some slash of GYRE_PROTO? All ranks have the
- * same text. GPUs set memory aside for lines between hosts only then, because they are not used
- * unless they are asked for, and take 32 MiB. */
+ * same text. */
 static bool asks_for_net_lines(const struct gyre_member *member)
 {
     static const char simple[] = "simple";
@@ -151,6 +150,16 @@ static bool asks_for_net_lines(const struct gyre_member *member)
         if (strncasecmp(at + 1, simple, strlen(simple)) != 0)
             return true;
     return false;
+}
+
+/* Is memory set aside for lines between hosts? GPUs use them by themselves over TCP alone. Over
+ * RDMA they take 32 MiB of GPU memory, and on the host device over TCP they cost the proxy a look
+ * at twice as many FIFOs. So there they must be asked for. */
+static bool wants_net_lines(const struct gyre_member *member, const struct gyre_links *links)
+{
+    const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
+    return links->has_net_lines && links->is_proxied &&
+           (is_host == links->uses_rdma || asks_for_net_lines(member));
 }
 
 /* Compute the sizes of the FIFOs, and which ranks are far from this one. */
@@ -164,7 +173,7 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     links->is_far = calloc(n_ranks, 1);
     if (links->is_far == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    const bool has_lines = links->has_net_lines && links->is_proxied;
+    const bool has_lines = wants_net_lines(member, links);
     if (links->grouping.n_hosts == 1) {
         links->spec =
             gyre_tuner_fifo_spec(kind, n_ranks, links->is_proxied, buffer_bytes, max_channels);
@@ -175,14 +184,10 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     struct gyre_peer_counts peers;
     GYRE_TRY(gyre_near_peers_count(&links->grouping, n_ranks, &peers));
     GYRE_TRY(gyre_near_peers_find(&links->grouping, n_ranks, member->rank, links->is_far));
-    links->spec = gyre_tuner_fifo_spec_across(kind, &peers, links->is_proxied_inside, buffer_bytes,
-                                              max_channels);
-    /* Kernels go by one line protocol in a call, so GPUs need slots of LL inside hosts, too. */
-    if (has_lines && (kind == GYRE_DEVICE_HOST ||
-                      (links->spec.slot_bytes[GYRE_PROTO_LL] > 0 && asks_for_net_lines(member))))
-        links->spec.net_line_bytes = gyre_net_line_bytes(
-            kind, &links->spec, peers.n_near + (links->is_proxied_inside ? peers.n_inside : 0),
-            peers.n_far);
+    links->spec = gyre_tuner_fifo_spec_across(kind, &peers, links->is_proxied_inside,
+                                              links->uses_rdma, buffer_bytes, max_channels);
+    if (has_lines)
+        gyre_fifo_spec_add_net_lines(&links->spec, kind, &peers, links->is_proxied_inside);
     if (member->rank == 0)
         GYRE_INFO(INIT,
                   "FIFOs: %u of %u x %u B with %u near ranks at most, %u of %u x %u B with %u far "

@@ -16,6 +16,7 @@
 #define ACROSS_SLOT_BYTES  (32 * 1024)
 #define LEAST_NEAR_BYTES   (12 * 1024)
 #define MOST_NEAR_BYTES    (128 * 1024)
+#define MOST_ALONE_FIFOS   16
 #define MOST_FAR_FIFOS     16  /* calls of few bytes do not use more channels */
 #define MIN_FAR_BYTES      256 /* 16,384 ranks fit the budget */
 #define MIN_LL_BYTES       3072
@@ -166,6 +167,16 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 
 /* ---- on several hosts ----------------------------------------------------------------------- */
 
+/* The most FIFOs of GPUs that are alone on their hosts, and the longest slots. No rank passes data
+ * on inside a host, so little is gained by many FIFOs, and a NIC takes its time for every message:
+ * all-gathers of 4 MiB between two GPUs and a stand-in NIC took 816 us with slots of 128 KiB and
+ * 367 with 512 KiB (2 H100, 2026-11). */
+static struct gyre_fifo_size size_alone(struct gyre_fifo_size most)
+{
+    return (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
+                                   .slot_bytes = MAX_SIMPLE_BYTES};
+}
+
 /* Compute the FIFOs of near pairs. A pair has as many FIFOs as can have slots of `least_bytes`.
  * @n_ends: the number of near peers, where a peer with slots at both ends counts twice. */
 static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
@@ -215,16 +226,18 @@ static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t 
 
 struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                                                   const struct gyre_peer_counts *peers,
-                                                  bool is_proxied_inside, uint64_t buffer_bytes,
-                                                  uint32_t max_channels)
+                                                  bool is_proxied_inside, bool by_rdma,
+                                                  uint64_t buffer_bytes, uint32_t max_channels)
 {
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
     const uint64_t all = is_cuda ? GYRE_FIFO_BUDGET_ACROSS_BYTES : GYRE_FIFO_BUDGET_BYTES;
     const uint32_t n_near = 2 * peers->n_near + (is_proxied_inside ? 2 : 1) * peers->n_inside;
     const uint64_t channels = gyre_min_u64((uint64_t)max_channels * MAX_LANES, 64);
-    const struct gyre_fifo_size most = {
+    struct gyre_fifo_size most = {
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
+    if (is_cuda && by_rdma && peers->n_inside == 0)
+        most = size_alone(most);
     struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
     const bool has_lines = is_cuda && !is_proxied_inside && peers->n_inside > 0;
     const uint64_t lines_bytes =
@@ -270,4 +283,18 @@ uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec 
     return share < MIN_NET_LINE_BYTES
                ? 0
                : gyre_min_u32(floor_to_power_of_two(share), MAX_NET_LINE_BYTES);
+}
+
+void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
+                                  const struct gyre_peer_counts *peers, bool is_proxied_inside)
+{
+    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
+    if (is_cuda && peers->n_inside > 0 && spec->slot_bytes[GYRE_PROTO_LL] == 0)
+        return;
+    spec->net_line_bytes = gyre_net_line_bytes(
+        kind, spec, peers->n_near + (is_proxied_inside ? peers->n_inside : 0), peers->n_far);
+    /* Kernels of LL have one size of slot for all connections but those of proxies. Here there are
+     * no others. */
+    if (is_cuda && peers->n_inside == 0)
+        spec->slot_bytes[GYRE_PROTO_LL] = spec->net_line_bytes;
 }

@@ -27,11 +27,11 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
  * proxies serve. Near pairs of ranks get most of the budget, because large calls use them, and far
  * pairs get the rest. Pure.
  * @peers: the number of peers of each kind. @is_proxied_inside: proxies serve pairs of ranks on one
- * host, too. */
+ * host, too. @by_rdma: hosts are connected by RDMA, not by TCP. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                                                   const struct gyre_peer_counts *peers,
-                                                  bool is_proxied_inside, uint64_t buffer_bytes,
-                                                  uint32_t max_channels);
+                                                  bool is_proxied_inside, bool by_rdma,
+                                                  uint64_t buffer_bytes, uint32_t max_channels);
 
 /** gyre_net_line_bytes - the memory of one slot of LL on connections that a proxy serves: all of
  * them together take a sixteenth of GYRE_FIFO_BUDGET_BYTES at most, on GPUs an eighth of
@@ -40,5 +40,13 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
  * @n_near, @n_far: the number of peers that a proxy serves, by the size of their FIFOs. */
 uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
                              uint32_t n_near, uint32_t n_far);
+
+/** gyre_fifo_spec_add_net_lines - add slots of LL on connections that a proxy serves to the FIFOs
+ * of a communicator on several hosts. On GPUs the kernels of a call go by one line protocol. So
+ * ranks that share a host need slots of LL there, too, and nothing is added if they have none.
+ * Pure.
+ * @peers, @is_proxied_inside: as for gyre_tuner_fifo_spec_across(). */
+void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
+                                  const struct gyre_peer_counts *peers, bool is_proxied_inside);
 
 #endif

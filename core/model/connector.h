@@ -39,13 +39,14 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_
  * writes them. */
 struct gyre_inbox {
     uint64_t tail[8]; /* by protocol; its one writer is the sender or the receiving proxy */
-    uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE, and lines behind GYRE_FIRST_LINE_INFO; written
-                                         * before the tail that publishes the slot */
+    uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE: written before the tail that publishes the slot.
+                                         * Lines: behind GYRE_FIRST_LINE_INFO */
 };
 
-/* At the sending end of a connection that a proxy serves, tail[GYRE_PROTO_LL] counts the slots of
- * lines that the proxy may send, and entry GYRE_FIRST_LINE_INFO + slot of slot_info is the number
- * of their lines. The receiving end uses neither: it polls the lines. */
+/* At the sending end of a connection that a proxy serves, entry GYRE_FIRST_LINE_INFO + slot of
+ * slot_info announces a slot of lines (gyre_ll_announcement()). An executor may store it before the
+ * lines, because the proxy looks at the flag of each line. So lines need no tail and no fence. The
+ * receiving end has no such entry: it polls the lines. */
 #define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
 
 /* The counters that the sender polls. They lie in the sender's memory, and the receiving side

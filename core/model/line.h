@@ -38,4 +38,17 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);
 }
 
+/** gyre_ll_announcement - the word that tells the sending proxy of a slot of lines on a connection
+ * between hosts. It has a flag, as half of a line has.
+ * @n_lines: that are stored. 0 = the slot is empty, and its receiver polls no line. */
+static GYRE_HOST_DEVICE inline uint64_t gyre_ll_announcement(uint64_t slot_number, uint32_t n_lines)
+{
+    return (uint64_t)gyre_ll_flag(slot_number) << 32 | n_lines;
+}
+
+static inline bool gyre_ll_is_announced(uint64_t announcement, uint64_t slot_number)
+{
+    return announcement >> 32 == gyre_ll_flag(slot_number);
+}
+
 #endif

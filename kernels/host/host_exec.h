@@ -172,10 +172,10 @@ bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes);
 /** gyre_host_lines_unpack - copy the data of lines that have arrived. */
 void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes);
 
-/** gyre_host_lines_pack - write n bytes as lines into the end's next slot. Returns the number of
- * lines. */
-uint32_t gyre_host_lines_pack(const struct gyre_host_end *end, const unsigned char *from,
-                              uint64_t n_bytes);
+/** gyre_host_lines_send - write n bytes as lines into the end's next slot, and announce them to the
+ * proxy. */
+void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
+                          uint64_t n_bytes);
 
 /** gyre_host_enter - tell the peers that place data into this rank's OUT that they may write it, if
  * there are any and they were not told. */

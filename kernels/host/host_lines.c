@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slots of LL of the host executor: connections between hosts whose NIC writes lines into the slots
- * of the receiving rank. A step works on plain bytes. So the lines that it receives are unpacked
- * into a buffer first, and what it sends is packed into lines afterwards.
+ * Slots of LL of the host executor: connections between hosts on which a NIC or the proxy writes
+ * lines into the slots of the receiving rank. A step works on plain bytes. So the lines that it
+ * receives are unpacked into a buffer first, and what it sends is packed into lines afterwards.
  */
 #include "kernels/host/host_exec.h"
 
@@ -42,8 +42,8 @@ void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, 
     }
 }
 
-uint32_t gyre_host_lines_pack(const struct gyre_host_end *end, const unsigned char *from,
-                              uint64_t n_bytes)
+void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
+                          uint64_t n_bytes)
 {
     const uint64_t flag = (uint64_t)gyre_ll_flag(end->n_moved) << 32;
     const uint32_t n_lines = gyre_ll_lines(n_bytes);
@@ -60,5 +60,6 @@ uint32_t gyre_host_lines_pack(const struct gyre_host_end *end, const unsigned ch
             memcpy(&data, from + i * sizeof(data), n_bytes % sizeof(data));
         gyre_store_relaxed_u64(&words[i], flag | data);
     }
-    return n_lines;
+    gyre_store_release_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
+                           gyre_ll_announcement(end->n_moved, n_lines));
 }

@@ -304,16 +304,16 @@ static uint32_t publish(const struct gyre_host_executor *executor, const struct 
         if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
         struct gyre_host_end *end = ends[step->outs[i].index];
-        if (end->proto == GYRE_PROTO_LL)
-            gyre_store_relaxed_u64(
-                &end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
-                gyre_host_lines_pack(end, unpacked_address(executor, GYRE_STEP_MAX_INS + i),
-                                     info & UINT32_MAX));
-        else
-            gyre_store_relaxed_u64(&end->inbox->slot_info[end->slot], info);
-        advance(end);
-        gyre_store_release_u64(&end->inbox->tail[end->proto], end->n_moved);
         n_moved++;
+        if (end->proto == GYRE_PROTO_LL) {
+            gyre_host_lines_send(end, unpacked_address(executor, GYRE_STEP_MAX_INS + i),
+                                 info & UINT32_MAX);
+            advance(end);
+            continue;
+        }
+        gyre_store_relaxed_u64(&end->inbox->slot_info[end->slot], info);
+        advance(end);
+        gyre_store_release_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE], end->n_moved);
     }
     for (uint32_t i = 0; i < step->n_ins; i++) {
         if (step->ins[i].kind != GYRE_OPERAND_CONNECTION)

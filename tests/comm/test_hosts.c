@@ -2,8 +2,8 @@
  *
  * Ranks that are threads of one process and count as several hosts. Connections inside a host go
  * through memory and those between hosts through sockets, so on GPUs a call uses two protocols.
- * Random calls with checked values, the choice on every rank, on GPUs also graphs. On the host
- * device also over the verbs device in memory, where lines go between hosts.
+ * Random calls with checked values, the choice on every rank, on GPUs also graphs. With and without
+ * lines between hosts, on the host device also over the verbs device in memory.
  *
  *   test_hosts [case [ranks a host [random calls [seed]]]]
  *
@@ -354,12 +354,13 @@ static void so_are_those_in_graphs(void)
         run_with(all_protos[i], "", false, true);
 }
 
-/* On GPUs small calls go by lines inside the hosts, and by simple between them. The host device has
- * simple alone. */
+/* On GPUs small calls go by lines inside the hosts, and by simple or lines between them. The host
+ * device has simple alone. */
 static void the_choice_is_the_same_on_all_ranks_and_has_both_protocols(void)
 {
     struct team team;
     uint32_t n_mixed = 0;
+    const bool may_be_lines = test_device() == GYRE_DEVICE_CUDA;
     if (!open_team(&team, false))
         return;
     for (uint64_t i = 0; i < 200; i++) {
@@ -386,7 +387,9 @@ static void the_choice_is_the_same_on_all_ranks_and_has_both_protocols(void)
                       "rank %d: %s %s/%s, rank 0: %s %s/%s", rank, plan.algorithm, plan.proto,
                       plan.net_proto, first.algorithm, first.proto, first.net_proto);
         }
-        CHECK(strcmp(first.net_proto, "simple") == 0);
+        const bool is_lines = strcmp(first.net_proto, "ll") == 0;
+        CHECK(is_lines ? may_be_lines && strcmp(first.proto, "ll") == 0
+                       : strcmp(first.net_proto, "simple") == 0);
         n_mixed += strcmp(first.proto, "simple") != 0;
     }
     printf("# %u of 200 choices have a line protocol inside the hosts\n", n_mixed);
@@ -415,29 +418,6 @@ static void a_message_depends_on_the_link_of_its_pair(void)
 
 /* ---- lines between hosts -------------------------------------------------------------------- */
 
-#ifdef TEST_WITH_VERBS
-
-/* Run `run` between `hosts` hosts of `per_host` ranks, with the verbs device in memory, or with
- * TEST_RDMA=1 with the library that the environment names. */
-static void over_rdma(int hosts, int per_host, void (*run)(void))
-{
-    const int before[] = {n_hosts, n_per_host};
-    const bool is_in_memory = getenv("TEST_RDMA") == NULL;
-    if (is_in_memory && test_device() != GYRE_DEVICE_HOST) /* it does not reach GPU memory */
-        return;
-    if (is_in_memory)
-        CHECK(vm_install(vm_one_nic));
-    n_hosts = hosts;
-    n_per_host = per_host;
-    is_rdma = true;
-    run();
-    is_rdma = false;
-    n_hosts = before[0];
-    n_per_host = before[1];
-    if (is_in_memory)
-        CHECK(vm_uninstall());
-}
-
 /* The host device has SIMPLE alone inside hosts, and GPUs need LL there. */
 static const char *lines(void)
 {
@@ -449,14 +429,6 @@ static void run_lines(void)
     run_with(lines(), "", false, false);
     if (test_device() == GYRE_DEVICE_CUDA)
         run_with(lines(), "", false, true);
-}
-
-/* Words of a line come in another order, and twice. */
-static void run_scrambled(void)
-{
-    vm_scramble(true);
-    run_with(lines(), "", true, false);
-    vm_scramble(false);
 }
 
 static void run_algorithms(void)
@@ -476,29 +448,6 @@ static void run_in_turns(void)
 {
     run_with("all_reduce:/ll;broadcast:simple;reduce:/ll;all_gather:simple;send_recv:/ll", "",
              false, false);
-}
-
-static void lines_between_hosts_carry_random_calls(void)
-{
-    over_rdma(2, 2, run_lines);
-    over_rdma(2, 4, run_lines);
-    over_rdma(3, 2, run_lines);
-}
-
-static void so_they_do_when_their_words_come_in_another_order(void)
-{
-    over_rdma(3, 1, run_scrambled);
-    over_rdma(2, 2, run_scrambled);
-}
-
-static void so_they_do_with_each_algorithm(void)
-{
-    over_rdma(2, 2, run_algorithms);
-}
-
-static void calls_by_lines_and_others_may_take_turns(void)
-{
-    over_rdma(2, 2, run_in_turns);
 }
 
 /* The ranks of the first host call and wait for lines of the second one, which never calls. */
@@ -528,12 +477,6 @@ static void run_abort(void)
     unsetenv("GYRE_PROTO");
 }
 
-static void an_abort_ends_ranks_that_wait_for_lines(void)
-{
-    if (test_device() == GYRE_DEVICE_HOST) /* its vectors lie in host memory */
-        over_rdma(2, 2, run_abort);
-}
-
 /* What is asked for and cannot be had is refused with the reason. */
 static void run_refusals(void)
 {
@@ -561,6 +504,102 @@ static void run_refusals(void)
     }
 }
 
+/* Run `run` between `hosts` hosts of `per_host` ranks over sockets. */
+static void over_sockets(int hosts, int per_host, void (*run)(void))
+{
+    const int before[] = {n_hosts, n_per_host};
+    n_hosts = hosts;
+    n_per_host = per_host;
+    run();
+    n_hosts = before[0];
+    n_per_host = before[1];
+}
+
+static void lines_over_sockets_carry_random_calls(void)
+{
+    over_sockets(2, 1, run_lines);
+    over_sockets(2, 2, run_lines);
+    over_sockets(3, 2, run_lines);
+    over_sockets(2, 2, run_algorithms);
+}
+
+static void over_sockets_calls_by_lines_and_others_take_turns(void)
+{
+    over_sockets(2, 2, run_in_turns);
+    over_sockets(3, 1, run_in_turns);
+}
+
+static void an_abort_ends_ranks_that_wait_for_lines_over_sockets(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST) /* its vectors lie in host memory */
+        over_sockets(2, 2, run_abort);
+}
+
+static void other_line_protocols_are_refused_over_sockets(void)
+{
+    over_sockets(2, 1, run_refusals);
+}
+
+#ifdef TEST_WITH_VERBS
+
+/* Run `run` between `hosts` hosts of `per_host` ranks, with the verbs device in memory, or with
+ * TEST_RDMA=1 with the library that the environment names. */
+static void over_rdma(int hosts, int per_host, void (*run)(void))
+{
+    const int before[] = {n_hosts, n_per_host};
+    const bool is_in_memory = getenv("TEST_RDMA") == NULL;
+    if (is_in_memory && test_device() != GYRE_DEVICE_HOST) /* it does not reach GPU memory */
+        return;
+    if (is_in_memory)
+        CHECK(vm_install(vm_one_nic));
+    n_hosts = hosts;
+    n_per_host = per_host;
+    is_rdma = true;
+    run();
+    is_rdma = false;
+    n_hosts = before[0];
+    n_per_host = before[1];
+    if (is_in_memory)
+        CHECK(vm_uninstall());
+}
+
+/* Words of a line come in another order, and twice. */
+static void run_scrambled(void)
+{
+    vm_scramble(true);
+    run_with(lines(), "", true, false);
+    vm_scramble(false);
+}
+
+static void lines_between_hosts_carry_random_calls(void)
+{
+    over_rdma(2, 2, run_lines);
+    over_rdma(2, 4, run_lines);
+    over_rdma(3, 2, run_lines);
+}
+
+static void so_they_do_when_their_words_come_in_another_order(void)
+{
+    over_rdma(3, 1, run_scrambled);
+    over_rdma(2, 2, run_scrambled);
+}
+
+static void so_they_do_with_each_algorithm(void)
+{
+    over_rdma(2, 2, run_algorithms);
+}
+
+static void calls_by_lines_and_others_may_take_turns(void)
+{
+    over_rdma(2, 2, run_in_turns);
+}
+
+static void an_abort_ends_ranks_that_wait_for_lines(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST) /* its vectors lie in host memory */
+        over_rdma(2, 2, run_abort);
+}
+
 static void other_line_protocols_are_refused_between_hosts(void)
 {
     over_rdma(2, 1, run_refusals);
@@ -575,6 +614,13 @@ static const struct test_case cases[] = {
     {"the choice is the same on all ranks and has both protocols",
      the_choice_is_the_same_on_all_ranks_and_has_both_protocols},
     {"a message depends on the link of its pair", a_message_depends_on_the_link_of_its_pair},
+    {"lines over sockets carry random calls", lines_over_sockets_carry_random_calls},
+    {"over sockets calls by lines and others take turns",
+     over_sockets_calls_by_lines_and_others_take_turns},
+    {"an abort ends ranks that wait for lines over sockets",
+     an_abort_ends_ranks_that_wait_for_lines_over_sockets},
+    {"other line protocols are refused over sockets",
+     other_line_protocols_are_refused_over_sockets},
 #ifdef TEST_WITH_VERBS
     {"lines between hosts carry random calls", lines_between_hosts_carry_random_calls},
     {"so they do when their words come in another order",

@@ -105,6 +105,15 @@ static void survivors_name_the_killed_rank_over_sockets(void)
     kill_each("socket");
 }
 
+static void survivors_name_the_killed_rank_over_sockets_by_lines(void)
+{
+    if (test_device() != GYRE_DEVICE_HOST) /* GPUs of one host have simple alone over sockets */
+        return;
+    setenv("GYRE_PROTO", "/ll", 1);
+    kill_each("socket");
+    unsetenv("GYRE_PROTO");
+}
+
 /* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
 static void survivors_name_the_killed_rank_over_rdma(void)
 {
@@ -396,6 +405,8 @@ static void settings_that_differ_are_named(void)
 static const struct test_case cases[] = {
     {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
     {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
+    {"survivors name the killed rank over sockets by lines",
+     survivors_name_the_killed_rank_over_sockets_by_lines},
     {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
     {"an operation whose record is gone is told by its number",
      an_operation_whose_record_is_gone_is_told_by_its_number},

@@ -296,6 +296,13 @@ static void a_slot_that_is_lost_over_sockets_is_named(void)
     lose_between_processes("socket", "still under way over socket");
 }
 
+static void a_slot_of_lines_that_is_lost_over_sockets_is_named(void)
+{
+    setenv("GYRE_PROTO", "/ll", 1);
+    lose_between_processes("socket", "still under way over socket");
+    unsetenv("GYRE_PROTO");
+}
+
 /* Where there is an RDMA device, or tests/nic/verbs_wire in its place. */
 static void a_slot_that_is_lost_over_rdma_is_named(void)
 {
@@ -736,6 +743,8 @@ static const struct test_case cases[] = {
     {"a slot that is lost between processes is named",
      a_slot_that_is_lost_between_processes_is_named},
     {"a slot that is lost over sockets is named", a_slot_that_is_lost_over_sockets_is_named},
+    {"a slot of lines that is lost over sockets is named",
+     a_slot_of_lines_that_is_lost_over_sockets_is_named},
     {"a slot that is lost over rdma is named", a_slot_that_is_lost_over_rdma_is_named},
     {"a rank that does not call ends the chain", a_rank_that_does_not_call_ends_the_chain},
     {"communicators that are called in another order are told apart",

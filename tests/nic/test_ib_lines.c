@@ -76,10 +76,8 @@ static bool send_slot(const struct ib_rig *rig, struct pipe *pipe)
         return false;
     for (uint32_t i = 0; i < n_bytes; i++)
         bytes[i] = ib_rig_byte(0, 1, pipe->fifo, end->n_moved, i);
-    gyre_store_relaxed_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
-                           gyre_host_lines_pack(end, bytes, n_bytes));
+    gyre_host_lines_send(end, bytes, n_bytes);
     advance(end);
-    gyre_store_release_u64(&end->inbox->tail[GYRE_PROTO_LL], end->n_moved);
     return true;
 }
 
@@ -267,13 +265,18 @@ static void flags_never_match_fresh_memory_or_the_round_before(void)
     static const uint64_t numbers[] = {0, 1, 5, (1ULL << 31) - 1, 1ULL << 31, (1ULL << 40) + 3};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(numbers); i++) {
         uint64_t words[WORDS] = {0};
+        struct gyre_inbox inbox = {.tail = {0}};
         struct gyre_host_end end = {.slots = (unsigned char *)words,
+                                    .inbox = &inbox,
                                     .depth = DEPTH,
                                     .proto = GYRE_PROTO_LL,
                                     .slot_bytes = sizeof(words),
                                     .n_moved = numbers[i]};
         CHECK(!gyre_host_lines_arrived(&end, 0));
-        CHECK(gyre_host_lines_pack(&end, (const unsigned char *)"abcdefghi", 9) == 2);
+        gyre_host_lines_send(&end, (const unsigned char *)"abcdefghi", 9);
+        CHECK(inbox.slot_info[GYRE_FIRST_LINE_INFO] == gyre_ll_announcement(numbers[i], 2));
+        CHECK(!gyre_ll_is_announced(0, numbers[i]));
+        CHECK(!gyre_ll_is_announced(gyre_ll_announcement(numbers[i], 2), numbers[i] + DEPTH));
         CHECK((words[0] & UINT32_MAX) == 0x64636261); /* "abcd" */
         CHECK(gyre_host_lines_arrived(&end, 9));
         end.n_seen = 0;
@@ -294,7 +297,6 @@ static void make_late(unsigned char *blob)
     struct gyre_ib_send *send = &ib->peers[0].sends[0];
     (void)blob;
     send->lines.posted = send->lines.released = send->lines.credit = LATE_NUMBER;
-    send->fifo.inbox->tail[GYRE_PROTO_LL] = LATE_NUMBER;
     send->fifo.credit->head[GYRE_PROTO_LL] = LATE_NUMBER;
 }
 

@@ -351,7 +351,7 @@ static void the_budget_holds_on_any_number_of_hosts(void)
             CHECK_OK(gyre_near_peers_count(&grouping, n_ranks, &peers));
             const struct gyre_fifo_spec spec =
                 gyre_tuner_fifo_spec_across(kind == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA, &peers,
-                                            false, 0, i % 2 == 0 ? UINT32_MAX : 3);
+                                            false, i % 3 != 0, 0, i % 2 == 0 ? UINT32_MAX : 3);
             const uint64_t budget =
                 kind == 0 ? GYRE_FIFO_BUDGET_BYTES : GYRE_FIFO_BUDGET_ACROSS_BYTES;
             const uint64_t n_bytes = slots_of_rank(&spec, &peers);

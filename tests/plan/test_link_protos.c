@@ -6,6 +6,7 @@
  */
 #include "core/base/util.h"
 #include "core/links/fifo_spec.h"
+#include "core/plan/network_cost.h"
 #include "core/plan/tuner/tuner.h"
 #include "kernels/cuda/host/lower.h"
 #include "tests/support/check.h"
@@ -74,7 +75,7 @@ static struct gyre_tuner_facts facts_across(void)
     for (int rank = 0; rank < 8; rank++)
         hosts_of_4.host_of[rank] = (uint16_t)(rank / 4);
     CHECK_OK(gyre_near_peers_count(&hosts_of_4, 8, &peers));
-    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, false, 0, UINT32_MAX);
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, false, true, 0, UINT32_MAX);
     facts.max_channels = facts.spec.n_fifos;
     return facts;
 }
@@ -354,6 +355,60 @@ static void lines_between_hosts_are_used_where_they_are_asked_for(void)
         }
 }
 
+/* Each host has one GPU, so there are only links between hosts. */
+static struct gyre_tuner_facts facts_of_one_gpu_a_host(void)
+{
+    static struct gyre_grouping pairs = {.n_hosts = 2, .host_of = {0, 1}, .n_nics = 1};
+    struct gyre_tuner_facts facts = facts_across();
+    facts.n_ranks = 2;
+    facts.is_direct_inside = false;
+    facts.grouping = &pairs;
+    facts.spec.net_line_bytes = facts.spec.slot_bytes[GYRE_PROTO_LL] = 1024;
+    return facts;
+}
+
+static void between_hosts_of_one_gpu_both_protocols_are_the_same(void)
+{
+    static const struct {
+        const char *protos;
+        bool is_tcp;
+        enum gyre_proto of_small;
+    } rows[] = {
+        {"", true, GYRE_PROTO_LL},           {"", false, GYRE_PROTO_SIMPLE},
+        {"simple/ll", true, GYRE_PROTO_LL},  {"/ll", false, GYRE_PROTO_LL},
+        {"ll/ll", true, GYRE_PROTO_LL},      {"simple/simple", true, GYRE_PROTO_SIMPLE},
+        {"simple", true, GYRE_PROTO_SIMPLE}, {"ll128/simple", true, GYRE_PROTO_SIMPLE},
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(rows); i++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+            struct gyre_tuner_facts facts = facts_of_one_gpu_a_host();
+            const struct gyre_network tcp = {.latency_ns = 10000};
+            const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &tcp);
+            struct gyre_filter filter;
+            struct gyre_choice choice = {.algorithm = NULL};
+            facts.is_tcp = rows[i].is_tcp;
+            facts.cost = &cost;
+            CHECK_OK(gyre_filter_parse("", rows[i].protos, "", &filter));
+            if (coll ==
+                GYRE_COLL_SEND_RECV) /* no list restricts messages, and none simulates them */
+                continue;
+            CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, 1024, &choice));
+            CHECK_MSG(choice.proto == rows[i].of_small && choice.net_proto == rows[i].of_small,
+                      "%s %s: %s/%s", rows[i].protos, gyre_collectives[coll].name,
+                      gyre_proto_names[choice.proto], gyre_proto_names[choice.net_proto]);
+            CHECK(choice.net_proto == GYRE_PROTO_SIMPLE || choice.tile_bytes <= 512);
+            CHECK_OK(
+                gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, 1 << 20, &choice));
+            CHECK(choice.proto == choice.net_proto);
+            CHECK(rows[i].protos[0] != '\0' || choice.net_proto == GYRE_PROTO_SIMPLE);
+        }
+    struct gyre_tuner_facts facts = facts_of_one_gpu_a_host();
+    struct gyre_choice choice;
+    facts.spec.net_line_bytes = 0; /* the memory was not set aside */
+    CHECK_FAILS(choose(&facts, "/ll", 4096, &choice), GYRE_ERROR_INVALID_USAGE,
+                "no slots for lines");
+}
+
 /* What all slots take stays within the share of the budget that the header names. */
 static void slots_of_lines_between_hosts_fit_their_share_of_memory(void)
 {
@@ -375,6 +430,8 @@ static void slots_of_lines_between_hosts_fit_their_share_of_memory(void)
 static const struct test_case cases[] = {
     {"lines between hosts are used where they are asked for",
      lines_between_hosts_are_used_where_they_are_asked_for},
+    {"between hosts of one GPU both protocols are the same",
+     between_hosts_of_one_gpu_both_protocols_are_the_same},
     {"slots of lines between hosts fit their share of memory",
      slots_of_lines_between_hosts_fit_their_share_of_memory},
     {"a list of protocols has a part for each kind of link",

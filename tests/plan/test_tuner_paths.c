@@ -25,7 +25,19 @@ static struct gyre_tuner_facts facts_of_tcp(void)
                                      .cost = &gyre_cost_h200};
     struct gyre_peer_counts peers;
     CHECK_OK(gyre_near_peers_count(&two_hosts, 2, &peers));
-    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, true, 0, UINT32_MAX);
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, true, false, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+/* The same, but by RDMA. */
+static struct gyre_tuner_facts facts_of_rdma(void)
+{
+    struct gyre_tuner_facts facts = facts_of_tcp();
+    struct gyre_peer_counts peers;
+    CHECK_OK(gyre_near_peers_count(&two_hosts, 2, &peers));
+    facts.is_tcp = false;
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, true, true, 0, UINT32_MAX);
     facts.max_channels = facts.spec.n_fifos;
     return facts;
 }
@@ -53,6 +65,26 @@ static struct gyre_choice choose(const struct gyre_tuner_facts *facts, enum gyre
     CHECK_OK(gyre_filter_parse("", "", "", &filter));
     CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
     return choice;
+}
+
+/* At 100 Gbit/s. */
+static void large_calls_of_gpus_over_rdma_have_long_messages(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE,     GYRE_COLL_ALL_GATHER,
+                                                 GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_BROADCAST,
+                                                 GYRE_COLL_REDUCE,         GYRE_COLL_ALL_TO_ALL};
+    struct gyre_tuner_facts facts = facts_of_rdma();
+    struct gyre_cost cost = gyre_cost_h200;
+    cost.nic_bytes_per_ns = 12.5;
+    facts.cost = &cost;
+    for (size_t c = 0; c < sizeof(colls) / sizeof(colls[0]); c++)
+        for (uint64_t n_bytes = 1024 * KIB; n_bytes <= 65536 * KIB; n_bytes *= 4) {
+            const struct gyre_choice choice = choose(&facts, colls[c], n_bytes);
+            CHECK_MSG(choice.n_channels <= 8 && choice.tile_bytes >= 96 * KIB,
+                      "%s of %llu KiB: %u channels, tiles of %u bytes",
+                      gyre_collectives[colls[c]].name, (unsigned long long)(n_bytes / KIB),
+                      choice.n_channels, choice.tile_bytes);
+        }
 }
 
 static void calls_of_gpus_over_tcp_have_a_channel_for_128_kib(void)
@@ -99,9 +131,8 @@ static void only_tcp_needs_them(void)
 static void calls_of_gpus_over_verbs_have_few_channels(void)
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
-    struct gyre_tuner_facts facts = facts_of_tcp();
+    struct gyre_tuner_facts facts = facts_of_rdma();
     struct gyre_cost cost = gyre_cost_h200;
-    facts.is_tcp = false;
     cost.nic_bytes_per_ns = 12.5;
     facts.cost = &cost;
     for (int i = 0; i < 2; i++)
@@ -123,7 +154,7 @@ static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_b
     CHECK_OK(gyre_near_peers_count(&grouping, 4, &peers));
     cost.nic_bytes_per_ns = nic_bytes_per_ns;
     const struct gyre_fifo_spec spec =
-        gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, false, 0, UINT32_MAX);
+        gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, false, true, 0, UINT32_MAX);
     const struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_HOST,
                                            .n_ranks = 4,
                                            .n_hosts = 2,
@@ -224,7 +255,7 @@ static struct gyre_tuner_facts facts_of_four_hosts(struct gyre_cost *cost)
     *cost = gyre_cost_host;
     cost->nic_bytes_per_ns = 0.012;
     CHECK_OK(gyre_near_peers_count(&four_hosts, 8, &peers));
-    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, true, 0, UINT32_MAX);
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, true, true, 0, UINT32_MAX);
     facts.max_channels = facts.spec.n_fifos;
     return facts;
 }
@@ -273,6 +304,8 @@ static void two_level_algorithms_that_fan_in_say_so(void)
 }
 
 static const struct test_case cases[] = {
+    {"large calls of GPUs over RDMA have long messages",
+     large_calls_of_gpus_over_rdma_have_long_messages},
     {"calls of GPUs over TCP have a channel for 128 KiB",
      calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
     {"two ranks on two hosts talk directly", two_ranks_on_two_hosts_talk_directly},

@@ -67,9 +67,12 @@ static inline void stall_lose(gyre_comm *comm, int peer, bool is_send,
                               struct stall_nowhere *nowhere)
 {
     struct gyre_host_executor *executor = (struct gyre_host_executor *)comm->executor;
-    for (uint32_t fifo = 0; fifo < executor->spec.n_fifos; fifo++) {
+    for (uint32_t i = 0; i < 2 * executor->spec.n_fifos; i++) {
+        struct gyre_host_end *ends = i % 2 == 0 ? executor->ends : executor->line_ends;
+        if (ends == NULL)
+            continue;
         struct gyre_host_end *end =
-            &executor->ends[gyre_connector_index(&executor->spec, (uint32_t)peer, fifo, is_send)];
+            &ends[gyre_connector_index(&executor->spec, (uint32_t)peer, i / 2, is_send)];
         if (is_send)
             end->inbox = &nowhere->inbox;
         else

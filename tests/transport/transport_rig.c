@@ -164,10 +164,11 @@ static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *con
                 const struct gyre_connector *connector =
                     &connectors[gyre_connector_index(spec, (uint32_t)peer, end / 2, is_send)];
                 CHECK(connector->inbox != NULL && connector->depth == spec->depth);
+                const bool is_proxied_line = proto != GYRE_PROTO_SIMPLE && connector->is_proxied;
+                const bool has_lines = proto == GYRE_PROTO_LL && spec->net_line_bytes > 0;
                 CHECK((connector->slots[proto] != NULL) ==
-                      (spec->slot_bytes[proto] > 0 &&
-                       (proto == GYRE_PROTO_SIMPLE || !connector->is_proxied)));
-                if (connector->slots[proto] == NULL)
+                      (is_proxied_line ? has_lines : spec->slot_bytes[proto] > 0));
+                if (connector->slots[proto] == NULL || is_proxied_line)
                     continue;
                 lanes[n++] = (struct lane){
                     .connector = connector,

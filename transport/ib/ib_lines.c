@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slots of LL between hosts. The executor writes lines into its slot and publishes the number of
- * lines. The proxy posts one RDMA WRITE of these lines into the same slot at the peer, and the
- * peer's executor polls the flags of the lines. No completion, no tail and no proxy is on the way
- * at the receiver. Credit comes back as for SIMPLE, by an imm on the control lane.
+ * Slots of LL between hosts. The executor writes lines into its slot and announces their number.
+ * When the flags of all lines are there, the proxy posts one RDMA WRITE of these lines into the
+ * same slot at the peer, and the peer's executor polls the flags of the lines. No completion, no
+ * tail and no proxy is on the way at the receiver. Credit comes back as for SIMPLE, by an imm on
+ * the control lane.
  *
  * Why a line is never taken too early or twice:
  *
@@ -24,20 +25,31 @@
  */
 #include "core/base/sync.h"
 #include "core/base/util.h"
-#include "core/model/line.h"
 #include "transport/ib/ib_path.h"
+#include "transport/lines.h"
 
-static const uint64_t *tail_of(const struct gyre_ib_send *send)
+static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
+                                       const struct gyre_ib_line_send *lines)
 {
-    return &send->fifo.inbox->tail[GYRE_PROTO_LL];
+    return (struct gyre_line_slots){lines->slots, ib->config.spec.net_line_bytes,
+                                    ib->config.spec.depth};
+}
+
+/* @n_lines_out: the lines of the next slot. */
+static bool has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                      bool has_credit, uint32_t *n_lines_out)
+{
+    const struct gyre_ib_line_send *lines = &send->lines;
+    const struct gyre_line_slots slots = slots_of(ib, lines);
+    return (!has_credit || lines->posted < lines->credit + slots.depth) &&
+           gyre_lines_announced(&slots, send->fifo.inbox, lines->posted, n_lines_out);
 }
 
 bool gyre_ib_has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                        bool has_credit)
 {
-    const struct gyre_ib_line_send *lines = &send->lines;
-    return lines->posted < gyre_load_acquire_u64(tail_of(send)) &&
-           (!has_credit || lines->posted < lines->credit + ib->config.spec.depth);
+    uint32_t n_lines;
+    return ib->recv_lines != NULL && has_lines(ib, send, has_credit, &n_lines);
 }
 
 /* Post the lines of one slot, in messages that are not too long for the ports. */
@@ -72,32 +84,18 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     }
 }
 
-/* Once in 2^30 slots write all lines of the slot (core/model/line.h). Fresh slots need it not:
- * their flags are 0. Returns the number of lines to send. */
-static uint32_t clean_slot(const struct gyre_ib_transport *ib,
-                           const struct gyre_ib_line_send *lines, uint32_t n_lines)
-{
-    const uint32_t depth = ib->config.spec.depth;
-    const uint32_t n_all = ib->config.spec.net_line_bytes / GYRE_LL_LINE_BYTES;
-    const uint64_t flag = (uint64_t)gyre_ll_flag(lines->posted) << 32;
-    uint64_t *words =
-        (uint64_t *)(void *)(lines->slots + lines->posted % depth * ib->config.spec.net_line_bytes);
-    if (lines->posted < depth || !gyre_ll_cleans(lines->posted, depth))
-        return n_lines;
-    for (uint32_t i = 2 * n_lines; i < 2 * n_all; i++)
-        gyre_store_relaxed_u64(&words[i], flag);
-    return n_all;
-}
-
-/* Hand one published slot to the NIC. Returns false if the lane has no room now. */
-static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo)
+/* Hand one published slot to the NIC. Returns false if the lane has no room now.
+ * @n_lines: of the slot. One line is sent of an empty slot, too, which has the flag of an earlier
+ * slot or none. */
+static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
+                       uint32_t n_lines)
 {
     struct gyre_ib_send *send = &peer->sends[fifo];
     struct gyre_ib_line_send *lines = &send->lines;
     const uint32_t slot = (uint32_t)(lines->posted % ib->config.spec.depth);
-    const uint32_t n_lines =
-        (uint32_t)gyre_load_relaxed_u64(&send->fifo.inbox->slot_info[GYRE_FIRST_LINE_INFO + slot]);
-    const uint32_t n_bytes = clean_slot(ib, lines, n_lines) * GYRE_LL_LINE_BYTES;
+    const struct gyre_line_slots slots = slots_of(ib, lines);
+    const uint32_t n_sent = gyre_lines_clean(&slots, lines->posted, n_lines);
+    const uint32_t n_bytes = (n_sent > 0 ? n_sent : 1) * GYRE_LL_LINE_BYTES;
     struct gyre_ib_lane *lane = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
     const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
     /* A message that is cut into the shortest parts takes one send more than this quotient. */
@@ -120,9 +118,10 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
 bool gyre_ib_push_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     bool has_moved = false;
+    uint32_t n_lines;
     for (uint32_t fifo = 0; fifo < peer->size.n_fifos && ib->recv_lines != NULL; fifo++)
-        while (gyre_ib_has_lines(ib, &peer->sends[fifo], true) && !ib->is_failed) {
-            if (!post_lines(ib, peer, fifo))
+        while (!ib->is_failed && has_lines(ib, &peer->sends[fifo], true, &n_lines)) {
+            if (!post_lines(ib, peer, fifo, n_lines))
                 break;
             has_moved = true;
         }

@@ -63,10 +63,13 @@ static void socket_close(struct gyre_transport *base)
     for (int i = 0; transport->peers != NULL && i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
         for (uint32_t l = 0; peer->links != NULL && l < peer->n_links; l++) {
+            struct socket_link *link = &peer->links[l];
             if (had_proxy)
-                socket_say_bye(&peer->links[l], cause, deadline_ns);
-            if (peer->links[l].fd >= 0)
-                gyre_sock_close(peer->links[l].fd);
+                socket_say_bye(link, cause, deadline_ns);
+            if (link->fd >= 0)
+                gyre_sock_close(link->fd);
+            free(link->landing);
+            free(link->unpacked);
         }
         free(peer->links);
         free(peer->fifos);
@@ -142,56 +145,6 @@ static gyre_status open_threads(struct socket_transport *transport)
     return GYRE_SUCCESS;
 }
 
-/* Fill in who the peers are and what FIFOs they have. Returns how many FIFOs these are. */
-static uint32_t fill_peers(struct socket_transport *transport)
-{
-    uint32_t n_fifos = 0;
-    for (int i = 0; i < transport->n_peers; i++) {
-        struct socket_peer *peer = &transport->peers[i];
-        peer->transport = transport;
-        peer->rank = transport->config.peers[i];
-        peer->size = gyre_transport_fifos(&transport->config, peer->rank);
-        n_fifos += peer->size.n_fifos;
-    }
-    return n_fifos;
-}
-
-/* Both directions of all FIFOs of all peers in one block. */
-static gyre_status alloc_fifos(struct socket_transport *transport)
-{
-    const struct gyre_transport_config *config = &transport->config;
-    const uint32_t n_ends = 2 * fill_peers(transport);
-    struct gyre_proxy_fifo *ends = calloc((size_t)n_ends + 1, sizeof(*ends));
-    if (ends == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u FIFO ends", n_ends);
-    gyre_status status;
-    uint32_t n = 0;
-    for (int i = 0; i < transport->n_peers; i++)
-        for (uint32_t f = 0; f < 2 * transport->peers[i].size.n_fifos; f++)
-            ends[n++].slot_bytes = transport->peers[i].size.slot_bytes;
-    GYRE_TRY_GOTO(status,
-                  gyre_proxy_fifos_alloc(config->device, config->spec.depth, ends, n_ends,
-                                         &transport->memory, &transport->memory_bytes),
-                  free_ends);
-    n = 0;
-    for (int i = 0; i < transport->n_peers; i++) {
-        struct socket_peer *peer = &transport->peers[i];
-        peer->fifos = calloc((size_t)peer->size.n_fifos, sizeof(*peer->fifos));
-        if (peer->fifos == NULL) {
-            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
-            goto free_ends;
-        }
-        for (uint32_t f = 0; f < peer->size.n_fifos; f++) {
-            peer->fifos[f].send = ends[n++];
-            peer->fifos[f].recv = ends[n++];
-        }
-    }
-
-free_ends:
-    free(ends);
-    return status;
-}
-
 static gyre_status socket_open(const struct gyre_transport_config *config,
                                struct gyre_transport **transport_out, void **blob_out,
                                size_t *blob_bytes_out)
@@ -208,11 +161,16 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
     GYRE_TRY_GOTO(status, open_threads(transport), close_transport);
+    if (config->spec.net_line_bytes > 0 && config->spec.depth > GYRE_FIRST_LINE_INFO) {
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "socket: %u FIFOs of %u slots with lines",
+                           config->spec.n_fifos, config->spec.depth);
+        goto close_transport;
+    }
     if (transport->peers == NULL) {
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d peers", config->n_peers);
         goto close_transport;
     }
-    GYRE_TRY_GOTO(status, alloc_fifos(transport), close_transport);
+    GYRE_TRY_GOTO(status, socket_alloc_fifos(transport), close_transport);
     GYRE_TRY_GOTO(status, socket_listen(transport), close_transport);
     GYRE_TRY_GOTO(status, socket_make_blob(transport, &blob), close_transport);
     transport->config.peers = NULL; /* the caller's; copied above */
@@ -241,12 +199,17 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
     if (peer->links == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u connections", peer->n_links);
     for (uint32_t l = 0; l < peer->n_links; l++) {
-        peer->links[l].fd = -1;
-        peer->links[l].index = l;
-        peer->links[l].peer = peer;
-        peer->links[l].thread = &peer->transport->threads[l % transport->n_threads];
+        struct socket_link *link = &peer->links[l];
+        link->fd = -1;
+        link->index = l;
+        link->n_simple = (peer->size.n_fifos - l + peer->n_links - 1) / peer->n_links;
+        link->n_fifos = link->n_simple + (l == 0 ? peer->n_fifos - peer->size.n_fifos : 0);
+        link->peer = peer;
+        link->thread = &peer->transport->threads[l % transport->n_threads];
     }
-    return GYRE_SUCCESS;
+    return peer->links[0].n_fifos > peer->links[0].n_simple
+               ? socket_alloc_line_data(&peer->links[0])
+               : GYRE_SUCCESS;
 }
 
 static gyre_status watch_link(struct socket_link *link)
@@ -266,22 +229,6 @@ static gyre_status watch_link(struct socket_link *link)
         return gyre_fail_errno(errno, "epoll_ctl(rank %d, connection %u)", link->peer->rank,
                                link->index);
     return GYRE_SUCCESS;
-}
-
-static void fill_connectors(const struct socket_transport *transport,
-                            struct gyre_connector *connectors)
-{
-    const struct gyre_fifo_spec *spec = &transport->config.spec;
-    for (int i = 0; i < transport->n_peers; i++) {
-        const struct socket_peer *peer = &transport->peers[i];
-        const uint32_t rank = (uint32_t)peer->rank;
-        for (uint32_t f = 0; f < peer->size.n_fifos; f++) {
-            connectors[gyre_connector_index(spec, rank, f, true)] =
-                gyre_proxy_connector(&peer->fifos[f].send, spec->depth);
-            connectors[gyre_connector_index(spec, rank, f, false)] =
-                gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
-        }
-    }
 }
 
 static gyre_status start_threads(struct socket_transport *transport)
@@ -327,12 +274,18 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
         socket_measure_round_trip(transport);
         GYRE_TRY(socket_measure_rate(transport, deadline_ns));
     }
-    fill_connectors(transport, connectors);
+    socket_fill_connectors(transport, connectors);
     transport->recorded = gyre_trace_use(config->trace, GYRE_TRACE_SOCKET);
     return start_threads(transport);
 }
 
 /* ---- the rest ----------------------------------------------------------------------------- */
+
+static bool socket_takes_lines(const struct gyre_transport *transport)
+{
+    (void)transport;
+    return true; /* its slots are in host memory, where proxies store lines */
+}
 
 static const char *socket_describe(const struct gyre_transport *transport, int peer)
 {
@@ -367,12 +320,13 @@ static bool socket_help(struct gyre_transport *base, bool is_last)
 const struct gyre_transport_ops gyre_transport_socket = {
     .name = "socket",
     .is_proxied = true,
+    .has_lines = true,
     .reachable = socket_reachable,
     .open = socket_open,
     .connect = socket_connect,
     .describe = socket_describe,
     .memory_bytes = socket_memory_bytes,
-    .takes_lines = gyre_transport_no_lines,
+    .takes_lines = socket_takes_lines,
     .measure = socket_measure,
     .wake = socket_wake,
     .help = socket_help,

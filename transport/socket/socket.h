@@ -11,6 +11,13 @@
  * whole batch goes, and one system call reads it. A sender sends a slot only when it has credit for
  * it, so a receiver always has a free slot for what arrives and never stops reading: nothing waits
  * behind a FIFO that is stuck.
+ *
+ * With lines (gyre_fifo_spec.net_line_bytes) each FIFO has slots of LL besides those of SIMPLE. On
+ * the wire they are frames of a FIFO of their own, whose number is higher by the number of FIFOs.
+ * The proxy of the sender waits for the flags of a slot's lines and sends their data without the
+ * flags. The proxy of the receiver stores the data as lines, each word as a whole, because an
+ * executor polls them. All lines of a pair go over its first connection: a small call in several
+ * channels is one batch.
  */
 #ifndef GYRE_TRANSPORT_SOCKET_H
 #define GYRE_TRANSPORT_SOCKET_H
@@ -37,7 +44,8 @@
 #define SOCKET_BATCH_BYTES 262144
 
 enum socket_frame_kind {
-    SOCKET_FRAME_DATA = 1,   /* value = slot_info; followed by its bytes */
+    SOCKET_FRAME_DATA = 1,   /* value = slot_info, of LL the number of lines; followed by its data
+                              */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
     SOCKET_FRAME_BYE = 3,    /* the stream ends next, which is no failure */
     SOCKET_FRAME_FAULT = 4   /* this rank ends because of a fault; value = bytes of the cause that
@@ -53,17 +61,18 @@ struct socket_header {
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 
-/* Both directions of one FIFO index of a pair of ranks. Only the link's thread uses it, except for
- * the words of proxy_fifo. */
+/* Both directions of one FIFO index of a pair of ranks, of one protocol. Only the link's thread
+ * uses it, except for the words of proxy_fifo. */
 struct socket_fifo {
-    struct gyre_proxy_fifo send;
-    struct gyre_proxy_fifo recv;
-    uint64_t n_batched;   /* slots put into batches */
-    uint64_t n_sent;      /* slots whose bytes the kernel took = head of `send` */
-    uint64_t n_credited;  /* slots that the peer has consumed */
-    uint64_t n_announced; /* slots whose header was received */
-    uint64_t n_arrived;   /* slots received = tail of `recv` */
-    uint64_t n_returned;  /* consumed slots that the peer knows of */
+    struct gyre_proxy_fifo send; /* its inbox and credit are the same for both protocols */
+    struct gyre_proxy_fifo recv; /* likewise */
+    enum gyre_proto proto;       /* SIMPLE or LL */
+    uint64_t n_batched;          /* slots put into batches */
+    uint64_t n_sent;             /* slots whose bytes the kernel took = head of `send` */
+    uint64_t n_credited;         /* slots that the peer has consumed */
+    uint64_t n_announced;        /* slots whose header was received */
+    uint64_t n_arrived;          /* slots received; of SIMPLE = tail of `recv` */
+    uint64_t n_returned;         /* consumed slots that the peer knows of */
 };
 
 struct socket_payload {
@@ -83,6 +92,8 @@ struct socket_arrival {
 struct socket_link {
     int fd; /* -1: none */
     uint32_t index;
+    uint32_t n_simple; /* FIFOs of SIMPLE that go over it */
+    uint32_t n_fifos;  /* these, and on the first link those of LL */
     struct socket_peer *peer;
     struct socket_thread *thread; /* that moves it */
     bool is_readable;             /* until a read comes back short */
@@ -99,6 +110,9 @@ struct socket_link {
     uint32_t n_arrivals;
     uint32_t first_arrival; /* the first one that is not complete */
     uint32_t n_following;   /* headers of the batch that have not come yet */
+    unsigned char *landing; /* data of lines that are arriving; socket_line_batch_bytes() of them.
+                             * NULL = no lines go over this link */
+    uint32_t landing_bytes; /* in use */
 
     /* sending */
     struct socket_header headers[SOCKET_BATCH_FRAMES]; /* of the batch */
@@ -108,6 +122,8 @@ struct socket_link {
     uint32_t first;              /* the first frame that is not completely sent */
     uint32_t first_sent_bytes;   /* of that frame's payload */
     uint32_t next_fifo;          /* the FIFO at which the next batch begins to look, round robin */
+    unsigned char *unpacked;     /* data of the batch's lines; as `landing` */
+    uint32_t unpacked_bytes;     /* in use */
 };
 
 struct socket_peer {
@@ -121,7 +137,8 @@ struct socket_peer {
     int preferred;
     struct socket_link *links; /* n_links */
     struct gyre_fifo_size size;
-    struct socket_fifo *fifos; /* size.n_fifos */
+    uint32_t n_fifos;          /* of both protocols: size.n_fifos, or twice as many with lines */
+    struct socket_fifo *fifos; /* n_fifos: those of SIMPLE, then those of LL */
 };
 
 /* One proxy thread of the transport, and its part of every peer's links. */
@@ -183,6 +200,20 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
  * the interfaces. */
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out);
+
+/** socket_alloc_fifos - fill in who the peers are, and allocate both directions of all their FIFOs
+ * in one block. */
+gyre_status socket_alloc_fifos(struct socket_transport *transport);
+
+/** socket_alloc_line_data - allocate `landing` and `unpacked` of a link over which lines go. */
+gyre_status socket_alloc_line_data(struct socket_link *link);
+
+/** socket_line_batch_bytes - the most data that the lines of one batch carry: at least a slot's. */
+uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec);
+
+/** socket_fill_connectors - fill in the connectors of all FIFOs of all peers. */
+void socket_fill_connectors(const struct socket_transport *transport,
+                            struct gyre_connector *connectors);
 
 /** socket_note_ends - fill in `remote` and `interface` of a connected link. */
 gyre_status socket_note_ends(struct socket_link *link);

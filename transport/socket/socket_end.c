@@ -6,8 +6,6 @@
  */
 #include "transport/socket/socket_move.h"
 
-#include "core/base/sync.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,10 +14,12 @@ uint64_t socket_count_unsent(const struct socket_link *link)
 {
     const struct socket_peer *peer = link->peer;
     uint64_t n_unsent = 0;
-    for (uint32_t f = link->index; f < peer->size.n_fifos; f += peer->n_links) {
-        const struct socket_fifo *fifo = &peer->fifos[f];
-        n_unsent +=
-            gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]) - fifo->n_sent;
+    for (uint32_t i = 0; i < link->n_fifos; i++) {
+        const struct socket_fifo *fifo = &peer->fifos[socket_link_fifo(link, i)];
+        uint64_t info, number = fifo->n_sent;
+        while (socket_is_published(link, fifo, number, &info))
+            number++;
+        n_unsent += number - fifo->n_sent;
     }
     return n_unsent;
 }

@@ -7,7 +7,37 @@
 #ifndef GYRE_TRANSPORT_SOCKET_MOVE_H
 #define GYRE_TRANSPORT_SOCKET_MOVE_H
 
+#include "transport/lines.h"
 #include "transport/socket/socket.h"
+
+/** socket_link_fifo - the index in peer->fifos of a link's n-th FIFO. */
+static inline uint32_t socket_link_fifo(const struct socket_link *link, uint32_t n)
+{
+    const struct socket_peer *peer = link->peer;
+    return n < link->n_simple ? link->index + n * peer->n_links
+                              : peer->size.n_fifos + n - link->n_simple;
+}
+
+/** socket_is_on_link - is it a FIFO of the link? @index: in peer->fifos. */
+static inline bool socket_is_on_link(const struct socket_link *link, uint32_t index)
+{
+    const struct socket_peer *peer = link->peer;
+    return index < peer->size.n_fifos ? index % peer->n_links == link->index
+                                      : index < peer->n_fifos && link->index == 0;
+}
+
+/** socket_lines_of - the slots of one end of a FIFO of LL. */
+static inline struct gyre_line_slots socket_lines_of(const struct socket_link *link,
+                                                     const struct gyre_proxy_fifo *end)
+{
+    return (struct gyre_line_slots){end->slots, end->slot_bytes,
+                                    link->peer->transport->config.spec.depth};
+}
+
+/** socket_is_published - has the executor published slot `number` of a sending end? It has not
+ * before slot number - 1. @info_out: the slot's slot_info, or the number of its lines. */
+bool socket_is_published(const struct socket_link *link, const struct socket_fifo *fifo,
+                         uint64_t number, uint64_t *info_out);
 
 /** socket_receive - read once from a readable link, and take the slots and the credit that came.
  * Returns true if bytes came. Clears is_readable when the socket is empty, and ends the link when

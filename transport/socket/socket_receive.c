@@ -3,7 +3,8 @@
  * The receiving side of a link of the socket transport. It reads the stream, checks the headers of
  * each batch, and turns data frames into slots and credit frames into credit. Payloads are read
  * directly into their slots; only bytes that are read together with a header (at most
- * SOCKET_STAGING_BYTES) are copied.
+ * SOCKET_STAGING_BYTES) are copied. The data of lines land outside their slot, and are stored there
+ * word by word when all of the slot have come.
  */
 #include "transport/socket/socket_move.h"
 
@@ -21,8 +22,16 @@ static void finish_slot(const struct socket_link *link, const struct socket_arri
     struct socket_fifo *fifo = arrival->fifo;
     struct gyre_inbox *inbox = fifo->recv.inbox;
     const uint32_t depth = link->peer->transport->config.spec.depth;
-    gyre_store_relaxed_u64(&inbox->slot_info[fifo->n_arrived % depth], arrival->info);
     socket_record_slot(link, fifo, fifo->n_arrived, false);
+    if (fifo->proto == GYRE_PROTO_LL) {
+        const uint32_t n_lines = (uint32_t)arrival->info;
+        const struct gyre_line_slots slots = socket_lines_of(link, &fifo->recv);
+        gyre_lines_pack(&slots, fifo->n_arrived, n_lines,
+                        arrival->at - (size_t)n_lines * GYRE_LL_DATA_BYTES);
+        gyre_lines_clean(&slots, fifo->n_arrived++, n_lines);
+        return;
+    }
+    gyre_store_relaxed_u64(&inbox->slot_info[fifo->n_arrived % depth], arrival->info);
     gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], ++fifo->n_arrived);
 }
 
@@ -42,28 +51,44 @@ static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
     }
     link->n_arrivals = 0;
     link->first_arrival = 0;
+    link->landing_bytes = 0;
+}
+
+/* Where the payload of the next slot of a FIFO is read to. Returns NULL if there is no room. */
+static unsigned char *find_place(struct socket_link *link, const struct socket_fifo *fifo,
+                                 uint32_t n_bytes)
+{
+    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
+    if (fifo->proto == GYRE_PROTO_SIMPLE)
+        return fifo->recv.slots + fifo->n_announced % spec->depth * fifo->recv.slot_bytes;
+    if (n_bytes > socket_line_batch_bytes(spec) - link->landing_bytes)
+        return NULL;
+    link->landing_bytes += n_bytes;
+    return link->landing + link->landing_bytes - n_bytes;
 }
 
 static bool announce_slot(struct socket_link *link, const struct socket_header *header)
 {
-    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
-    const uint32_t n_bytes = (uint32_t)header->value;
-    const uint32_t slot_bytes = fifo->recv.slot_bytes;
-    if (n_bytes > slot_bytes) {
+    const bool is_lines = fifo->proto == GYRE_PROTO_LL;
+    const uint32_t n_units = (uint32_t)header->value; /* lines or bytes */
+    if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1)) {
         socket_refuse(link, header, "larger than a slot");
         return false;
     }
-    if (fifo->n_announced - fifo->n_returned >= spec->depth) {
+    if (fifo->n_announced - fifo->n_returned >= link->peer->transport->config.spec.depth) {
         socket_refuse(link, header, "there was no credit for it");
         return false;
     }
+    const uint32_t n_bytes = n_units * (is_lines ? GYRE_LL_DATA_BYTES : 1);
+    unsigned char *at = find_place(link, fifo, n_bytes);
+    if (at == NULL) {
+        socket_refuse(link, header, "more lines than a batch has");
+        return false;
+    }
+    fifo->n_announced++;
     link->arrivals[link->n_arrivals++] = (struct socket_arrival){
-        .fifo = fifo,
-        .info = header->value,
-        .at = fifo->recv.slots + fifo->n_announced++ % spec->depth * slot_bytes,
-        .left_bytes = n_bytes,
-    };
+        .fifo = fifo, .info = header->value, .at = at, .left_bytes = n_bytes};
     return true;
 }
 
@@ -112,14 +137,13 @@ static bool count_header(struct socket_link *link, const struct socket_header *h
 /* Takes a header that is not a fault's. Returns false when the link has ended. */
 static bool take_header(struct socket_link *link, const struct socket_header *header)
 {
-    const struct socket_peer *peer = link->peer;
     if (!count_header(link, header))
         return false;
     if (header->kind == SOCKET_FRAME_BYE) {
         link->has_bye = true;
         return true;
     }
-    if (header->fifo >= peer->size.n_fifos || header->fifo % peer->n_links != link->index) {
+    if (!socket_is_on_link(link, header->fifo)) {
         socket_refuse(link, header, "no such FIFO on this connection");
         return false;
     }

@@ -26,9 +26,10 @@ static inline void socket_record_slot(const struct socket_link *link,
                                       const struct socket_fifo *fifo, uint64_t number, bool is_out)
 {
     const struct socket_peer *peer = link->peer;
-    const struct gyre_trace_slot slot = {.peer = (uint16_t)peer->rank,
-                                         .fifo = (uint16_t)(fifo - peer->fifos),
-                                         .number = gyre_trace_number(number, false)};
+    const struct gyre_trace_slot slot = {
+        .peer = (uint16_t)peer->rank,
+        .fifo = (uint16_t)((uint32_t)(fifo - peer->fifos) % peer->size.n_fifos),
+        .number = gyre_trace_number(number, fifo->proto == GYRE_PROTO_LL)};
     if (peer->transport->recorded != NULL)
         gyre_trace_add_slot(&link->thread->moving, &slot, is_out);
 }

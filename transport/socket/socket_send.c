@@ -2,7 +2,8 @@
  *
  * The sending side of a link of the socket transport. It collects credit and published slots in a
  * batch, hands the batch to the kernel, and gives slots back to the executor once the kernel has
- * taken their bytes. The last frame of a link is sent here too.
+ * taken their bytes. Lines are unpacked when they come into the batch. The last frame of a link is
+ * sent here too.
  */
 #include "transport/socket/socket_move.h"
 
@@ -28,6 +29,7 @@ static void clear_batch(struct socket_link *link)
     link->headers_sent_bytes = 0;
     link->first = 0;
     link->first_sent_bytes = 0;
+    link->unpacked_bytes = 0;
 }
 
 /* Should the peer be told of credit now? The credit of a few slots may wait for data that goes to
@@ -40,22 +42,74 @@ static bool owes_credit(const struct socket_link *link, const struct socket_fifo
                           link->n_batch > 0);
 }
 
-/* Is there a published slot that may be sent? */
-static bool has_slot(const struct socket_link *link, const struct socket_fifo *fifo, uint64_t tail)
+bool socket_is_published(const struct socket_link *link, const struct socket_fifo *fifo,
+                         uint64_t number, uint64_t *info_out)
 {
-    return tail > fifo->n_batched &&
-           fifo->n_batched - fifo->n_credited < link->peer->transport->config.spec.depth;
+    const struct gyre_inbox *inbox = fifo->send.inbox;
+    if (fifo->proto == GYRE_PROTO_LL) {
+        const struct gyre_line_slots slots = socket_lines_of(link, &fifo->send);
+        uint32_t n_lines;
+        const bool is_published = gyre_lines_announced(&slots, inbox, number, &n_lines);
+        *info_out = n_lines;
+        return is_published;
+    }
+    if (gyre_load_acquire_u64(&inbox->tail[GYRE_PROTO_SIMPLE]) <= number)
+        return false;
+    *info_out =
+        gyre_load_relaxed_u64(&inbox->slot_info[number % link->peer->transport->config.spec.depth]);
+    return true;
+}
+
+/* Is there a published slot that may be sent? */
+static bool has_slot(const struct socket_link *link, const struct socket_fifo *fifo,
+                     uint64_t *info_out)
+{
+    return fifo->n_batched - fifo->n_credited < link->peer->transport->config.spec.depth &&
+           socket_is_published(link, fifo, fifo->n_batched, info_out);
+}
+
+/* The data of a slot. Those of lines are unpacked. Returns false if the batch has no room for them.
+ */
+static bool find_payload(struct socket_link *link, const struct socket_fifo *fifo, uint64_t info,
+                         struct socket_payload *payload_out)
+{
+    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
+    if (fifo->proto == GYRE_PROTO_SIMPLE) {
+        *payload_out = (struct socket_payload){fifo->send.slots + fifo->n_batched % spec->depth *
+                                                                      fifo->send.slot_bytes,
+                                               (uint32_t)info};
+        return true;
+    }
+    const struct gyre_line_slots slots = socket_lines_of(link, &fifo->send);
+    const uint32_t n_bytes = (uint32_t)info * GYRE_LL_DATA_BYTES;
+    if (n_bytes > socket_line_batch_bytes(spec) - link->unpacked_bytes)
+        return false;
+    *payload_out = (struct socket_payload){link->unpacked + link->unpacked_bytes, n_bytes};
+    gyre_lines_unpack(&slots, fifo->n_batched, (uint32_t)info,
+                      link->unpacked + link->unpacked_bytes);
+    gyre_lines_clean(&slots, fifo->n_batched, (uint32_t)info);
+    link->unpacked_bytes += n_bytes;
+    return true;
+}
+
+/* The slots of a FIFO that the executor has consumed. A GPU may return an empty slot of LL before
+ * it has arrived. The peer must not be told of that before it has sent the slot. */
+static uint64_t count_consumed(const struct socket_fifo *fifo)
+{
+    if (fifo->n_arrived == fifo->n_returned)
+        return fifo->n_returned;
+    return gyre_min_u64(gyre_load_acquire_u64(&fifo->recv.credit->head[fifo->proto]),
+                        fifo->n_arrived);
 }
 
 /* Appends the frames of one FIFO to the batch: its credit, then its published slots as far as there
  * is credit for them. Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
 {
-    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     struct socket_fifo *fifo = &link->peer->fifos[index];
-    const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
-    const uint64_t n_consumed = gyre_load_acquire_u64(&fifo->recv.credit->head[GYRE_PROTO_SIMPLE]);
-    const bool has_data = has_slot(link, fifo, tail);
+    const uint64_t n_consumed = count_consumed(fifo);
+    uint64_t info;
+    bool has_data = has_slot(link, fifo, &info);
     if (owes_credit(link, fifo, n_consumed, has_data)) {
         fifo->n_returned = n_consumed;
         add_frame(
@@ -63,34 +117,31 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
             (struct socket_header){.kind = SOCKET_FRAME_CREDIT, .fifo = index, .value = n_consumed},
             (struct socket_payload){0});
     }
+    struct socket_payload payload;
     uint32_t n_bytes = 0;
-    while (has_slot(link, fifo, tail) && link->n_batch < SOCKET_BATCH_FRAMES &&
-           n_bytes < room_bytes) {
-        const uint64_t slot = fifo->n_batched++ % spec->depth;
-        const uint64_t info = gyre_load_relaxed_u64(&fifo->send.inbox->slot_info[slot]);
+    while (has_data && link->n_batch < SOCKET_BATCH_FRAMES && n_bytes < room_bytes &&
+           find_payload(link, fifo, info, &payload)) {
         add_frame(link,
                   (struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = index, .value = info},
-                  (struct socket_payload){fifo->send.slots + slot * fifo->send.slot_bytes,
-                                          (uint32_t)info});
-        n_bytes += (uint32_t)info;
+                  payload);
+        n_bytes += payload.n_bytes;
+        fifo->n_batched++;
+        has_data = has_slot(link, fifo, &info);
     }
     return n_bytes;
 }
 
 static void make_batch(struct socket_link *link)
 {
-    const struct socket_peer *peer = link->peer;
-    const uint32_t n_fifos = peer->size.n_fifos;
-    const uint32_t n_mine = (n_fifos - link->index + peer->n_links - 1) / peer->n_links;
     uint32_t n_bytes = 0;
     clear_batch(link);
-    for (uint32_t i = 0; i < n_mine; i++) {
+    for (uint32_t i = 0; i < link->n_fifos; i++) {
         /* Each FIFO needs room for one credit and one slot. */
         if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
             break;
-        const uint32_t index = link->index + link->next_fifo * peer->n_links;
-        n_bytes += batch_fifo(link, index, SOCKET_BATCH_BYTES - n_bytes);
-        link->next_fifo = (link->next_fifo + 1) % n_mine;
+        n_bytes +=
+            batch_fifo(link, socket_link_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
+        link->next_fifo = (link->next_fifo + 1) % link->n_fifos;
     }
     for (uint32_t i = 0; i < link->n_batch; i++)
         link->headers[i].n_following = (uint16_t)(link->n_batch - 1 - i);
@@ -122,7 +173,7 @@ static void advance_batch(struct socket_link *link, size_t n_bytes)
         if (header->kind == SOCKET_FRAME_DATA) {
             struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
             socket_record_slot(link, fifo, fifo->n_sent, true);
-            gyre_store_release_u64(&fifo->send.credit->head[GYRE_PROTO_SIMPLE], ++fifo->n_sent);
+            gyre_store_release_u64(&fifo->send.credit->head[fifo->proto], ++fifo->n_sent);
         }
     }
 }
@@ -184,10 +235,11 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
         return false;
     if (link->first < link->n_batch)
         return true;
-    for (uint32_t f = link->index; f < peer->size.n_fifos; f += peer->n_links) {
-        const struct socket_fifo *fifo = &peer->fifos[f];
-        const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
-        if (has_credit ? has_slot(link, fifo, tail) : tail > fifo->n_batched)
+    for (uint32_t i = 0; i < link->n_fifos; i++) {
+        const struct socket_fifo *fifo = &peer->fifos[socket_link_fifo(link, i)];
+        uint64_t info;
+        if (has_credit ? has_slot(link, fifo, &info)
+                       : socket_is_published(link, fifo, fifo->n_batched, &info))
             return true;
     }
     return false;

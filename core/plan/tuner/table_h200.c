@@ -3,7 +3,8 @@
  * The fastest choices on GPUs that are joined by NVLink: H200, 18 links each, multicast off. They
  * were measured with 2 and 4 GPUs, for float32 sums under CUDA graphs (tests/gpu/bench_cuda_exec)
  * and for results in windows (bench -R 2 with GYRE_PATH), 2026-11. Calls of more than 4 ranks use
- * the rows of 4 ranks.
+ * the rows of 4 ranks. All-to-alls in lines have the sizes of all-gathers, because the same kernels
+ * move as many lines for both.
  */
 #include "core/plan/tuner/table.h"
 

@@ -213,6 +213,17 @@ uint64_t gyre_tuner_size_class(uint64_t n_bytes)
     return gyre_round_up(n_bytes, power / 4);
 }
 
+/* If no host has two ranks, there are no links for which the protocols of links inside hosts are
+ * meant. */
+static struct gyre_filter for_network(const struct gyre_tuner_facts *facts,
+                                      const struct gyre_filter *filter, enum gyre_collective coll)
+{
+    struct gyre_filter own = *filter;
+    if (gyre_tuner_is_net_alone(facts))
+        own.protos[coll] = own.net_protos[coll];
+    return own;
+}
+
 /* Narrow the filter to the protocol and the algorithms that place results. */
 static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyre_collective coll)
 {
@@ -265,6 +276,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     struct gyre_choice choice = {.algorithm = NULL};
     struct gyre_filter narrowed;
     struct gyre_tuner_facts without;
+    const struct gyre_filter of_network = for_network(facts, filter, coll);
+    filter = &of_network;
     GYRE_TRY(choose_net_proto(facts, filter, coll, &choice.net_proto));
     if (facts->in_window && facts->n_ranks > 1 &&
         (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
@@ -298,7 +311,7 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
     const enum gyre_path path = given->is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
     struct gyre_choice choice = {
         .algorithm = algorithm, .net_proto = GYRE_PROTO_SIMPLE, .path = path};
-    struct gyre_filter only = *filter;
+    struct gyre_filter only = for_network(facts, filter, coll);
     const char *obstacle = gyre_tuner_algorithm_obstacle(facts, algorithm, coll);
     if (obstacle != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s cannot do %s here: %s",

@@ -139,13 +139,21 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
 const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
                                           enum gyre_proto proto);
 
+/** gyre_tuner_is_net_alone - are there several hosts of one GPU each? Then a proxy serves every
+ * link, and both protocols of a choice are the same. */
+static inline bool gyre_tuner_is_net_alone(const struct gyre_tuner_facts *facts)
+{
+    return facts->device_kind == GYRE_DEVICE_CUDA && facts->is_proxied && facts->n_hosts > 1 &&
+           facts->n_hosts == facts->n_ranks;
+}
+
 /** gyre_tuner_go_together - can the links of a call go by these two protocols? On GPUs the kernels
  * of a launch know one line protocol. */
 static inline bool gyre_tuner_go_together(const struct gyre_tuner_facts *facts,
                                           enum gyre_proto proto, enum gyre_proto net_proto)
 {
-    return net_proto == GYRE_PROTO_SIMPLE || facts->device_kind == GYRE_DEVICE_HOST ||
-           proto == net_proto;
+    return facts->device_kind == GYRE_DEVICE_HOST || proto == net_proto ||
+           (net_proto == GYRE_PROTO_SIMPLE && !gyre_tuner_is_net_alone(facts));
 }
 
 /** gyre_tuner_net_payload_bytes - the bytes of data that a slot of a link that a proxy serves holds

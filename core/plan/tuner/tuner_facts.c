@@ -32,6 +32,8 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
         return NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA)
         return "the host device has simple only";
+    if (proto == GYRE_PROTO_LL && gyre_tuner_is_net_alone(facts))
+        return gyre_tuner_net_proto_obstacle(facts, proto);
     if (facts->is_proxied && !facts->is_direct_inside)
         return "connections that a proxy serves have simple only";
     if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
@@ -52,8 +54,10 @@ const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
     if (proto != GYRE_PROTO_LL)
         return "a network may write a line of another protocol than ll in parts";
     if (facts->spec.net_line_bytes == 0)
-        return "the connections that a proxy serves have no slots for lines, which need RDMA, on "
-               "GPUs GPUDirect RDMA, several ranks on a host and GYRE_PROTO=ll/ll from the start";
+        return "the connections that a proxy serves have no slots for lines: on GPUs over RDMA "
+               "they "
+               "need GPUDirect RDMA, and there and on host memory over TCP GYRE_PROTO=/ll from the "
+               "start";
     return NULL;
 }
 

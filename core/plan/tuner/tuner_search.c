@@ -39,17 +39,25 @@ static bool is_worth_trying(const struct gyre_search *search, const struct gyre_
            gyre_tuner_all_bytes(search->facts, search->coll, search->n_bytes) <= MOST_MIXED_BYTES;
 }
 
-/* As is_worth_trying(), for links that a proxy serves. Lines are used there only if the filter
- * excludes SIMPLE: on the host device they are not faster (docs/lab_notes.md), and on GPUs
- * nothing was measured. */
+/* GPUs try lines over TCP for calls of up to so many bytes. Larger calls depend on rates, and a
+ * proxy handles each word of a line. Predicted, not measured. */
+#define MOST_TCP_LINES_BYTES ((uint64_t)(16 << 10))
+
+/* As is_worth_trying(), for links that a proxy serves. If the filter allows SIMPLE, lines are tried
+ * only on GPUs over TCP. On the host device they are not faster (docs/lab_notes.md), and on GPUs
+ * over RDMA nothing was measured. */
 static bool is_net_worth_trying(const struct gyre_search *search, const struct gyre_filter *filter,
                                 enum gyre_proto proto)
 {
+    const struct gyre_tuner_facts *facts = search->facts;
     const uint32_t allowed = filter->net_protos[search->coll];
-    if (!search->facts->is_proxied || (allowed >> GYRE_PROTO_SIMPLE & 1U) != 0)
+    if (!facts->is_proxied)
         return proto == GYRE_PROTO_SIMPLE;
-    return (allowed >> proto & 1U) != 0 &&
-           gyre_tuner_net_proto_obstacle(search->facts, proto) == NULL;
+    if ((allowed >> proto & 1U) == 0 || gyre_tuner_net_proto_obstacle(facts, proto) != NULL)
+        return false;
+    return proto == GYRE_PROTO_SIMPLE || (allowed >> GYRE_PROTO_SIMPLE & 1U) == 0 ||
+           (facts->is_tcp && facts->device_kind == GYRE_DEVICE_CUDA &&
+            gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) <= MOST_TCP_LINES_BYTES);
 }
 
 /* Try a protocol of links without a proxy with every protocol of the others. */

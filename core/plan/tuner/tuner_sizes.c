@@ -34,6 +34,11 @@
 #define TCP_CHANNEL_BYTES ((uint64_t)(128 << 10))
 #define MOST_TCP_CHANNELS 16
 
+/* Calls of GPUs by lines over TCP have a channel for so many bytes of a slot at least, because a
+ * multiprocessor has few reads over PCIe in flight (HOST_CHANNEL_BYTES in tuner_tiles.c). The
+ * channels' frames travel together. Predicted, not measured. */
+#define TCP_LINE_CHANNEL_BYTES 512
+
 /* With many ranks, as many channels are tried at least that none moves more bytes. One worker takes
  * 5.5 ms to send so many (24.4 GB/s, cost_text.c), and 8 channels send 1 GiB in 3 ms. Each number
  * of channels that is not tried saves seconds with thousands of ranks. */
@@ -57,20 +62,29 @@ static uint64_t least_tile_of(const struct gyre_simulator *simulator)
     return gyre_max_u64(MIN_TILE_BYTES, gyre_simulator_least_tile_bytes(simulator));
 }
 
-/* The share of the best choice's predicted time that a choice with so many channels must stay below
- * to take its place. Over verbs each channel sends messages of its own, and predictions do not
- * count what a message costs a NIC. So there each doubling of the channels must gain 1/16 more. An
- * all-gather of 256 KiB between two GPUs and a stand-in NIC took 336 us in 16 channels, for which
- * 10 % less than for one was predicted, and takes 90 now; an all-to-all of as many bytes took 89 us
- * in one channel and 85 in two (2 H100, 2026-11). Nothing else was measured, so the rule is for two
- * GPUs. */
-static double share_to_beat(const struct gyre_tuner_facts *facts, const struct gyre_choice *best,
-                            uint32_t n_channels)
+/* About how many messages a call sends over the network, all ranks together. */
+static uint64_t count_messages(const struct gyre_search *search, const struct gyre_choice *choice)
 {
+    const uint64_t n_bytes = gyre_tuner_all_bytes(search->facts, search->coll, search->n_bytes);
+    return gyre_max_u64(choice->n_channels, gyre_div_round_up(n_bytes, choice->tile_bytes));
+}
+
+/* The share of the best choice's predicted time that another choice must stay below to take its
+ * place. Predictions do not count what a message costs a NIC. So over verbs each doubling of the
+ * messages, by more channels or by smaller tiles, must gain 1/16 more. An all-gather of 256 KiB
+ * between two GPUs and a stand-in NIC took 336 us in 16 channels, for which 10 % less than for one
+ * was predicted, and takes 90 now; an all-to-all of as many bytes took 89 us in one channel and 85
+ * in two (2 H100, 2026-11). Nothing else was measured, so the rule is for two GPUs. */
+static double share_to_beat(const struct gyre_search *search, const struct gyre_choice *best,
+                            const struct gyre_choice *choice)
+{
+    const struct gyre_tuner_facts *facts = search->facts;
     const bool is_gpu_pair =
         facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2;
     double share = WORTH;
-    for (uint32_t n = best->n_channels; is_gpu_pair && !facts->is_tcp && n < n_channels; n *= 2)
+    if (!is_gpu_pair || facts->is_tcp || best->tile_bytes == 0)
+        return share;
+    for (uint64_t n = count_messages(search, best); n < count_messages(search, choice); n *= 2)
         share -= WORTH / 16;
     return share;
 }
@@ -92,7 +106,7 @@ static gyre_status search_tiles(const struct gyre_search *search, struct gyre_si
     do {
         double time_ns;
         GYRE_TRY(gyre_search_run(search->facts, simulator, &choice, simulation, &time_ns));
-        if (time_ns < *best_ns * share_to_beat(search->facts, best, choice.n_channels)) {
+        if (time_ns < *best_ns * share_to_beat(search, best, &choice)) {
             *best = choice;
             *best_ns = time_ns;
         }
@@ -129,14 +143,16 @@ static gyre_status refine_tile(const struct gyre_search *search, struct gyre_sim
 
 /* The least number of channels to try. With many ranks only multiples of the unit are tried,
  * because they are simulated fast. */
-static uint32_t least_channels_of(const struct gyre_search *search, uint32_t unit,
-                                  uint32_t most_channels)
+static uint32_t least_channels_of(const struct gyre_search *search, enum gyre_proto net_proto,
+                                  uint32_t unit, uint32_t most_channels)
 {
     const struct gyre_tuner_facts *facts = search->facts;
     const bool is_gpu_tcp = facts->is_tcp && facts->device_kind == GYRE_DEVICE_CUDA;
-    const uint64_t of_tcp =
-        gyre_min_u64(gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / TCP_CHANNEL_BYTES,
-                     MOST_TCP_CHANNELS);
+    const uint64_t wanted =
+        net_proto == GYRE_PROTO_SIMPLE
+            ? gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / TCP_CHANNEL_BYTES
+            : gyre_div_round_up(search->n_bytes, TCP_LINE_CHANNEL_BYTES);
+    const uint64_t of_tcp = gyre_min_u64(wanted, MOST_TCP_CHANNELS);
     const bool is_large = facts->n_ranks > GYRE_SEARCH_MOST_ALL_PAIRS;
     uint64_t least = gyre_max_u64(facts->min_channels, is_gpu_tcp ? of_tcp : 1);
     while (is_large &&
@@ -165,7 +181,7 @@ gyre_status gyre_search_sizes(struct gyre_search *search, struct gyre_simulator 
         facts->max_channels,
         gyre_tuner_fifos(facts, algorithm, search->coll).n_fifos / gyre_simulator_lanes(simulator));
     const uint32_t least_channels =
-        least_channels_of(search, gyre_simulator_channel_unit(simulator), most_channels);
+        least_channels_of(search, net_proto, gyre_simulator_channel_unit(simulator), most_channels);
     struct gyre_choice choice = {.algorithm = algorithm,
                                  .proto = proto,
                                  .net_proto = net_proto,

@@ -14,8 +14,8 @@
  * that were written and gives back those that were read.
  *
  * Where such connections go by LL (connection.is_net), lines that arrive are like all others: a NIC
- * wrote them in place of a peer. Lines that are sent lie in host memory, and after the step the
- * warp tells the proxy how many there are.
+ * or a proxy wrote them in place of a peer. Lines that are sent lie in host memory. Before the step
+ * the warp tells the proxy how many there will be, and the proxy waits for their flags.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
@@ -305,18 +305,19 @@ static __device__ __noinline__ void publish_simple(struct simple_slots slots)
     store_relaxed_sys(own->posted, own->number + n_before + 1);
 }
 
-/* Called by the first warp, after a step with lines that a proxy sends and a barrier: tells the
- * proxy how many lines the slots have. Out of line, as await_simple(). */
-static __device__ __noinline__ void publish_lines(struct simple_slots slots)
+/* Called by the first warp, before a step stores lines that a proxy sends and when there is credit
+ * for them: tells the proxy how many lines the slots will have. Neither the step's lines nor this
+ * word wait for each other, because each has a flag. Out of line, as await_simple(). */
+static __device__ __noinline__ void announce_lines(struct simple_slots slots)
 {
     uint32_t n_before = 0;
     const struct connection *own = find_simple_slot(slots, &n_before);
     if (own == nullptr)
         return;
+    const uint32_t n_lines =
+        ((uint32_t)slots.slot_info + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES;
     store_relaxed_sys(&own->slot_info[GYRE_FIRST_LINE_INFO + slot_index(own, n_before)],
-                      gyre_ll_lines((uint32_t)slots.slot_info));
-    fence_acq_rel_sys();
-    store_relaxed_sys(own->posted, own->number + n_before + 1);
+                      gyre_ll_announcement(own->number + n_before, n_lines));
 }
 
 /* Each warp waits by itself until the outputs of `short_mask` have credit. Returns false when
@@ -400,15 +401,20 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
             if (!is_stopped)
                 is_stopped = !await_credits(block, step, line.short_mask, tile);
         }
+        if (knows_proxies && STEP::proto == GYRE_PROTO_LL && line.net_mask != 0 &&
+            threadIdx.x < 32 && !is_stopped) {
+            struct simple_slots lines = simple_slots_of(block, step, line, tile);
+            lines.lane_mask = line.net_mask;
+            announce_lines(lines);
+        }
         if (!is_stopped)
             is_stopped = !STEP::run(block, line);
         const bool posts = block.work.posts_late == 0 && line.recv_mask != 0;
-        const bool has_net = knows_proxies && STEP::proto == GYRE_PROTO_LL && line.net_mask != 0;
-        if (!posts && !is_special && !has_net)
+        if (!posts && !is_special)
             continue;
         if (is_special && line.simple_mask >= LINE_RECORDED && threadIdx.x == 0)
             record_line_end(slots[s].operands);
-        if (!posts && !has_simple && !has_net)
+        if (!posts && !has_simple)
             continue;
         if (__syncthreads_or(is_stopped) != 0)
             return true;
@@ -416,11 +422,6 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
             post_step<STEP::proto>(block, step, tile);
         if (has_simple && threadIdx.x < 32)
             publish_simple(simple_slots_of(block, step, line, tile));
-        if (has_net && threadIdx.x < 32) {
-            struct simple_slots lines = simple_slots_of(block, step, line, tile);
-            lines.lane_mask = line.net_mask;
-            publish_lines(lines);
-        }
     }
     return is_stopped;
 }
