@@ -8,9 +8,16 @@
 
 #include <string.h>
 
+/* A proxy asks for the slots of all its FIFOs in each of its rounds, and a division takes long. */
+static uint64_t slot_of(const struct gyre_line_slots *ring, uint64_t number)
+{
+    const uint32_t mask = ring->depth - 1;
+    return (ring->depth & mask) == 0 ? number & mask : number % ring->depth;
+}
+
 static uint64_t *words_of(const struct gyre_line_slots *ring, uint64_t number)
 {
-    return (uint64_t *)(void *)(ring->slots + number % ring->depth * ring->slot_bytes);
+    return (uint64_t *)(void *)(ring->slots + slot_of(ring, number) * ring->slot_bytes);
 }
 
 static uint64_t flag_of(uint64_t number)
@@ -22,7 +29,7 @@ bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_
                           uint64_t number, uint32_t *n_lines_out)
 {
     const uint64_t announcement =
-        gyre_load_acquire_u64(&inbox->slot_info[GYRE_FIRST_LINE_INFO + number % ring->depth]);
+        gyre_load_acquire_u64(&inbox->slot_info[GYRE_FIRST_LINE_INFO + slot_of(ring, number)]);
     const uint64_t *words = words_of(ring, number);
     *n_lines_out = (uint32_t)announcement;
     if (!gyre_ll_is_announced(announcement, number))

@@ -141,8 +141,9 @@ struct gyre_transport_ops {
     /* Bytes of device and host memory that open and connect allocated, for the log. */
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
-    /* Does this rank have slots of LL for lines that a network writes? Only after open, and only if
-     * has_lines. The config may ask for them where the NIC does not reach the device's memory. */
+    /* Does this rank have slots of LL for lines that a NIC or its proxy writes? Only after open,
+     * and only if has_lines. The config may ask for them where the NIC does not reach the device's
+     * memory. */
     bool (*takes_lines)(const struct gyre_transport *transport);
 
     /* Tell what this rank measured of the network to other hosts. Only when all ranks have

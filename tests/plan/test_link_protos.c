@@ -318,7 +318,41 @@ static void a_program_for_lines_keeps_proxied_connections_in_simple(void)
     gyre_program_free(program);
 }
 
-/* Lines between hosts are used only where they are asked for, and on GPUs only beside ll. */
+/* A communicator of hosts of one GPU each: all connections have slots of lines of the proxies. */
+static void a_program_for_hosts_of_one_gpu_goes_by_lines_of_proxies(void)
+{
+    static struct gyre_grouping grouping = {
+        .n_hosts = N_RANKS, .host_of = {0, 1, 2, 3}, .n_nics = 1};
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = N_RANKS};
+    struct gyre_connector ends[N_RANKS * 4];
+    struct gyre_peer_counts peers;
+    struct gyre_program *program;
+    struct gyre_cuda_program *blob;
+    struct gyre_cuda_shape size;
+    struct gyre_fifo_spec spec = {.n_fifos = 2, .depth = 4, .slot_bytes = {65536}};
+    CHECK_OK(gyre_near_peers_count(&grouping, N_RANKS, &peers));
+    gyre_fifo_spec_add_net_lines(&spec, GYRE_DEVICE_CUDA, &peers, false);
+    CHECK(spec.net_line_bytes == 16384 && spec.slot_bytes[GYRE_PROTO_LL] == 16384);
+    fill_ends(&spec, ends);
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(ends); i++) {
+        ends[i].is_proxied = 1;
+        ends[i].slots[GYRE_PROTO_LL] = ends[i].slots[GYRE_PROTO_SIMPLE];
+    }
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_direct, &shape, 1, &program));
+    const struct gyre_load_config config = {
+        .program = program, .n_channels = 2, .proto = GYRE_PROTO_LL, .net_proto = GYRE_PROTO_LL};
+    CHECK_OK(gyre_cuda_lower(&spec, ends, N_RANKS, &config, &blob, &size));
+    const struct gyre_cuda_connection *connections =
+        (const void *)((const unsigned char *)blob + blob->connections_offset);
+    for (uint32_t i = 0; i < size.max_connections; i++)
+        CHECK(connections[i].is_simple == 0);
+    CHECK(size.max_connections > 0 && size.slot_bytes == 16384 && size.proxied_bytes == 8192);
+    free(blob);
+    gyre_program_free(program);
+}
+
+/* Over RDMA and on the host device lines between hosts are used only where they are asked for, and
+ * on GPUs only beside ll. */
 static void lines_between_hosts_are_used_where_they_are_asked_for(void)
 {
     static const struct {
@@ -409,6 +443,29 @@ static void between_hosts_of_one_gpu_both_protocols_are_the_same(void)
                 "no slots for lines");
 }
 
+/* Several GPUs a host over TCP: small calls take lines between the hosts if lines inside go with
+ * them, and large calls do not. */
+static void gpus_over_tcp_take_lines_for_small_calls(void)
+{
+    static const char *const protos[] = {"", "ll", "^ll128,lamport", "/simple", "ll128/"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(protos); i++)
+        for (uint64_t n_bytes = 8; n_bytes <= 64 << 20; n_bytes *= 16) {
+            struct gyre_tuner_facts facts = facts_across();
+            const struct gyre_network tcp = {.latency_ns = 10000};
+            const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &tcp);
+            struct gyre_choice choice = {.algorithm = NULL};
+            facts.is_tcp = true;
+            facts.cost = &cost;
+            facts.spec.net_line_bytes = 1024;
+            CHECK_OK(choose(&facts, protos[i], n_bytes, &choice));
+            const bool is_lines = choice.net_proto == GYRE_PROTO_LL;
+            CHECK_MSG(is_lines == (i < 3 && n_bytes <= 16384), "%s, %llu bytes: %s/%s", protos[i],
+                      (unsigned long long)n_bytes, gyre_proto_names[choice.proto],
+                      gyre_proto_names[choice.net_proto]);
+            CHECK(!is_lines || choice.proto == GYRE_PROTO_LL);
+        }
+}
+
 /* What all slots take stays within the share of the budget that the header names. */
 static void slots_of_lines_between_hosts_fit_their_share_of_memory(void)
 {
@@ -430,6 +487,7 @@ static void slots_of_lines_between_hosts_fit_their_share_of_memory(void)
 static const struct test_case cases[] = {
     {"lines between hosts are used where they are asked for",
      lines_between_hosts_are_used_where_they_are_asked_for},
+    {"GPUs over TCP take lines for small calls", gpus_over_tcp_take_lines_for_small_calls},
     {"between hosts of one GPU both protocols are the same",
      between_hosts_of_one_gpu_both_protocols_are_the_same},
     {"slots of lines between hosts fit their share of memory",
@@ -445,6 +503,8 @@ static const struct test_case cases[] = {
     {"a message inside a host goes as in a communicator of one host",
      a_message_inside_a_host_goes_as_in_a_communicator_of_one_host},
     {"predictions know the protocol of each link", predictions_know_the_protocol_of_each_link},
+    {"a program for hosts of one GPU goes by lines of proxies",
+     a_program_for_hosts_of_one_gpu_goes_by_lines_of_proxies},
     {"a program for lines keeps proxied connections in simple",
      a_program_for_lines_keeps_proxied_connections_in_simple},
 };

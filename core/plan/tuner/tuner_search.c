@@ -40,8 +40,10 @@ static bool is_worth_trying(const struct gyre_search *search, const struct gyre_
 }
 
 /* GPUs try lines over TCP for calls of up to so many bytes. Larger calls depend on rates, and a
- * proxy handles each word of a line. Predicted, not measured. */
-#define MOST_TCP_LINES_BYTES ((uint64_t)(16 << 10))
+ * proxy handles each word of a line. By lines and by SIMPLE, in us: broadcast of 1 KiB 8.3
+ * and 10.8, of 16 KiB 18.2 and 12.7; all-gather of 1 KiB 19.3 and 23.7, of 16 KiB 33.3 and 26.5 (2
+ * H100, 2026-11). */
+#define MOST_TCP_LINES_BYTES ((uint64_t)(4 << 10))
 
 /* As is_worth_trying(), for links that a proxy serves. If the filter allows SIMPLE, lines are tried
  * only on GPUs over TCP. On the host device they are not faster (docs/lab_notes.md), and on GPUs

@@ -39,6 +39,13 @@
  * channels' frames travel together. Predicted, not measured. */
 #define TCP_LINE_CHANNEL_BYTES 512
 
+/* Over RDMA a channel's slots go through one queue pair, in order, and one thread block copies
+ * them. So calls of two GPUs have a channel for so many bytes: a broadcast of 4 MiB in one channel
+ * and tiles of 96 KiB takes 744 us over a stand-in NIC without limits, an all-gather of 4 MiB in 4
+ * channels and tiles of 512 KiB 123 (2 H100, 2026-11). */
+#define RDMA_CHANNEL_BYTES ((uint64_t)(512 << 10))
+#define MOST_RDMA_CHANNELS 8
+
 /* With many ranks, as many channels are tried at least that none moves more bytes. One worker takes
  * 5.5 ms to send so many (24.4 GB/s, cost_text.c), and 8 channels send 1 GiB in 3 ms. Each number
  * of channels that is not tried saves seconds with thousands of ranks. */
@@ -62,6 +69,13 @@ static uint64_t least_tile_of(const struct gyre_simulator *simulator)
     return gyre_max_u64(MIN_TILE_BYTES, gyre_simulator_least_tile_bytes(simulator));
 }
 
+/* Two GPUs on two hosts, by RDMA. */
+static bool is_rdma_pair(const struct gyre_tuner_facts *facts)
+{
+    return facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2 &&
+           !facts->is_tcp;
+}
+
 /* About how many messages a call sends over the network, all ranks together. */
 static uint64_t count_messages(const struct gyre_search *search, const struct gyre_choice *choice)
 {
@@ -78,11 +92,8 @@ static uint64_t count_messages(const struct gyre_search *search, const struct gy
 static double share_to_beat(const struct gyre_search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {
-    const struct gyre_tuner_facts *facts = search->facts;
-    const bool is_gpu_pair =
-        facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2;
     double share = WORTH;
-    if (!is_gpu_pair || facts->is_tcp || best->tile_bytes == 0)
+    if (!is_rdma_pair(search->facts) || best->tile_bytes == 0)
         return share;
     for (uint64_t n = count_messages(search, best); n < count_messages(search, choice); n *= 2)
         share -= WORTH / 16;
@@ -130,7 +141,7 @@ static gyre_status refine_tile(const struct gyre_search *search, struct gyre_sim
     struct gyre_choice choice = *best;
     double time_ns;
     choice.tile_bytes = choice.tile_bytes / 4 * 3 / 16 * 16;
-    if (!isfinite(*best_ns) || search->facts->n_hosts < 2 ||
+    if (!isfinite(*best_ns) || search->facts->n_hosts < 2 || is_rdma_pair(search->facts) ||
         choice.tile_bytes < least_tile_of(simulator))
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_search_run(search->facts, simulator, &choice, simulation, &time_ns));
@@ -141,20 +152,31 @@ static gyre_status refine_tile(const struct gyre_search *search, struct gyre_sim
     return GYRE_SUCCESS;
 }
 
+/* The channels that the links between hosts need at least, for reasons that predictions do not
+ * know. */
+static uint64_t channels_of_link(const struct gyre_search *search, enum gyre_proto net_proto)
+{
+    const struct gyre_tuner_facts *facts = search->facts;
+    const uint64_t n_bytes = gyre_tuner_all_bytes(facts, search->coll, search->n_bytes);
+    if (is_rdma_pair(facts))
+        return gyre_min_u64(n_bytes / RDMA_CHANNEL_BYTES, MOST_RDMA_CHANNELS);
+    if (!facts->is_tcp || facts->device_kind != GYRE_DEVICE_CUDA)
+        return 1;
+    return gyre_min_u64(net_proto == GYRE_PROTO_SIMPLE
+                            ? n_bytes / TCP_CHANNEL_BYTES
+                            : gyre_div_round_up(search->n_bytes, TCP_LINE_CHANNEL_BYTES),
+                        MOST_TCP_CHANNELS);
+}
+
 /* The least number of channels to try. With many ranks only multiples of the unit are tried,
  * because they are simulated fast. */
 static uint32_t least_channels_of(const struct gyre_search *search, enum gyre_proto net_proto,
                                   uint32_t unit, uint32_t most_channels)
 {
     const struct gyre_tuner_facts *facts = search->facts;
-    const bool is_gpu_tcp = facts->is_tcp && facts->device_kind == GYRE_DEVICE_CUDA;
-    const uint64_t wanted =
-        net_proto == GYRE_PROTO_SIMPLE
-            ? gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / TCP_CHANNEL_BYTES
-            : gyre_div_round_up(search->n_bytes, TCP_LINE_CHANNEL_BYTES);
-    const uint64_t of_tcp = gyre_min_u64(wanted, MOST_TCP_CHANNELS);
     const bool is_large = facts->n_ranks > GYRE_SEARCH_MOST_ALL_PAIRS;
-    uint64_t least = gyre_max_u64(facts->min_channels, is_gpu_tcp ? of_tcp : 1);
+    uint64_t least =
+        gyre_max_u64(gyre_max_u64(facts->min_channels, 1), channels_of_link(search, net_proto));
     while (is_large &&
            gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / least > MOST_CHANNEL_BYTES)
         least *= 2;
