@@ -152,14 +152,15 @@ static bool asks_for_net_lines(const struct gyre_member *member)
     return false;
 }
 
-/* Is memory set aside for lines between hosts? GPUs use them by themselves over TCP alone. Over
- * RDMA they take 32 MiB of GPU memory, and on the host device over TCP they cost the proxy a look
- * at twice as many FIFOs. So there they must be asked for. */
+/* Is memory set aside for lines between hosts? GPUs use them by themselves over TCP, and two GPUs
+ * over RDMA, too. With more ranks over RDMA they take 32 MiB of GPU memory, and on the host device
+ * over TCP they cost the proxy a look at twice as many FIFOs. So there they must be asked for. */
 static bool wants_net_lines(const struct gyre_member *member, const struct gyre_links *links)
 {
     const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
     return links->has_net_lines && links->is_proxied &&
-           (is_host == links->uses_rdma || asks_for_net_lines(member));
+           (is_host == links->uses_rdma || (!is_host && member->n_ranks == 2) ||
+            asks_for_net_lines(member));
 }
 
 /* Compute the sizes of the FIFOs, and which ranks are far from this one. */

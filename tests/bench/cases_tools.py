@@ -171,10 +171,10 @@ def check_net_times(directory):
     """--net decides the hop between hosts, and over TCP the least channels of GPUs."""
     pair = ["--coll", "all_reduce", "--algo", "direct", "--hosts", "2x1", "--bytes", "1K"]
     with tempfile.TemporaryDirectory() as folder:
-        simple = ["--proto", "simple/simple", "--net"]
+        simple = ["--proto", "simple/simple"]
         plain, ib, socket, lines = (times_of(directory, folder, pair + words)[0]
-                                    for words in ([], [*simple, "ib"], [*simple, "Socket"],
-                                                  ["--net", "socket"]))
+                                    for words in (simple, [*simple, "--net", "ib"],
+                                                  [*simple, "--net", "Socket"], ["--net", "socket"]))
         # One hop: 2 + 9 us over RDMA, 10 + 10 us over TCP (docs/tuning.md).
         assert plain["time_us"] == ib["time_us"] and ib["network"] == "ib", (plain, ib)
         assert abs(socket["time_us"] - ib["time_us"] - 9) < 1e-6, (ib, socket)

@@ -408,7 +408,7 @@ static void between_hosts_of_one_gpu_both_protocols_are_the_same(void)
         bool is_tcp;
         enum gyre_proto of_small;
     } rows[] = {
-        {"", true, GYRE_PROTO_LL},           {"", false, GYRE_PROTO_SIMPLE},
+        {"", true, GYRE_PROTO_LL},           {"", false, GYRE_PROTO_LL},
         {"simple/ll", true, GYRE_PROTO_LL},  {"/ll", false, GYRE_PROTO_LL},
         {"ll/ll", true, GYRE_PROTO_LL},      {"simple/simple", true, GYRE_PROTO_SIMPLE},
         {"simple", true, GYRE_PROTO_SIMPLE}, {"ll128/simple", true, GYRE_PROTO_SIMPLE},
@@ -426,7 +426,7 @@ static void between_hosts_of_one_gpu_both_protocols_are_the_same(void)
             if (coll ==
                 GYRE_COLL_SEND_RECV) /* no list restricts messages, and none simulates them */
                 continue;
-            CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, 1024, &choice));
+            CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, 512, &choice));
             CHECK_MSG(choice.proto == rows[i].of_small && choice.net_proto == rows[i].of_small,
                       "%s %s: %s/%s", rows[i].protos, gyre_collectives[coll].name,
                       gyre_proto_names[choice.proto], gyre_proto_names[choice.net_proto]);

@@ -39,15 +39,34 @@ static bool is_worth_trying(const struct gyre_search *search, const struct gyre_
            gyre_tuner_all_bytes(search->facts, search->coll, search->n_bytes) <= MOST_MIXED_BYTES;
 }
 
-/* GPUs try lines over TCP for calls of up to so many bytes. Larger calls depend on rates, and a
- * proxy handles each word of a line. By lines and by SIMPLE, in us: broadcast of 1 KiB 8.3
- * and 10.8, of 16 KiB 18.2 and 12.7; all-gather of 1 KiB 19.3 and 23.7, of 16 KiB 33.3 and 26.5 (2
- * H100, 2026-11). */
-#define MOST_TCP_LINES_BYTES ((uint64_t)(4 << 10))
+/* Lines over TCP are tried on GPUs for calls of up to so many bytes; fewer where data go one way.
+ * Larger calls depend on rates, and a proxy handles each word of a line. By lines and by SIMPLE, in
+ * us: all-gather of 1 KiB 19.3 and 23.7, of 4 KiB 24.6 and 27.9, of 16 KiB 33.3 and 26.5; broadcast
+ * of 1 KiB 8.3 and 10.8, of 2 KiB 12.0 and 10.8, of 16 KiB 18.2 and 12.7 (2 H100, 2026-11). */
+#define MOST_TCP_LINES_BYTES   ((uint64_t)(4 << 10))
+#define MOST_TCP_ONE_WAY_BYTES ((uint64_t)(1 << 10))
+/* Likewise over RDMA between two GPUs, but bytes that a rank sends. Over a stand-in NIC, by lines
+ * and by SIMPLE, in us: all-gather of 1 KiB 18.6 and 28.0, of 16 KiB 24.9 and 30.1; all-reduce of 1
+ * KiB 20.7 and 30.5, of 16 KiB 38.1 and 29.5; gather of 1 KiB 9.5 and 10.4, of 16 KiB 15.7
+ * and 10.4; broadcast of 16 KiB 35.7 and 10.5 (2 H100, 2026-11). With more GPUs nothing was
+ * measured. */
+#define MOST_RDMA_LINES_BYTES   ((uint64_t)(8 << 10))
+#define MOST_RDMA_ONE_WAY_BYTES ((uint64_t)(1 << 10))
+
+/* Is the call small enough for GPUs to try lines between hosts? */
+static bool is_small_for_lines(const struct gyre_search *search)
+{
+    const struct gyre_tuner_facts *facts = search->facts;
+    const bool is_one_way = gyre_collectives[search->coll].has_root;
+    if (!facts->is_tcp)
+        return facts->n_ranks == 2 &&
+               search->n_bytes <= (is_one_way ? MOST_RDMA_ONE_WAY_BYTES : MOST_RDMA_LINES_BYTES);
+    return gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) <=
+           (is_one_way ? MOST_TCP_ONE_WAY_BYTES : MOST_TCP_LINES_BYTES);
+}
 
 /* As is_worth_trying(), for links that a proxy serves. If the filter allows SIMPLE, lines are tried
- * only on GPUs over TCP. On the host device they are not faster (docs/lab_notes.md), and on GPUs
- * over RDMA nothing was measured. */
+ * only on GPUs. On the host device they are not faster (docs/lab_notes.md). */
 static bool is_net_worth_trying(const struct gyre_search *search, const struct gyre_filter *filter,
                                 enum gyre_proto proto)
 {
@@ -58,8 +77,7 @@ static bool is_net_worth_trying(const struct gyre_search *search, const struct g
     if ((allowed >> proto & 1U) == 0 || gyre_tuner_net_proto_obstacle(facts, proto) != NULL)
         return false;
     return proto == GYRE_PROTO_SIMPLE || (allowed >> GYRE_PROTO_SIMPLE & 1U) == 0 ||
-           (facts->is_tcp && facts->device_kind == GYRE_DEVICE_CUDA &&
-            gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) <= MOST_TCP_LINES_BYTES);
+           (facts->device_kind == GYRE_DEVICE_CUDA && is_small_for_lines(search));
 }
 
 /* Try a protocol of links without a proxy with every protocol of the others. */

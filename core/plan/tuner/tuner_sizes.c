@@ -40,9 +40,9 @@
 #define TCP_LINE_CHANNEL_BYTES 512
 
 /* Over RDMA a channel's slots go through one queue pair, in order, and one thread block copies
- * them. So calls of two GPUs have a channel for so many bytes: a broadcast of 4 MiB in one channel
- * and tiles of 96 KiB takes 744 us over a stand-in NIC without limits, an all-gather of 4 MiB in 4
- * channels and tiles of 512 KiB 123 (2 H100, 2026-11). */
+ * them. So calls of two GPUs have a channel for so many bytes that a rank sends: a broadcast of 4
+ * MiB in one channel and tiles of 96 KiB takes 744 us over a stand-in NIC without limits, an
+ * all-gather of 4 MiB in 4 channels and tiles of 512 KiB 123 (2 H100, 2026-11). */
 #define RDMA_CHANNEL_BYTES ((uint64_t)(512 << 10))
 #define MOST_RDMA_CHANNELS 8
 
@@ -76,19 +76,19 @@ static bool is_rdma_pair(const struct gyre_tuner_facts *facts)
            !facts->is_tcp;
 }
 
-/* About how many messages a call sends over the network, all ranks together. */
+/* About how many messages a call between two ranks sends in one direction. */
 static uint64_t count_messages(const struct gyre_search *search, const struct gyre_choice *choice)
 {
-    const uint64_t n_bytes = gyre_tuner_all_bytes(search->facts, search->coll, search->n_bytes);
-    return gyre_max_u64(choice->n_channels, gyre_div_round_up(n_bytes, choice->tile_bytes));
+    return gyre_max_u64(choice->n_channels, gyre_div_round_up(search->n_bytes, choice->tile_bytes));
 }
 
 /* The share of the best choice's predicted time that another choice must stay below to take its
  * place. Predictions do not count what a message costs a NIC. So over verbs each doubling of the
- * messages, by more channels or by smaller tiles, must gain 1/16 more. An all-gather of 256 KiB
+ * messages, by more channels or by smaller tiles, must gain 1/8 more. An all-gather of 256 KiB
  * between two GPUs and a stand-in NIC took 336 us in 16 channels, for which 10 % less than for one
  * was predicted, and takes 90 now; an all-to-all of as many bytes took 89 us in one channel and 85
- * in two (2 H100, 2026-11). Nothing else was measured, so the rule is for two GPUs. */
+ * in two; a broadcast of 1 MiB in 8 messages of 128 KiB took 173 us, one of 4 MiB in 8 of 512 KiB
+ * 201 (2 H100, 2026-11). Nothing else was measured, so the rule is for two GPUs. */
 static double share_to_beat(const struct gyre_search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {
@@ -96,7 +96,7 @@ static double share_to_beat(const struct gyre_search *search, const struct gyre_
     if (!is_rdma_pair(search->facts) || best->tile_bytes == 0)
         return share;
     for (uint64_t n = count_messages(search, best); n < count_messages(search, choice); n *= 2)
-        share -= WORTH / 16;
+        share -= WORTH / 8;
     return share;
 }
 
@@ -159,7 +159,7 @@ static uint64_t channels_of_link(const struct gyre_search *search, enum gyre_pro
     const struct gyre_tuner_facts *facts = search->facts;
     const uint64_t n_bytes = gyre_tuner_all_bytes(facts, search->coll, search->n_bytes);
     if (is_rdma_pair(facts))
-        return gyre_min_u64(n_bytes / RDMA_CHANNEL_BYTES, MOST_RDMA_CHANNELS);
+        return gyre_min_u64(search->n_bytes / RDMA_CHANNEL_BYTES, MOST_RDMA_CHANNELS);
     if (!facts->is_tcp || facts->device_kind != GYRE_DEVICE_CUDA)
         return 1;
     return gyre_min_u64(net_proto == GYRE_PROTO_SIMPLE
