@@ -170,7 +170,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 /* The most FIFOs of GPUs that are alone on their hosts, and the longest slots. No rank passes data
  * on inside a host, so little is gained by many FIFOs, and a NIC takes its time for every message:
  * all-gathers of 4 MiB between two GPUs and a stand-in NIC took 816 us with slots of 128 KiB and
- * 367 with 512 KiB (2 H100, 2026-11). */
+ * 367 with 512 KiB (2 H100, 2026-11). More such GPUs were not measured. */
 static struct gyre_fifo_size size_alone(struct gyre_fifo_size most)
 {
     return (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),

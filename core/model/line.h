@@ -32,7 +32,8 @@ static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_
 }
 
 /** gyre_ll_lines - the lines of a slot of n bytes on a connection between hosts: at least one, so
- * that an empty slot is seen, too. */
+ * that an empty slot is seen, too. The host executor sends and polls that line; GPU kernels
+ * announce no lines for an empty slot, and poll none. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);

@@ -446,7 +446,7 @@ static void depths_that_leave_no_room_for_announcements_are_refused(void)
     config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
     CHECK(gyre_transport_socket.open(&config, &transport, &blob, &blob_bytes) ==
           GYRE_ERROR_INVALID_ARGUMENT);
-    CHECK_MSG(strstr(gyre_cause(), "5 slots with lines") != NULL, "%s", gyre_cause());
+    CHECK_MSG(strstr(gyre_cause(), "and these have 5") != NULL, "%s", gyre_cause());
     gyre_fault_fini(&fault);
 }
 

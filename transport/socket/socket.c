@@ -162,8 +162,9 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
     GYRE_TRY_GOTO(status, open_threads(transport), close_transport);
     if (config->spec.net_line_bytes > 0 && config->spec.depth > GYRE_FIRST_LINE_INFO) {
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "socket: %u FIFOs of %u slots with lines",
-                           config->spec.n_fifos, config->spec.depth);
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                           "socket: lines need FIFOs of at most %d slots, and these have %u",
+                           GYRE_FIRST_LINE_INFO, config->spec.depth);
         goto close_transport;
     }
     if (transport->peers == NULL) {

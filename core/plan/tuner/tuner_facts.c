@@ -54,10 +54,9 @@ const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
     if (proto != GYRE_PROTO_LL)
         return "a network may write a line of another protocol than ll in parts";
     if (facts->spec.net_line_bytes == 0)
-        return "the connections that a proxy serves have no slots for lines: on GPUs over RDMA "
-               "they "
-               "need GPUDirect RDMA, and there and on host memory over TCP GYRE_PROTO=/ll from the "
-               "start";
+        return "the connections that a proxy serves have no slots for lines: over RDMA all GPUs "
+               "need GPUDirect RDMA; more than two GPUs over RDMA, and host memory over TCP, need "
+               "GYRE_PROTO=/ll from the start; hosts with several GPUs need slots of ll inside";
     return NULL;
 }
 

@@ -34,15 +34,16 @@
 #define TCP_CHANNEL_BYTES ((uint64_t)(128 << 10))
 #define MOST_TCP_CHANNELS 16
 
-/* Calls of GPUs by lines over TCP have a channel for so many bytes of a slot at least, because a
- * multiprocessor has few reads over PCIe in flight (HOST_CHANNEL_BYTES in tuner_tiles.c). The
- * channels' frames travel together. Predicted, not measured. */
+/* Calls of GPUs by lines over TCP use so many channels that each moves at most so many bytes of a
+ * block, up to MOST_TCP_CHANNELS, because a multiprocessor has few reads over PCIe in flight
+ * (HOST_CHANNEL_BYTES in tuner_tiles.c). The channels' frames travel together. No other number was
+ * measured. */
 #define TCP_LINE_CHANNEL_BYTES 512
 
 /* Over RDMA a channel's slots go through one queue pair, in order, and one thread block copies
  * them. So calls of two GPUs have a channel for so many bytes that a rank sends: a broadcast of 4
  * MiB in one channel and tiles of 96 KiB takes 744 us over a stand-in NIC without limits, an
- * all-gather of 4 MiB in 4 channels and tiles of 512 KiB 123 (2 H100, 2026-11). */
+ * all-gather of 4 MiB in 4 channels and tiles of 512 KiB 123 and 135 (2 H100, 2026-11). */
 #define RDMA_CHANNEL_BYTES ((uint64_t)(512 << 10))
 #define MOST_RDMA_CHANNELS 8
 

@@ -3,8 +3,8 @@
  * Every kernel of a line protocol is compiled twice. The full one can record its launch
  * (record.cuh) and can use connections that a proxy serves. The lean one can do neither. Small
  * calls pay for every instruction that is fetched, also for those that only test whether a launch
- * is recorded (2 H100, 1 KiB, full and lean: broadcast 3.66 and 3.38 us, reduce 3.77 and 3.38,
- * all-reduce 2.24 and 2.17; 2026-11). The host chooses for each launch (runtime/launch.c).
+ * is recorded (docs/lab_notes.md has the figures). The host chooses for each launch
+ * (runtime/launch.c).
  *
  * GYRE_CUDA_LEAN says which of the two a file compiles. Kernels of SIMPLE are full.
  */
