@@ -279,14 +279,15 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
 
 struct gyre_plan_summary bench_plan_of(const struct bench_rank *rank, const struct bench_call *call)
 {
-    const struct gyre_call planned = {.coll = call->what.coll,
-                                      .send = call->send,
-                                      .recv = call->recv,
-                                      .count = call->what.count,
-                                      .dtype = call->what.dtype,
-                                      .op = call->what.op,
-                                      .root = call->what.root,
-                                      .is_send = true};
+    const struct gyre_call planned = {
+        .coll = call->what.coll,
+        .send = call->send,
+        .recv = call->recv,
+        .count = call->what.count,
+        .dtype = call->what.dtype,
+        .op = call->what.op,
+        .root = call->what.coll == GYRE_COLL_SEND_RECV ? bench_next_rank(rank) : call->what.root,
+        .is_send = true};
     struct gyre_plan_summary plan = {0};
     if (gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &plan) != GYRE_SUCCESS)
         plan = (struct gyre_plan_summary){0};

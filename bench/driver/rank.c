@@ -176,11 +176,15 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
         .what = *what, .buffers = buffers, .send = send, .recv = recv, .is_in_place = is_in_place};
 }
 
-/* Each rank sends to the next rank and receives from the previous one. */
+int bench_next_rank(const struct bench_rank *rank)
+{
+    return (rank->member.rank + 1) % rank->member.n_ranks;
+}
+
 static gyre_status enqueue_send_recv(const struct bench_rank *rank, const struct bench_call *call)
 {
     const int n_ranks = rank->member.n_ranks;
-    const int next = (rank->member.rank + 1) % n_ranks;
+    const int next = bench_next_rank(rank);
     const int previous = (rank->member.rank + n_ranks - 1) % n_ranks;
     GYRE_TRY(gyre_group_start());
     gyre_status status =

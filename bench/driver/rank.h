@@ -92,6 +92,10 @@ struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
                                 const struct bench_case *what, bool is_in_place);
 
+/** bench_next_rank - in sends and receives each rank sends to this rank, and receives from the
+ * previous one. */
+int bench_next_rank(const struct bench_rank *rank);
+
 /** bench_enqueue - enqueue the collective on the rank's stream. */
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);
 

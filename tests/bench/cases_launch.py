@@ -1,10 +1,14 @@
 """How the ranks of a bench are started: by mpirun, as threads of one process, with torchrun's
 variables, and by launchers that a bench cannot join."""
 
+import json
+import os
 import re
 import socket
+import tempfile
 import threading
 
+from report_schema import has_json
 from running import (BENCHES, SMALL, bench, free_port, mpirun, needs_mpi_build, parse, run, start,
                      start_ranks)
 
@@ -25,6 +29,19 @@ def case_mpi(directory, _):
                 rooted = name in ("broadcast", "gather", "reduce", "scatter")
                 assert row[4] == ("0" if rooted else "-1"), row
                 assert row[-1].endswith("N/A") == (name == "sendrecv"), row
+    if has_json(directory):
+        check_plan_of_sends(directory)
+
+
+def check_plan_of_sends(directory):
+    """The report says how a message goes to the next rank: over sockets, in four channels."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        mpirun(2, ["sh", "-c", "GYRE_HOSTID=h$OMPI_COMM_WORLD_RANK exec \"$@\"", "sh",
+                   bench(directory, "sendrecv"), "--device", "host", "-b", "1M", "-e", "1M", "-n", "2", "-J", path])
+        with open(path, encoding="utf-8") as file:
+            row, = json.load(file)["results"]
+    assert row["channels"] == 4 and "Socket" in row["transports"], row
 
 
 def case_threads(directory, _):
