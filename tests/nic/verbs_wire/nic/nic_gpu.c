@@ -213,15 +213,17 @@ bool nic_gpu_start_write(const struct wire_region_entry *region, uint64_t addres
 static const struct mapping *map_source(const struct wire_region_entry *region, int gpu)
 {
     const int own = nic_gpu_of(region);
+    const struct mapping *mapping = NULL;
     if (own < 0)
         return NULL;
-    if ((gpus[gpu].closed >> own & 1) == 0) {
-        const struct mapping *mapping = map(region, gpu);
-        if (mapping != NULL || own == gpu)
-            return mapping;
+    if ((gpus[gpu].closed >> own & 1) == 0)
+        mapping = map(region, gpu);
+    if (mapping != NULL || own == gpu)
+        return mapping;
+    mapping = map(region, own);
+    if (mapping != NULL) /* so it is the GPUs that cannot */
         gpus[gpu].closed |= 1u << own;
-    }
-    return map(region, own);
+    return mapping;
 }
 
 bool nic_gpu_start_copy(const struct wire_region_entry *to_region, uint64_t to,
