@@ -504,8 +504,8 @@ static void run_refusals(void)
     }
 }
 
-/* Run `run` between `hosts` hosts of `per_host` ranks over sockets. */
-static void over_sockets(int hosts, int per_host, void (*run)(void))
+/* Run `run` between `hosts` hosts of `per_host` ranks, over sockets unless is_rdma. */
+static void between_hosts(int hosts, int per_host, void (*run)(void))
 {
     const int before[] = {n_hosts, n_per_host};
     n_hosts = hosts;
@@ -517,27 +517,27 @@ static void over_sockets(int hosts, int per_host, void (*run)(void))
 
 static void lines_over_sockets_carry_random_calls(void)
 {
-    over_sockets(2, 1, run_lines);
-    over_sockets(2, 2, run_lines);
-    over_sockets(3, 2, run_lines);
-    over_sockets(2, 2, run_algorithms);
+    between_hosts(2, 1, run_lines);
+    between_hosts(2, 2, run_lines);
+    between_hosts(3, 2, run_lines);
+    between_hosts(2, 2, run_algorithms);
 }
 
 static void over_sockets_calls_by_lines_and_others_take_turns(void)
 {
-    over_sockets(2, 2, run_in_turns);
-    over_sockets(3, 1, run_in_turns);
+    between_hosts(2, 2, run_in_turns);
+    between_hosts(3, 1, run_in_turns);
 }
 
 static void an_abort_ends_ranks_that_wait_for_lines_over_sockets(void)
 {
     if (test_device() == GYRE_DEVICE_HOST) /* its vectors lie in host memory */
-        over_sockets(2, 2, run_abort);
+        between_hosts(2, 2, run_abort);
 }
 
 static void other_line_protocols_are_refused_over_sockets(void)
 {
-    over_sockets(2, 1, run_refusals);
+    between_hosts(2, 1, run_refusals);
 }
 
 #ifdef TEST_WITH_VERBS
@@ -546,19 +546,14 @@ static void other_line_protocols_are_refused_over_sockets(void)
  * TEST_RDMA=1 with the library that the environment names. */
 static void over_rdma(int hosts, int per_host, void (*run)(void))
 {
-    const int before[] = {n_hosts, n_per_host};
     const bool is_in_memory = getenv("TEST_RDMA") == NULL;
     if (is_in_memory && test_device() != GYRE_DEVICE_HOST) /* it does not reach GPU memory */
         return;
     if (is_in_memory)
         CHECK(vm_install(vm_one_nic));
-    n_hosts = hosts;
-    n_per_host = per_host;
     is_rdma = true;
-    run();
+    between_hosts(hosts, per_host, run);
     is_rdma = false;
-    n_hosts = before[0];
-    n_per_host = before[1];
     if (is_in_memory)
         CHECK(vm_uninstall());
 }
