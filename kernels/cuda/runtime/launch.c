@@ -174,7 +174,9 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
 /* May the launch begin while what comes before it in the stream ends? In a capture only if that is
  * this executor's last launch: its kernel has waited for everything that came before, which another
  * node may not have done. Outside of captures a kernel of the application may lie between, and this
- * launch then waits for that one's end, and for what that one has waited for. */
+ * launch then waits for that one's end, and for what that one has waited for. Where calls were
+ * captured, a graph that ends with one of them may lie between, and nothing says how a launch
+ * overlaps with the end of a graph. */
 static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t capture, bool *overlaps_out)
 {
@@ -183,7 +185,8 @@ static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaS
     if (!executor->overlaps_launches)
         return GYRE_SUCCESS;
     if (capture == 0) {
-        *overlaps_out = executor->has_launched && executor->last_stream == stream;
+        *overlaps_out = executor->has_launched && executor->last_stream == stream &&
+                        executor->last_capture == 0;
         return GYRE_SUCCESS;
     }
     GYRE_TRY(find_last_node(stream, &before));
