@@ -4,15 +4,12 @@
  * which must not show in the order of what a queue pair does.
  */
 #include "core/base/util.h"
-#include "tests/nic/verbs_wire/protocol.h"
 #include "tests/nic/wire_places.h"
 #include "tests/support/check.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define N_CHAINS 16 /* of requests, of all queue pairs together */
 
@@ -23,8 +20,9 @@ static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
 {
     const uint32_t part_bytes = PLACE_BYTES / (uint32_t)n_qps;
     const int n = 1 + (int)places_draw(state, RIG_MAX_WR - 1);
-    /* Requests to one GPU alone make the longest batches. */
+    /* Requests to one GPU, and short ones to host memory, make the longest batches. */
     const bool is_to_one = places_draw(state, 2) == 0;
+    const bool is_in_turns = is_to_one && places_draw(state, 2) == 0;
     for (int i = 0; i < n; i++) {
         struct move *move = &moves[i];
         const uint32_t most =
@@ -32,6 +30,10 @@ static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
         *move = (struct move){.source = places_draw(state, N_PLACES + 1),
                               .target = places_draw(state, N_PLACES)};
         move->target = is_to_one ? GPU_A : move->target;
+        if (is_in_turns && places_draw(state, 2) == 0) {
+            move->target = HOST;
+            move->source = places_draw(state, 2) == 0 ? HOST : INLINE;
+        }
         move->n_bytes = places_draw(state, move->source == INLINE ? 200 : most);
         move->has_imm = i == n - 1 || places_draw(state, 8) == 0;
         move->from = places_draw(state, PLACE_BYTES - POISON_BYTES - move->n_bytes);
@@ -65,32 +67,50 @@ static void write_chains(struct rig_end *end)
     places_close(end, &places);
 }
 
+/* The messages of each queue pair come in the order of its requests, of which the last one has an
+ * immediate value. */
+static void expect_messages(struct rig_end *end, struct move (*moves)[RIG_MAX_WR], const int *n)
+{
+    int next[RIG_MAX_QPS] = {0};
+    int n_left = end->n_qps;
+    while (n_left > 0 && test_n_failures == 0) {
+        const struct ibv_wc wc = rig_wait_completion(end);
+        int qp = 0;
+        while (qp + 1 < end->n_qps && wc.qp_num != end->qps[qp]->qp_num)
+            qp++;
+        while (next[qp] < n[qp] - 1 && !moves[qp][next[qp]].has_imm)
+            next[qp]++;
+        CHECK_MSG(wc.status == IBV_WC_SUCCESS && wc.imm_data == (uint32_t)next[qp],
+                  "pair %d: request %u, not %d", qp, wc.imm_data, next[qp]);
+        CHECK(wc.byte_len == moves[qp][next[qp]].n_bytes);
+        n_left -= ++next[qp] == n[qp];
+    }
+}
+
 static void check_chains(struct rig_end *end)
 {
     static unsigned char expected[N_PLACES][PLACE_BYTES];
+    static struct move moves[RIG_MAX_QPS][RIG_MAX_WR];
     struct places places;
-    struct move moves[RIG_MAX_WR];
     uint64_t state = 7;
     places_open(end, &places, RIG_MAX_WR);
     for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
-        int n_imms[RIG_MAX_QPS] = {0};
-        int n_all = 0;
+        int n[RIG_MAX_QPS];
         for (int qp = 0; qp < end->n_qps; qp++) {
-            const int n = make_chain(&state, qp, end->n_qps, moves);
-            for (int k = 0; k < n; k++) {
-                const struct move *move = &moves[k];
+            n[qp] = make_chain(&state, qp, end->n_qps, moves[qp]);
+            for (int k = 0; k < n[qp]; k++) {
+                const struct move *move = &moves[qp][k];
                 memcpy(expected[move->target] + move->to,
                        places_pattern[move->source == INLINE ? HOST : move->source] + move->from,
                        move->n_bytes);
-                n_imms[qp] += move->has_imm;
             }
-            n_all += n_imms[qp];
         }
-        places_expect_all(end, n_all);
+        expect_messages(end, moves, n);
         for (int place = 0; place < N_PLACES; place++)
             places_expect(&places, place, 0, expected[place], PLACE_BYTES);
         for (int qp = 0; qp < end->n_qps; qp++)
-            rig_post_receives(end->qps[qp], n_imms[qp]);
+            for (int k = 0; k < n[qp]; k++)
+                rig_post_receives(end->qps[qp], moves[qp][k].has_imm);
         rig_barrier(end);
     }
     places_close(end, &places);
@@ -296,24 +316,6 @@ static void a_read_sees_the_writes_before_it(void)
 
 /* ---- waits ---------------------------------------------------------------------------------- */
 
-/* Of all NICs of this job. */
-static uint64_t count_waits(void)
-{
-    char path[128];
-    uint64_t n = 0;
-    snprintf(path, sizeof(path), "/dev/shm/verbs_wire.%u.parent-%d", (unsigned)geteuid(),
-             (int)getppid());
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const struct wire_file *file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
-    CHECK_MSG(file != MAP_FAILED, "%s", path);
-    for (int i = 0; i < WIRE_MAX_HOSTS && file != MAP_FAILED; i++)
-        n += gyre_load_relaxed_u64(&file->nics[i].n_waits);
-    if (file != MAP_FAILED)
-        munmap((void *)(uintptr_t)file, sizeof(*file));
-    close(fd);
-    return n;
-}
-
 static void write_at_once(struct rig_end *end)
 {
     struct places places;
@@ -326,10 +328,10 @@ static void write_at_once(struct rig_end *end)
                                  .to = i * 8192,
                                  .n_bytes = 8192,
                                  .has_imm = i % 10 == 9};
-    const uint64_t n_before = count_waits();
+    const uint64_t n_before = rig_count().n_waits;
     places_post(end, &places, 0, moves, 40);
     places_expect_all(end, 40);
-    const uint64_t n_waits = count_waits() - n_before;
+    const uint64_t n_waits = rig_count().n_waits - n_before;
     CHECK_MSG(n_waits == 1, "%llu waits", (unsigned long long)n_waits);
     places_close(end, &places);
 }
@@ -342,10 +344,10 @@ static void write_behind(struct rig_end *end)
     places_open(end, &places, 0);
     for (uint32_t i = 0; i < 50; i++)
         moves[i] = (struct move){.source = GPU_A, .target = GPU_B, .n_bytes = 64 << 10};
-    const uint64_t n_before = count_waits();
+    const uint64_t n_before = rig_count().n_waits;
     places_post(end, &places, 0, moves, 50);
     places_expect_all(end, 50);
-    const uint64_t n_waits = count_waits() - n_before;
+    const uint64_t n_waits = rig_count().n_waits - n_before;
     CHECK_MSG(n_waits < 25, "%llu waits", (unsigned long long)n_waits);
     places_close(end, &places);
 }

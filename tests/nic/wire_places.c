@@ -21,7 +21,7 @@ void places_open(struct rig_end *end, struct places *places, int n_receives)
     uint64_t state = 1;
     end->access |= IBV_ACCESS_REMOTE_READ;
     /* The NIC process inherits it; copies of this process stay quick. */
-    setenv("FAKE_CUDA_WAIT_US", "300", 1);
+    setenv("FAKE_CUDA_WAIT_US", "300", 0);
     rig_open(end);
     unsetenv("FAKE_CUDA_WAIT_US");
     for (int i = 0; i < N_PLACES; i++) {
@@ -72,6 +72,7 @@ void places_post(struct rig_end *end, const struct places *places, int qp, const
         wrs[i].wr_id = (uint64_t)i;
         wrs[i].sg_list = &sges[i];
         wrs[i].num_sge = 1;
+        wrs[i].imm_data = (uint32_t)i;
         wrs[i].send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0);
         wrs[i].opcode = move->is_read   ? IBV_WR_RDMA_READ
                         : move->is_send ? IBV_WR_SEND

@@ -39,14 +39,16 @@ extern const int places_gpus[N_PLACES]; /* or RIG_HOST */
 /** places_draw - a random number below n. */
 uint32_t places_draw(uint64_t *state, uint32_t n);
 
-/** places_open - rig_open, the places, rig_connect. Waits of the NIC for copies are slow.
+/** places_open - rig_open, the places, rig_connect. Waits of the NIC for copies are slow: 300 us,
+ * if FAKE_CUDA_WAIT_US does not say how slow.
  * @n_receives: of each queue pair of the second process. */
 void places_open(struct rig_end *end, struct places *places, int n_receives);
 
 /** places_close - a barrier, then all away. */
 void places_close(struct rig_end *end, const struct places *places);
 
-/** places_post - in one call, so that the NIC sees all requests at once. Each has a completion. */
+/** places_post - in one call, so that the NIC sees all requests at once. Each has a completion. Its
+ * wr_id and its immediate value are its index. */
 void places_post(struct rig_end *end, const struct places *places, int qp, const struct move *moves,
                  int n);
 

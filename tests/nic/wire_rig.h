@@ -8,6 +8,7 @@
 
 #include "core/base/sync.h"
 #include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
+#include "tests/nic/verbs_wire/protocol.h"
 #include "transport/ib/ib_verbs.h"
 
 #include <stdbool.h>
@@ -60,6 +61,11 @@ struct rig_end {
     uint8_t rnr_retries;
 };
 
+/* Waits for copies, and requests by the way of their payload. */
+struct rig_counts {
+    uint64_t n_waits, n_direct, n_ring, n_gpu;
+};
+
 /* A write to the same offset at the other end. */
 struct rig_write {
     uint64_t offset;
@@ -103,6 +109,12 @@ void rig_post_write(struct rig_end *end, const struct rig_write *write);
 
 /** rig_post_receives - n receives without memory on a queue pair. */
 void rig_post_receives(struct ibv_qp *qp, int n);
+
+/** rig_job - the job's file, until the process ends. NULL, and a failed check: there is none. */
+const struct wire_file *rig_job(void);
+
+/** rig_count - what the NICs of this job have counted for the programs that are in it now. */
+struct rig_counts rig_count(void);
 
 /** rig_wait_completion, rig_expect - the next completion, at most RIG_LIMIT_NS from now. */
 struct ibv_wc rig_wait_completion(struct rig_end *end);

@@ -90,7 +90,10 @@ struct wire_sge {
     uint32_t lkey;
 };
 
-/* A posted send. By the owner, but for the status. */
+/* How the payload of a request goes. Copies are those of CUDA, at either end. */
+enum wire_way { WIRE_DIRECT, WIRE_BY_RING, WIRE_BY_COPY };
+
+/* A posted send. By the owner, but for status and way. */
 struct wire_request {
     uint64_t wr_id;
     uint64_t remote_address;
@@ -100,6 +103,7 @@ struct wire_request {
     uint32_t flags;  /* IBV_SEND_* */
     uint32_t n_sges;
     uint32_t status; /* enum ibv_wc_status; by the NIC, before n_done */
+    uint32_t way;    /* enum wire_way; by the NIC, while it executes the request */
     uint64_t n_bytes;
     struct wire_sge sges[WIRE_MAX_SGE];
     unsigned char inlined[VM_INLINE_BYTES]; /* payload of IBV_SEND_INLINE */

@@ -27,6 +27,7 @@ static bool fill_request(const struct wire_pair *pair, const struct ibv_send_wr 
     request->flags = wr->send_flags | (pair->is_signaling_all ? IBV_SEND_SIGNALED : 0);
     request->n_sges = (uint32_t)wr->num_sge;
     request->status = IBV_WC_SUCCESS;
+    request->way = WIRE_DIRECT;
     request->n_bytes = 0;
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *sge = &wr->sg_list[i];

@@ -12,7 +12,9 @@
  *
  * Copies into GPU memory are done in batches. The requests of one round of the loop start their
  * copies; then the round waits once for each stream with copies; then the requests count as
- * arrived. Until then both ends' marks (is_executing, is_entered) stay set.
+ * arrived. Until then both ends' marks (is_executing, is_entered) stay set. A short write to host
+ * memory that comes behind copies of its queue pair does not end the batch: its bytes are read when
+ * it is due ("held"), and put in place when the copies are finished.
  */
 #ifndef GYRE_TESTS_WIRE_NIC_H
 #define GYRE_TESTS_WIRE_NIC_H
@@ -37,12 +39,18 @@ enum nic_verdict {
     NIC_FAILED
 };
 
-/* The copies of a queue pair that are under way: of requests n_arrived to n_started. */
+struct nic_held; /* the payload of one request, in memory of this process */
+
+/* The copies of a queue pair that are under way: of requests n_arrived to n_started. Some of these
+ * requests may be held, in the order in which they were posted. */
 struct nic_copies {
     struct wire_pair_entry *peer; /* whose mark is_entered is kept; NULL: there are no copies */
     int gpu;                      /* whose stream all of them are on */
     uint32_t n_receives;          /* of the peer, that these requests take */
-    enum ibv_wc_status status;    /* request n_started fails with it after them, or success */
+    uint32_t n_held;
+    uint64_t held_bytes;
+    struct nic_held *first_held, *last_held; /* of those that are not in place yet */
+    enum ibv_wc_status status; /* request n_started fails with it after them, or success */
 };
 
 struct nic_pair {
@@ -53,7 +61,6 @@ struct nic_pair {
     uint64_t n_started;                             /* those that arrived, and those with copies */
     uint64_t bytes_sent;                            /* of request n_sent */
     uint64_t bytes_moved; /* of request n_started, including those whose copy is under way */
-    bool is_by_ring;      /* request n_started, at either end */
     struct nic_copies copies;
     /* By request, modulo max_send: when it was seen, then when it arrives, then when its answer
      * does. */
@@ -84,9 +91,10 @@ struct nic {
  * and nic_pair_finish must follow in the same round. Returns whether anything was done. */
 bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns_out);
 
-/** nic_pair_finish - the copies of a pair are finished, so their requests have arrived; the marks
- * of both ends are taken away. @has_failed: a wait for these copies failed, so the first of the
- * requests fails and the pair's other requests are not executed. */
+/** nic_pair_finish - the copies of a pair are finished, so their requests have arrived once the
+ * bytes of those that were held are in place; the marks of both ends are taken away. @has_failed: a
+ * wait for these copies failed, so the first of the requests fails and the pair's other requests
+ * are not executed. */
 void nic_pair_finish(struct nic *nic, struct nic_pair *pair, bool has_failed);
 
 /* ---- nic_deliver.c -------------------------------------------------------------------------- */
@@ -99,9 +107,16 @@ struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entr
 enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire_request *request,
                              enum ibv_wc_status *status_out);
 
-/** nic_deliver_copied - the rest of a request that was started, after its copies: its message and
- * its statistics. */
-void nic_deliver_copied(struct nic *nic, struct nic_pair *pair, struct wire_request *request);
+/** nic_deliver_copied - the rest of a request that was started, after the copies: its bytes if they
+ * were held, its message and its statistics. @status_out: set when it failed. If the answer is not
+ * NIC_DELIVERED, nothing of it has arrived. */
+enum nic_verdict nic_deliver_copied(struct nic *nic, struct nic_pair *pair,
+                                    struct wire_request *request, enum ibv_wc_status *status_out);
+
+/* ---- nic_move.c ----------------------------------------------------------------------------- */
+
+/** nic_drop_held - forget the bytes that a pair holds. */
+void nic_drop_held(struct nic_copies *copies);
 
 /* ---- nic_gpu.c ------------------------------------------------------------------------------ */
 

@@ -5,6 +5,12 @@
  */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
+static void note_gpu(struct nic_delivery *delivery, const struct wire_region_entry *region)
+{
+    if (region->is_gpu)
+        delivery->request->way = WIRE_BY_COPY;
+}
+
 static enum ibv_wc_status list_local(struct nic_delivery *delivery, struct nic_segments *segments,
                                      unsigned access)
 {
@@ -25,7 +31,7 @@ static enum ibv_wc_status list_local(struct nic_delivery *delivery, struct nic_s
                                                            .region = region,
                                                            .address = sge->address,
                                                            .n_bytes = sge->n_bytes};
-        delivery->is_gpu = delivery->is_gpu || region->is_gpu;
+        note_gpu(delivery, region);
     }
     return IBV_WC_SUCCESS;
 }
@@ -45,7 +51,7 @@ static enum ibv_wc_status list_remote(struct nic_delivery *delivery, struct nic_
                                              .address = request->remote_address,
                                              .n_bytes = request->n_bytes};
     segments->n = 1;
-    delivery->is_gpu = delivery->is_gpu || region->is_gpu;
+    note_gpu(delivery, region);
     return IBV_WC_SUCCESS;
 }
 
@@ -64,7 +70,7 @@ static enum ibv_wc_status list_receive(struct nic_delivery *delivery, struct nic
             return IBV_WC_REM_OP_ERR;
         segments->list[segments->n] = (struct nic_segment){
             .pair = peer, .region = region, .address = sge->address, .n_bytes = sge->n_bytes};
-        delivery->is_gpu = delivery->is_gpu || region->is_gpu;
+        note_gpu(delivery, region);
         n_bytes += sge->n_bytes;
     }
     return n_bytes < delivery->request->n_bytes ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_SUCCESS;

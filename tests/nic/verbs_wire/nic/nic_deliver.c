@@ -53,7 +53,7 @@ static void announce(const struct nic_delivery *delivery)
     wire_notify(&delivery->nic->job, peer->recv_queue);
 }
 
-/* All bytes of the request were moved, or their copies are under way. */
+/* All bytes of the request were moved, or are held, or their copies are under way. */
 static enum nic_verdict end(struct nic_delivery *delivery)
 {
     struct nic_copies *copies = &delivery->pair->copies;
@@ -108,9 +108,9 @@ static void count(const struct nic_delivery *delivery)
     stats->n_bytes += request->n_bytes;
     if (request->n_bytes == 0)
         return;
-    if (delivery->is_gpu)
+    if (request->way == WIRE_BY_COPY)
         stats->n_gpu++;
-    else if (delivery->pair->is_by_ring)
+    else if (request->way == WIRE_BY_RING)
         stats->n_ring++;
     else if (request->opcode != IBV_WR_RDMA_READ)
         stats->n_direct++;
@@ -157,12 +157,17 @@ enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire
     return verdict;
 }
 
-void nic_deliver_copied(struct nic *nic, struct nic_pair *pair, struct wire_request *request)
+enum nic_verdict nic_deliver_copied(struct nic *nic, struct nic_pair *pair,
+                                    struct wire_request *request, enum ibv_wc_status *status_out)
 {
     struct nic_delivery delivery = make_delivery(nic, pair, request);
     delivery.peer = pair->copies.peer;
-    delivery.is_gpu = true;
+    const enum nic_verdict verdict = nic_put_held(&delivery);
+    *status_out = delivery.status;
+    if (verdict != NIC_DELIVERED)
+        return verdict;
     if (delivery.needs_receive)
         announce(&delivery);
     count(&delivery);
+    return NIC_DELIVERED;
 }

@@ -28,7 +28,6 @@ struct nic_delivery {
     struct wire_request *request;
     struct nic_segments from, to;
     bool needs_receive;
-    bool is_gpu; /* at either end */
     enum wire_arrival kind;
     enum ibv_wc_status status;
 };
@@ -45,11 +44,13 @@ static inline bool nic_is_closed(const struct nic_delivery *delivery,
     return wire_load(&nic_process_of(delivery, pair)->is_closed) != 0;
 }
 
-/* Messages that may be put, besides those of started requests. */
+/* Messages that may be put, besides those of started requests. A held one may need a message more,
+ * because its bytes go by the ring if the kernel then refuses to write them. */
 static inline uint64_t nic_count_room(const struct nic_delivery *delivery)
 {
     const struct wire_pair_entry *peer = delivery->peer;
-    return WIRE_MESSAGES - delivery->pair->copies.n_receives -
+    const struct nic_copies *copies = &delivery->pair->copies;
+    return WIRE_MESSAGES - copies->n_receives - copies->n_held -
            (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken));
 }
 
@@ -75,14 +76,19 @@ static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
     return verdict;
 }
 
-/** nic_check - list the segments of a request's both ends. Local elements lie in regions of the
+/** nic_check - list the segments of a request's both ends, and note whether one of them is GPU
+ * memory. Local elements lie in regions of the
  * sender's domain, the target in one of the peer's. Returns the status with which the request
  * fails, or IBV_WC_SUCCESS. */
 enum ibv_wc_status nic_check(struct nic_delivery *delivery);
 
 /** nic_move_piece - move the next bytes of a checked request, as many as go at once, and count them
- * in bytes_moved of the pair. NIC_DELIVERED: they are in place, or their copy is under way and
- * pair->copies tells of it. delivery->status is set if it fails. */
+ * in bytes_moved of the pair. NIC_DELIVERED: they are in place; or pair->copies tells of them:
+ * their copy is under way, or they are held. delivery->status is set if it fails. */
 enum nic_verdict nic_move_piece(struct nic_delivery *delivery);
+
+/** nic_put_held - put the bytes of a request in place if they are held. The requests before it must
+ * have arrived. NIC_NO_PEER, or NIC_FAILED with delivery->status: they are not in place. */
+enum nic_verdict nic_put_held(struct nic_delivery *delivery);
 
 #endif

@@ -2,15 +2,17 @@
  *
  * How the bytes of a request travel: from a list of segments to another one. Memory of a client is
  * read by process_vm_readv and written by process_vm_writev, GPU memory by CUDA copies. A copy into
- * GPU memory is only started here. Where the kernel refuses to read or write a client's memory, the
- * client is marked as closed, and its own helper thread carries its bytes: into `staged` of its
- * queue pair before they are sent, out of `ring` after they have arrived.
+ * GPU memory is only started here; a short payload for host memory that comes behind such copies is
+ * held in a list until they are finished. Where the kernel refuses to read or write a client's
+ * memory, the client is marked as closed, and its own helper thread carries its bytes: into
+ * `staged` of its queue pair before they are sent, out of `ring` after they have arrived.
  */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
 #include "tests/nic/verbs_wire/say.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -37,6 +39,12 @@ static enum nic_verdict refused(struct nic_delivery *delivery, const struct wire
     return NIC_NO_ROOM;
 }
 
+static void note_ring(struct nic_delivery *delivery)
+{
+    if (delivery->request->way == WIRE_DIRECT)
+        delivery->request->way = WIRE_BY_RING;
+}
+
 static enum nic_verdict fetch_staged(struct nic_delivery *delivery, unsigned char *to,
                                      uint64_t n_bytes)
 {
@@ -53,7 +61,7 @@ static enum nic_verdict fetch_staged(struct nic_delivery *delivery, unsigned cha
         left -= n;
     }
     gyre_store_release_u64(&mine->bytes_fetched, at);
-    delivery->pair->is_by_ring = true;
+    note_ring(delivery);
     return NIC_DELIVERED;
 }
 
@@ -106,20 +114,21 @@ static enum nic_verdict read_part(struct nic_delivery *delivery, const struct pa
     return move_process(delivery, part, to, false);
 }
 
-/* Is there room in the peer's ring for n bytes, their message, and the last one? */
+/* Is there room in the peer's ring for n bytes, their message, and the last one, besides what is
+ * held? */
 static bool has_ring_room(const struct nic_delivery *delivery, uint64_t n_bytes)
 {
     const struct wire_pair_entry *peer = delivery->peer;
+    const uint64_t in_ring = peer->bytes_put - gyre_load_acquire_u64(&peer->bytes_taken);
     return nic_count_room(delivery) >= 2 &&
-           WIRE_RING_BYTES - (peer->bytes_put - gyre_load_acquire_u64(&peer->bytes_taken)) >=
-               n_bytes;
+           WIRE_RING_BYTES - in_ring >= n_bytes + delivery->pair->copies.held_bytes;
 }
 
-static void put_payload(const struct nic_delivery *delivery, uint64_t address, uint64_t n_bytes)
+static void put_payload(struct nic_delivery *delivery, const struct part *to,
+                        const unsigned char *from)
 {
     struct wire_pair_entry *peer = delivery->peer;
-    const unsigned char *from = delivery->nic->bounce;
-    for (uint64_t left = n_bytes; left > 0;) {
+    for (uint64_t left = to->n_bytes; left > 0;) {
         const uint64_t here = WIRE_RING_BYTES - peer->bytes_put % WIRE_RING_BYTES;
         const uint64_t n = left < here ? left : here;
         memcpy(peer->ring + peer->bytes_put % WIRE_RING_BYTES, from, n);
@@ -127,9 +136,9 @@ static void put_payload(const struct nic_delivery *delivery, uint64_t address, u
         from += n;
         left -= n;
     }
-    nic_put_message(delivery,
-                    &(struct wire_message){.address = address, .n_bytes = (uint32_t)n_bytes});
-    delivery->pair->is_by_ring = true;
+    nic_put_message(delivery, &(struct wire_message){.address = to->segment->address + to->offset,
+                                                     .n_bytes = (uint32_t)to->n_bytes});
+    note_ring(delivery);
 }
 
 /* Does a part of host memory go through `staged` of the sender, or `ring` of the receiver? */
@@ -139,21 +148,92 @@ static bool is_by_ring(const struct nic_delivery *delivery, const struct part *p
            nic_is_closed(delivery, part->segment->pair);
 }
 
+struct nic_held {
+    struct nic_held *next;
+    const struct wire_request *request;
+    struct nic_segment target; /* host memory of the peer, whose mark is_entered stays */
+    unsigned char bytes[];
+};
+
+/* Whole payloads only, so that each held request is one that was started. There must be room for
+ * them in the peer's ring, also where the peer is not closed: then it can be found closed when they
+ * are put in place. GPU memory is not read ahead, since that takes a wait of its own. */
+static bool can_hold(const struct nic_delivery *delivery, const struct part *from)
+{
+    return !is_gpu(from) && from->n_bytes == delivery->request->n_bytes &&
+           has_ring_room(delivery, from->n_bytes);
+}
+
+static void hold(struct nic_delivery *delivery, const struct part *to, const unsigned char *from)
+{
+    struct nic_copies *copies = &delivery->pair->copies;
+    struct nic_held *held = malloc(sizeof(*held) + to->n_bytes);
+    if (held == NULL)
+        abort();
+    *held = (struct nic_held){.request = delivery->request, .target = *to->segment};
+    held->target.address += to->offset;
+    held->target.n_bytes = to->n_bytes;
+    memcpy(held->bytes, from, to->n_bytes);
+    if (copies->first_held == NULL)
+        copies->first_held = held;
+    else
+        copies->last_held->next = held;
+    copies->last_held = held;
+    copies->n_held++;
+    copies->held_bytes += to->n_bytes;
+}
+
+static void drop_first(struct nic_copies *copies)
+{
+    struct nic_held *held = copies->first_held;
+    copies->first_held = held->next;
+    free(held);
+}
+
+void nic_drop_held(struct nic_copies *copies)
+{
+    while (copies->first_held != NULL)
+        drop_first(copies);
+}
+
+enum nic_verdict nic_put_held(struct nic_delivery *delivery)
+{
+    struct nic_copies *copies = &delivery->pair->copies;
+    struct nic_held *held = copies->first_held;
+    enum nic_verdict verdict = NIC_NO_ROOM;
+    if (held == NULL || held->request != delivery->request)
+        return NIC_DELIVERED;
+    const struct part to = {&held->target, 0, held->target.n_bytes};
+    if (!is_by_ring(delivery, &to))
+        verdict = move_process(delivery, &to, held->bytes, true);
+    if (verdict == NIC_NO_ROOM) { /* closed, maybe since just now; can_hold has kept the room */
+        put_payload(delivery, &to, held->bytes);
+        verdict = NIC_DELIVERED;
+    }
+    drop_first(copies);
+    return verdict;
+}
+
 /* Through the bounce buffer into host memory. */
 static enum nic_verdict move_to_host(struct nic_delivery *delivery, const struct part *from,
                                      const struct part *to)
 {
+    unsigned char *bounce = delivery->nic->bounce;
+    const bool is_behind = delivery->pair->copies.peer != NULL;
     const bool by_ring = is_by_ring(delivery, to);
-    if (delivery->pair->copies.peer != NULL)
+    if (is_behind && !can_hold(delivery, from))
         return NIC_BEHIND_COPIES;
     if (by_ring && !has_ring_room(delivery, to->n_bytes))
         return nic_ask_peer(delivery, NIC_NO_ROOM);
-    const enum nic_verdict verdict = read_part(delivery, from, delivery->nic->bounce);
+    const enum nic_verdict verdict = read_part(delivery, from, bounce);
     if (verdict != NIC_DELIVERED)
         return verdict;
-    if (!by_ring)
-        return move_process(delivery, to, delivery->nic->bounce, true);
-    put_payload(delivery, to->segment->address + to->offset, to->n_bytes);
+    if (is_behind)
+        hold(delivery, to, bounce);
+    else if (by_ring)
+        put_payload(delivery, to, bounce);
+    else
+        return move_process(delivery, to, bounce, true);
     return NIC_DELIVERED;
 }
 

@@ -3,7 +3,7 @@
  * The way of a request: posted, seen, sent (its port has a rate), arrived (its port has a latency;
  * bytes move here), answered (the same latency back; the request is complete). A request whose
  * bytes are copied into GPU memory is started when it is due, and arrives when the round has waited
- * for the copies.
+ * for the copies. So is a request that is held behind such copies.
  */
 #include "tests/nic/verbs_wire/nic/nic.h"
 
@@ -161,7 +161,6 @@ static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
         return false;
     }
     pair->bytes_moved = 0;
-    pair->is_by_ring = false;
     gyre_store_release_u64(&pair->entry->n_started, ++pair->n_started);
     if (verdict == NIC_DELIVERED)
         count_arrived(pair, now_ns);
@@ -242,20 +241,35 @@ bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns
     return is_any;
 }
 
+/* The peer's process died while a request was held. This request and those behind it count as not
+ * started, so they wait for the peer until the retry time has ended. */
+static void go_back(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
+{
+    pair->n_started = pair->n_arrived;
+    pair->bytes_moved = 0;
+    stall(nic, pair, NIC_NO_PEER, now_ns);
+}
+
 void nic_pair_finish(struct nic *nic, struct nic_pair *pair, bool has_failed)
 {
-    const struct nic_copies copies = pair->copies;
-    const enum ibv_wc_status status = has_failed ? IBV_WC_LOC_QP_OP_ERR : copies.status;
+    struct wire_pair_entry *peer = pair->copies.peer;
+    enum nic_verdict verdict = has_failed ? NIC_FAILED : NIC_DELIVERED;
+    enum ibv_wc_status status = has_failed ? IBV_WC_LOC_QP_OP_ERR : IBV_WC_SUCCESS;
     const uint64_t now_ns = wire_now_ns();
-    while (!has_failed && pair->n_arrived < pair->n_started) {
-        nic_deliver_copied(nic, pair, request_of(pair, pair->n_arrived));
-        count_arrived(pair, now_ns);
+    while (verdict == NIC_DELIVERED && pair->n_arrived < pair->n_started) {
+        verdict = nic_deliver_copied(nic, pair, request_of(pair, pair->n_arrived), &status);
+        if (verdict == NIC_DELIVERED)
+            count_arrived(pair, now_ns);
     }
+    if (verdict == NIC_DELIVERED)
+        status = pair->copies.status;
+    nic_drop_held(&pair->copies);
     pair->copies = (struct nic_copies){.peer = NULL};
-    (void)wire_exchange(&copies.peer->is_entered, 0);
+    (void)wire_exchange(&peer->is_entered, 0);
     if (status != IBV_WC_SUCCESS)
         fail(nic, pair, status);
-    else
-        (void)answer_due(nic, pair, now_ns);
+    else if (verdict == NIC_NO_PEER)
+        go_back(nic, pair, now_ns);
+    (void)answer_due(nic, pair, now_ns);
     (void)wire_exchange(&pair->entry->is_executing, 0);
 }
