@@ -53,26 +53,57 @@ gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls)
     return GYRE_SUCCESS;
 }
 
-/* Launches a wave: the calls of one protocol at the same time, and the protocols one after the
- * other. Both ends of a message choose the same protocol, by the size of the message and the kind
- * of the link between them. Short messages go first, because they may complete before their
- * receivers take them. */
-static gyre_status launch_wave(struct gyre_caller *caller, const struct gyre_call *const *wave,
-                               int n_wave, const struct gyre_call **part, gyre_stream stream)
+/* A call of a wave: the sends and receives that run at the same time. */
+struct wave_call {
+    const struct gyre_call *call;
+    enum gyre_proto proto;
+    bool is_apart; /* one of two ranks copies to itself */
+};
+
+/* The parts of a wave in the order of their launches. Both ends of a message choose the same
+ * protocol, by the size of the message and the kind of the link between them. Short messages go
+ * first, because they may complete before their receivers take them. Where there are two ranks, a
+ * short copy of one to itself has a launch of its own: a send and a receive without it are a single
+ * kernel. */
+static const struct wave_part {
+    enum gyre_proto proto;
+    bool takes_apart; /* calls that are */
+    bool takes_rest;
+} wave_parts[] = {
+    {GYRE_PROTO_LL, false, true},    {GYRE_PROTO_LL, true, false},
+    {GYRE_PROTO_LL128, false, true}, {GYRE_PROTO_LL128, true, false},
+    {GYRE_PROTO_SIMPLE, true, true},
+};
+
+static gyre_status choose_protos(struct gyre_caller *caller, struct wave_call *wave, int n_wave)
 {
-    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
+    for (int i = 0; i < n_wave; i++) {
+        struct gyre_choice choice;
+        GYRE_TRY(gyre_plan_choice(caller->plans, wave[i].call, &choice));
+        wave[i].proto = choice.proto;
+        wave[i].is_apart =
+            caller->member->n_ranks == 2 && wave[i].call->root == caller->member->rank;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Launches a wave: the calls of a part at the same time, and the parts one after the other.
+ * @calls: room for n_wave calls. */
+static gyre_status launch_wave(struct gyre_caller *caller, struct wave_call *wave, int n_wave,
+                               const struct gyre_call **calls, gyre_stream stream)
+{
     int n_launched = 0;
-    for (size_t p = 0; p < GYRE_ARRAY_LENGTH(protos) && n_launched < n_wave; p++) {
-        int n_part = 0;
-        for (int i = 0; i < n_wave; i++) {
-            struct gyre_choice choice;
-            GYRE_TRY(gyre_plan_choice(caller->plans, wave[i], &choice));
-            if (choice.proto == protos[p])
-                part[n_part++] = wave[i];
-        }
-        if (n_part > 0)
-            GYRE_TRY(gyre_launch_together(caller, part, n_part, stream, NULL));
-        n_launched += n_part;
+    GYRE_TRY(choose_protos(caller, wave, n_wave));
+    for (size_t p = 0; p < GYRE_ARRAY_LENGTH(wave_parts) && n_launched < n_wave; p++) {
+        const struct wave_part *part = &wave_parts[p];
+        int n_calls = 0;
+        for (int i = 0; i < n_wave; i++)
+            if (wave[i].proto == part->proto &&
+                (wave[i].is_apart ? part->takes_apart : part->takes_rest))
+                calls[n_calls++] = wave[i].call;
+        if (n_calls > 0)
+            GYRE_TRY(gyre_launch_together(caller, calls, n_calls, stream, NULL));
+        n_launched += n_calls;
     }
     return n_launched == n_wave ? GYRE_SUCCESS
                                 : gyre_fail(GYRE_ERROR_INTERNAL, "sends and receives by a protocol "
@@ -82,11 +113,12 @@ static gyre_status launch_wave(struct gyre_caller *caller, const struct gyre_cal
 gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                             gyre_stream stream)
 {
-    const struct gyre_call **wave = malloc((size_t)n_run * 2 * sizeof(*wave));
-    const struct gyre_call **part = wave != NULL ? wave + n_run : NULL;
+    struct wave_call *wave = malloc((size_t)n_run * sizeof(*wave));
+    const struct gyre_call **calls = malloc((size_t)n_run * sizeof(*calls));
     bool *is_busy = calloc((size_t)caller->member->n_ranks * 2, sizeof(*is_busy));
-    gyre_status status =
-        wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
+    gyre_status status = wave != NULL && calls != NULL && is_busy != NULL
+                             ? GYRE_SUCCESS
+                             : gyre_fail_errno(ENOMEM, "group");
     while (status == GYRE_SUCCESS && n_run > 0) {
         int n_wave = 0;
         int n_later = 0;
@@ -94,15 +126,16 @@ gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call *
         for (int i = 0; i < n_run; i++) {
             bool *busy = &is_busy[run[i]->root * 2 + run[i]->is_send];
             if (!*busy)
-                wave[n_wave++] = run[i];
+                wave[n_wave++].call = run[i];
             else
                 run[n_later++] = run[i];
             *busy = true;
         }
         n_run = n_later;
-        status = launch_wave(caller, wave, n_wave, part, stream);
+        status = launch_wave(caller, wave, n_wave, calls, stream);
     }
     free(is_busy);
+    free(calls);
     free(wave);
     return status;
 }

@@ -7,6 +7,8 @@
  */
 #include "core/links/links.h"
 
+#include "core/base/util.h"
+
 #include <string.h>
 
 /* The most workers that a channel of any built-in algorithm has: a double tree has two workers for
@@ -45,12 +47,22 @@ static gyre_status count_sharers(const struct gyre_member *member, const struct 
     return GYRE_SUCCESS;
 }
 
+static uint32_t find_least_sms(const struct gyre_member *member, const struct gyre_links *links)
+{
+    uint32_t least = UINT32_MAX;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        least = gyre_min_u32(least, links->infos[rank].device.n_sms);
+    return least / links->n_gpu_sharers;
+}
+
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links)
 {
     links->n_gpu_sharers = 1;
+    links->least_sms = 0;
     if (member->device_info.kind != GYRE_DEVICE_CUDA)
         return GYRE_SUCCESS;
     GYRE_TRY(count_sharers(member, links, &links->n_gpu_sharers));
+    links->least_sms = find_least_sms(member, links);
     if (links->n_gpu_sharers == 1)
         return GYRE_SUCCESS;
     const uint32_t n_sms = member->device_info.n_sms;

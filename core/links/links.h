@@ -35,6 +35,7 @@ struct gyre_links {
     bool is_p2p;            /* all pairs of ranks address each other's memory directly */
     uint32_t n_gpu_sharers; /* number of ranks on the GPU that has the most; above 1 only with
                              * GYRE_SHARE_GPU */
+    uint32_t least_sms;     /* multiprocessors that every rank has; 0 on the host device */
     struct gyre_network network; /* between hosts; zeros on one host */
     /* The other ranks of a shrink connect to this listener; NULL = the rank has none. */
     struct gyre_regroup_listener *regroup_listener;
@@ -123,7 +124,8 @@ void gyre_put_transports_close(struct gyre_put_transports *puts);
 /* ---- gpu_sharers.c ------------------------------------------------------------------------ */
 
 /** gyre_links_check_gpus - check that no two ranks use the same GPU. Where GYRE_SHARE_GPU allows
- * it, set links->n_gpu_sharers and limit member->config.sm_budget to this rank's part of the GPU.
+ * it, limit member->config.sm_budget to this rank's part of the GPU. Sets links->n_gpu_sharers and
+ * links->least_sms.
  * Errors: INVALID_USAGE naming two ranks and their GPU. */
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
 

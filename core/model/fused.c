@@ -4,20 +4,18 @@
  * chunks of IN (the scatter), one step that makes the result, and steps that only store a peer's
  * result (the gather). Each peer must take part in every phase exactly once. A program that reduces
  * nothing and scatters makes no result for the peers: the step copies this rank's own chunk, and
- * the gather stores what the peers scattered.
+ * the gather stores what the peers scattered. The program of a send or a receive is one step.
  */
 #include "core/model/fused.h"
 
 #include <string.h>
 
 const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS] = {
-#define TRAITS(id, name, scatters, reduces, gathers) \
-    [GYRE_FUSED_##id] = {#name, scatters != 0, reduces != 0, gathers != 0},
+#define TRAITS(id, name, scatters, reduces, gathers, keeps) \
+    [GYRE_FUSED_##id] = {#name, scatters != 0, reduces != 0, gathers != 0, keeps != 0},
     GYRE_FUSED_TABLE(TRAITS)
 #undef TRAITS
 };
-
-#define NO_CONNECTION UINT16_MAX
 
 /* The state of one search. */
 struct finder {
@@ -53,7 +51,7 @@ static bool add_peer(struct finder *finder, const struct gyre_operand *from)
         return false;
     fused->peers[fused->n_peers++] =
         (struct gyre_fused_peer){.rank = finder->program->connections[from->index].peer,
-                                 .send = NO_CONNECTION,
+                                 .send = GYRE_FUSED_NO_CONNECTION,
                                  .recv = from->index};
     return true;
 }
@@ -93,7 +91,7 @@ static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyr
         !is_placed_rightly(finder, to, is_result))
         return NULL;
     struct gyre_fused_peer *peer = &finder->fused.peers[p];
-    if (peer->send != NO_CONNECTION && peer->send != to->index)
+    if (peer->send != GYRE_FUSED_NO_CONNECTION && peer->send != to->index)
         return NULL;
     peer->send = to->index;
     finder->n_sent[p]++;
@@ -242,15 +240,45 @@ static enum gyre_fused_pattern pattern_of(const struct finder *finder)
     return GYRE_FUSED_ONE_SHOT;
 }
 
+/* The program of a send or a receive: one step moves IN to the other rank, or what it sent to
+ * OUT. A rank that sends to itself has neither. */
+static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
+{
+    const bool receives = is_connection(&step->ins[0]);
+    const struct gyre_operand *connection = receives ? &step->ins[0] : &step->outs[0];
+    const struct gyre_operand *chunk = receives ? &step->outs[0] : &step->ins[0];
+    struct gyre_fused_peer *peer = &finder->fused.peers[0];
+    uint16_t block;
+    if (step->n_ins != 1 || step->n_outs != 1 || !is_connection(connection) ||
+        connection->is_placed != 0 ||
+        !find_chunk(finder, step, chunk, receives ? GYRE_OPERAND_OUT : GYRE_OPERAND_IN, &block))
+        return GYRE_FUSED_NONE;
+    finder->fused.n_peers = 1;
+    peer->rank = finder->program->connections[connection->index].peer;
+    peer->send = receives ? GYRE_FUSED_NO_CONNECTION : connection->index;
+    peer->recv = receives ? connection->index : GYRE_FUSED_NO_CONNECTION;
+    return receives ? GYRE_FUSED_RECEIVE : GYRE_FUSED_SEND;
+}
+
+static enum gyre_fused_pattern find_pattern(struct finder *finder, const struct gyre_step *steps,
+                                            uint32_t n_steps)
+{
+    if (finder->program->coll == GYRE_COLL_SEND_RECV)
+        return n_steps == 1 ? find_message(finder, steps) : GYRE_FUSED_NONE;
+    return find_phases(finder, steps, n_steps) ? pattern_of(finder) : GYRE_FUSED_NONE;
+}
+
 void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_program *fused_out)
 {
+    const struct gyre_worker *worker = &program->workers[0];
     struct finder finder = {.program = program};
     memset(fused_out, 0, sizeof(*fused_out));
-    if (program->n_workers != 1 || program->max_range != 1 ||
-        !find_phases(&finder, &program->steps[program->workers[0].first_step],
-                     program->workers[0].n_steps))
+    if (program->n_workers != 1 || program->max_range != 1)
         return;
-    finder.fused.pattern = pattern_of(&finder);
+    finder.fused.pattern =
+        find_pattern(&finder, &program->steps[worker->first_step], worker->n_steps);
+    if (finder.fused.pattern == GYRE_FUSED_NONE)
+        return;
     finder.fused.is_placed = program->is_placed != 0;
     *fused_out = finder.fused;
 }

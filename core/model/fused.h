@@ -15,20 +15,25 @@
 /* One step reduces all peers' slots, and no step has more slots among its inputs. */
 #define GYRE_FUSED_MAX_PEERS GYRE_STEP_MAX_RECVS
 
-/* X(enum suffix, word, scatters, reduces, gathers). "Scatters": the first slot of a tile on each
- * connection holds the chunk of IN that is meant for that peer. "Reduces": it is an input of the
- * peer's reduction. "Gathers": the next slot, or the same if nothing is reduced, is stored to OUT;
- * if it was not scattered, it holds the sender's result. */
+/* X(enum suffix, word, scatters, reduces, gathers, keeps). "Scatters": the first slot of a tile on
+ * each connection holds the chunk of IN that is meant for that peer. "Reduces": it is an input of
+ * the peer's reduction. "Gathers": the next slot, or the same if nothing is reduced, is stored to
+ * OUT; if it was not scattered, it holds the sender's result. "Keeps": this rank's own chunk, or
+ * its result, goes to OUT. */
 #define GYRE_FUSED_TABLE(X)                                                                      \
-    X(NONE, none, 0, 0, 0)         /* the steps are run one by one */                            \
-    X(ONE_SHOT, one_shot, 1, 1, 0) /* all ranks send their vector to all, and all reduce all */  \
-    X(REDUCE_SCATTER, reduce_scatter, 1, 1, 0) /* each peer gets the chunk that it reduces */    \
-    X(TWO_SHOT, two_shot, 1, 1, 1)             /* likewise; then each sends its result to all */ \
-    X(ALL_GATHER, all_gather, 0, 0, 1) /* nothing is reduced: each sends its chunk to all */     \
-    X(ALL_TO_ALL, all_to_all, 1, 0, 1) /* likewise, but each peer gets another chunk */
+    X(NONE, none, 0, 0, 0, 0)         /* the steps are run one by one */                         \
+    X(ONE_SHOT, one_shot, 1, 1, 0, 1) /* all ranks send their vector to all, all reduce all */   \
+    X(REDUCE_SCATTER, reduce_scatter, 1, 1, 0, 1) /* each peer gets the chunk that it reduces */ \
+    X(TWO_SHOT, two_shot, 1, 1, 1, 1)     /* likewise; then each sends its result to all */      \
+    X(ALL_GATHER, all_gather, 0, 0, 1, 1) /* nothing is reduced: each sends its chunk to all */  \
+    X(ALL_TO_ALL, all_to_all, 1, 0, 1, 1) /* likewise, but each peer gets another chunk */       \
+    X(SEND, send, 1, 0, 0, 0)             /* to one rank */                                      \
+    X(RECEIVE, receive, 0, 0, 1, 0)       /* from one rank */                                    \
+    X(SEND_RECEIVE, send_receive, 1, 0, 1, 0) /* both at once: two programs, in one launch; the  \
+                                               * ranks may differ, and are one "peer" */
 
 enum gyre_fused_pattern {
-#define GYRE_FUSED_ENUM(id, name, scatters, reduces, gathers) GYRE_FUSED_##id,
+#define GYRE_FUSED_ENUM(id, name, scatters, reduces, gathers, keeps) GYRE_FUSED_##id,
     GYRE_FUSED_TABLE(GYRE_FUSED_ENUM)
 #undef GYRE_FUSED_ENUM
         GYRE_N_FUSED_PATTERNS
@@ -39,22 +44,32 @@ struct gyre_fused_traits {
     bool scatters;
     bool reduces;
     bool gathers;
+    bool keeps;
 };
 
 extern const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS];
 
-/** gyre_fused_slots_per_tile - slots that one tile moves on each connection. */
+/** gyre_fused_slots_per_tile - slots that one tile moves on each connection. Not of NONE. */
 static inline uint32_t gyre_fused_slots_per_tile(enum gyre_fused_pattern pattern)
 {
-    return (uint32_t)gyre_fused_patterns[pattern].reduces + gyre_fused_patterns[pattern].gathers;
+    return gyre_fused_patterns[pattern].reduces && gyre_fused_patterns[pattern].gathers ? 2 : 1;
 }
+
+/** gyre_fused_is_message - is the pattern that of a send, a receive or both? */
+static inline bool gyre_fused_is_message(enum gyre_fused_pattern pattern)
+{
+    return pattern != GYRE_FUSED_NONE && !gyre_fused_patterns[pattern].keeps;
+}
+
+/* Of a peer to which nothing is sent, or from which nothing comes. */
+#define GYRE_FUSED_NO_CONNECTION UINT16_MAX
 
 /* One peer of a fused program. A block number is 0 where the buffer is one vector; a chunk number
  * is 0 where that vector is not cut. */
 struct gyre_fused_peer {
     uint16_t rank;      /* in the shape */
-    uint16_t send;      /* the program's connection to it */
-    uint16_t recv;      /* the program's connection from it */
+    uint16_t send;      /* the program's connection to it, or GYRE_FUSED_NO_CONNECTION */
+    uint16_t recv;      /* the program's connection from it, likewise */
     uint16_t in_block;  /* block of IN that is scattered to it */
     uint16_t out_block; /* block of OUT where its result is stored; 0 if that is placed */
     uint16_t chunk;     /* of the vector: the chunk that is scattered to it, or that it sends */

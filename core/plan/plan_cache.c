@@ -37,6 +37,7 @@ static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *confi
         .is_ll128_safe = links->is_ll128_safe,
         .min_channels = (uint32_t)gyre_min_u64(least, most),
         .max_channels = most,
+        .least_sms = links->least_sms,
         .spec = links->spec,
         .grouping = &links->grouping,
     };

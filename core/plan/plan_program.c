@@ -68,15 +68,6 @@ static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fif
         (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
 }
 
-/* All sends and receives of a group run at the same time, and so do all their blocks on a GPU. The
- * limit of 64 channels for all peers together leaves room for one send and one receive with every
- * rank on a GPU of 128 multiprocessors. */
-static uint32_t most_peer_channels(const struct gyre_tuner_facts *facts)
-{
-    return facts->device_kind == GYRE_DEVICE_CUDA ? 64 / gyre_min_u32(64, facts->n_ranks)
-                                                  : UINT32_MAX;
-}
-
 /* The most channels of a program on a GPU, because the workers of all channels run as thread blocks
  * at the same time. Programs that a built-in algorithm emits are not limited here; they keep the
  * channels that the tuner chose for that algorithm. */
@@ -99,7 +90,7 @@ static void limit_channels(const struct gyre_tuner_facts *facts, enum gyre_colle
     const uint32_t n_lanes = variants->programs[0]->n_lanes;
     uint32_t most = most_block_channels(facts, choice->algorithm, variants);
     if (coll == GYRE_COLL_SEND_RECV)
-        most = gyre_min_u32(most, most_peer_channels(facts));
+        most = gyre_min_u32(most, gyre_tuner_pair_channels(facts, choice->proto));
     if (n_lanes > 0)
         most = gyre_min_u32(most, n_fifos / n_lanes);
     choice->n_channels = gyre_min_u32(choice->n_channels, most);

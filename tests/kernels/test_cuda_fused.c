@@ -136,6 +136,53 @@ static void an_all_to_all_names_the_block_of_each_peer(void)
     }
 }
 
+/* The half of a pair of ranks in which rank 0 of four sends to rank `peer`, or receives from it. */
+static bool resolve_message(const struct place *place, uint16_t peer, bool sends,
+                            struct gyre_cuda_fused *resolved_out)
+{
+    const uint16_t rank_of[2] = {sends ? 0 : peer, sends ? peer : 0}; /* the sender is the first */
+    const struct gyre_shape shape = {.coll = GYRE_COLL_SEND_RECV, .n_ranks = 2};
+    struct gyre_fused_program fused;
+    struct gyre_program *program = NULL;
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_sendrecv, &shape, sends ? 0 : 1, &program));
+    const struct gyre_load_config config = {.program = program,
+                                            .n_channels = N_CHANNELS,
+                                            .proto = GYRE_PROTO_LL128,
+                                            .rank_of = rank_of};
+    gyre_fused_find(program, &fused);
+    const bool is_resolved =
+        gyre_cuda_fused_resolve(&place->spec, place->connectors, &config, &fused, resolved_out);
+    gyre_program_free(program);
+    return is_resolved;
+}
+
+static void a_send_and_a_receive_become_one_peer(void)
+{
+    struct gyre_cuda_fused send, receive;
+    struct place place;
+    open_place(&place, 4);
+    CHECK(resolve_message(&place, 1, true, &send) && resolve_message(&place, 3, false, &receive));
+    CHECK(send.scatters == 1 && send.gathers == 0 && send.n_peers == 1);
+    CHECK(receive.scatters == 0 && receive.gathers == 1);
+    CHECK(gyre_cuda_fused_joins(&send, &receive));
+    const struct gyre_cuda_fused both = gyre_cuda_fused_join(&send, &receive);
+    const struct gyre_cuda_peer *peer = &both.peers[0];
+    const uint32_t send_end = gyre_connector_index(&place.spec, 1, 0, true);
+    const uint32_t recv_end = gyre_connector_index(&place.spec, 3, 0, false);
+    const enum gyre_proto slots = gyre_proto_slots(GYRE_PROTO_LL128);
+    CHECK(both.scatters == 1 && both.gathers == 1 && both.reduces == 0);
+    CHECK(peer->send_end == send_end && peer->recv_end == recv_end);
+    CHECK(peer->to == place.connectors[send_end].slots[slots]);
+    CHECK(peer->from == place.connectors[recv_end].slots[slots]);
+    CHECK(peer->head == &place.connectors[send_end].credit->head[slots]);
+    CHECK(peer->posted == &place.connectors[recv_end].credit->head[slots]);
+    receive.slots_stride += 16;
+    CHECK(!gyre_cuda_fused_joins(&send, &receive));
+    place.connectors[gyre_connector_index(&place.spec, 3, 0, false)].is_proxied = 1;
+    CHECK(!resolve_message(&place, 3, false, &receive));
+    free(place.connectors);
+}
+
 static void ends_that_cannot_be_addressed_are_refused(void)
 {
     struct gyre_cuda_fused resolved;
@@ -193,15 +240,17 @@ static void each_protocol_has_its_patterns(void)
     /* Indexed by protocol and pattern. GYRE_CUDA_N_FUSED stands for no kernel. */
     static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
         [GYRE_PROTO_SIMPLE] = {NONE, NONE, NONE, GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT,
-                               GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER, NONE},
+                               GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER, NONE, NONE, NONE, NONE},
         [GYRE_PROTO_LL] = {NONE, GYRE_CUDA_FUSED_LL_ONE_SHOT, GYRE_CUDA_FUSED_LL_ONE_SHOT,
-                           GYRE_CUDA_FUSED_LL_SUM, GYRE_CUDA_FUSED_LL_COPY,
+                           GYRE_CUDA_FUSED_LL_SUM, GYRE_CUDA_FUSED_LL_COPY, GYRE_CUDA_FUSED_LL_COPY,
+                           GYRE_CUDA_FUSED_LL_COPY, GYRE_CUDA_FUSED_LL_COPY,
                            GYRE_CUDA_FUSED_LL_COPY},
         [GYRE_PROTO_LL128] = {NONE, GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_SUM,
                               GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_COPY,
-                              GYRE_CUDA_FUSED_LL128_COPY},
+                              GYRE_CUDA_FUSED_LL128_COPY, GYRE_CUDA_FUSED_LL128_COPY,
+                              GYRE_CUDA_FUSED_LL128_COPY, GYRE_CUDA_FUSED_LL128_COPY},
         [GYRE_PROTO_LAMPORT] = {NONE, GYRE_CUDA_FUSED_LAMPORT_SUM, GYRE_CUDA_FUSED_LAMPORT_SUM,
-                                GYRE_CUDA_FUSED_LAMPORT_SUM, NONE, NONE},
+                                GYRE_CUDA_FUSED_LAMPORT_SUM, NONE, NONE, NONE, NONE, NONE},
     };
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         for (int pattern = 0; pattern < GYRE_N_FUSED_PATTERNS; pattern++) {
@@ -323,6 +372,8 @@ static void long_calls_of_ll128_keep_more_rounds_in_flight(void)
     CHECK(plan(&call, 4801).unroll == 6);
     call = call_of(GYRE_PROTO_LL, GYRE_FUSED_TWO_SHOT);
     CHECK(plan(&call, 12001).unroll == 2);
+    call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_SEND_RECEIVE);
+    CHECK(plan(&call, 12001).unroll == 2); /* there is no other kernel for messages */
 }
 
 static void lamport_has_a_kernel_for_what_fits_its_registers(void)
@@ -473,6 +524,7 @@ static void what_lamport_cannot_carry_stays_nan(void)
 static const struct test_case cases[] = {
     {"the kernel is told the ends of all peers", the_kernel_is_told_the_ends_of_all_peers},
     {"an all-to-all names the block of each peer", an_all_to_all_names_the_block_of_each_peer},
+    {"a send and a receive become one peer", a_send_and_a_receive_become_one_peer},
     {"ends that cannot be addressed are refused", ends_that_cannot_be_addressed_are_refused},
     {"each protocol has its patterns", each_protocol_has_its_patterns},
     {"a call that a kernel cannot run does not fit", a_call_that_a_kernel_cannot_run_does_not_fit},

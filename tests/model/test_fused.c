@@ -32,10 +32,13 @@ static struct gyre_fused_program find(const struct gyre_algorithm *algorithm,
     gyre_fused_find(program, &fused);
     CHECK((fused.pattern == GYRE_FUSED_NONE) == (fused.n_peers == 0));
     for (unsigned p = 0; p < fused.n_peers; p++) {
-        const struct gyre_connection *send = &program->connections[fused.peers[p].send];
-        const struct gyre_connection *recv = &program->connections[fused.peers[p].recv];
-        CHECK(send->is_send && !recv->is_send && send->peer == recv->peer &&
-              send->peer == fused.peers[p].rank);
+        const struct gyre_fused_peer *peer = &fused.peers[p];
+        const struct gyre_connection *send = &program->connections[peer->send];
+        const struct gyre_connection *recv = &program->connections[peer->recv];
+        CHECK(fused.pattern == GYRE_FUSED_RECEIVE ? peer->send == GYRE_FUSED_NO_CONNECTION
+                                                  : send->is_send && send->peer == peer->rank);
+        CHECK(fused.pattern == GYRE_FUSED_SEND ? peer->recv == GYRE_FUSED_NO_CONNECTION
+                                               : !recv->is_send && recv->peer == peer->rank);
     }
     gyre_program_free(program);
     return fused;
@@ -205,7 +208,7 @@ static void other_programs_are_not_fused(void)
         {&gyre_algorithm_direct, GYRE_COLL_GATHER, 3},
         {&gyre_algorithm_direct, GYRE_COLL_SCATTER, 2},
         {&gyre_algorithm_direct, GYRE_COLL_SCATTER, 3},
-        {&gyre_algorithm_sendrecv, GYRE_COLL_SEND_RECV, 2},
+        {&gyre_algorithm_sendrecv, GYRE_COLL_SEND_RECV, 1},
         {&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, 1},
         {&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, MOST_REDUCING + 1},
         {&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, GYRE_FUSED_MAX_PEERS + 2},
@@ -222,6 +225,30 @@ static void other_programs_are_not_fused(void)
         }
     CHECK(find(&gyre_algorithm_direct, GYRE_COLL_ALL_TO_ALL, true, 3, 1).pattern ==
           GYRE_FUSED_NONE);
+}
+
+static void a_send_and_a_receive_have_one_end_each(void)
+{
+    for (int root = 0; root < 2; root++)
+        for (int rank = 0; rank < 2; rank++) {
+            const struct gyre_shape shape = {
+                .coll = GYRE_COLL_SEND_RECV, .n_ranks = 2, .root = (uint16_t)root};
+            struct gyre_fused_program fused;
+            struct gyre_program *program = NULL;
+            CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_sendrecv, &shape, rank, &program));
+            gyre_fused_find(program, &fused);
+            CHECK(fused.pattern == (rank == root ? GYRE_FUSED_SEND : GYRE_FUSED_RECEIVE));
+            CHECK(fused.n_peers == 1 && fused.peers[0].rank == 1 - rank);
+            CHECK(fused.peers[0].in_block == 0 && fused.peers[0].out_block == 0);
+            CHECK(gyre_fused_slots_per_tile(fused.pattern) == 1);
+            CHECK(gyre_fused_is_message(fused.pattern));
+            gyre_program_free(program);
+            /* The checks of find() */
+            CHECK(find(&gyre_algorithm_sendrecv, GYRE_COLL_SEND_RECV, false, 2, rank).n_peers == 1);
+        }
+    for (int pattern = 0; pattern < GYRE_N_FUSED_PATTERNS; pattern++)
+        CHECK(gyre_fused_is_message((enum gyre_fused_pattern)pattern) ==
+              (pattern >= GYRE_FUSED_SEND));
 }
 
 /* The two-shot of four ranks, or the all-to-all of so many, with one thing changed. */
@@ -381,6 +408,7 @@ static const struct test_case cases[] = {
      programs_between_all_pairs_are_fused_and_do_the_same},
     {"so are those that place their results", so_are_those_that_place_their_results},
     {"other programs are not fused", other_programs_are_not_fused},
+    {"a send and a receive have one end each", a_send_and_a_receive_have_one_end_each},
     {"a program with one thing changed is not fused",
      a_program_with_one_thing_changed_is_not_fused},
     {"nor is an all-to-all", nor_is_an_all_to_all},

@@ -78,8 +78,9 @@ static const struct gyre_tuner_row rows[] = {
     {GYRE_COLL_SCATTER, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SCATTER, true, UINT64_MAX, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 0},
     /* A send has one receiver, however many ranks there are. */
-    {GYRE_COLL_SEND_RECV, true, 1 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_SEND_RECV, true, 512, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SEND_RECV, true, 3 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_SEND_RECV, true, 7 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_SEND_RECV, true, 2 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SEND_RECV, true, UINT64_MAX, &gyre_algorithm_sendrecv, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_SEND_RECV, false, 1 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},

@@ -35,6 +35,7 @@ struct gyre_tuner_facts {
                             * gyre_tuner_facts_of_pair() */
     uint32_t min_channels;
     uint32_t max_channels; /* already limited by the SM budget */
+    uint32_t least_sms;    /* multiprocessors that every rank has; 0 on the host device */
     struct gyre_fifo_spec spec;
     const struct gyre_grouping *grouping;
     const struct gyre_cost *cost;     /* choose by prediction; NULL = by the tables of tuner.c */
@@ -68,6 +69,11 @@ struct gyre_tuner_pair {
  * takes no time worth keeping it. Pure. */
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
                                                  const struct gyre_tuner_pair *pair);
+
+/** gyre_tuner_pair_channels - the most channels of a send or receive. All of a group run at the
+ * same time, and so do all their blocks on a GPU. Both ends find the same.
+ * @facts: of the communicator. */
+uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
 /** gyre_tuner_choose - choose how to carry out a collective of `n_bytes` (of the vector, or of one
  * block where buffers are made of blocks). Pure. With facts->cost the function simulates, which

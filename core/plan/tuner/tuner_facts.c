@@ -4,11 +4,27 @@
  */
 #include "core/plan/tuner/tuner.h"
 
+#include "core/base/util.h"
+
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
+}
+
+/* The limit of 64 channels for all ranks together leaves room for one send and one receive with
+ * every rank on a GPU of 128 multiprocessors. Of two ranks the other one may have all 64 channels
+ * in LL128: a send and a receive are one kernel of 64 blocks or two kernels, and a copy to the own
+ * rank has a launch of its own (core/call/launch_p2p.c). */
+uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    if (facts->device_kind != GYRE_DEVICE_CUDA)
+        return UINT32_MAX;
+    if (facts->n_ranks == 2 && proto == GYRE_PROTO_LL128 && facts->least_sms >= 2 * 64 &&
+        !facts->is_proxied && !facts->in_host_memory)
+        return 64;
+    return 64 / gyre_min_u32(64, facts->n_ranks);
 }
 
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
@@ -18,6 +34,9 @@ struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *
     own.is_near = pair->is_near;
     own.cost = NULL;
     own.is_proxied = pair->is_proxied;
+    if (facts->n_ranks == 2)
+        own.max_channels =
+            gyre_min_u32(facts->max_channels, gyre_tuner_pair_channels(facts, GYRE_PROTO_LL128));
     if (pair->is_proxied || facts->n_hosts < 2)
         return own;
     own.n_hosts = 1;

@@ -46,6 +46,10 @@
  * all-gather of 4 MiB in 4 channels and tiles of 512 KiB 123 and 135 (2 H100, 2026-11). */
 #define RDMA_CHANNEL_BYTES ((uint64_t)(512 << 10))
 #define MOST_RDMA_CHANNELS 8
+/* And their tiles are no shorter than this, if the slots are not: predictions do not count what a
+ * message costs a NIC. A broadcast of 1 MiB in 2 channels and tiles of 128 KiB takes 105 us over a
+ * stand-in NIC of two ports of 100 Gbit/s, in 4 channels of one tile 52 (2 H100, 2026-11). */
+#define LEAST_RDMA_TILE_BYTES (256 << 10)
 
 /* With many ranks, as many channels are tried at least that none moves more bytes. One worker takes
  * 5.5 ms to send so many (24.4 GB/s, cost_text.c), and 8 channels send 1 GiB in 3 ms. Each number
@@ -114,6 +118,8 @@ static gyre_status search_tiles(const struct gyre_search *search, struct gyre_si
                                                .is_rough = search->facts->n_hosts > 1,
                                                .limit_ns = search->weighed_ns /
                                                            weight_of(search, choice.algorithm)};
+    const uint64_t least_bytes = gyre_max_u64(
+        least_tile_of(simulator), is_rdma_pair(search->facts) ? LEAST_RDMA_TILE_BYTES : 0);
     double last_ns = INFINITY;
     do {
         double time_ns;
@@ -126,7 +132,7 @@ static gyre_status search_tiles(const struct gyre_search *search, struct gyre_si
             return GYRE_SUCCESS;
         last_ns = time_ns;
         choice.tile_bytes = choice.tile_bytes / 4 / 16 * 16;
-    } while (choice.tile_bytes >= least_tile_of(simulator));
+    } while (choice.tile_bytes >= least_bytes);
     return GYRE_SUCCESS;
 }
 

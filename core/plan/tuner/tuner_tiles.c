@@ -88,7 +88,8 @@ static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_co
                               uint64_t n_bytes)
 {
     const uint64_t n_rounds = gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
-    const bool is_copy = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_ALL_TO_ALL;
+    const bool is_copy =
+        coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_ALL_TO_ALL || coll == GYRE_COLL_SEND_RECV;
     return is_copy && facts->n_ranks == 2
                ? gyre_max_u64(n_rounds, gyre_min_u64(gyre_div_round_up(n_bytes, 128), 4))
                : n_rounds;
@@ -111,6 +112,16 @@ static uint64_t host_line_channels(const struct gyre_tuner_facts *facts,
  * PCIe at a few bytes a nanosecond: an all-reduce of 64 KiB in one channel takes 16 us longer than
  * one of 16 KiB (2 H100 without P2P, 2026-11). */
 #define HOST_CHANNEL_BYTES 8192
+
+/* Channels of a message between two GPUs over RDMA. The first four have 64 KiB each, so that
+ * several thread blocks copy them. A NIC sends long messages with less work: 1 MiB both ways in 16
+ * channels takes 175 us over a stand-in NIC of two ports of 100 Gbit/s, where four times as many
+ * bytes in as many channels take 272 (2 H100, 2026-11). */
+static uint64_t rdma_send_channels(uint64_t n_bytes)
+{
+    return gyre_max_u64(gyre_min_u64(gyre_div_round_up(n_bytes, 64 << 10), 4),
+                        gyre_div_round_up(n_bytes, 256 << 10));
+}
 
 /* Channels of a call on GPUs. In protocol SIMPLE a channel carries up to 128 KiB of a rank's part,
  * so that the part is two tiles, and the steps of one tile overlap those of the other. Calls of
@@ -139,6 +150,8 @@ static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
         return 32;
     if (facts->in_host_memory && !is_chain(coll, choice->algorithm) && total < 2 << 20)
         return gyre_min_u64(gyre_div_round_up(n_bytes, HOST_CHANNEL_BYTES), 32);
+    if (coll == GYRE_COLL_SEND_RECV && facts->is_proxied && !facts->is_tcp && facts->n_ranks == 2)
+        return rdma_send_channels(n_bytes);
     if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
         return gyre_div_round_up(n_bytes, 64 * 1024);
     if (facts->n_ranks > 2 && total >= 12 << 20)

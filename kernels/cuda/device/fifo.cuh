@@ -141,6 +141,19 @@ struct peer_fifos {
     uint32_t n_lanes;
 };
 
+/* Which ends does a launch use? A send has no receiving end, and a receive no sending end. */
+template <bool IS_MESSAGE>
+static __device__ __forceinline__ bool has_sending_end(const struct gyre_cuda_fused &fused)
+{
+    return !IS_MESSAGE || fused.scatters != 0;
+}
+
+template <bool IS_MESSAGE>
+static __device__ __forceinline__ bool has_receiving_end(const struct gyre_cuda_fused &fused)
+{
+    return !IS_MESSAGE || fused.gathers != 0;
+}
+
 /* Loads counters and credit together, so that their latencies overlap. Returns true if the
  * communicator was aborted before. */
 static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
@@ -168,6 +181,7 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
 
 /* Gives the credit of earlier launches to the peer, then waits for room for `n_slots` slots. The
  * credit comes first, because the peer may be waiting for it. Returns false when aborted. */
+template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
                                                         uint32_t n_slots)
@@ -178,8 +192,10 @@ static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_a
     const uint64_t *word = (const uint64_t *)((const unsigned char *)peer.head + skip);
     uint64_t head = end.head;
     uint32_t n_polls = 0;
-    if (end.lane == 0)
+    if (end.lane == 0 && has_receiving_end<IS_MESSAGE>(fused))
         store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
+    if (!has_sending_end<IS_MESSAGE>(fused))
+        return true;
     while ((int64_t)(head + fused.depth - (end.sent + n_slots)) < 0) {
         if (n_polls == 0)
             announce_launch(args.common, end.sequence);
@@ -191,6 +207,7 @@ static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_a
 }
 
 /* Writes the counters after all threads have read them, then reports the end of the block. */
+template <bool IS_MESSAGE>
 static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
                                                         uint32_t n_slots)
@@ -203,10 +220,10 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();
-    if (end.lane == 0) {
+    if (end.lane == 0 && has_sending_end<IS_MESSAGE>(args.fused))
         args.common.counters[peer.send_end + skip] = end.sent + n_slots;
+    if (end.lane == 0 && has_receiving_end<IS_MESSAGE>(args.fused))
         args.common.counters[peer.recv_end + skip] = end.received + n_slots;
-    }
     end_launch(args.common, end.sequence, blockIdx.x, fused_facts(args, blockIdx.x));
 }
 

@@ -41,7 +41,7 @@ static __device__ __forceinline__ struct line_range fused_range(const struct gyr
 /* How many slots each connection moves in a tile. */
 static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_fused &fused)
 {
-    return (uint32_t)fused.reduces + fused.gathers;
+    return 1U + (uint32_t)(fused.reduces & fused.gathers);
 }
 
 /* Lets the next launch start after a thread's first wait. With one peer, that peer's block is
@@ -211,7 +211,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
         peer.from + slots_skip + ((uint32_t)end.received & mask) * (size_t)args.common.slot_bytes;
     const uint64_t send_flag = gyre_ll_flag(end.sent);
     const uint64_t recv_flag = gyre_ll_flag(end.received);
-    bool is_stopped = is_aborted || !peer_fifos_await(args, end, 1);
+    bool is_stopped = is_aborted || !peer_fifos_await<false>(args, end, 1);
     for (uint32_t at = end.lane; at < n_lines && !is_stopped; at += end.n_lanes) {
         const uint32_t next = (at + end.n_lanes) * LL_DATA_BYTES;
         const uint64_t now = value;
@@ -270,7 +270,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open(args, &end);
     run_oneshot<DTYPE, OP>(args, range, end, is_aborted);
-    peer_fifos_close(args, end, 1);
+    peer_fifos_close<false>(args, end, 1);
 }
 
 #endif

@@ -12,7 +12,9 @@
 #define PLACED           2U
 #define ANY_NUMBER       UINT32_MAX
 #define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
-#define COPIES_IN_LINES  (BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL))
+#define COPIES_IN_LINES                                                               \
+    (BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL) | BIT(GYRE_FUSED_SEND) | \
+     BIT(GYRE_FUSED_RECEIVE) | BIT(GYRE_FUSED_SEND_RECEIVE))
 
 /* The rows are in the order of enum gyre_cuda_fused_id. The first row that fits a call is taken, so
  * faster kernels come before kernels that fit more calls. */
@@ -178,12 +180,15 @@ uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes, ui
 
 /* Chooses how many rounds are in flight for a chunk of this many bytes in a tile. With addresses
  * that are kept in registers, a two-shot of up to five rounds is 2 to 5 % faster, and all other
- * kernels above two rounds are up to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). */
+ * kernels above two rounds are up to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). Sends and receives
+ * are fastest with two rounds: 1 and 4 MiB both ways take 7.4 and 25.4 us, with six rounds 7.9 and
+ * 27.5 (2 H100, 48 channels, 2026-11). */
 static uint32_t choose_unroll(const struct gyre_fused_call *call, uint64_t tile_bytes,
                               uint32_t threads_per_peer)
 {
     const uint64_t round_bytes = 15ULL * threads_per_peer;
-    if (call->proto != GYRE_PROTO_LL128 || tile_bytes <= GYRE_CUDA_UNROLL * round_bytes)
+    if (call->proto != GYRE_PROTO_LL128 || gyre_fused_is_message(call->pattern) ||
+        tile_bytes <= GYRE_CUDA_UNROLL * round_bytes)
         return GYRE_CUDA_UNROLL;
     return call->pattern == GYRE_FUSED_TWO_SHOT && call->n_tiles == 1 &&
                    tile_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes

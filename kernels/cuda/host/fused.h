@@ -30,7 +30,7 @@ enum gyre_cuda_fused_id {
 struct gyre_cuda_fused_kernel {
     const char *name;
     enum gyre_proto proto;
-    uint8_t patterns;   /* enum gyre_fused_pattern */
+    uint16_t patterns;  /* enum gyre_fused_pattern */
     uint8_t placements; /* bit 0: staged results, bit 1: placed results */
     uint8_t arithmetic; /* enum gyre_fused_arithmetic */
     uint8_t most_peers;
@@ -88,6 +88,15 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_load_config *config,
                              const struct gyre_fused_program *found,
                              struct gyre_cuda_fused *fused_out);
+
+/** gyre_cuda_fused_joins - can a send and a receive be one launch? Only if the FIFOs of both are
+ * addressed alike. */
+bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
+                           const struct gyre_cuda_fused *receive);
+
+/** gyre_cuda_fused_join - make one peer of a send and a receive: the ends of both. */
+struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
+                                            const struct gyre_cuda_fused *receive);
 
 /** gyre_cuda_block_threads - how many threads of a block move chunks of this many bytes. Line
  * protocols: no more than the chunk has lines (LL128: a warp takes four at a time), but two warps

@@ -52,8 +52,11 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
                          struct gyre_cuda_fused *fused, struct gyre_cuda_peer *peer)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
-    peer->send_end = index_of(resolver, from->send);
-    peer->recv_end = index_of(resolver, from->recv);
+    /* An end that does not exist is the same as the other one, and no kernel uses it. */
+    const bool has_send = from->send != GYRE_FUSED_NO_CONNECTION;
+    const bool has_recv = from->recv != GYRE_FUSED_NO_CONNECTION;
+    peer->send_end = index_of(resolver, has_send ? from->send : from->recv);
+    peer->recv_end = index_of(resolver, has_recv ? from->recv : from->send);
     peer->in_offset = from->in_block;
     peer->out_offset = from->out_block;
     peer->chunk = from->chunk;
@@ -104,4 +107,23 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
             return false;
     *fused_out = fused;
     return true;
+}
+
+bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
+                           const struct gyre_cuda_fused *receive)
+{
+    return send->slots_stride == receive->slots_stride &&
+           send->credit_stride == receive->credit_stride && send->depth == receive->depth;
+}
+
+struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
+                                            const struct gyre_cuda_fused *receive)
+{
+    const struct gyre_cuda_peer *from = &receive->peers[0];
+    struct gyre_cuda_fused both = *send;
+    both.gathers = 1;
+    both.peers[0].from = from->from;
+    both.peers[0].posted = from->posted;
+    both.peers[0].recv_end = from->recv_end;
+    return both;
 }

@@ -220,7 +220,8 @@ struct gyre_cuda_peer {
  * own chunk and the chunks that it receives. Without `reduces`, the result is this rank's own chunk
  * of IN. The result goes to OUT. With `gathers`, it also goes to all peers, and the peers' results
  * are stored to OUT. If the program scatters and reduces nothing, the result goes to OUT only, and
- * the chunks that the peers scattered are stored to OUT. */
+ * the chunks that the peers scattered are stored to OUT. A send scatters only, a receive gathers
+ * only, and where one launch does both they are one peer, whose ends may be of two ranks. */
 struct gyre_cuda_fused {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */

@@ -2,14 +2,22 @@
  *
  * The interpreter for programs that only copy, for every element type. It also runs several works
  * in one launch, for sends and receives that must not wait for each other. */
+#include "kernels/cuda/fused/fused_message.cuh"
 #include "kernels/cuda/fused/fused_placed.cuh"
 #include "kernels/cuda/interpreter/interp.cuh"
 
 #if GYRE_CUDA_LEAN
 #define SIMPLE_OR_NONE(...) nullptr
+#define LEAN_OR_NONE(...)   __VA_ARGS__
 #else
 #define SIMPLE_OR_NONE(...) __VA_ARGS__
+#define LEAN_OR_NONE(...)   NONE_OF_THEM
 #endif
+#define MESSAGE(proto) (const void *)&exchange_message<GYRE_PROTO_##proto>
+#define MESSAGES                             \
+    {                                        \
+        nullptr, MESSAGE(LL), MESSAGE(LL128) \
+    }
 #define COPY_KERNEL(proto) KERNEL(proto, DTYPE_NONE, GYRE_SUM)
 #define COPY_KERNELS(args)                                                             \
     {                                                                                  \
@@ -20,6 +28,7 @@
 
 extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
     EXCHANGES(DTYPE_NONE),
+    LEAN_OR_NONE(MESSAGES),
     /* LAMPORT: for ranks that only send data which other ranks add */
     {SIMPLE_OR_NONE(COPY_KERNEL(SIMPLE)), COPY_KERNEL(LL), COPY_KERNEL(LL128),
      COPY_KERNEL(LAMPORT)},

@@ -293,9 +293,9 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_one *args = &executor->args.one;
     struct gyre_cuda_fused_launch fused;
-    gyre_cuda_find_fused(executor, work, &fused);
+    gyre_cuda_find_fused(executor, work, 1, &fused);
     if (fused.kernel != NULL)
-        return gyre_cuda_launch_fused(executor, &fused, work, stream);
+        return gyre_cuda_launch_fused(executor, &fused, work, 1, stream);
     const uint32_t n_places = loaded->n_channels * loaded->n_workers;
     struct gyre_cuda_start launch = {
         .args = args,
@@ -384,7 +384,13 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     const enum gyre_proto proto = works[0].loaded->proto;
     struct gyre_cuda_args_many *args = &executor->args.many;
     struct gyre_cuda_start launch = {.args = args, .n_works = n_works, .awaits_last = true};
+    struct gyre_cuda_fused_launch fused;
     uint32_t n_places = 0;
+    gyre_cuda_find_fused(executor, works, n_works, &fused);
+    if (fused.kernel != NULL)
+        return gyre_cuda_launch_fused(executor, &fused, works, n_works, stream);
+    if (gyre_cuda_may_go_apart(executor, works, n_works))
+        return gyre_cuda_launch_apart(executor, works, stream);
     GYRE_TRY(fill_works(executor, works, n_works, &launch, &n_places));
     launch.n_blocks =
         gyre_cuda_places_blocks(executor, works, n_works, n_places) ? executor->n_sms : n_places;

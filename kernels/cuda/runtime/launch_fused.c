@@ -40,13 +40,53 @@ static enum gyre_fused_arithmetic arithmetic_of(const struct gyre_loaded *loaded
                                                                           : GYRE_FUSED_OTHER;
 }
 
-void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                          struct gyre_cuda_fused_launch *launch_out)
+static bool is_of(const struct gyre_work *work, enum gyre_fused_pattern pattern)
 {
+    return work->loaded->fused_call.pattern == pattern;
+}
+
+/* The send among a send and a receive. */
+static const struct gyre_work *send_of(const struct gyre_work *both)
+{
+    return &both[is_of(&both[1], GYRE_FUSED_SEND)];
+}
+
+static const struct gyre_work *receive_of(const struct gyre_work *both)
+{
+    return &both[is_of(&both[1], GYRE_FUSED_RECEIVE)];
+}
+
+/* Are these works a send and a receive of as many bytes, in tiles of the same size? */
+static bool are_send_and_receive(const struct gyre_work *works, uint32_t n_works)
+{
+    if (n_works != 2 || !is_of(send_of(works), GYRE_FUSED_SEND) ||
+        !is_of(receive_of(works), GYRE_FUSED_RECEIVE))
+        return false;
+    const struct gyre_split *a = &works[0].split, *b = &works[1].split;
+    return a->count == b->count && a->n_channels == b->n_channels &&
+           a->tile_elems == b->tile_elems && a->unit_elems == b->unit_elems &&
+           works[0].reduction.dtype == works[1].reduction.dtype &&
+           gyre_cuda_fused_joins(&send_of(works)->loaded->fused, &receive_of(works)->loaded->fused);
+}
+
+static enum gyre_fused_pattern pattern_of(const struct gyre_work *works, uint32_t n_works)
+{
+    if (n_works == 1)
+        return works[0].loaded->fused_call.pattern;
+    return are_send_and_receive(works, n_works) ? GYRE_FUSED_SEND_RECEIVE : GYRE_FUSED_NONE;
+}
+
+void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                          uint32_t n_works, struct gyre_cuda_fused_launch *launch_out)
+{
+    const struct gyre_work *work = &works[0];
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_fused_call call = loaded->fused_call;
     launch_out->kernel = NULL;
-    if (call.pattern == GYRE_FUSED_NONE)
+    call.pattern = pattern_of(works, n_works);
+    /* The recording of a fused launch has both ends with each peer. */
+    if (call.pattern == GYRE_FUSED_NONE ||
+        (gyre_fused_is_message(call.pattern) && executor->recorder.recorder != NULL))
         return;
     call.arithmetic = arithmetic_of(loaded, &work->reduction);
     call.is_aligned = is_aligned(work) && (!call.is_placed || is_placed_aligned(executor, work));
@@ -59,20 +99,23 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
 /* The kernel's view of the peers, with offsets in bytes. LAMPORT's kernels and SIMPLE's two-shot
  * serve the peers in the given order, so their list is rotated to begin with the next rank: then
  * not all ranks send to the same peer first. */
-static void fill_fused(const struct gyre_work *work, const struct gyre_cuda_fused_launch *launch,
-                       struct gyre_cuda_fused *fused)
+static void fill_fused(const struct gyre_work *works, uint32_t n_works,
+                       const struct gyre_cuda_fused_launch *launch, struct gyre_cuda_fused *fused)
 {
+    const struct gyre_work *work = &works[0];
     const struct gyre_loaded *loaded = work->loaded;
     const uint32_t n_peers = loaded->fused.n_peers;
     const bool is_rotated = loaded->proto == GYRE_PROTO_LAMPORT ||
                             (loaded->proto == GYRE_PROTO_SIMPLE && loaded->fused.reduces != 0);
     const uint32_t first = is_rotated ? loaded->fused.own_place : 0;
     const uint64_t n_bytes = block_bytes(work);
-    *fused = loaded->fused;
+    *fused = n_works == 1 ? loaded->fused
+                          : gyre_cuda_fused_join(&send_of(works)->loaded->fused,
+                                                 &receive_of(works)->loaded->fused);
     fused->threads_per_peer = launch->threads_per_peer;
     fused->own_offset *= n_bytes;
     fused->own_out_offset *= n_bytes;
-    for (uint32_t p = 0; p < n_peers; p++) {
+    for (uint32_t p = 0; p < n_peers && n_works == 1; p++) {
         fused->peers[p] = loaded->fused.peers[(first + p) % n_peers];
         fused->peers[p].in_offset *= n_bytes;
         fused->peers[p].out_offset *= n_bytes;
@@ -81,8 +124,10 @@ static void fill_fused(const struct gyre_work *work, const struct gyre_cuda_fuse
 
 gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
                                    const struct gyre_cuda_fused_launch *fused,
-                                   const struct gyre_work *work, cudaStream_t stream)
+                                   const struct gyre_work *works, uint32_t n_works,
+                                   cudaStream_t stream)
 {
+    const struct gyre_work *work = n_works == 1 ? works : send_of(works);
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_fused *args = &executor->args.fused;
     struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
@@ -95,16 +140,52 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
         .n_blocks = fused->places_blocks ? executor->n_sms : loaded->n_channels,
         .n_threads = fused->n_threads,
         .shared_bytes = fused->shared_bytes,
-        .n_works = 1,
+        .n_works = n_works,
         .awaits_last = true,
     };
     gyre_cuda_fill_common(executor, loaded->proto, loaded->n_channels, &args->common);
     args->common.n_blocks = launch.n_blocks;
-    args->common.n_works = args->common.ends_works = 1;
-    gyre_cuda_record_launch(executor, work, 1, GYRE_CUDA_RUN_FUSED, &args->common);
+    args->common.n_works = (uint16_t)n_works;
+    args->common.ends_works = 1;
+    gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_FUSED, &args->common);
     instance.is_lean = args->common.recording.recorder == NULL;
     launch.kernel = gyre_cuda_fused_function(fused, &instance);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
-    fill_fused(work, fused, &args->fused);
+    if (n_works > 1)
+        args->work.out = receive_of(works)->out;
+    fill_fused(works, n_works, fused, &args->fused);
     return gyre_cuda_start(executor, &launch, stream);
+}
+
+/* More blocks than this hold most multiprocessors of a GPU. Calls of two communicators could then
+ * each hold those that the other one needs. */
+#define MOST_BLOCKS_TOGETHER 96
+
+/* A send can go first if it ends without this rank's receive. Its slots are free when the peer's
+ * receive before has ended, which gives back all slots but the last. */
+bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
+                            const struct gyre_work *works, uint32_t n_works)
+{
+    uint32_t n_blocks = 0;
+    for (uint32_t i = 0; i < n_works && n_works == 2; i++) {
+        struct gyre_cuda_fused_launch fused;
+        gyre_cuda_find_fused(executor, &works[i], 1, &fused);
+        if (fused.kernel == NULL || gyre_tile_count(&works[i].split) >= executor->spec.depth)
+            return false;
+        n_blocks += works[i].loaded->n_channels;
+    }
+    return n_blocks > MOST_BLOCKS_TOGETHER;
+}
+
+gyre_status gyre_cuda_launch_apart(struct gyre_cuda_executor *executor,
+                                   const struct gyre_work *works, cudaStream_t stream)
+{
+    const struct gyre_work *first = send_of(works);
+    for (int i = 0; i < 2; i++) {
+        const struct gyre_work *work = i == 0 ? first : first == works ? &works[1] : works;
+        struct gyre_cuda_fused_launch fused;
+        gyre_cuda_find_fused(executor, work, 1, &fused);
+        GYRE_TRY(gyre_cuda_launch_fused(executor, &fused, work, 1, stream));
+    }
+    return GYRE_SUCCESS;
 }

@@ -116,6 +116,7 @@ static gyre_status load_type(struct pass *pass, const struct gyre_cuda_kernels *
 static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_kernels *copies)
 {
     GYRE_TRY(load_line_kernels(pass, copies->fused));
+    GYRE_TRY(load_kernels(pass, copies->message, COUNT_OF(copies->message)));
     GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
     GYRE_TRY(load_kernels(pass, copies->few, COUNT_OF(copies->few)));
     return load_kernels(pass, copies->many, COUNT_OF(copies->many));

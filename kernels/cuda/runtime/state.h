@@ -319,15 +319,27 @@ uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
                              const struct gyre_work *works, uint32_t n_works, uint32_t n_places);
 
-/** gyre_cuda_find_fused - which fused kernel runs this work, and how.
- * @launch_out: kernel is NULL if the interpreter runs it. */
-void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                          struct gyre_cuda_fused_launch *launch_out);
+/** gyre_cuda_find_fused - which fused kernel runs these works, and how.
+ * @works: one work, or those of one launch.
+ * @launch_out: kernel is NULL if the interpreter runs them. */
+void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                          uint32_t n_works, struct gyre_cuda_fused_launch *launch_out);
 
 /** gyre_cuda_launch_fused - launch that kernel. */
 gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
                                    const struct gyre_cuda_fused_launch *fused,
-                                   const struct gyre_work *work, cudaStream_t stream);
+                                   const struct gyre_work *works, uint32_t n_works,
+                                   cudaStream_t stream);
+
+/** gyre_cuda_may_go_apart - are these works a send and a receive that no fused kernel runs
+ * together, that would hold too many multiprocessors at the same time, and of which the send can go
+ * first? */
+bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
+                            const struct gyre_work *works, uint32_t n_works);
+
+/** gyre_cuda_launch_apart - launch a send and a receive one after the other. */
+gyre_status gyre_cuda_launch_apart(struct gyre_cuda_executor *executor,
+                                   const struct gyre_work *works, cudaStream_t stream);
 
 /** gyre_cuda_side_streams_open - make the executor's side streams, and use every kind of copy once,
  * so that CUDA prepares none of them during a call. The device is current. */

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sends and receives on GPUs, round a ring of ranks: by the fused kernel and by the interpreter, in
+ * one launch and in two, with peers that choose the other way. All ranks are in this process; with
+ * fewer GPUs than ranks they share them.
+ */
+#include "core/base/util.h"
+#include "kernels/cuda/runtime/exec.h"
+#include "kernels/cuda/runtime/state.h"
+#include "tests/gpu/gpu_run.h"
+#include "tests/support/check.h"
+#include "tests/support/gpus.h"
+
+#define GUARD      0xa5
+#define MAX_BYTES  (GPU_RUN_FIFOS * 64 * 1024)
+#define DEADLINE_S 20.0
+
+static int wanted_ranks = 2;
+static uint32_t wanted_rounds = 200;
+static uint32_t random_state = 1;
+static uint32_t n_fused, n_interpreted; /* launches */
+
+static uint32_t below(uint32_t n)
+{
+    random_state = random_state * 1664525U + 1013904223U;
+    return (uint32_t)(((uint64_t)random_state * n) >> 32);
+}
+
+/* One end of the message from rank `from` to the next one. */
+struct end {
+    struct gyre_program *program;
+    struct gyre_loaded *loaded;
+};
+
+/* What all ranks do in one round: each sends to the next rank. */
+struct round {
+    enum gyre_proto proto;
+    gyre_dtype dtype;
+    uint32_t n_channels;
+    uint32_t n_threads;
+    bool is_together;                    /* a rank's send and receive are one launch */
+    uint64_t counts[GPU_RIG_MAX_RANKS];  /* elements that the rank sends */
+    uint32_t offsets[GPU_RIG_MAX_RANKS]; /* of its buffers, in elements */
+};
+
+struct ring {
+    struct gpu_rig gpus;
+    unsigned char *in[GPU_RIG_MAX_RANKS]; /* on GPUs */
+    unsigned char *out[GPU_RIG_MAX_RANKS];
+    unsigned char *sent[GPU_RIG_MAX_RANKS]; /* on the host: what is in `in` */
+    unsigned char *got;
+};
+
+static void open_ring(struct ring *ring)
+{
+    gpu_rig_open(&ring->gpus, wanted_ranks, &gpu_run_spec);
+    ring->got = malloc(MAX_BYTES);
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        ring->sent[rank] = malloc(MAX_BYTES);
+        for (uint32_t i = 0; i < MAX_BYTES; i++)
+            ring->sent[rank][i] = (unsigned char)below(256);
+        gpu_rig_use(&ring->gpus, rank);
+        GPU_OK(cudaMalloc((void **)&ring->in[rank], MAX_BYTES));
+        GPU_OK(cudaMalloc((void **)&ring->out[rank], MAX_BYTES));
+        GPU_OK(cudaMemcpy(ring->in[rank], ring->sent[rank], MAX_BYTES, cudaMemcpyHostToDevice));
+    }
+}
+
+static void close_ring(struct ring *ring)
+{
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        gpu_rig_use(&ring->gpus, rank);
+        GPU_OK(cudaFree(ring->in[rank]));
+        GPU_OK(cudaFree(ring->out[rank]));
+        free(ring->sent[rank]);
+    }
+    free(ring->got);
+    gpu_rig_close(&ring->gpus);
+}
+
+static int next_of(int rank)
+{
+    return (rank + 1) % wanted_ranks;
+}
+
+static int before(int rank)
+{
+    return (rank + wanted_ranks - 1) % wanted_ranks;
+}
+
+static struct gyre_reduction copy_of(const struct round *round)
+{
+    return (struct gyre_reduction){.dtype = (uint8_t)round->dtype, .op = GYRE_SUM, .divisor = 1};
+}
+
+static struct end load_end(struct ring *ring, const struct round *round, int from, bool sends)
+{
+    const int to = next_of(from);
+    const uint16_t rank_of[2] = {(uint16_t)from, (uint16_t)to};
+    const struct gyre_shape shape = {.coll = GYRE_COLL_SEND_RECV, .n_ranks = 2};
+    const struct gyre_reduction copy = copy_of(round);
+    struct end end = {NULL, NULL};
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_sendrecv, &shape, sends ? 0 : 1, &end.program));
+    const struct gyre_load_config config = {.program = end.program,
+                                            .n_channels = round->n_channels,
+                                            .proto = round->proto,
+                                            .rank_of = rank_of,
+                                            .n_threads = round->n_threads};
+    CHECK_OK(gpu_rig_load(&ring->gpus, sends ? from : to, &config, &copy, &end.loaded));
+    return end;
+}
+
+static void unload_end(struct ring *ring, int rank, struct end *end)
+{
+    gyre_executor_cuda.unload(ring->gpus.executors[rank], end->loaded);
+    gyre_program_free(end->program);
+}
+
+/* The work of one end of the message from rank `from`. */
+static struct gyre_work work_of(const struct ring *ring, const struct round *round, int from,
+                                const struct end *end, bool sends)
+{
+    const struct gpu_run run = {.proto = round->proto,
+                                .count = round->counts[from],
+                                .n_channels = round->n_channels,
+                                .reduction = copy_of(round)};
+    const uint32_t elem_bytes = gyre_dtype_bytes(round->dtype);
+    const int to = next_of(from);
+    return (struct gyre_work){.loaded = end->loaded,
+                              .in =
+                                  sends ? ring->in[from] + round->offsets[from] * elem_bytes : NULL,
+                              .out = sends ? NULL : ring->out[to] + round->offsets[to] * elem_bytes,
+                              .split = gpu_run_split(&run, 1),
+                              .reduction = run.reduction,
+                              .signature = 77 + (uint32_t)from,
+                              .sequence = 1};
+}
+
+static void launch(struct ring *ring, int rank, const struct gyre_work *works, int n_works)
+{
+    struct gyre_executor *executor = ring->gpus.executors[rank];
+    struct gyre_cuda_fused_launch fused;
+    gyre_cuda_find_fused(gyre_cuda_own(executor), works, (uint32_t)n_works, &fused);
+    n_fused += fused.kernel != NULL;
+    n_interpreted += fused.kernel == NULL;
+    CHECK_OK(gyre_executor_cuda.launch(executor, works, n_works, ring->gpus.streams[rank]));
+}
+
+static bool has_arrived(struct ring *ring, const struct round *round, int rank)
+{
+    const uint32_t elem_bytes = gyre_dtype_bytes(round->dtype);
+    const int from = before(rank);
+    const size_t begin = round->offsets[rank] * elem_bytes;
+    const size_t n_bytes = round->counts[from] * elem_bytes;
+    const unsigned char *sent = ring->sent[from] + round->offsets[from] * elem_bytes;
+    gpu_rig_use(&ring->gpus, rank);
+    GPU_OK(cudaMemcpy(ring->got, ring->out[rank], MAX_BYTES, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < MAX_BYTES; i++) {
+        const bool is_inside = i >= begin && i < begin + n_bytes;
+        if (ring->got[i] != (is_inside ? sent[i - begin] : GUARD))
+            return false;
+    }
+    return true;
+}
+
+/* The same messages a few times in a row, so that slots and credit come round. */
+static void run_round(struct ring *ring, const struct round *round)
+{
+    struct end sends[GPU_RIG_MAX_RANKS], receives[GPU_RIG_MAX_RANKS];
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        sends[rank] = load_end(ring, round, rank, true);
+        receives[rank] = load_end(ring, round, before(rank), false);
+        gpu_rig_use(&ring->gpus, rank);
+        GPU_OK(cudaMemset(ring->out[rank], GUARD, MAX_BYTES));
+        GPU_OK(cudaDeviceSynchronize());
+    }
+    for (int time = 0; time < 3; time++)
+        for (int rank = 0; rank < wanted_ranks; rank++) {
+            const struct gyre_work send = work_of(ring, round, rank, &sends[rank], true);
+            const struct gyre_work receive =
+                work_of(ring, round, before(rank), &receives[rank], false);
+            const bool receives_first = below(2) == 0;
+            const struct gyre_work both[2] = {receives_first ? receive : send,
+                                              receives_first ? send : receive};
+            if (round->is_together) {
+                launch(ring, rank, both, 2);
+            } else {
+                launch(ring, rank, &send, 1);
+                launch(ring, rank, &receive, 1);
+            }
+        }
+    if (!gpu_rig_wait(&ring->gpus, DEADLINE_S)) {
+        fprintf(stderr, "%s x%u of %llu elements hangs\n", gyre_proto_names[round->proto],
+                round->n_channels, (unsigned long long)round->counts[0]);
+        exit(1);
+    }
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        CHECK_MSG(has_arrived(ring, round, rank), "%s x%u %s, %llu elements to rank %d%s",
+                  gyre_proto_names[round->proto], round->n_channels, gyre_dtype_names[round->dtype],
+                  (unsigned long long)round->counts[before(rank)], rank,
+                  round->is_together ? ", in one launch" : "");
+        unload_end(ring, rank, &sends[rank]);
+        unload_end(ring, rank, &receives[rank]);
+    }
+}
+
+/* The most elements of a message that all slots of its FIFOs hold together. Where a rank sends
+ * first and receives in another launch, no more may be sent. */
+static uint64_t most_that_slots_hold(const struct round *round)
+{
+    const struct gpu_run run = {
+        .proto = round->proto, .n_channels = round->n_channels, .reduction = copy_of(round)};
+    return (uint64_t)gpu_run_split(&run, 1).tile_elems * (gpu_run_spec.depth - 1) *
+           round->n_channels;
+}
+
+static struct round random_round(void)
+{
+    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
+    static const gyre_dtype dtypes[] = {GYRE_INT8, GYRE_FLOAT16, GYRE_FLOAT32, GYRE_FLOAT64};
+    struct round round = {.proto = protos[below(3)],
+                          .dtype = dtypes[below(4)],
+                          .n_channels = 1 + below(GPU_RUN_FIFOS),
+                          .n_threads = 64 * (1 + below(8)),
+                          .is_together = below(3) != 0};
+    const uint64_t most = most_that_slots_hold(&round);
+    const uint64_t limit = round.is_together ? 2 * most : most;
+    const uint64_t count = below(4) == 0 ? below(20) : below((uint32_t)limit + 1);
+    const bool are_alike = below(3) != 0;
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        round.counts[rank] = are_alike || below(2) == 0 ? count : below((uint32_t)limit + 1);
+        round.offsets[rank] = below(2) == 0 ? 0 : below(40);
+    }
+    return round;
+}
+
+static void what_is_sent_arrives(void)
+{
+    struct ring ring;
+    open_ring(&ring);
+    for (uint32_t i = 0; i < wanted_rounds; i++) {
+        const struct round round = random_round();
+        run_round(&ring, &round);
+    }
+    CHECK(wanted_rounds < 50 || (n_fused > 0 && n_interpreted > 0));
+    close_ring(&ring);
+}
+
+/* Full slots, then few lines in them, before and after the flags of LL come round again. */
+static void flags_that_wrap_never_match_stale_lines(void)
+{
+    const uint64_t period = 1ULL << 30;
+    struct ring ring;
+    struct round round = {.proto = GYRE_PROTO_LL,
+                          .dtype = GYRE_INT32,
+                          .n_channels = 1,
+                          .n_threads = 128,
+                          .is_together = true};
+    open_ring(&ring);
+    for (uint64_t epoch = 0; epoch < 4 * period; epoch += period) {
+        gpu_rig_set_epoch(&ring.gpus, GYRE_PROTO_LL, epoch == 0 ? 0 : epoch - 2);
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] = 1;
+        run_round(&ring, &round);
+        run_round(&ring, &round);
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] = GPU_RUN_LL_BYTES / 2 / 4 * 3;
+        run_round(&ring, &round);
+        run_round(&ring, &round);
+    }
+    close_ring(&ring);
+}
+
+static const struct test_case cases[] = {
+    {"what is sent arrives", what_is_sent_arrives},
+    {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
+};
+
+/* test_cuda_messages [case [ranks [rounds [seed]]]] */
+int main(int argc, char **argv)
+{
+    if (test_n_gpus() == 0) {
+        printf("skipped: there is no GPU\n");
+        return TEST_SKIPPED;
+    }
+    if (argc > 2)
+        wanted_ranks = atoi(argv[2]);
+    if (argc > 3)
+        wanted_rounds = (uint32_t)atoi(argv[3]);
+    if (argc > 4)
+        random_state = (uint32_t)atoi(argv[4]);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
