@@ -77,9 +77,8 @@ static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
 }
 
 /** nic_check - list the segments of a request's both ends, and note whether one of them is GPU
- * memory. Local elements lie in regions of the
- * sender's domain, the target in one of the peer's. Returns the status with which the request
- * fails, or IBV_WC_SUCCESS. */
+ * memory. Local elements lie in regions of the sender's domain, the target in one of the peer's.
+ * Returns the status with which the request fails, or IBV_WC_SUCCESS. */
 enum ibv_wc_status nic_check(struct nic_delivery *delivery);
 
 /** nic_move_piece - move the next bytes of a checked request, as many as go at once, and count them
