@@ -78,9 +78,7 @@ static const struct wave_part {
 static gyre_status choose_protos(struct gyre_caller *caller, struct wave_call *wave, int n_wave)
 {
     for (int i = 0; i < n_wave; i++) {
-        struct gyre_choice choice;
-        GYRE_TRY(gyre_plan_choice(caller->plans, wave[i].call, &choice));
-        wave[i].proto = choice.proto;
+        GYRE_TRY(gyre_plan_proto(caller->plans, wave[i].call, &wave[i].proto));
         wave[i].is_apart =
             caller->member->n_ranks == 2 && wave[i].call->root == caller->member->rank;
     }

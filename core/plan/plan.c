@@ -38,7 +38,7 @@ gyre_status gyre_plan_prepare(struct gyre_plan_cache *cache, const struct gyre_c
 }
 
 static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                             struct gyre_work *work_out)
+                             struct gyre_work *work_out, enum gyre_proto *proto_out)
 {
     const struct gyre_reduction reduction = gyre_call_reduction(call, cache->facts.n_ranks);
     const uint32_t element = gyre_dtype_bytes(call->dtype);
@@ -64,6 +64,7 @@ static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_ca
     }
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
         gyre_plan_log_choice(cache, call, &choice);
+    *proto_out = choice.proto;
     return GYRE_SUCCESS;
 }
 
@@ -72,12 +73,27 @@ gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call
 {
     struct gyre_recent *recent = &cache->recent;
     const bool tells = gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING); /* each call's choice */
-    const struct gyre_work *known = tells ? NULL : gyre_recent_find(recent, call);
+    const struct gyre_recent_work *known = tells ? NULL : gyre_recent_find(recent, call);
+    enum gyre_proto proto;
     if (known != NULL) {
-        *work_out = *known;
+        *work_out = known->work;
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(make_work(cache, call, work_out));
-    gyre_recent_keep(recent, call, work_out);
+    GYRE_TRY(make_work(cache, call, work_out, &proto));
+    gyre_recent_keep(recent, call, work_out, proto);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_proto(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                            enum gyre_proto *proto_out)
+{
+    const struct gyre_recent_work *known = gyre_recent_find(&cache->recent, call);
+    struct gyre_choice choice;
+    if (known != NULL) {
+        *proto_out = known->proto;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(gyre_plan_choice(cache, call, &choice));
+    *proto_out = choice.proto;
     return GYRE_SUCCESS;
 }

@@ -94,6 +94,11 @@ gyre_status gyre_plan_choice_of_work(struct gyre_plan_cache *cache, const struct
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
 
+/** gyre_plan_proto - the protocol of that choice. It is known without a new choice if an equal call
+ * came before. */
+gyre_status gyre_plan_proto(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                            enum gyre_proto *proto_out);
+
 /** gyre_plan_facts_of - the facts on which the choice for a call depends if its result lies in no
  * window. */
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,

@@ -26,19 +26,20 @@ static bool is_same(const struct gyre_call *a, const struct gyre_call *b)
            memcmp(&a->terms, &b->terms, sizeof(a->terms)) == 0;
 }
 
-const struct gyre_work *gyre_recent_find(const struct gyre_recent *recent,
-                                         const struct gyre_call *call)
+const struct gyre_recent_work *gyre_recent_find(const struct gyre_recent *recent,
+                                                const struct gyre_call *call)
 {
     const struct gyre_recent_work *at = &recent->works[place_of(call)];
-    return at->call.count > 0 && is_same(&at->call, call) ? &at->work : NULL;
+    return at->call.count > 0 && is_same(&at->call, call) ? at : NULL;
 }
 
 void gyre_recent_keep(struct gyre_recent *recent, const struct gyre_call *call,
-                      const struct gyre_work *work)
+                      const struct gyre_work *work, enum gyre_proto proto)
 {
     struct gyre_recent_work *at = &recent->works[place_of(call)];
     at->call = *call;
     at->work = *work;
+    at->proto = proto;
 }
 
 void gyre_recent_forget(struct gyre_recent *recent)

@@ -16,18 +16,19 @@ struct gyre_recent {
     struct gyre_recent_work {
         struct gyre_call call; /* count 0 = there is none */
         struct gyre_work work;
+        enum gyre_proto proto; /* of the choice */
     } works[GYRE_RECENT_WORKS];
 };
 
 /** gyre_recent_find - find the work of an earlier call that is equal, except perhaps for its
  * stream; NULL if no such call is kept. The signature and sequence of the work are not set. */
-const struct gyre_work *gyre_recent_find(const struct gyre_recent *recent,
-                                         const struct gyre_call *call);
+const struct gyre_recent_work *gyre_recent_find(const struct gyre_recent *recent,
+                                                const struct gyre_call *call);
 
 /** gyre_recent_keep - @work: as gyre_plan_work() makes it; copied. Calls of 0 elements are not
- * kept. */
+ * kept. @proto: of the call's choice. */
 void gyre_recent_keep(struct gyre_recent *recent, const struct gyre_call *call,
-                      const struct gyre_work *work);
+                      const struct gyre_work *work, enum gyre_proto proto);
 
 /** gyre_recent_forget - forget all calls, because they may get different works now. */
 void gyre_recent_forget(struct gyre_recent *recent);

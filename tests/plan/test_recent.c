@@ -21,8 +21,9 @@ static const struct gyre_work *keep_and_find(const struct gyre_call *kept,
 {
     const struct gyre_work work = {.in = kept->send, .out_offset_bytes = kept->count};
     gyre_recent_forget(&recent);
-    gyre_recent_keep(&recent, kept, &work);
-    return gyre_recent_find(&recent, sought);
+    gyre_recent_keep(&recent, kept, &work, GYRE_PROTO_LL128);
+    const struct gyre_recent_work *found = gyre_recent_find(&recent, sought);
+    return found != NULL ? &found->work : NULL;
 }
 
 static void the_same_call_finds_its_work_on_any_stream(void)
@@ -31,14 +32,15 @@ static void the_same_call_finds_its_work_on_any_stream(void)
     again.stream = &again;
     const struct gyre_work *work = keep_and_find(&a_call, &again);
     CHECK(work != NULL && work->in == a_call.send && work->out_offset_bytes == a_call.count);
+    CHECK(gyre_recent_find(&recent, &again)->proto == GYRE_PROTO_LL128);
 }
 
 static bool share_a_place(const struct gyre_call *a, const struct gyre_call *b)
 {
     const struct gyre_work work = {.in = NULL};
     gyre_recent_forget(&recent);
-    gyre_recent_keep(&recent, a, &work);
-    gyre_recent_keep(&recent, b, &work);
+    gyre_recent_keep(&recent, a, &work, GYRE_PROTO_LL);
+    gyre_recent_keep(&recent, b, &work, GYRE_PROTO_LL);
     return gyre_recent_find(&recent, a) == NULL;
 }
 
@@ -93,7 +95,7 @@ static void most_of_a_steps_calls_are_kept(void)
         calls[i] = a_call;
         calls[i].send = calls[i].recv = buffer;
         calls[i].count = (25U << 20) / sizeof(float);
-        gyre_recent_keep(&recent, &calls[i], &work);
+        gyre_recent_keep(&recent, &calls[i], &work, GYRE_PROTO_SIMPLE);
     }
     for (int i = 0; i < 32; i++)
         n_found += gyre_recent_find(&recent, &calls[i]) != NULL;
