@@ -243,7 +243,7 @@ static void a_send_and_a_receive_have_one_end_each(void)
             CHECK(gyre_fused_slots_per_tile(fused.pattern) == 1);
             CHECK(gyre_fused_is_message(fused.pattern));
             gyre_program_free(program);
-            /* The checks of find() */
+            /* find() checks the connections, too. */
             CHECK(find(&gyre_algorithm_sendrecv, GYRE_COLL_SEND_RECV, false, 2, rank).n_peers == 1);
         }
     for (int pattern = 0; pattern < GYRE_N_FUSED_PATTERNS; pattern++)

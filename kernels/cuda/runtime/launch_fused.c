@@ -45,7 +45,7 @@ static bool is_of(const struct gyre_work *work, enum gyre_fused_pattern pattern)
     return work->loaded->fused_call.pattern == pattern;
 }
 
-/* The send among a send and a receive. */
+/* Of a send and a receive, in any order. */
 static const struct gyre_work *send_of(const struct gyre_work *both)
 {
     return &both[is_of(&both[1], GYRE_FUSED_SEND)];
@@ -56,11 +56,16 @@ static const struct gyre_work *receive_of(const struct gyre_work *both)
     return &both[is_of(&both[1], GYRE_FUSED_RECEIVE)];
 }
 
-/* Are these works a send and a receive of as many bytes, in tiles of the same size? */
 static bool are_send_and_receive(const struct gyre_work *works, uint32_t n_works)
 {
-    if (n_works != 2 || !is_of(send_of(works), GYRE_FUSED_SEND) ||
-        !is_of(receive_of(works), GYRE_FUSED_RECEIVE))
+    return n_works == 2 && is_of(send_of(works), GYRE_FUSED_SEND) &&
+           is_of(receive_of(works), GYRE_FUSED_RECEIVE);
+}
+
+/* Are these works a send and a receive of as many bytes, in tiles of the same size? */
+static bool are_alike(const struct gyre_work *works, uint32_t n_works)
+{
+    if (!are_send_and_receive(works, n_works))
         return false;
     const struct gyre_split *a = &works[0].split, *b = &works[1].split;
     return a->count == b->count && a->n_channels == b->n_channels &&
@@ -73,7 +78,7 @@ static enum gyre_fused_pattern pattern_of(const struct gyre_work *works, uint32_
 {
     if (n_works == 1)
         return works[0].loaded->fused_call.pattern;
-    return are_send_and_receive(works, n_works) ? GYRE_FUSED_SEND_RECEIVE : GYRE_FUSED_NONE;
+    return are_alike(works, n_works) ? GYRE_FUSED_SEND_RECEIVE : GYRE_FUSED_NONE;
 }
 
 void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
@@ -115,7 +120,9 @@ static void fill_fused(const struct gyre_work *works, uint32_t n_works,
     fused->threads_per_peer = launch->threads_per_peer;
     fused->own_offset *= n_bytes;
     fused->own_out_offset *= n_bytes;
-    for (uint32_t p = 0; p < n_peers && n_works == 1; p++) {
+    if (n_works > 1) /* IN and OUT are whole messages, so the offsets are 0 */
+        return;
+    for (uint32_t p = 0; p < n_peers; p++) {
         fused->peers[p] = loaded->fused.peers[(first + p) % n_peers];
         fused->peers[p].in_offset *= n_bytes;
         fused->peers[p].out_offset *= n_bytes;
@@ -167,7 +174,9 @@ bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works)
 {
     uint32_t n_blocks = 0;
-    for (uint32_t i = 0; i < n_works && n_works == 2; i++) {
+    if (!are_send_and_receive(works, n_works))
+        return false;
+    for (uint32_t i = 0; i < n_works; i++) {
         struct gyre_cuda_fused_launch fused;
         gyre_cuda_find_fused(executor, &works[i], 1, &fused);
         if (fused.kernel == NULL || gyre_tile_count(&works[i].split) >= executor->spec.depth)
@@ -180,12 +189,11 @@ bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
 gyre_status gyre_cuda_launch_apart(struct gyre_cuda_executor *executor,
                                    const struct gyre_work *works, cudaStream_t stream)
 {
-    const struct gyre_work *first = send_of(works);
+    const struct gyre_work *const order[] = {send_of(works), receive_of(works)};
     for (int i = 0; i < 2; i++) {
-        const struct gyre_work *work = i == 0 ? first : first == works ? &works[1] : works;
         struct gyre_cuda_fused_launch fused;
-        gyre_cuda_find_fused(executor, work, 1, &fused);
-        GYRE_TRY(gyre_cuda_launch_fused(executor, &fused, work, 1, stream));
+        gyre_cuda_find_fused(executor, order[i], 1, &fused);
+        GYRE_TRY(gyre_cuda_launch_fused(executor, &fused, order[i], 1, stream));
     }
     return GYRE_SUCCESS;
 }
