@@ -71,8 +71,9 @@ const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch
         return kernels->fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LL_COPY:
     case GYRE_CUDA_FUSED_LL128_COPY:
-        return gyre_fused_is_message(instance->pattern) ? copying[1]->message[launch->kernel->proto]
-                                                        : copying[lean]->fused[lines_of(launch)];
+        return gyre_fused_is_message(instance->pattern)
+                   ? copying[lean]->message[launch->kernel->proto]
+                   : copying[lean]->fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LAMPORT_SUM:
         return kernels->lamport[peers][lamport_kind(instance->pattern)][launch->is_exact];
     case GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT:

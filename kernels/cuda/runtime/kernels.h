@@ -19,7 +19,8 @@ struct gyre_cuda_fused_instance {
     bool is_lean;   /* as in gyre_cuda_interpreter_function() */
 };
 
-/** gyre_cuda_fused_function - the function of a fused launch.
+/** gyre_cuda_fused_function - the function of a fused launch. NULL for sends and receives that are
+ * not lean.
  * @launch: launch->kernel fits the call. */
 const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch,
                                      const struct gyre_cuda_fused_instance *instance);
