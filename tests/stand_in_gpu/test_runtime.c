@@ -96,6 +96,13 @@ static void CUDART_CB nap(void *unused)
     nanosleep(&ten_ms, NULL);
 }
 
+/* Work that wrongly does not wait for the gate has the time to run before it opens. */
+static void open_gate(void)
+{
+    nap(NULL);
+    gyre_store_release_u32(&gate, 1);
+}
+
 static void log_on(cudaStream_t stream, uintptr_t number)
 {
     OK(cudaLaunchHostFunc(stream, enter, (void *)number));
@@ -147,7 +154,7 @@ static void a_stream_runs_its_work_in_order(void)
     OK(cudaMemsetAsync(memory, 0, sizeof(values), stream));
     OK(cudaMemcpyAsync(got, memory + N_WORDS, sizeof(got), cudaMemcpyDeviceToHost, stream));
     FAILS(cudaStreamQuery(stream), cudaErrorNotReady);
-    gyre_store_release_u32(&gate, 1);
+    open_gate();
     OK(cudaStreamSynchronize(stream));
     (void)cudaGetLastError();
     OK(cudaStreamQuery(stream));
@@ -186,7 +193,7 @@ static void a_stream_waits_for_an_event_of_another_one(void)
     OK(cudaStreamWaitEvent(second, event, 0));
     log_on(second, 3);
     FAILS(cudaStreamQuery(second), cudaErrorNotReady);
-    gyre_store_release_u32(&gate, 1);
+    open_gate();
     OK(cudaStreamSynchronize(second));
     OK(cudaEventSynchronize(event));
     OK(cudaEventDestroy(event));
@@ -202,13 +209,14 @@ static void the_null_stream_waits_for_blocking_streams_only(void)
     log_on(other, 4);
     OK(cudaLaunchHostFunc(blocking, hold, &gate));
     log_on(blocking, 1);
+    OK(cudaLaunchHostFunc(NULL, nap, NULL));
     log_on(NULL, 2);
     log_on(blocking, 3);
     FAILS(cudaStreamQuery(NULL), cudaErrorNotReady);
     OK(cudaSetDevice(1));
     OK(cudaStreamSynchronize(NULL)); /* of another GPU */
     OK(cudaSetDevice(0));
-    gyre_store_release_u32(&gate, 1);
+    open_gate();
     OK(cudaStreamSynchronize(NULL));
     OK(cudaStreamSynchronize(blocking));
     gyre_store_release_u32(&other_gate, 1);
@@ -229,7 +237,7 @@ static void events_measure_what_lies_between_them(void)
     OK(cudaEventRecord(end, stream));
     OK(cudaEventRecord(untimed, stream));
     FAILS(cudaEventElapsedTime(&ms, begin, end), cudaErrorNotReady);
-    gyre_store_release_u32(&gate, 1);
+    open_gate();
     OK(cudaEventSynchronize(end));
     OK(cudaEventElapsedTime(&ms, begin, end));
     CHECK_MSG(ms >= 10, "%g ms", (double)ms);
@@ -352,7 +360,7 @@ static void replays_of_a_graph_on_two_streams_run_one_after_the_other(void)
     OK(cudaGraphLaunch(exec, streams[0]));
     OK(cudaGraphLaunch(exec, streams[1]));
     wait_for(&n_entries, 1);
-    gyre_store_release_u32(&gate, 1);
+    open_gate();
     OK(cudaDeviceSynchronize());
     OK(cudaGraphExecDestroy(exec));
     check_log("1212");
@@ -494,10 +502,9 @@ static void fresh_memory_is_aligned_and_not_zero(void)
     CHECK(n_free[1] == n_free[0]);
 }
 
-static void *open_gate(void *unused)
+static void *open_in_thread(void *unused)
 {
-    nap(NULL);
-    gyre_store_release_u32(&gate, 1);
+    open_gate();
     return unused;
 }
 
@@ -509,7 +516,7 @@ static void freeing_memory_waits_for_the_gpu(void)
     OK(cudaMalloc(&memory, 1));
     OK(cudaLaunchHostFunc(stream, hold, &gate));
     log_on(stream, 1);
-    CHECK(pthread_create(&thread, NULL, open_gate, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, open_in_thread, NULL) == 0);
     OK(cudaFree(memory));
     check_log("1");
     pthread_join(thread, NULL);
@@ -576,7 +583,7 @@ static void memory_is_shared_between_processes(void)
 {
     int there[2], back[2], status = 0;
     cudaIpcMemHandle_t handle;
-    uint32_t *memory = NULL, word = 1234;
+    uint32_t *memory = NULL, *other = NULL, word = 1234;
     CHECK(pipe(there) == 0 && pipe(back) == 0);
     const pid_t pid = fork();
     if (pid == 0) {
@@ -593,6 +600,7 @@ static void memory_is_shared_between_processes(void)
     CHECK(word == 4321);
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     OK(cudaFree(memory));
+    OK(cudaMalloc((void **)&other, 1000)); /* its file has the number of the freed one */
     FAILS(cudaIpcOpenMemHandle((void **)&memory, handle, cudaIpcMemLazyEnablePeerAccess),
           cudaErrorMapBufferObjectFailed);
 }
