@@ -14,7 +14,7 @@ import sys
 
 from check_docs import check_docs
 
-SOURCE = (".c", ".h", ".cu", ".cuh")
+SOURCE = (".c", ".h", ".cpp", ".cu", ".cuh")
 
 # Folder -> what it may include besides itself: folders (with all their headers) or single headers.
 MODEL = ["core/base", "core/gyre.h"]

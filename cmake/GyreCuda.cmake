@@ -1,7 +1,9 @@
 # CUDA where nvcc is: static runtime, driver by dlopen, so that the binary also runs on machines
 # without a driver.
 set(GYRE_HAVE_CUDA OFF)
-if(NOT GYRE_CUDA STREQUAL "OFF")
+if(GYRE_STAND_IN_GPU)
+  include(tests/stand_in_gpu/stand_in_gpu.cmake)
+elseif(NOT GYRE_CUDA STREQUAL "OFF")
   find_program(GYRE_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin)
   if(GYRE_NVCC)
     set(CMAKE_CUDA_COMPILER ${GYRE_NVCC})
@@ -62,4 +64,7 @@ function(gyre_add_cuda)
   target_compile_definitions(gyre_cuda_lean_objects PRIVATE GYRE_WITH_CUDA GYRE_CUDA_LEAN=1)
   target_link_libraries(gyre PRIVATE gyre_cuda_objects gyre_cuda_lean_objects)
   target_link_libraries(gyre_static PUBLIC gyre_cuda_objects gyre_cuda_lean_objects)
+  if(GYRE_STAND_IN_GPU)
+    gyre_add_stand_in_gpu()
+  endif()
 endfunction()

@@ -3,8 +3,9 @@
  * Patterns in GPU memory: every block computes one period into shared memory, then fills or
  * compares from there.
  */
+#include "kernels/cuda/pattern_cuda.h"
+
 #include "core/device/cuda_error.h"
-#include "kernels/pattern_values.h"
 
 extern "C" {
 #include "kernels/pattern_ops.h"
@@ -13,19 +14,6 @@ extern "C" {
 #define THREADS 512
 #define BLOCKS  256
 
-struct pattern_range {
-    struct gyre_pattern pattern;
-    uint32_t rank; /* GYRE_PATTERN_REDUCED: the reduction */
-    uint64_t first;
-    uint64_t count;
-};
-
-/* Device memory, zeroed but for first_wrong. */
-struct pattern_result {
-    unsigned long long n_wrong;
-    unsigned long long first_wrong; /* from `first`; the largest number = none */
-};
-
 static __host__ __device__ uint64_t value_of(const struct pattern_range *range, uint64_t element)
 {
     return range->rank == GYRE_PATTERN_REDUCED
@@ -33,70 +21,73 @@ static __host__ __device__ uint64_t value_of(const struct pattern_range *range, 
                : gyre_pattern_value(&range->pattern, range->rank, element);
 }
 
-/* @period: GYRE_PATTERN_PERIOD values from element 0 on. */
-template <class T>
-static __device__ void compute_period(const struct pattern_range *range, T *period)
+/* Shared memory for one period of any type. */
+static __device__ uint64_t *period_words()
 {
+    __shared__ uint64_t words[GYRE_PATTERN_PERIOD];
+    return words;
+}
+
+/* Returns GYRE_PATTERN_PERIOD values from element 0 on. */
+template <class T> static __device__ const T *compute_period(const struct pattern_range *range)
+{
+    T *period = (T *)period_words();
     for (uint32_t i = threadIdx.x; i < GYRE_PATTERN_PERIOD; i += blockDim.x)
         period[i] = (T)value_of(range, i);
     __syncthreads();
+    return period;
 }
 
 template <class T>
-static __global__ void fill_elements(const __grid_constant__ struct pattern_range range, T *buffer)
+static __global__ void fill_elements(const __grid_constant__ struct gyre_cuda_args_pattern args)
 {
-    __shared__ T period[GYRE_PATTERN_PERIOD];
-    compute_period(&range, period);
+    const struct pattern_range &range = args.range;
+    const T *period = compute_period<T>(&range);
+    T *buffer = (T *)args.buffer;
     const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < range.count; i += stride)
         buffer[i] = period[(range.first + i) % GYRE_PATTERN_PERIOD];
 }
 
 template <class T>
-static __global__ void check_elements(const __grid_constant__ struct pattern_range range,
-                                      const T *buffer, struct pattern_result *result)
+static __global__ void check_elements(const __grid_constant__ struct gyre_cuda_args_pattern args)
 {
-    __shared__ T period[GYRE_PATTERN_PERIOD];
-    compute_period(&range, period);
+    const struct pattern_range &range = args.range;
+    const T *period = compute_period<T>(&range);
+    const T *buffer = (const T *)args.buffer;
     const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < range.count; i += stride)
         if (buffer[i] != period[(range.first + i) % GYRE_PATTERN_PERIOD]) {
-            atomicAdd(&result->n_wrong, 1ULL);
-            atomicMin(&result->first_wrong, (unsigned long long)i);
+            atomicAdd(&args.result->n_wrong, 1ULL);
+            atomicMin(&args.result->first_wrong, (unsigned long long)i);
         }
 }
 
-template <class T>
-static void start(const struct pattern_range &range, void *buffer, struct pattern_result *result,
-                  cudaStream_t stream)
+#define KERNELS_OF(name)                                                 \
+    {                                                                    \
+        (const void *)&name<uint8_t>, (const void *)&name<uint16_t>,     \
+            (const void *)&name<uint32_t>, (const void *)&name<uint64_t> \
+    }
+extern "C" const void *const gyre_cuda_kernels_pattern[2][4] = {KERNELS_OF(fill_elements),
+                                                                KERNELS_OF(check_elements)};
+
+static const void *kernel_of(unsigned elem_bytes, bool checks)
 {
-    if (result == nullptr)
-        fill_elements<T><<<BLOCKS, THREADS, 0, stream>>>(range, (T *)buffer);
-    else
-        check_elements<T><<<BLOCKS, THREADS, 0, stream>>>(range, (const T *)buffer, result);
+    const unsigned size = elem_bytes == 1 ? 0 : elem_bytes == 2 ? 1 : elem_bytes == 4 ? 2 : 3;
+    return gyre_cuda_kernels_pattern[checks][size];
 }
 
 /* Fill (result NULL) or check, on a stream of its own, to the end. */
 static gyre_status run(const struct pattern_range &range, void *buffer,
                        struct pattern_result *result)
 {
+    struct gyre_cuda_args_pattern args = {range, buffer, result};
+    void *arguments[] = {&args};
     cudaStream_t stream;
     GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    switch (gyre_dtype_bytes(range.pattern.dtype)) {
-    case 1:
-        start<uint8_t>(range, buffer, result, stream);
-        break;
-    case 2:
-        start<uint16_t>(range, buffer, result, stream);
-        break;
-    case 4:
-        start<uint32_t>(range, buffer, result, stream);
-        break;
-    default:
-        start<uint64_t>(range, buffer, result, stream);
-        break;
-    }
-    cudaError_t error = cudaGetLastError();
+    cudaError_t error =
+        cudaLaunchKernel(kernel_of(gyre_dtype_bytes(range.pattern.dtype), result != nullptr),
+                         dim3(BLOCKS), dim3(THREADS), arguments, 0, stream);
     if (error == cudaSuccess)
         error = cudaStreamSynchronize(stream);
     (void)cudaStreamDestroy(stream);

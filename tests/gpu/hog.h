@@ -12,6 +12,14 @@
 extern "C" {
 #endif
 
+/* The kernel's argument. */
+struct hog_args {
+    const volatile uint32_t *is_over;
+    uint32_t *n_started;
+};
+
+extern const void *const hog_kernel;
+
 /** hog_start - as many blocks on the current GPU, each with all shared memory of a multiprocessor,
  * until the word is not 0, at most ten seconds.
  * @n_started: counts the blocks that run. Both words: pinned host memory. */

@@ -130,12 +130,12 @@ void *stand_in_realloc(void *ptr, size_t n_bytes)
 
 uint32_t stand_in_n_gpus(void)
 {
-    return stand_in_setting("GYRE_STAND_IN_GPUS", DEFAULT_GPUS, STAND_IN_MAX_GPUS);
+    return stand_in_setting("STAND_IN_GPUS", DEFAULT_GPUS, STAND_IN_MAX_GPUS);
 }
 
 static int n_sms(void)
 {
-    return (int)stand_in_setting("GYRE_STAND_IN_SMS", DEFAULT_SMS, MOST_SMS);
+    return (int)stand_in_setting("STAND_IN_SMS", DEFAULT_SMS, MOST_SMS);
 }
 
 static bool is_gpu(int gpu)

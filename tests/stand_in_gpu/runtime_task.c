@@ -96,7 +96,7 @@ static void print_hanging(const struct stand_in_task *task, uint32_t limit_s)
 static void *watch(void *unused)
 {
     const struct timespec nap = {WATCHDOG_NAP_S, 0};
-    const uint32_t limit_s = stand_in_setting("GYRE_STAND_IN_LIMIT_S", DEFAULT_LIMIT_S, 1U << 20);
+    const uint32_t limit_s = stand_in_setting("STAND_IN_LIMIT_S", DEFAULT_LIMIT_S, 1U << 20);
     (void)unused;
     for (;;) {
         bool hangs = false;

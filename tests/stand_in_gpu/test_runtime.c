@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime of the stand-in GPU alone. This file stands in for its multiprocessors too: a
- * kernel is a function of the host that is called once for each block.
+ * The CUDA runtime of the stand-in GPU. A kernel of these tests is a function of the host, of which
+ * one thread of each block does the work.
  */
 #include "core/base/sync.h"
 #include "core/device/driver_cuda.h"
+#include "tests/stand_in_gpu/block.h"
 #include "tests/stand_in_gpu/launch.h"
 #include "tests/support/check.h"
 
@@ -32,34 +33,31 @@ static void wait_for(uint32_t *word, uint32_t value)
         sched_yield();
 }
 
+/* A launch names the kernels by these addresses. */
+static const char meet_kernel, count_kernel;
+
 /* Blocks wait for each other. */
-static void meet(const void *args)
+static void meet(const void *function, const void *args)
 {
     const struct args *own = args;
+    (void)function;
+    if (stand_in_place.thread.x != 0)
+        return;
     gyre_fetch_add_u32(own->n_begun, 1);
     wait_for(own->n_begun, own->n_expected);
 }
 
-static void count(const void *args)
+static void count(const void *function, const void *args)
 {
-    gyre_fetch_add_u32(((const struct args *)args)->n_begun, 1);
+    (void)function;
+    if (stand_in_place.thread.x == 0)
+        gyre_fetch_add_u32(((const struct args *)args)->n_begun, 1);
 }
 
-/* A launch names them by these addresses. */
-static const char meet_kernel, count_kernel;
-
-bool stand_in_find_kernel(const void *function, size_t *args_bytes_out,
-                          void (**call_out)(const void *function, const void *args))
+static void add_kernels(void)
 {
-    *args_bytes_out = sizeof(struct args);
-    *call_out = NULL;
-    return function == &meet_kernel || function == &count_kernel;
-}
-
-void stand_in_run_block(const struct stand_in_launch *launch, uint32_t block)
-{
-    (void)block;
-    (launch->function == &meet_kernel ? meet : count)(launch->args);
+    stand_in_add_kernel(&meet_kernel, sizeof(struct args), meet);
+    stand_in_add_kernel(&count_kernel, sizeof(struct args), count);
 }
 
 static cudaError_t start(const void *kernel, uint32_t n_blocks, struct args args,
@@ -294,7 +292,8 @@ static void a_kernel_that_hangs_ends_the_process(void)
     const pid_t pid = fork();
     if (pid == 0) {
         uint32_t n_begun = 0;
-        setenv("GYRE_STAND_IN_LIMIT_S", "1", 1);
+        add_kernels();
+        setenv("STAND_IN_LIMIT_S", "1", 1);
         dup2(ends[1], STDERR_FILENO);
         (void)start(&meet_kernel, 3, (struct args){&n_begun, 4}, NULL);
         (void)cudaDeviceSynchronize();
@@ -652,7 +651,8 @@ static const struct test_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    setenv("GYRE_STAND_IN_GPUS", "2", 1);
-    setenv("GYRE_STAND_IN_LIMIT_S", "60", 1); /* before a case that hangs ends */
+    setenv("STAND_IN_GPUS", "2", 1);
+    add_kernels();
+    setenv("STAND_IN_LIMIT_S", "60", 1); /* before a case that hangs ends */
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -10,9 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/** The device files, or fewer if CUDA_VISIBLE_DEVICES names fewer. */
+/** The device files, or fewer if CUDA_VISIBLE_DEVICES names fewer. Of a build with the stand-in
+ * GPU: as many as that has. */
 static inline int test_n_gpus(void)
 {
+#ifdef TEST_STAND_IN_GPU
+    const char *n_stand_ins = getenv("STAND_IN_GPUS");
+    return n_stand_ins != NULL ? atoi(n_stand_ins) : TEST_STAND_IN_GPU;
+#else
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     int n_gpus = 0, n_named = visible != NULL && visible[0] != '\0';
     char path[32];
@@ -22,6 +27,7 @@ static inline int test_n_gpus(void)
     for (const char *at = visible; at != NULL && (at = strchr(at, ',')) != NULL; at++)
         n_named++;
     return visible != NULL && n_named < n_gpus ? n_named : n_gpus;
+#endif
 }
 
 #endif

@@ -10,73 +10,47 @@
 
 template <int BYTES> static __device__ __forceinline__ pack<BYTES> load(const unsigned char *from);
 
-/* The data are not read a second time, so the load does not keep them in L1. */
 template <> __device__ __forceinline__ pack<16> load<16>(const unsigned char *from)
 {
-    pack<16> to;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to.words[0]), "=r"(to.words[1]), "=r"(to.words[2]), "=r"(to.words[3])
-                 : "l"(from)
-                 : "memory");
-    return to;
+    const uint4 words = load_16_bytes(from);
+    return {{words.x, words.y, words.z, words.w}};
 }
 
 template <> __device__ __forceinline__ pack<8> load<8>(const unsigned char *from)
 {
-    pack<8> to;
-    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(to.words[0]), "=r"(to.words[1])
-                 : "l"(from)
-                 : "memory");
-    return to;
+    const uint2 words = load_8_bytes(from);
+    return {{words.x, words.y}};
 }
 
 template <> __device__ __forceinline__ pack<4> load<4>(const unsigned char *from)
 {
-    pack<4> to;
-    asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];"
-                 : "=r"(to.words[0])
-                 : "l"(from)
-                 : "memory");
-    return to;
+    return {{load_4_bytes(from)}};
 }
 
 template <> __device__ __forceinline__ pack<2> load<2>(const unsigned char *from)
 {
-    pack<2> to;
-    uint16_t value;
-    asm volatile("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from) : "memory");
-    to.words[0] = value;
-    return to;
+    return {{load_2_bytes(from)}};
 }
 
 template <> __device__ __forceinline__ pack<1> load<1>(const unsigned char *from)
 {
-    pack<1> to;
-    uint16_t value;
-    asm volatile("ld.global.u8 %0, [%1];" : "=h"(value) : "l"(from) : "memory");
-    to.words[0] = value;
-    return to;
+    return {{load_1_byte(from)}};
 }
 
 template <int BYTES>
 static __device__ __forceinline__ void store(unsigned char *to, const pack<BYTES> &from)
 {
-    if (BYTES == 16)
-        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(from.words[0]),
-                     "r"(from.words[1 % ((BYTES + 3) / 4)]), "r"(from.words[2 % ((BYTES + 3) / 4)]),
-                     "r"(from.words[3 % ((BYTES + 3) / 4)])
-                     : "memory");
-    else if (BYTES == 8)
-        asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(from.words[0]),
-                     "r"(from.words[1 % ((BYTES + 3) / 4)])
-                     : "memory");
-    else if (BYTES == 4)
-        asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(from.words[0]) : "memory");
-    else if (BYTES == 2)
-        asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"((uint16_t)from.words[0]) : "memory");
+    const uint32_t *words = from.words;
+    if constexpr (BYTES == 16)
+        store_16_bytes(to, words[0], words[1], words[2], words[3]);
+    else if constexpr (BYTES == 8)
+        store_8_bytes(to, words[0], words[1]);
+    else if constexpr (BYTES == 4)
+        store_4_bytes(to, words[0]);
+    else if constexpr (BYTES == 2)
+        store_2_bytes(to, (uint16_t)words[0]);
     else
-        asm volatile("st.global.u8 [%0], %1;" ::"l"(to), "h"((uint16_t)from.words[0]) : "memory");
+        store_1_byte(to, (uint16_t)words[0]);
 }
 
 /* Loads 1 to 3 bytes. They begin or end at a multiple of 4. */

@@ -34,8 +34,7 @@ static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *
 static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *places,
                                                        uint32_t n_places, uint32_t n_blocks)
 {
-    uint32_t own;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(own));
+    const uint32_t own = multiprocessor();
     if (own < n_places && claim_placement(places, own))
         return own;
     /* If this block left at once, the GPU would start another block on this multiprocessor, where

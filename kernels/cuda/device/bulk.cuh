@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH
 
-#include <stdint.h>
+#include "kernels/cuda/device/ptx.cuh"
 
 #if __CUDA_ARCH__ >= 900
 #define HAS_BULK_STORES true
@@ -25,13 +25,11 @@ struct __align__(16) bulk_zeros
 /* All threads of a block call this. A barrier of the block follows before the first bulk store. */
 static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 {
-#if __CUDA_ARCH__ >= 900
-    for (uint32_t i = threadIdx.x; i < BULK_BYTES / sizeof(uint64_t); i += blockDim.x)
-        zeros->words[i] = 0;
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#else
-    (void)zeros;
-#endif
+    if constexpr (HAS_BULK_STORES) {
+        for (uint32_t i = threadIdx.x; i < BULK_BYTES / sizeof(uint64_t); i += blockDim.x)
+            zeros->words[i] = 0;
+        fence_proxy_async_shared();
+    }
 }
 
 /* One thread has zeros written over @n_bytes at `to`. @n_bytes is a multiple of 16 and at most
@@ -39,23 +37,7 @@ static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
                                                   uint32_t n_bytes)
 {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
-                     __cvta_generic_to_global(to)),
-                 "r"((uint32_t)__cvta_generic_to_shared(zeros->words)), "r"(n_bytes)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#else
-    (void)zeros, (void)to, (void)n_bytes;
-#endif
-}
-
-/* Waits until this thread's bulk stores have been performed. */
-static __device__ __forceinline__ void bulk_await()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-#endif
+    bulk_store(to, zeros->words, n_bytes);
 }
 
 #endif

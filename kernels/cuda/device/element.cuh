@@ -6,52 +6,8 @@
 #ifndef GYRE_KERNELS_CUDA_ELEMENT_CUH
 #define GYRE_KERNELS_CUDA_ELEMENT_CUH
 
+#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/numeric.h"
-
-static __device__ __forceinline__ float f16_widen(uint16_t bits)
-{
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-
-static __device__ __forceinline__ uint16_t f16_narrow(float value)
-{
-    uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-}
-
-static __device__ __forceinline__ uint16_t bf16_narrow(float value)
-{
-    uint16_t bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-}
-
-/* fp8 conversions are instructions from compute capability 8.9 on. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-#define F8_CONVERSIONS(name, type)                                                               \
-    static __device__ __forceinline__ float name##_widen(uint8_t bits)                           \
-    {                                                                                            \
-        uint32_t halves;                                                                         \
-        asm("cvt.rn.f16x2." type "x2 %0, %1;" : "=r"(halves) : "h"((uint16_t)bits));             \
-        return f16_widen((uint16_t)halves);                                                      \
-    }                                                                                            \
-    static __device__ __forceinline__ uint8_t name##_narrow(float value)                         \
-    {                                                                                            \
-        uint16_t pair;                                                                           \
-        asm("cvt.rn.satfinite." type "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value)); \
-        return (uint8_t)pair;                                                                    \
-    }
-F8_CONVERSIONS(f8e4m3, "e4m3")
-F8_CONVERSIONS(f8e5m2, "e5m2")
-#else
-#define f8e4m3_widen  gyre_f8e4m3_to_f32
-#define f8e4m3_narrow gyre_f32_to_f8e4m3
-#define f8e5m2_widen  gyre_f8e5m2_to_f32
-#define f8e5m2_narrow gyre_f32_to_f8e5m2
-#endif
 
 /* X(dtype suffix, stored as, computed in, family of the operations, widen, narrow, divides) */
 #define ELEMENT_TABLE(X)                                                        \

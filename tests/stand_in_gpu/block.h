@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One block of a kernel on one thread of the host. Each of its threads is a fiber: a context with a
+ * stack of its own, which runs until it waits for other threads, and then lets another one run.
+ * Lanes of a warp run in ascending order. Valid as C11 and as C++.
+ */
+#ifndef GYRE_TESTS_STAND_IN_GPU_BLOCK_H
+#define GYRE_TESTS_STAND_IN_GPU_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define STAND_IN_THREAD_LOCAL thread_local
+#else
+#define STAND_IN_THREAD_LOCAL _Thread_local
+#endif
+
+enum {
+    STAND_IN_WARP_LANES = 32,
+    STAND_IN_MAX_THREADS = 1024, /* of a block */
+    STAND_IN_N_BARRIERS = 16,
+    STAND_IN_SHARED_BYTES = 227 * 1024 /* that a launch can ask for */
+};
+
+/* What the running fiber knows of itself: CUDA's built-in variables. Grids and blocks have one
+ * dimension. */
+struct stand_in_index {
+    uint32_t x;
+};
+
+struct stand_in_place {
+    struct stand_in_index thread;
+    struct stand_in_index block;
+    struct stand_in_index n_threads;
+    struct stand_in_index n_blocks;
+};
+
+extern STAND_IN_THREAD_LOCAL struct stand_in_place stand_in_place;
+
+/** stand_in_polled - the running thread has read a word that others write. If it has read this word
+ * before, it waits for it, and other threads run first. */
+void stand_in_polled(const void *word);
+
+/** stand_in_yield - let the other threads of the block, and other blocks, run first. */
+void stand_in_yield(void);
+
+/** stand_in_barrier - wait at a barrier, as bar.sync does.
+ * @n_threads: how many threads wait or arrive there; 0 = all that have not ended.
+ * @vote: what this thread says. Returns how many threads of the barrier said true. */
+uint32_t stand_in_barrier(unsigned id, uint32_t n_threads, bool vote);
+
+/** stand_in_barrier_arrive - take part in a barrier without waiting. */
+void stand_in_barrier_arrive(unsigned id, uint32_t n_threads);
+
+/** stand_in_warp_exchange - give a value to all lanes of this warp, and wait for theirs. It ends
+ * the process if lanes of a warp meet in different lines.
+ * @file, @line: the place in the kernel, of static storage.
+ * Returns 32 values, valid until the next call but one; 0 for lanes that have ended. */
+const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int line);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
