@@ -19,9 +19,11 @@
 
 #define STACK_BYTES      (128U * 1024)
 #define SHARED_ALIGNMENT 1024
-#define PATIENT_POLLS    64 /* reads of different words, after which a thread counts as waiting */
-#define IDLE_ROUNDS      32 /* after which a block sleeps between rounds */
+#define PATIENT_POLLS    64  /* reads of different words, after which a thread counts as waiting */
+#define IDLE_ROUNDS      32  /* after which a block sleeps between rounds */
+#define TIRED_ROUNDS     128 /* after which it sleeps longer, so that many blocks can wait */
 #define IDLE_NS          50000
+#define TIRED_NS         500000
 
 enum state { RUNS, AT_BARRIER, IN_WARP, ENDED };
 
@@ -324,16 +326,22 @@ static void open_block(const struct stand_in_launch *launch, uint32_t block)
     stand_in_place.n_threads.x = launch->n_threads;
 }
 
+static void pause_idle_block(int n_idle_rounds)
+{
+    const struct timespec pause = {.tv_nsec = n_idle_rounds > TIRED_ROUNDS ? TIRED_NS : IDLE_NS};
+    if (n_idle_rounds > IDLE_ROUNDS)
+        (void)nanosleep(&pause, NULL);
+    else
+        (void)sched_yield();
+}
+
 void stand_in_run_block(const struct stand_in_launch *launch, uint32_t block)
 {
-    const struct timespec pause = {.tv_nsec = IDLE_NS};
     int n_idle = 0;
     open_block(launch, block);
     while (own->n_live > 0) {
         n_idle = run_round() ? 0 : n_idle + 1;
-        if (n_idle > IDLE_ROUNDS)
-            (void)nanosleep(&pause, NULL);
-        else if (n_idle > 0)
-            (void)sched_yield();
+        if (n_idle > 0)
+            pause_idle_block(n_idle);
     }
 }

@@ -128,7 +128,7 @@ static inline uint64_t global_ns()
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* A block that waits sleeps 50 us between two polls. */
+/* A block that waits sleeps 0.05 to 0.5 ms between two polls. */
 #define ABORT_POLLS      32U
 #define ABORT_HOST_POLLS 256U
 
