@@ -85,6 +85,20 @@ static gyre_status choose_protos(struct gyre_caller *caller, struct wave_call *w
     return GYRE_SUCCESS;
 }
 
+/* The calls of a part: first the sends, because an executor may launch a send before a receive.
+ * Returns how many there are. @calls: room for n_wave calls. */
+static int find_part(const struct wave_call *wave, int n_wave, const struct wave_part *part,
+                     const struct gyre_call **calls)
+{
+    int n_calls = 0;
+    for (int sends = 1; sends >= 0; sends--)
+        for (int i = 0; i < n_wave; i++)
+            if (wave[i].call->is_send == (sends != 0) && wave[i].proto == part->proto &&
+                (wave[i].is_apart ? part->takes_apart : part->takes_rest))
+                calls[n_calls++] = wave[i].call;
+    return n_calls;
+}
+
 /* Launches a wave: the calls of a part at the same time, and the parts one after the other.
  * @calls: room for n_wave calls. */
 static gyre_status launch_wave(struct gyre_caller *caller, struct wave_call *wave, int n_wave,
@@ -93,12 +107,7 @@ static gyre_status launch_wave(struct gyre_caller *caller, struct wave_call *wav
     int n_launched = 0;
     GYRE_TRY(choose_protos(caller, wave, n_wave));
     for (size_t p = 0; p < GYRE_ARRAY_LENGTH(wave_parts) && n_launched < n_wave; p++) {
-        const struct wave_part *part = &wave_parts[p];
-        int n_calls = 0;
-        for (int i = 0; i < n_wave; i++)
-            if (wave[i].proto == part->proto &&
-                (wave[i].is_apart ? part->takes_apart : part->takes_rest))
-                calls[n_calls++] = wave[i].call;
+        const int n_calls = find_part(wave, n_wave, &wave_parts[p], calls);
         if (n_calls > 0)
             GYRE_TRY(gyre_launch_together(caller, calls, n_calls, stream, NULL));
         n_launched += n_calls;

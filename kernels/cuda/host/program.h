@@ -234,7 +234,9 @@ struct gyre_cuda_fused {
     uint16_t scatters; /* 0 or 1: the first slot of each connection in a tile holds a chunk of IN */
     uint16_t reduces;  /* 0 or 1: that chunk is reduced */
     uint16_t gathers;  /* 0 or 1: the next slot, or the only one, is stored to OUT */
-    uint16_t pad;
+    /* A send that is launched before this rank's receive: in so many channels it gives the credit
+     * of the receiving ends. 0 in all other launches. */
+    uint16_t n_channels_behind;
     uint32_t threads_per_peer; /* threads that serve a peer, whole warps */
     /* The peers in the order of the reduction, which is the same on all ranks. Launches of LAMPORT
      * and SIMPLE rotate the list so that it begins with the next rank, because then not all ranks
