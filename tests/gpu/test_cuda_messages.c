@@ -40,6 +40,8 @@ struct round {
     uint32_t n_threads;
     bool is_together;                    /* a rank's send and receive are one launch */
     bool goes_ahead;                     /* the send is launched ahead of the receive */
+    bool answers;                        /* all ranks but the first send what they send behind the
+                                          * receive, in a launch of its own */
     uint64_t counts[GPU_RIG_MAX_RANKS];  /* elements that the rank sends */
     uint32_t offsets[GPU_RIG_MAX_RANKS]; /* of its buffers, in elements */
 };
@@ -194,7 +196,10 @@ static void run_round(struct ring *ring, const struct round *round)
                                               receives_first ? send : receive};
             if (round->goes_ahead) {
                 launch_ahead(ring, rank, &send, &receive);
-            } else if (round->is_together) {
+            } else if (round->answers && rank > 0) {
+                launch(ring, rank, &receive, 1);
+                launch(ring, rank, &send, 1);
+            } else if (round->is_together || round->answers) {
                 launch(ring, rank, both, 2);
             } else {
                 launch(ring, rank, &send, 1);
@@ -241,12 +246,15 @@ static struct round random_round(void)
                           .n_threads = 64 * (1 + below(8)),
                           .is_together = below(3) != 0};
     set_protos(&round, protos[below(3)]);
-    const bool are_alike = below(3) != 0;
+    const bool are_mixed = below(3) == 0;
+    const bool are_alike = !are_mixed && below(3) != 0;
     const bool are_few = below(4) == 0;
     for (int rank = 0; rank < wanted_ranks; rank++) {
+        if (are_mixed)
+            round.protos[rank] = protos[below(3)];
         const uint64_t most = most_that_slots_hold(&round, rank);
         const uint64_t limit = are_few ? 19 : round.is_together ? 2 * most : most;
-        const bool is_as_before = rank > 0 && (are_alike || below(2) == 0);
+        const bool is_as_before = rank > 0 && (are_alike || (!are_mixed && below(2) == 0));
         round.counts[rank] = is_as_before ? round.counts[0] : below((uint32_t)limit + 1);
         round.offsets[rank] = below(2) == 0 ? 0 : below(40);
     }
@@ -335,8 +343,28 @@ static void sends_ahead_of_receives_free_each_others_slots(void)
     close_ring(&ring);
 }
 
+/* Rank 0 sends and receives in one launch, by two protocols. All other ranks send when they have
+ * received. */
+static void answers_go_by_another_protocol(void)
+{
+    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
+    struct ring ring;
+    open_ring(&ring);
+    for (uint32_t i = 0; i < 9; i++) {
+        struct round round = {
+            .dtype = GYRE_INT32, .n_channels = 2, .n_threads = 128, .answers = true};
+        set_protos(&round, protos[i / 3]);
+        round.protos[wanted_ranks - 1] = protos[i % 3];
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] = most_that_slots_hold(&round, rank) * 2 + (uint64_t)rank;
+        run_round(&ring, &round);
+    }
+    close_ring(&ring);
+}
+
 static const struct test_case cases[] = {
     {"what is sent arrives", what_is_sent_arrives},
+    {"answers go by another protocol", answers_go_by_another_protocol},
     {"sends ahead of receives free each other's slots",
      sends_ahead_of_receives_free_each_others_slots},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},

@@ -96,10 +96,12 @@ bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
                              const struct gyre_work *works, uint32_t n_works, uint32_t n_places)
 {
     uint64_t n_bytes = 0; /* of the work that transfers most */
-    for (uint32_t i = 0; i < n_works; i++)
+    bool has_simple = false;
+    for (uint32_t i = 0; i < n_works; i++) {
         n_bytes = gyre_max_u64(n_bytes, transferred_bytes(&works[i]));
-    return works[0].loaded->proto == GYRE_PROTO_SIMPLE && n_places < executor->n_sms &&
-           n_bytes >= executor->block_placement_bytes;
+        has_simple = has_simple || works[i].loaded->proto == GYRE_PROTO_SIMPLE;
+    }
+    return has_simple && n_places < executor->n_sms && n_bytes >= executor->block_placement_bytes;
 }
 
 uint32_t gyre_cuda_work_threads(const struct gyre_work *work)

@@ -157,8 +157,9 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     /* The sync kernel behind copies belongs to works that an earlier launch has begun. */
     struct gyre_cuda_common *common = launch->args;
     const uint32_t n_begun = common->ends_works != 0 && launch->n_works == 0 ? common->n_works : 0U;
-    common->recording.first_work =
-        capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched - n_begun;
+    for (uint32_t i = 0; i <= launch->n_more_commons; i++)
+        common[i].recording.first_work =
+            capture != 0 ? GYRE_CUDA_CAPTURED : executor->base.n_launched - n_begun;
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
     if (capture != 0) {
         begin_events(executor);

@@ -162,6 +162,7 @@ struct gyre_cuda_executor {
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
+        struct gyre_cuda_args_mixed mixed;
         struct gyre_cuda_args_fused fused;
         struct gyre_cuda_args_sync sync;
         struct gyre_cuda_args_await await;
@@ -189,7 +190,8 @@ static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
 /* One kernel launch. */
 struct gyre_cuda_start {
     const void *kernel;
-    void *args; /* begin with struct gyre_cuda_common */
+    void *args;              /* begin with struct gyre_cuda_common */
+    uint32_t n_more_commons; /* so many more of that structure stand behind the first one */
     uint32_t n_blocks;
     uint32_t n_threads;
     uint32_t shared_bytes;
