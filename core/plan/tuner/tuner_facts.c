@@ -16,7 +16,7 @@ uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_co
 /* The limit of 64 channels for all ranks together leaves room for one send and one receive with
  * every rank on a GPU of 128 multiprocessors. Of two ranks the other one may have all 64 channels
  * in LL128: a send and a receive are one kernel of 64 blocks or two kernels, and a copy to the own
- * rank has a launch of its own (core/call/launch_p2p.c). */
+ * rank has a launch of its own (core/call/wave.c). */
 uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
 {
     if (facts->device_kind != GYRE_DEVICE_CUDA)
