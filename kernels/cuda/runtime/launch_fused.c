@@ -178,15 +178,16 @@ bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works)
 {
     struct gyre_cuda_fused_launch together, fused[2];
-    if (n_works != 2 || !is_of(&works[0], GYRE_FUSED_SEND) || !is_of(&works[1], GYRE_FUSED_RECEIVE))
+    if (n_works != 2 ||
+        works[0].loaded->n_channels + works[1].loaded->n_channels <= MOST_BLOCKS_TOGETHER ||
+        !is_of(&works[0], GYRE_FUSED_SEND) || !is_of(&works[1], GYRE_FUSED_RECEIVE))
         return false;
     gyre_cuda_find_fused(executor, works, 2, &together);
     gyre_cuda_find_fused(executor, &works[0], 1, &fused[0]);
     gyre_cuda_find_fused(executor, &works[1], 1, &fused[1]);
     return together.kernel == NULL && fused[0].kernel != NULL && fused[1].kernel != NULL &&
            works[0].loaded->proto == works[1].loaded->proto &&
-           gyre_cuda_fused_joins(&works[0].loaded->fused, &works[1].loaded->fused) &&
-           works[0].loaded->n_channels + works[1].loaded->n_channels > MOST_BLOCKS_TOGETHER;
+           gyre_cuda_fused_joins(&works[0].loaded->fused, &works[1].loaded->fused);
 }
 
 gyre_status gyre_cuda_launch_ahead(struct gyre_cuda_executor *executor,
