@@ -52,36 +52,49 @@ gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls)
     return GYRE_SUCCESS;
 }
 
-/* Launches a wave. @calls: room for n_wave calls. */
-static gyre_status launch_wave(struct gyre_caller *caller, struct gyre_wave_call *wave, int n_wave,
-                               const struct gyre_call **calls, gyre_stream stream)
+/* Room for the calls of a run. */
+struct room {
+    struct gyre_wave_call *wave;
+    const struct gyre_call **calls;
+    int *ends;
+    bool *is_busy;
+};
+
+static gyre_status launch_wave(struct gyre_caller *caller, const struct room *room, int n_wave,
+                               gyre_stream stream)
 {
-    const struct gyre_member *member = caller->member;
+    const struct gyre_wave_place place = {caller->member->rank, caller->member->n_ranks,
+                                          caller->links->least_sms};
     for (int i = 0; i < n_wave; i++)
-        GYRE_TRY(gyre_plan_proto(caller->plans, wave[i].call, &wave[i].proto));
-    const int n_first = gyre_wave_launches(wave, n_wave, member->rank, member->n_ranks, calls);
-    GYRE_TRY(gyre_launch_together(caller, calls, n_first, stream, NULL));
-    return n_first == n_wave
-               ? GYRE_SUCCESS
-               : gyre_launch_together(caller, calls + n_first, n_wave - n_first, stream, NULL);
+        GYRE_TRY(gyre_plan_proto(caller->plans, room->wave[i].call, &room->wave[i].proto));
+    const int n_launches = gyre_wave_launches(room->wave, n_wave, &place, room->calls, room->ends);
+    for (int i = 0; i < n_launches; i++) {
+        const int first = i > 0 ? room->ends[i - 1] : 0;
+        GYRE_TRY(
+            gyre_launch_together(caller, &room->calls[first], room->ends[i] - first, stream, NULL));
+    }
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                             gyre_stream stream)
 {
     const int n_ranks = caller->member->n_ranks;
-    struct gyre_wave_call *wave = malloc((size_t)n_run * sizeof(*wave));
-    const struct gyre_call **calls = malloc((size_t)n_run * sizeof(*calls));
-    bool *is_busy = calloc((size_t)n_ranks * 2, sizeof(*is_busy));
-    gyre_status status = wave != NULL && calls != NULL && is_busy != NULL
-                             ? GYRE_SUCCESS
-                             : gyre_fail_errno(ENOMEM, "group");
+    const struct room room = {.wave = malloc((size_t)n_run * sizeof(*room.wave)),
+                              .calls = malloc((size_t)n_run * sizeof(*room.calls)),
+                              .ends = malloc((size_t)n_run * sizeof(*room.ends)),
+                              .is_busy = malloc((size_t)n_ranks * 2 * sizeof(*room.is_busy))};
+    gyre_status status =
+        room.wave != NULL && room.calls != NULL && room.ends != NULL && room.is_busy != NULL
+            ? GYRE_SUCCESS
+            : gyre_fail_errno(ENOMEM, "group");
     while (status == GYRE_SUCCESS && n_run > 0) {
-        const int n_wave = gyre_wave_take(run, &n_run, is_busy, n_ranks, wave);
-        status = launch_wave(caller, wave, n_wave, calls, stream);
+        const int n_wave = gyre_wave_take(run, &n_run, room.is_busy, n_ranks, room.wave);
+        status = launch_wave(caller, &room, n_wave, stream);
     }
-    free(is_busy);
-    free(calls);
-    free(wave);
+    free(room.is_busy);
+    free(room.ends);
+    free(room.calls);
+    free(room.wave);
     return status;
 }

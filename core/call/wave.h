@@ -23,12 +23,25 @@ struct gyre_wave_call {
 int gyre_wave_take(const struct gyre_call **run, int *n_run, bool *is_busy, int n_ranks,
                    struct gyre_wave_call *wave);
 
+/* The rank whose wave it is. */
+struct gyre_wave_place {
+    int rank;
+    int n_ranks;
+    uint32_t most_calls; /* of one launch: each takes a multiprocessor at least. 0 = any number */
+};
+
 /** gyre_wave_launches - divide a wave into launches. All calls with other ranks are one launch,
  * whatever their protocols: each of them may wait for any other one by way of the other ranks. The
  * sends come first. This rank's copy to itself waits for nobody, so it may be a launch of its own.
- * @calls: room for n_wave calls; gets those of the first launch, then that copy if it is left.
- * Returns how many calls the first launch has. */
-int gyre_wave_launches(const struct gyre_wave_call *wave, int n_wave, int rank, int n_ranks,
-                       const struct gyre_call **calls);
+ *
+ * With more ranks than one launch can serve, messages that go about as far (from rank r to rank r +
+ * k) are one launch, the nearest first. Both ends count alike, so groups of all ranks complete. But
+ * a call in the group may then wait for another one.
+ * @calls: room for n_wave calls; gets all of them, launch by launch.
+ * @ends: room for n_wave numbers; launch i ends before calls[ends[i]].
+ * Returns how many launches there are. */
+int gyre_wave_launches(const struct gyre_wave_call *wave, int n_wave,
+                       const struct gyre_wave_place *place, const struct gyre_call **calls,
+                       int *ends);
 
 #endif

@@ -8,7 +8,7 @@
 #include "core/call/wave.h"
 #include "tests/support/check.h"
 
-enum { MAX_RANKS = 4, MAX_CALLS = 8, MAX_LAUNCHES = 16 };
+enum { MAX_RANKS = 4, MAX_CALLS = 8, MAX_LAUNCHES = 16, MANY_RANKS = 150 };
 
 /* A call as a test writes it. Both ends of a message name the same protocol. */
 struct move {
@@ -20,7 +20,7 @@ struct move {
 };
 
 struct launch {
-    struct gyre_call calls[MAX_CALLS];
+    struct gyre_call *calls;
     int n_calls;
 };
 
@@ -35,41 +35,57 @@ static enum gyre_proto proto_of(const struct gyre_call *call)
     return (enum gyre_proto)call->count; /* a message's size decides its protocol */
 }
 
-static struct gyre_call call_of(const struct move *move)
+static struct gyre_call call_of(int peer, bool is_send, enum gyre_proto proto)
 {
-    return (struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
-                              .root = move->peer,
-                              .is_send = move->is_send,
-                              .count = move->proto};
+    return (struct gyre_call){
+        .coll = GYRE_COLL_SEND_RECV, .root = peer, .is_send = is_send, .count = proto};
 }
 
 static void add_launch(struct rank *own, const struct gyre_call **calls, int n_calls)
 {
     struct launch *launch = &own->launches[own->n_launches++];
     CHECK(own->n_launches <= MAX_LAUNCHES && n_calls > 0);
+    launch->calls = malloc((size_t)n_calls * sizeof(*launch->calls));
     launch->n_calls = n_calls;
     for (int i = 0; i < n_calls; i++)
         launch->calls[i] = *calls[i];
 }
 
-/* Divides one group of a rank. */
-static void launch_group(struct rank *own, int rank, int n_ranks, const struct gyre_call *group,
-                         int n_run)
+static void free_ranks(struct rank *ranks, int n_ranks)
 {
-    const struct gyre_call *run[MAX_CALLS], *calls[MAX_CALLS];
-    struct gyre_wave_call wave[MAX_CALLS];
-    bool is_busy[2 * MAX_RANKS];
+    for (int rank = 0; rank < n_ranks; rank++)
+        for (int l = 0; l < ranks[rank].n_launches; l++)
+            free(ranks[rank].launches[l].calls);
+}
+
+/* Divides one group of a rank. */
+static void launch_group(struct rank *own, const struct gyre_wave_place *place,
+                         const struct gyre_call *group, int n_run)
+{
+    const size_t n_most = (size_t)n_run + 1;
+    const struct gyre_call **run = malloc(n_most * sizeof(*run));
+    const struct gyre_call **calls = malloc(n_most * sizeof(*calls));
+    struct gyre_wave_call *wave = malloc(n_most * sizeof(*wave));
+    int *ends = malloc(n_most * sizeof(*ends));
+    bool *is_busy = malloc((size_t)place->n_ranks * 2 * sizeof(*is_busy));
     for (int i = 0; i < n_run; i++)
         run[i] = &group[i];
     while (n_run > 0) {
-        const int n_wave = gyre_wave_take(run, &n_run, is_busy, n_ranks, wave);
+        const int n_wave = gyre_wave_take(run, &n_run, is_busy, place->n_ranks, wave);
         for (int i = 0; i < n_wave; i++)
             wave[i].proto = proto_of(wave[i].call);
-        const int n_first = gyre_wave_launches(wave, n_wave, rank, n_ranks, calls);
-        add_launch(own, calls, n_first);
-        if (n_first < n_wave)
-            add_launch(own, calls + n_first, n_wave - n_first);
+        const int n_launches = gyre_wave_launches(wave, n_wave, place, calls, ends);
+        for (int l = 0; l < n_launches; l++) {
+            const int first = l > 0 ? ends[l - 1] : 0;
+            add_launch(own, &calls[first], ends[l] - first);
+        }
+        CHECK(n_launches > 0 && ends[n_launches - 1] == n_wave);
     }
+    free(is_busy);
+    free(ends);
+    free(wave);
+    free(calls);
+    free(run);
 }
 
 static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, struct rank *ranks)
@@ -77,12 +93,13 @@ static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, st
     memset(ranks, 0, (size_t)n_ranks * sizeof(*ranks));
     for (int rank = 0; rank < n_ranks; rank++)
         for (int group = 0; group < MAX_CALLS; group++) {
+            const struct gyre_wave_place place = {rank, n_ranks, 132};
             struct gyre_call calls[MAX_CALLS];
             int n_calls = 0;
             for (size_t i = 0; i < n_moves; i++)
                 if (moves[i].rank == rank && moves[i].group == group)
-                    calls[n_calls++] = call_of(&moves[i]);
-            launch_group(&ranks[rank], rank, n_ranks, calls, n_calls);
+                    calls[n_calls++] = call_of(moves[i].peer, moves[i].is_send, moves[i].proto);
+            launch_group(&ranks[rank], &place, calls, n_calls);
         }
 }
 
@@ -137,7 +154,9 @@ static bool completes(const struct move *moves, size_t n_moves, int n_ranks)
 {
     struct rank ranks[MAX_RANKS];
     launch_all(moves, n_moves, n_ranks, ranks);
-    return all_end(ranks, n_ranks);
+    const bool is_complete = all_end(ranks, n_ranks);
+    free_ranks(ranks, n_ranks);
+    return is_complete;
 }
 
 #define COMPLETES(moves, n_ranks) CHECK(completes(moves, GYRE_ARRAY_LENGTH(moves), n_ranks))
@@ -185,6 +204,7 @@ static void messages_of_a_pair_keep_their_order(void)
     CHECK(proto_of(&ranks[0].launches[1].calls[0]) == LL);
     CHECK(proto_of(&ranks[0].launches[2].calls[0]) == LL128);
     CHECK(all_end(ranks, 3));
+    free_ranks(ranks, 3);
 }
 
 static void sends_come_before_receives(void)
@@ -196,6 +216,7 @@ static void sends_come_before_receives(void)
     CHECK(ranks[0].n_launches == 1 && ranks[0].launches[0].n_calls == 4);
     for (int i = 0; i < 4; i++)
         CHECK(ranks[0].launches[0].calls[i].is_send == (i < 2));
+    free_ranks(ranks, 3);
 }
 
 /* In how many launches rank 0 sends to rank 1 and copies to itself. */
@@ -206,8 +227,10 @@ static int count_launches(enum gyre_proto to_other, enum gyre_proto to_itself, i
     struct rank ranks[MAX_RANKS];
     launch_all(moves, GYRE_ARRAY_LENGTH(moves), n_ranks, ranks);
     const struct launch *last = &ranks[0].launches[ranks[0].n_launches - 1];
-    CHECK(ranks[0].n_launches == 1 || (last->n_calls == 1 && last->calls[0].root == 0));
-    return ranks[0].n_launches;
+    const int n_launches = ranks[0].n_launches;
+    CHECK(n_launches == 1 || (last->n_calls == 1 && last->calls[0].root == 0));
+    free_ranks(ranks, n_ranks);
+    return n_launches;
 }
 
 static void a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it(void)
@@ -222,6 +245,43 @@ static void a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it(voi
     struct rank ranks[MAX_RANKS];
     launch_all(alone, 1, 2, ranks);
     CHECK(ranks[0].n_launches == 1 && ranks[0].launches[0].n_calls == 1);
+    free_ranks(ranks, 2);
+}
+
+/* Each rank sends to all ranks, itself included, and receives from them, in one group. */
+static void all_to_all(int n_ranks, uint32_t most_calls, int expected_launches)
+{
+    struct rank *ranks = calloc((size_t)n_ranks, sizeof(*ranks));
+    struct gyre_call *group = malloc((size_t)n_ranks * 2 * sizeof(*group));
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const struct gyre_wave_place place = {rank, n_ranks, most_calls};
+        int n_calls = 0;
+        for (int peer = 0; peer < n_ranks; peer++) {
+            group[n_calls++] = call_of(peer, true, SIMPLE);
+            if (peer != rank)
+                group[n_calls++] = call_of(peer, false, SIMPLE);
+        }
+        launch_group(&ranks[rank], &place, group, n_calls);
+        CHECK_MSG(ranks[rank].n_launches == expected_launches, "%d launches of %d ranks",
+                  ranks[rank].n_launches, n_ranks);
+        for (int l = 0; l < ranks[rank].n_launches; l++)
+            CHECK_MSG(most_calls == 0 || ranks[rank].launches[l].n_calls <= (int)most_calls,
+                      "%d calls", ranks[rank].launches[l].n_calls);
+    }
+    CHECK_MSG(all_end(ranks, n_ranks), "%d ranks, %u calls at most", n_ranks, most_calls);
+    free_ranks(ranks, n_ranks);
+    free(group);
+    free(ranks);
+}
+
+static void more_calls_than_a_gpu_takes_are_several_launches(void)
+{
+    all_to_all(MANY_RANKS, 0, 1);
+    all_to_all(66, 132, 1);
+    all_to_all(67, 132, 2);
+    all_to_all(MANY_RANKS, 132, 3);
+    all_to_all(8, 3, 7);
+    all_to_all(1, 1, 1);
 }
 
 static const struct test_case cases[] = {
@@ -232,6 +292,8 @@ static const struct test_case cases[] = {
     {"sends come before receives", sends_come_before_receives},
     {"a copy to the own rank joins calls that are no faster without it",
      a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it},
+    {"more calls than a GPU takes are several launches",
+     more_calls_than_a_gpu_takes_are_several_launches},
 };
 
 TEST_MAIN(cases)
