@@ -462,7 +462,9 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
 
 /** gyre_group_start / gyre_group_end - the outermost gyre_group_end() launches all calls of the
  * group together. A group is needed when one thread serves several ranks, and for sends and
- * receives that must not wait for each other. Groups nest. A call with a wrong argument reports it
+ * receives that must not wait for each other. If a group has several sends to one rank, or several
+ * receives from it, the second ones begin when the group's first sends and receives, with all
+ * ranks, have ended, and so on. Groups nest. A call with a wrong argument reports it
  * itself and leaves the group usable. If the calls of one communicator name several streams, they
  * are enqueued as if on each of them: they begin after all earlier work on those streams, and later
  * work on any of the streams waits for them.

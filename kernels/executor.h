@@ -330,7 +330,8 @@ struct gyre_executor_ops {
     bool (*span_of)(struct gyre_executor *executor, uint64_t work,
                     struct gyre_launch_span *span_out);
     /* Enqueue works on a stream and return at once. The works of one launch run at the same time
-     * and share no FIFO end. The launches of one executor run one after the other, on any
+     * and share no FIFO end. Where no work waits for a later one, the executor may run them one
+     * after the other, in this order. The launches of one executor run one after the other, on any
      * streams. */
     gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
                           int n_works, gyre_stream stream);

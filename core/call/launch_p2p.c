@@ -5,12 +5,11 @@
  */
 #include "core/call/launch_p2p.h"
 
-#include "core/base/util.h"
 #include "core/call/launch_together.h"
+#include "core/call/wave.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Finds the receive that matches a rank's send to itself. The send carries out both as one local
  * copy. */
@@ -53,87 +52,49 @@ gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls)
     return GYRE_SUCCESS;
 }
 
-/* A call of a wave: the sends and receives that run at the same time. */
-struct wave_call {
-    const struct gyre_call *call;
-    enum gyre_proto proto;
-    bool is_apart; /* one of two ranks copies to itself */
+/* Room for the calls of a run. */
+struct room {
+    struct gyre_wave_call *wave;
+    const struct gyre_call **calls;
+    int *ends;
+    bool *is_busy;
 };
 
-/* The parts of a wave in the order of their launches. Both ends of a message choose the same
- * protocol, by the size of the message and the kind of the link between them. Short messages go
- * first, because they may complete before their receivers take them. Where there are two ranks, a
- * short copy of one to itself has a launch of its own: a send and a receive without it are a single
- * kernel. */
-static const struct wave_part {
-    enum gyre_proto proto;
-    bool takes_apart; /* calls that are */
-    bool takes_rest;
-} wave_parts[] = {
-    {GYRE_PROTO_LL, false, true},    {GYRE_PROTO_LL, true, false},
-    {GYRE_PROTO_LL128, false, true}, {GYRE_PROTO_LL128, true, false},
-    {GYRE_PROTO_SIMPLE, true, true},
-};
-
-static gyre_status choose_protos(struct gyre_caller *caller, struct wave_call *wave, int n_wave)
+static gyre_status launch_wave(struct gyre_caller *caller, const struct room *room, int n_wave,
+                               gyre_stream stream)
 {
-    for (int i = 0; i < n_wave; i++) {
-        GYRE_TRY(gyre_plan_proto(caller->plans, wave[i].call, &wave[i].proto));
-        wave[i].is_apart =
-            caller->member->n_ranks == 2 && wave[i].call->root == caller->member->rank;
+    const struct gyre_wave_place place = {caller->member->rank, caller->member->n_ranks,
+                                          caller->links->least_sms};
+    for (int i = 0; i < n_wave; i++)
+        GYRE_TRY(gyre_plan_proto(caller->plans, room->wave[i].call, &room->wave[i].proto));
+    const int n_launches = gyre_wave_launches(room->wave, n_wave, &place, room->calls, room->ends);
+    for (int i = 0; i < n_launches; i++) {
+        const int first = i > 0 ? room->ends[i - 1] : 0;
+        GYRE_TRY(
+            gyre_launch_together(caller, &room->calls[first], room->ends[i] - first, stream, NULL));
     }
     return GYRE_SUCCESS;
-}
-
-/* Launches a wave: the calls of a part at the same time, and the parts one after the other.
- * @calls: room for n_wave calls. */
-static gyre_status launch_wave(struct gyre_caller *caller, struct wave_call *wave, int n_wave,
-                               const struct gyre_call **calls, gyre_stream stream)
-{
-    int n_launched = 0;
-    GYRE_TRY(choose_protos(caller, wave, n_wave));
-    for (size_t p = 0; p < GYRE_ARRAY_LENGTH(wave_parts) && n_launched < n_wave; p++) {
-        const struct wave_part *part = &wave_parts[p];
-        int n_calls = 0;
-        for (int i = 0; i < n_wave; i++)
-            if (wave[i].proto == part->proto &&
-                (wave[i].is_apart ? part->takes_apart : part->takes_rest))
-                calls[n_calls++] = wave[i].call;
-        if (n_calls > 0)
-            GYRE_TRY(gyre_launch_together(caller, calls, n_calls, stream, NULL));
-        n_launched += n_calls;
-    }
-    return n_launched == n_wave ? GYRE_SUCCESS
-                                : gyre_fail(GYRE_ERROR_INTERNAL, "sends and receives by a protocol "
-                                                                 "that does not copy");
 }
 
 gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                             gyre_stream stream)
 {
-    struct wave_call *wave = malloc((size_t)n_run * sizeof(*wave));
-    const struct gyre_call **calls = malloc((size_t)n_run * sizeof(*calls));
-    bool *is_busy = calloc((size_t)caller->member->n_ranks * 2, sizeof(*is_busy));
-    gyre_status status = wave != NULL && calls != NULL && is_busy != NULL
-                             ? GYRE_SUCCESS
-                             : gyre_fail_errno(ENOMEM, "group");
+    const int n_ranks = caller->member->n_ranks;
+    const struct room room = {.wave = malloc((size_t)n_run * sizeof(*room.wave)),
+                              .calls = malloc((size_t)n_run * sizeof(*room.calls)),
+                              .ends = malloc((size_t)n_run * sizeof(*room.ends)),
+                              .is_busy = malloc((size_t)n_ranks * 2 * sizeof(*room.is_busy))};
+    gyre_status status =
+        room.wave != NULL && room.calls != NULL && room.ends != NULL && room.is_busy != NULL
+            ? GYRE_SUCCESS
+            : gyre_fail_errno(ENOMEM, "group");
     while (status == GYRE_SUCCESS && n_run > 0) {
-        int n_wave = 0;
-        int n_later = 0;
-        memset(is_busy, 0, (size_t)caller->member->n_ranks * 2 * sizeof(*is_busy));
-        for (int i = 0; i < n_run; i++) {
-            bool *busy = &is_busy[run[i]->root * 2 + run[i]->is_send];
-            if (!*busy)
-                wave[n_wave++].call = run[i];
-            else
-                run[n_later++] = run[i];
-            *busy = true;
-        }
-        n_run = n_later;
-        status = launch_wave(caller, wave, n_wave, calls, stream);
+        const int n_wave = gyre_wave_take(run, &n_run, room.is_busy, n_ranks, room.wave);
+        status = launch_wave(caller, &room, n_wave, stream);
     }
-    free(is_busy);
-    free(calls);
-    free(wave);
+    free(room.is_busy);
+    free(room.ends);
+    free(room.calls);
+    free(room.wave);
     return status;
 }

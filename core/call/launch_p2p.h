@@ -12,11 +12,10 @@
  * Errors: INVALID_USAGE (a send or a receive without its counterpart in the group). */
 gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls);
 
-/** gyre_launch_p2p - launch a run of point-to-point calls of one communicator in waves. A wave has
- * at most one call for each peer and direction. Both ends count their calls alike, so wave k of one
- * rank fits wave k of the other.
- * @run: n_run calls; its entries are overwritten. Errors: as gyre_launch_together(), OUT_OF_MEMORY,
- * INTERNAL. */
+/** gyre_launch_p2p - launch a run of point-to-point calls of one communicator in waves
+ * (core/call/wave.h).
+ * @run: n_run calls; its entries are overwritten. Errors: as gyre_launch_together(),
+ * OUT_OF_MEMORY. */
 gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                             gyre_stream stream);
 

@@ -65,12 +65,13 @@ gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links 
     links->least_sms = find_least_sms(member, links);
     if (links->n_gpu_sharers == 1)
         return GYRE_SUCCESS;
-    const uint32_t n_sms = member->device_info.n_sms;
-    const int n_channels = (int)(n_sms / links->n_gpu_sharers / WORKERS_AT_MOST);
+    /* The same on all ranks, because calls depend on it. */
+    const int n_channels = (int)(links->least_sms / WORKERS_AT_MOST);
     if (n_channels == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "init: %u ranks share a GPU of %u multiprocessors; it has enough for %u",
-                         links->n_gpu_sharers, n_sms, n_sms / WORKERS_AT_MOST);
+                         "init: %u ranks share a GPU; the smallest GPU of any rank has %u "
+                         "multiprocessors for each, and a rank needs %d",
+                         links->n_gpu_sharers, links->least_sms, WORKERS_AT_MOST);
     if (member->config.sm_budget <= 0 || member->config.sm_budget > n_channels)
         member->config.sm_budget = n_channels;
     return GYRE_SUCCESS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: of several streams, of messages that differ in size, of several communicators that share
- * a stream.
+ * Groups: of several streams, of messages that differ in size or answer each other, of several
+ * communicators that share a stream.
  */
 #include "core/base/util.h"
 #include "core/comm/comm.h"
@@ -254,6 +254,71 @@ static void messages_of_a_group_may_differ_in_size(void)
     test_on_threads(4, exchange_unevenly, NULL);
 }
 
+/* Rank 0 sends a question and receives the answer in one group. Rank 1 sends the answer when it has
+ * received the question. On GPUs the sizes go by different protocols. */
+static void ask(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const size_t sizes[] = {1, 3000, 400000, N_LONG};
+    const size_t n_sizes = GYRE_ARRAY_LENGTH(sizes);
+    gyre_stream stream = make_stream(comm);
+    (void)n_ranks;
+    (void)argument;
+    for (size_t i = 0; i < n_sizes * n_sizes; i++) {
+        struct message question = make_message(comm, 0, 1, sizes[i / n_sizes]);
+        struct message answer = make_message(comm, 1, 0, sizes[i % n_sizes]);
+        if (rank == 0) {
+            CHECK_OK(gyre_group_start());
+            CHECK_OK(gyre_send(question.out, question.n_elems, GYRE_INT32, 1, comm, stream));
+            CHECK_OK(gyre_recv(answer.in, answer.n_elems, GYRE_INT32, 1, comm, stream));
+            CHECK_OK(gyre_group_end());
+        } else {
+            CHECK_OK(gyre_recv(question.in, question.n_elems, GYRE_INT32, 0, comm, stream));
+            CHECK_OK(gyre_send(answer.out, answer.n_elems, GYRE_INT32, 0, comm, stream));
+        }
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        question.n_elems = rank == 1 ? question.n_elems : 0; /* nothing came there */
+        answer.n_elems = rank == 0 ? answer.n_elems : 0;
+        check_message(comm, &question, 0, 1);
+        check_message(comm, &answer, 1, 0);
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void a_group_may_have_a_question_and_its_answer(void)
+{
+    test_on_threads(2, ask, NULL);
+}
+
+/* On two GPUs the all-reduce fills all slots that the messages use, and each rank's send is
+ * launched before its receive. */
+static void exchange_behind_a_collective(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const size_t n_reduced = 3 << 20;
+    const size_t sizes[] = {400000, 700000};
+    gyre_stream stream = make_stream(comm);
+    struct message sum = make_message(comm, 0, 0, n_reduced);
+    struct message out = make_message(comm, rank, 1 - rank, sizes[rank]);
+    struct message in = make_message(comm, 1 - rank, rank, sizes[1 - rank]);
+    (void)n_ranks;
+    (void)argument;
+    CHECK_OK(gyre_all_reduce(sum.out, sum.in, n_reduced, GYRE_FLOAT32, GYRE_SUM, comm, stream));
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(out.out, out.n_elems, GYRE_INT32, 1 - rank, comm, stream));
+    CHECK_OK(gyre_recv(in.in, in.n_elems, GYRE_INT32, 1 - rank, comm, stream));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    sum.n_elems = out.n_elems = 0; /* they are not looked at */
+    check_message(comm, &sum, 0, 0);
+    check_message(comm, &out, rank, 1 - rank);
+    check_message(comm, &in, 1 - rank, rank);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void messages_do_not_hang_behind_a_collective(void)
+{
+    test_on_threads(2, exchange_behind_a_collective, NULL);
+}
+
 static const struct test_case cases[] = {
     {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
     {"a copy within a rank holds up the receiving stream",
@@ -263,6 +328,8 @@ static const struct test_case cases[] = {
      calls_that_are_compared_keep_the_callers_default_stream},
     {"a group may end while a split of it goes on", a_group_may_end_while_a_split_of_it_goes_on},
     {"messages of a group may differ in size", messages_of_a_group_may_differ_in_size},
+    {"a group may have a question and its answer", a_group_may_have_a_question_and_its_answer},
+    {"messages do not hang behind a collective", messages_do_not_hang_behind_a_collective},
 };
 
 TEST_MAIN(cases)

@@ -113,6 +113,9 @@ static void works_of_one_launch_have_a_kernel(void)
             CHECK((few != NULL) == copies && (many != NULL) == copies);
             CHECK(few != many || !copies);
         }
+    const void *few = gyre_cuda_mixer_function(GYRE_CUDA_FEW_WORKS);
+    const void *many = gyre_cuda_mixer_function(GYRE_CUDA_FEW_WORKS + 1);
+    CHECK(few != NULL && many != NULL && few != many);
 }
 
 static const struct test_case cases[] = {

@@ -34,11 +34,14 @@ struct end {
 
 /* What all ranks do in one round: each sends to the next rank. */
 struct round {
-    enum gyre_proto proto;
+    enum gyre_proto protos[GPU_RIG_MAX_RANKS]; /* of the message that the rank sends */
     gyre_dtype dtype;
     uint32_t n_channels;
     uint32_t n_threads;
     bool is_together;                    /* a rank's send and receive are one launch */
+    bool goes_ahead;                     /* the send is launched ahead of the receive */
+    bool answers;                        /* all ranks but the first send what they send behind the
+                                          * receive, in a launch of its own */
     uint64_t counts[GPU_RIG_MAX_RANKS];  /* elements that the rank sends */
     uint32_t offsets[GPU_RIG_MAX_RANKS]; /* of its buffers, in elements */
 };
@@ -103,7 +106,7 @@ static struct end load_end(struct ring *ring, const struct round *round, int fro
     CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_sendrecv, &shape, sends ? 0 : 1, &end.program));
     const struct gyre_load_config config = {.program = end.program,
                                             .n_channels = round->n_channels,
-                                            .proto = round->proto,
+                                            .proto = round->protos[from],
                                             .rank_of = rank_of,
                                             .n_threads = round->n_threads};
     CHECK_OK(gpu_rig_load(&ring->gpus, sends ? from : to, &config, &copy, &end.loaded));
@@ -120,7 +123,7 @@ static void unload_end(struct ring *ring, int rank, struct end *end)
 static struct gyre_work work_of(const struct ring *ring, const struct round *round, int from,
                                 const struct end *end, bool sends)
 {
-    const struct gpu_run run = {.proto = round->proto,
+    const struct gpu_run run = {.proto = round->protos[from],
                                 .count = round->counts[from],
                                 .n_channels = round->n_channels,
                                 .reduction = copy_of(round)};
@@ -144,6 +147,15 @@ static void launch(struct ring *ring, int rank, const struct gyre_work *works, i
     n_fused += fused.kernel != NULL;
     n_interpreted += fused.kernel == NULL;
     CHECK_OK(gyre_executor_cuda.launch(executor, works, n_works, ring->gpus.streams[rank]));
+}
+
+static void launch_ahead(struct ring *ring, int rank, const struct gyre_work *send,
+                         const struct gyre_work *receive)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(ring->gpus.executors[rank]);
+    gpu_rig_use(&ring->gpus, rank);
+    CHECK_OK(gyre_cuda_launch_ahead(executor, send, receive, ring->gpus.streams[rank]));
+    launch(ring, rank, receive, 1);
 }
 
 static bool has_arrived(struct ring *ring, const struct round *round, int rank)
@@ -182,7 +194,12 @@ static void run_round(struct ring *ring, const struct round *round)
             const bool receives_first = below(2) == 0;
             const struct gyre_work both[2] = {receives_first ? receive : send,
                                               receives_first ? send : receive};
-            if (round->is_together) {
+            if (round->goes_ahead) {
+                launch_ahead(ring, rank, &send, &receive);
+            } else if (round->answers && rank > 0) {
+                launch(ring, rank, &receive, 1);
+                launch(ring, rank, &send, 1);
+            } else if (round->is_together || round->answers) {
                 launch(ring, rank, both, 2);
             } else {
                 launch(ring, rank, &send, 1);
@@ -190,26 +207,32 @@ static void run_round(struct ring *ring, const struct round *round)
             }
         }
     if (!gpu_rig_wait(&ring->gpus, DEADLINE_S)) {
-        fprintf(stderr, "%s x%u of %llu elements hangs\n", gyre_proto_names[round->proto],
+        fprintf(stderr, "%s x%u of %llu elements hangs\n", gyre_proto_names[round->protos[0]],
                 round->n_channels, (unsigned long long)round->counts[0]);
         exit(1);
     }
     for (int rank = 0; rank < wanted_ranks; rank++) {
         CHECK_MSG(has_arrived(ring, round, rank), "%s x%u %s, %llu elements to rank %d%s",
-                  gyre_proto_names[round->proto], round->n_channels, gyre_dtype_names[round->dtype],
-                  (unsigned long long)round->counts[before(rank)], rank,
-                  round->is_together ? ", in one launch" : "");
+                  gyre_proto_names[round->protos[before(rank)]], round->n_channels,
+                  gyre_dtype_names[round->dtype], (unsigned long long)round->counts[before(rank)],
+                  rank, round->is_together ? ", in one launch" : "");
         unload_end(ring, rank, &sends[rank]);
         unload_end(ring, rank, &receives[rank]);
     }
 }
 
-/* The most elements of a message that all slots of its FIFOs hold together. Where a rank sends
- * first and receives in another launch, no more may be sent. */
-static uint64_t most_that_slots_hold(const struct round *round)
+static void set_protos(struct round *round, enum gyre_proto proto)
+{
+    for (int rank = 0; rank < wanted_ranks; rank++)
+        round->protos[rank] = proto;
+}
+
+/* The most elements of the message from rank `from` that all slots of its FIFOs hold together.
+ * Where a rank sends first and receives in another launch, no more may be sent. */
+static uint64_t most_that_slots_hold(const struct round *round, int from)
 {
     const struct gpu_run run = {
-        .proto = round->proto, .n_channels = round->n_channels, .reduction = copy_of(round)};
+        .proto = round->protos[from], .n_channels = round->n_channels, .reduction = copy_of(round)};
     return (uint64_t)gpu_run_split(&run, 1).tile_elems * (gpu_run_spec.depth - 1) *
            round->n_channels;
 }
@@ -218,17 +241,21 @@ static struct round random_round(void)
 {
     static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
     static const gyre_dtype dtypes[] = {GYRE_INT8, GYRE_FLOAT16, GYRE_FLOAT32, GYRE_FLOAT64};
-    struct round round = {.proto = protos[below(3)],
-                          .dtype = dtypes[below(4)],
+    struct round round = {.dtype = dtypes[below(4)],
                           .n_channels = 1 + below(GPU_RUN_FIFOS),
                           .n_threads = 64 * (1 + below(8)),
                           .is_together = below(3) != 0};
-    const uint64_t most = most_that_slots_hold(&round);
-    const uint64_t limit = round.is_together ? 2 * most : most;
-    const uint64_t count = below(4) == 0 ? below(20) : below((uint32_t)limit + 1);
-    const bool are_alike = below(3) != 0;
+    set_protos(&round, protos[below(3)]);
+    const bool are_mixed = below(3) == 0;
+    const bool are_alike = !are_mixed && below(3) != 0;
+    const bool are_few = below(4) == 0;
     for (int rank = 0; rank < wanted_ranks; rank++) {
-        round.counts[rank] = are_alike || below(2) == 0 ? count : below((uint32_t)limit + 1);
+        if (are_mixed)
+            round.protos[rank] = protos[below(3)];
+        const uint64_t most = most_that_slots_hold(&round, rank);
+        const uint64_t limit = are_few ? 19 : round.is_together ? 2 * most : most;
+        const bool is_as_before = rank > 0 && (are_alike || (!are_mixed && below(2) == 0));
+        round.counts[rank] = is_as_before ? round.counts[0] : below((uint32_t)limit + 1);
         round.offsets[rank] = below(2) == 0 ? 0 : below(40);
     }
     return round;
@@ -251,12 +278,10 @@ static void flags_that_wrap_never_match_stale_lines(void)
 {
     const uint64_t period = 1ULL << 30;
     struct ring ring;
-    struct round round = {.proto = GYRE_PROTO_LL,
-                          .dtype = GYRE_INT32,
-                          .n_channels = 1,
-                          .n_threads = 128,
-                          .is_together = true};
+    struct round round = {
+        .dtype = GYRE_INT32, .n_channels = 1, .n_threads = 128, .is_together = true};
     open_ring(&ring);
+    set_protos(&round, GYRE_PROTO_LL);
     for (uint64_t epoch = 0; epoch < 4 * period; epoch += period) {
         gpu_rig_set_epoch(&ring.gpus, GYRE_PROTO_LL, epoch == 0 ? 0 : epoch - 2);
         for (int rank = 0; rank < wanted_ranks; rank++)
@@ -271,8 +296,77 @@ static void flags_that_wrap_never_match_stale_lines(void)
     close_ring(&ring);
 }
 
+/* An all-to-all by the fused kernel, which fills all slots. A rank gives their credit by its next
+ * launch that receives. */
+static void fill_all_slots(struct ring *ring, const struct round *round)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL,
+                                     .n_ranks = (uint16_t)wanted_ranks};
+    const struct gpu_run run = {
+        .proto = round->protos[0], .n_channels = round->n_channels, .reduction = copy_of(round)};
+    struct end ends[GPU_RIG_MAX_RANKS];
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &ends[rank].program));
+        const struct gyre_load_config config = {.program = ends[rank].program,
+                                                .n_channels = round->n_channels,
+                                                .proto = run.proto,
+                                                .n_threads = round->n_threads};
+        CHECK_OK(gpu_rig_load(&ring->gpus, rank, &config, &run.reduction, &ends[rank].loaded));
+    }
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        struct gyre_work work = {.loaded = ends[rank].loaded,
+                                 .in = ring->in[rank],
+                                 .out = ring->out[rank],
+                                 .split = gpu_run_split(&run, ends[rank].program->n_chunks),
+                                 .reduction = run.reduction};
+        work.split.count = (uint64_t)work.split.tile_elems * gpu_run_spec.depth * round->n_channels;
+        launch(ring, rank, &work, 1);
+    }
+    CHECK(gpu_rig_wait(&ring->gpus, DEADLINE_S));
+    for (int rank = 0; rank < wanted_ranks; rank++)
+        unload_end(ring, rank, &ends[rank]);
+}
+
+static void sends_ahead_of_receives_free_each_others_slots(void)
+{
+    struct ring ring;
+    open_ring(&ring);
+    for (int ll128 = 0; ll128 < 2; ll128++) {
+        struct round round = {
+            .dtype = GYRE_INT32, .n_channels = 2, .n_threads = 128, .goes_ahead = true};
+        set_protos(&round, ll128 ? GYRE_PROTO_LL128 : GYRE_PROTO_LL);
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] = most_that_slots_hold(&round, rank) - (uint64_t)rank;
+        fill_all_slots(&ring, &round);
+        run_round(&ring, &round);
+    }
+    close_ring(&ring);
+}
+
+/* Rank 0 sends and receives in one launch, by two protocols. All other ranks send when they have
+ * received. */
+static void answers_go_by_another_protocol(void)
+{
+    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
+    struct ring ring;
+    open_ring(&ring);
+    for (uint32_t i = 0; i < 9; i++) {
+        struct round round = {
+            .dtype = GYRE_INT32, .n_channels = 2, .n_threads = 128, .answers = true};
+        set_protos(&round, protos[i / 3]);
+        round.protos[wanted_ranks - 1] = protos[i % 3];
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] = most_that_slots_hold(&round, rank) * 2 + (uint64_t)rank;
+        run_round(&ring, &round);
+    }
+    close_ring(&ring);
+}
+
 static const struct test_case cases[] = {
     {"what is sent arrives", what_is_sent_arrives},
+    {"answers go by another protocol", answers_go_by_another_protocol},
+    {"sends ahead of receives free each other's slots",
+     sends_ahead_of_receives_free_each_others_slots},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
 };
 

@@ -156,6 +156,29 @@ static bool resolve_message(const struct place *place, uint16_t peer, bool sends
     return is_resolved;
 }
 
+/* A peer may wait for the credit of the slots that it sent before, also while this rank sends. */
+static void a_send_before_a_receive_gives_the_credit_of_all_its_channels(void)
+{
+    struct gyre_cuda_fused send, receive;
+    struct place place;
+    open_place(&place, 4);
+    CHECK(resolve_message(&place, 1, true, &send) && resolve_message(&place, 3, false, &receive));
+    CHECK(send.n_channels_behind == 0 && receive.n_channels_behind == 0);
+    CHECK(gyre_cuda_fused_join(&send, &receive).n_channels_behind == 0);
+    const struct gyre_cuda_fused first = gyre_cuda_fused_before(&send, &receive, N_CHANNELS);
+    const struct gyre_cuda_peer *peer = &first.peers[0];
+    CHECK(first.scatters == 1 && first.gathers == 0 && first.n_channels_behind == N_CHANNELS);
+    CHECK(peer->send_end == send.peers[0].send_end && peer->to == send.peers[0].to);
+    CHECK(peer->head == send.peers[0].head);
+    for (uint32_t c = 0; c < N_CHANNELS; c++) {
+        const uint32_t end = gyre_connector_index(&place.spec, 3, c, false);
+        CHECK(peer->recv_end + c * 2 == end);
+        CHECK((uintptr_t)peer->posted + c * first.credit_stride ==
+              (uintptr_t)&place.connectors[end].credit->head[gyre_proto_slots(GYRE_PROTO_LL128)]);
+    }
+    free(place.connectors);
+}
+
 static void a_send_and_a_receive_become_one_peer(void)
 {
     struct gyre_cuda_fused send, receive;
@@ -524,6 +547,8 @@ static void what_lamport_cannot_carry_stays_nan(void)
 static const struct test_case cases[] = {
     {"the kernel is told the ends of all peers", the_kernel_is_told_the_ends_of_all_peers},
     {"an all-to-all names the block of each peer", an_all_to_all_names_the_block_of_each_peer},
+    {"a send before a receive gives the credit of all its channels",
+     a_send_before_a_receive_gives_the_credit_of_all_its_channels},
     {"a send and a receive become one peer", a_send_and_a_receive_become_one_peer},
     {"ends that cannot be addressed are refused", ends_that_cannot_be_addressed_are_refused},
     {"each protocol has its patterns", each_protocol_has_its_patterns},

@@ -6,10 +6,12 @@
 #include "core/links/links.h"
 #include "tests/support/check.h"
 
-#define N_RANKS 6
-#define N_SMS   132
+#define N_RANKS   6
+#define N_SMS     132
+#define SMALL_GPU 7 /* has half as many */
 
-/* Rank r is on GPU gpu_of[r], in process process_of[r]; GYRE_SHARE_GPU as in `environment`. */
+/* What rank 0 is told. Rank r is on GPU gpu_of[r], in process process_of[r]; GYRE_SHARE_GPU as in
+ * `environment`. */
 static gyre_status check(const int *gpu_of, const int *process_of, char *const *environment,
                          int sm_budget, struct gyre_member *member_out, uint32_t *n_sharers_out)
 {
@@ -20,6 +22,7 @@ static gyre_status check(const int *gpu_of, const int *process_of, char *const *
     for (int rank = 0; rank < N_RANKS; rank++) {
         infos[rank].rank = (uint32_t)rank;
         infos[rank].process_id = (uint64_t)process_of[rank];
+        infos[rank].device.n_sms = gpu_of[rank] == SMALL_GPU ? N_SMS / 2 : N_SMS;
         infos[rank].device.uuid[0] = (uint8_t)(1 + gpu_of[rank]);
         snprintf(infos[rank].device.pci_bus_id, sizeof(infos[rank].device.pci_bus_id),
                  "0000:%02x:00.0", (unsigned)gpu_of[rank]);
@@ -28,7 +31,7 @@ static gyre_status check(const int *gpu_of, const int *process_of, char *const *
     GYRE_TRY(gyre_params_from(environment, &member_out->params));
     member_out->n_ranks = N_RANKS;
     member_out->device_info.kind = GYRE_DEVICE_CUDA;
-    member_out->device_info.n_sms = N_SMS;
+    member_out->device_info.n_sms = infos[0].device.n_sms;
     member_out->config.sm_budget = sm_budget;
     const gyre_status status = gyre_links_check_gpus(member_out, &links);
     *n_sharers_out = links.n_gpu_sharers;
@@ -76,11 +79,24 @@ static void ranks_that_share_a_gpu_get_equal_parts(void)
     CHECK_MSG(member.config.sm_budget == 2, "%d", member.config.sm_budget);
 }
 
+static void the_part_is_the_same_on_gpus_of_two_sizes(void)
+{
+    static const int large_first[N_RANKS] = {0, SMALL_GPU, 0, SMALL_GPU, 0, SMALL_GPU};
+    static const int small_first[N_RANKS] = {SMALL_GPU, 0, SMALL_GPU, 0, SMALL_GPU, 0};
+    struct gyre_member large, small;
+    uint32_t n_sharers;
+    CHECK_OK(check(large_first, one_process, allowed, -1, &large, &n_sharers));
+    CHECK_OK(check(small_first, one_process, allowed, -1, &small, &n_sharers));
+    CHECK_MSG(large.config.sm_budget == N_SMS / 24 && small.config.sm_budget == N_SMS / 24,
+              "%d, %d", large.config.sm_budget, small.config.sm_budget);
+}
+
 static const struct test_case cases[] = {
     {"two ranks on a GPU are refused by name", two_ranks_on_a_gpu_are_refused_by_name},
     {"ranks with GPUs of their own keep all of them",
      ranks_with_gpus_of_their_own_keep_all_of_them},
     {"ranks that share a GPU get equal parts", ranks_that_share_a_gpu_get_equal_parts},
+    {"the part is the same on GPUs of two sizes", the_part_is_the_same_on_gpus_of_two_sizes},
 };
 
 TEST_MAIN(cases)

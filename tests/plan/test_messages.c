@@ -2,6 +2,7 @@
  *
  * How sends and receives are carried out: protocol, channels and messages over RDMA.
  */
+#include "core/base/util.h"
 #include "core/links/fifo_spec.h"
 #include "core/plan/tuner/tuner.h"
 #include "tests/support/check.h"
@@ -47,12 +48,16 @@ static void the_blocks_of_a_group_fit_a_gpu(void)
     facts = two_gpus(132);
     facts.in_host_memory = true;
     CHECK(gyre_tuner_pair_channels(&facts, GYRE_PROTO_LL128) == 32);
-    for (uint32_t n_ranks = 3; n_ranks <= 200; n_ranks++) {
-        facts = two_gpus(132);
-        facts.n_ranks = n_ranks;
-        const uint32_t channels = gyre_tuner_pair_channels(&facts, GYRE_PROTO_LL128);
-        CHECK(channels >= 1 && (channels == 1 || channels * n_ranks <= 64));
-    }
+    static const uint32_t sms[] = {16, 66, 108, 114, 132, 148};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sms); i++)
+        for (uint32_t n_ranks = 3; n_ranks <= 200; n_ranks++) {
+            facts = two_gpus(sms[i]);
+            facts.n_ranks = n_ranks;
+            const uint32_t channels = gyre_tuner_pair_channels(&facts, GYRE_PROTO_LL128);
+            const uint32_t n_blocks = channels * (2 * n_ranks - 1); /* with all, and a copy */
+            CHECK_MSG(channels == 1 || (channels * n_ranks <= 64 && n_blocks <= sms[i]),
+                      "%u ranks on %u multiprocessors: %u channels", n_ranks, sms[i], channels);
+        }
     facts.device_kind = GYRE_DEVICE_HOST;
     CHECK(gyre_tuner_pair_channels(&facts, GYRE_PROTO_SIMPLE) == UINT32_MAX);
 }

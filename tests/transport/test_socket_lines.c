@@ -1,195 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slots of LL over the socket transport. The test plays the executors with the host executor's own
- * functions for lines.
+ * Slots of LL over the socket transport arrive as they were sent.
  */
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "core/model/line.h"
-#include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
-#include "tests/transport/transport_rig.h"
+#include "tests/transport/line_rig.h"
 #include "transport/socket/socket.h"
 
 #include <sched.h>
-#include <signal.h>
-#include <unistd.h>
 
-enum { N_FIFOS = 4, DEPTH = 4, MOST_BYTES = 8192, MOST_PIPES = 64, N_SLOTS = 200 };
-
-#define PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
-
-static const struct gyre_fifo_spec spec_of_lines = {
-    .n_fifos = N_FIFOS, .depth = DEPTH, .slot_bytes = {65536}, .net_line_bytes = 1024};
-
-/* One end of a FIFO. */
-struct pipe {
-    struct gyre_host_end end;
-    int from, to;
-    uint32_t fifo;
-    bool is_send;
-};
-
-static struct pipe pipe_of(const struct gyre_fifo_spec *spec,
-                           const struct gyre_connector *connectors, int rank, int peer,
-                           uint32_t fifo, bool is_send)
-{
-    const struct gyre_connector *connector =
-        &connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send)];
-    CHECK(connector->slots[GYRE_PROTO_LL] != NULL);
-    return (struct pipe){.end = {.slots = connector->slots[GYRE_PROTO_LL],
-                                 .inbox = connector->inbox,
-                                 .credit = connector->credit,
-                                 .depth = connector->depth,
-                                 .proto = GYRE_PROTO_LL,
-                                 .slot_bytes = spec->net_line_bytes},
-                         .from = is_send ? rank : peer,
-                         .to = is_send ? peer : rank,
-                         .fifo = fifo,
-                         .is_send = is_send};
-}
-
-/* Of the n-th slot: the shortest, the longest, and others. */
-static uint32_t n_bytes_of(const struct pipe *pipe)
-{
-    const uint32_t most = gyre_slot_payload_bytes(GYRE_PROTO_LL, pipe->end.slot_bytes);
-    const uint32_t sizes[] = {8, most, 0, 1, 9, most - 1, 100, most / 2 + 3, 4, 7};
-    return sizes[pipe->end.n_moved % GYRE_ARRAY_LENGTH(sizes)];
-}
-
-static void fill(const struct pipe *pipe, unsigned char *bytes, uint32_t n_bytes)
-{
-    const uint64_t seed = (uint64_t)pipe->from * 7 + (uint64_t)pipe->to * 3 + pipe->fifo * 31ULL +
-                          pipe->end.n_moved * 13;
-    for (uint32_t i = 0; i < n_bytes; i++)
-        bytes[i] = (unsigned char)(seed + i * 17 + (i >> 8));
-}
-
-static void advance(struct gyre_host_end *end)
-{
-    end->n_moved++;
-    end->slot = (end->slot + 1) % end->depth;
-    end->n_seen = 0;
-}
-
-static bool has_room(const struct gyre_host_end *end)
-{
-    return end->n_moved - gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_LL]) < end->depth;
-}
-
-static bool send_slot(struct pipe *pipe)
-{
-    unsigned char bytes[MOST_BYTES];
-    const uint32_t n_bytes = n_bytes_of(pipe);
-    if (!has_room(&pipe->end))
-        return false;
-    fill(pipe, bytes, n_bytes);
-    gyre_host_lines_send(&pipe->end, bytes, n_bytes);
-    advance(&pipe->end);
-    return true;
-}
-
-static bool receive_slot(struct pipe *pipe)
-{
-    unsigned char bytes[MOST_BYTES], expected[MOST_BYTES];
-    struct gyre_host_end *end = &pipe->end;
-    const uint32_t n_bytes = n_bytes_of(pipe);
-    if (!gyre_host_lines_arrived(end, n_bytes))
-        return false;
-    gyre_host_lines_unpack(end, bytes, n_bytes);
-    fill(pipe, expected, n_bytes);
-    CHECK_MSG(memcmp(bytes, expected, n_bytes) == 0, "%d to %d, FIFO %u, slot %llu of %u bytes",
-              pipe->from, pipe->to, pipe->fifo, (unsigned long long)end->n_moved, n_bytes);
-    advance(end);
-    gyre_store_release_u64(&end->credit->head[GYRE_PROTO_LL], end->n_moved);
-    return true;
-}
-
-/* Pass slots through all pipes until each has moved n of them. */
-static void pass(const struct rig_rank *self, struct pipe *pipes, size_t n_pipes, uint64_t n)
-{
-    const uint64_t until_ns = gyre_now_ns() + PATIENCE_NS;
-    size_t n_done = 0;
-    while (n_done < n_pipes && gyre_now_ns() < until_ns && !gyre_fault_is_raised(&self->fault)) {
-        bool has_moved = false;
-        n_done = 0;
-        for (size_t i = 0; i < n_pipes; i++) {
-            if (pipes[i].end.n_moved >= n)
-                n_done++;
-            else
-                has_moved = (pipes[i].is_send ? send_slot(&pipes[i]) : receive_slot(&pipes[i])) ||
-                            has_moved;
-        }
-        if (!has_moved)
-            sched_yield();
-    }
-    CHECK_MSG(n_done == n_pipes, "rank %d: %zu of %zu ends are done; %s", self->rank, n_done,
-              n_pipes, gyre_fault_is_raised(&self->fault) ? self->fault.cause : "no fault");
-}
-
-static size_t all_pipes(const struct rig_rank *self, const struct gyre_connector *connectors,
-                        struct pipe *pipes)
-{
-    const struct gyre_fifo_spec *spec = &self->options->spec;
-    size_t n = 0;
-    for (int peer = 0; peer < self->options->n_ranks; peer++)
-        for (uint32_t end = 0; peer != self->rank && end < 2 * spec->n_fifos; end++)
-            if (connectors[gyre_connector_index(spec, (uint32_t)peer, end / 2, end % 2)].inbox !=
-                NULL)
-                pipes[n++] = pipe_of(spec, connectors, self->rank, peer, end / 2, end % 2 != 0);
-    return n;
-}
-
-/* Both ends of FIFO 0 of ranks 0 and 1: rank 0 sends. */
-static struct pipe first_pipe(const struct rig_rank *self, const struct gyre_connector *connectors)
-{
-    return pipe_of(&self->options->spec, connectors, self->rank, 1 - self->rank, 0,
-                   self->rank == 0);
-}
-
-static void run(const struct gyre_fifo_spec *spec, int n_ranks, bool use_processes,
-                void (*body)(struct gyre_transport *transport, struct gyre_connector *connectors,
-                             int rank, void *context))
-{
-    rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
-                                  .spec = *spec,
-                                  .n_ranks = n_ranks,
-                                  .use_processes = use_processes,
-                                  .n_slots = 50,
-                                  .ifname = "=lo",
-                                  .body = body});
-}
-
-/* ---- lines arrive ------------------------------------------------------------------------- */
+enum { N_SLOTS = 200 };
 
 static void pass_all(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
                      void *context)
 {
     struct rig_rank *self = context;
-    struct pipe pipes[MOST_PIPES];
-    const size_t n_pipes = all_pipes(self, connectors, pipes);
+    struct line_pipe pipes[LINE_MOST_PIPES];
+    const size_t n_pipes = line_all_pipes(self, connectors, pipes);
     CHECK(transport->ops->has_lines && transport->ops->takes_lines(transport));
-    pass(self, pipes, n_pipes, N_SLOTS);
+    line_pass(self, pipes, n_pipes, N_SLOTS);
     CHECK_MSG(rig_traffic(self, connectors), "rank %d: %s", rank, self->fault.cause);
-    pass(self, pipes, n_pipes, N_SLOTS + DEPTH + 1);
+    line_pass(self, pipes, n_pipes, N_SLOTS + LINE_DEPTH + 1);
     rig_barrier(self);
 }
 
 static void lines_of_every_length_arrive(void)
 {
-    static const uint32_t sizes[] = {256, 4096, 2 * MOST_BYTES};
+    static const uint32_t sizes[] = {256, 4096, 2 * LINE_MOST_BYTES};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
-        struct gyre_fifo_spec spec = spec_of_lines;
+        struct gyre_fifo_spec spec = line_spec;
         spec.net_line_bytes = sizes[i];
-        run(&spec, 3, i == 1, pass_all);
+        line_run(&spec, 3, i == 1, pass_all);
     }
 }
 
 static void so_they_do_between_far_ranks(void)
 {
-    struct gyre_fifo_spec spec = spec_of_lines;
+    struct gyre_fifo_spec spec = line_spec;
     spec.far = (struct gyre_fifo_size){.n_fifos = 1, .slot_bytes = 512};
-    run(&spec, 4, false, pass_all);
+    line_run(&spec, 4, false, pass_all);
 }
 
 /* A GPU announces lines before it stores them, and stores them in any order. */
@@ -197,17 +48,17 @@ static void announce_early(struct gyre_transport *transport, struct gyre_connect
                            int rank, void *context)
 {
     struct rig_rank *self = context;
-    struct pipe pipe = first_pipe(self, connectors);
+    struct line_pipe pipe = line_first_pipe(self, connectors);
     struct gyre_host_end *end = &pipe.end;
-    unsigned char bytes[MOST_BYTES];
-    for (int i = 0; i < 3 * DEPTH && rank == 0; i++) {
-        const uint64_t until_ns = gyre_now_ns() + PATIENCE_NS;
-        const uint32_t n_bytes = n_bytes_of(&pipe), n_words = 2 * gyre_ll_lines(n_bytes);
+    unsigned char bytes[LINE_MOST_BYTES];
+    for (int i = 0; i < 3 * LINE_DEPTH && rank == 0; i++) {
+        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+        const uint32_t n_bytes = line_bytes_of(&pipe), n_words = 2 * gyre_ll_lines(n_bytes);
         uint64_t *words = (uint64_t *)(void *)(end->slots + (size_t)end->slot * end->slot_bytes);
-        while (!has_room(end) && gyre_now_ns() < until_ns)
+        while (!line_has_room(end) && gyre_now_ns() < until_ns)
             sched_yield();
         memset(bytes, 0, sizeof(bytes));
-        fill(&pipe, bytes, n_bytes);
+        line_fill(&pipe, bytes, n_bytes);
         gyre_store_relaxed_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
                                gyre_ll_announcement(end->n_moved, n_words / 2));
         for (uint32_t word = n_words; word > 0; word--) {
@@ -218,16 +69,16 @@ static void announce_early(struct gyre_transport *transport, struct gyre_connect
             gyre_store_relaxed_u64(&words[word - 1],
                                    (uint64_t)gyre_ll_flag(end->n_moved) << 32 | data);
         }
-        advance(end);
+        line_advance(end);
     }
     if (rank == 1)
-        pass(self, &pipe, 1, 3 * DEPTH);
+        line_pass(self, &pipe, 1, 3 * LINE_DEPTH);
     rig_barrier(self);
 }
 
 static void lines_may_come_after_their_announcement(void)
 {
-    run(&spec_of_lines, 2, false, announce_early);
+    line_run(&line_spec, 2, false, announce_early);
 }
 
 /* A GPU polls no line of an empty slot, so it may return the slot before it was sent. */
@@ -235,37 +86,37 @@ static void return_early(struct gyre_transport *transport, struct gyre_connector
                          int rank, void *context)
 {
     struct rig_rank *self = context;
-    struct pipe pipe = first_pipe(self, connectors);
+    struct line_pipe pipe = line_first_pipe(self, connectors);
     struct gyre_host_end *end = &pipe.end;
     if (rank == 1)
-        gyre_store_release_u64(&end->credit->head[GYRE_PROTO_LL], 2 * DEPTH);
+        gyre_store_release_u64(&end->credit->head[GYRE_PROTO_LL], 2 * LINE_DEPTH);
     transport->ops->wake(transport);
     rig_barrier(self);
-    for (int i = 0; i < 2 * DEPTH; i++) {
-        const uint64_t until_ns = gyre_now_ns() + PATIENCE_NS;
-        while (rank == 0 && !has_room(end) && gyre_now_ns() < until_ns)
+    for (int i = 0; i < 2 * LINE_DEPTH; i++) {
+        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+        while (rank == 0 && !line_has_room(end) && gyre_now_ns() < until_ns)
             sched_yield();
         if (rank == 0)
             gyre_store_relaxed_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
                                    gyre_ll_announcement(end->n_moved, 0));
-        advance(end);
+        line_advance(end);
     }
-    pass(self, &pipe, 1, 2 * DEPTH + N_SLOTS);
+    line_pass(self, &pipe, 1, 2 * LINE_DEPTH + N_SLOTS);
     rig_barrier(self);
 }
 
 static void slots_may_be_returned_before_they_are_sent(void)
 {
-    run(&spec_of_lines, 2, false, return_early);
+    line_run(&line_spec, 2, false, return_early);
 }
 
 /* The ends of FIFO 0 have moved many slots before. */
 #define LATE_NUMBER ((1ULL << 30) - 2)
 
-static void make_late(struct gyre_transport *transport, struct pipe *pipe)
+static void make_late(struct gyre_transport *transport, struct line_pipe *pipe)
 {
     struct socket_transport *socket = (struct socket_transport *)transport;
-    struct socket_fifo *fifo = &socket->peers[0].fifos[N_FIFOS];
+    struct socket_fifo *fifo = &socket->peers[0].fifos[LINE_FIFOS];
     gyre_proxy_pause(socket->threads[0].proxy);
     fifo->n_batched = fifo->n_sent = fifo->n_credited = LATE_NUMBER;
     fifo->n_announced = fifo->n_arrived = fifo->n_returned = LATE_NUMBER;
@@ -273,7 +124,7 @@ static void make_late(struct gyre_transport *transport, struct pipe *pipe)
     gyre_store_release_u64(&fifo->recv.credit->head[GYRE_PROTO_LL], LATE_NUMBER);
     gyre_proxy_resume(socket->threads[0].proxy);
     pipe->end.n_moved = LATE_NUMBER;
-    pipe->end.slot = LATE_NUMBER % DEPTH;
+    pipe->end.slot = LATE_NUMBER % LINE_DEPTH;
 }
 
 static void pass_late(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
@@ -281,16 +132,16 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
 {
     enum { N_WORDS = 1024 / 8 };
     struct rig_rank *self = context;
-    struct pipe pipe = first_pipe(self, connectors);
+    struct line_pipe pipe = line_first_pipe(self, connectors);
     make_late(transport, &pipe);
     rig_barrier(self);
     /* One after the other, so that each slot is looked at before the next one takes its place. */
-    for (int i = 0; i < 2 + 2 * DEPTH && test_n_failures == 0; i++) {
-        const uint64_t number = pipe.end.n_moved, until_ns = gyre_now_ns() + PATIENCE_NS;
+    for (int i = 0; i < 2 + 2 * LINE_DEPTH && test_n_failures == 0; i++) {
+        const uint64_t number = pipe.end.n_moved, until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
         const uint64_t *words =
-            (const uint64_t *)(const void *)(pipe.end.slots + number % DEPTH * 1024);
-        const bool is_cleaned = number >= 1ULL << 30 && number < (1ULL << 30) + DEPTH;
-        pass(self, &pipe, 1, number + 1);
+            (const uint64_t *)(const void *)(pipe.end.slots + number % LINE_DEPTH * 1024);
+        const bool is_cleaned = number >= 1ULL << 30 && number < (1ULL << 30) + LINE_DEPTH;
+        line_pass(self, &pipe, 1, number + 1);
         while (is_cleaned && gyre_now_ns() < until_ns &&
                gyre_load_acquire_u64(&words[N_WORDS - 1]) >> 32 != gyre_ll_flag(number))
             sched_yield();
@@ -303,151 +154,7 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
 
 static void once_in_two_to_the_thirty_slots_both_ends_clean_a_slot(void)
 {
-    run(&spec_of_lines, 2, false, pass_late);
-}
-
-/* ---- what goes wrong ---------------------------------------------------------------------- */
-
-static bool waits_for_fault(const struct gyre_fault *fault)
-{
-    const uint64_t until_ns = gyre_now_ns() + PATIENCE_NS;
-    while (!gyre_fault_is_raised(fault) && gyre_now_ns() < until_ns)
-        sched_yield();
-    return gyre_fault_is_raised(fault);
-}
-
-/* Rank 1 dies while rank 0 waits for a line of it, and rank 2 for credit. */
-static void die(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
-                void *context)
-{
-    struct rig_rank *self = context;
-    (void)transport;
-    rig_barrier(self);
-    if (rank == 1)
-        kill(getpid(), SIGKILL);
-    struct pipe pipe = pipe_of(&self->options->spec, connectors, rank, 1, 0, rank == 2);
-    const uint64_t until_ns = gyre_now_ns() + PATIENCE_NS;
-    while (!gyre_fault_is_raised(&self->fault) && gyre_now_ns() < until_ns) {
-        if (rank == 2)
-            send_slot(&pipe);
-        else
-            CHECK(!receive_slot(&pipe));
-    }
-    CHECK(waits_for_fault(&self->fault));
-    CHECK(self->fault.status == GYRE_ERROR_REMOTE);
-    CHECK_MSG(strstr(self->fault.cause, "peer rank 1 (") != NULL, "%s", self->fault.cause);
-}
-
-static void a_killed_peer_is_named(void)
-{
-    run(&spec_of_lines, 3, true, die);
-}
-
-static void leave(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
-                  void *context)
-{
-    struct rig_rank *self = context;
-    struct pipe pipe = first_pipe(self, connectors);
-    if (rank == 1) {
-        self->is_closed = true;
-        transport->ops->close(transport);
-    }
-    rig_barrier(self);
-    for (int i = 0; rank == 0 && i < DEPTH + 1; i++) { /* credit is for DEPTH of them */
-        const uint64_t until_ns = gyre_now_ns() + PATIENCE_NS;
-        while (!send_slot(&pipe) && !gyre_fault_is_raised(&self->fault) && gyre_now_ns() < until_ns)
-            sched_yield();
-    }
-    CHECK(rank == 1 || waits_for_fault(&self->fault));
-    CHECK_MSG(rank == 1 || (strstr(self->fault.cause, "rank 1") != NULL &&
-                            strstr(self->fault.cause, "it left") != NULL),
-              "%s", self->fault.cause);
-    rig_barrier(self);
-}
-
-static void sending_to_a_rank_that_left_is_a_fault(void)
-{
-    run(&spec_of_lines, 2, false, leave);
-}
-
-/* Headers of one batch, and what the receiver says to them. */
-struct breach {
-    const char *words;
-    struct socket_header headers[DEPTH + 2]; /* to the first of kind 0 */
-};
-
-static const struct breach breaches[] = {
-    {"larger than a slot", {{.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .value = 65}}},
-    {"credit for slots that were not sent",
-     {{.kind = SOCKET_FRAME_CREDIT, .fifo = N_FIFOS, .value = 1}}},
-    {"no such FIFO", {{.kind = SOCKET_FRAME_DATA, .fifo = 2 * N_FIFOS, .value = 1}}},
-    {"there was no credit for it",
-     {{.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .n_following = 4},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .n_following = 3},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .n_following = 2},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .n_following = 1},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS}}},
-    {"more lines than a batch has",
-     {{.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .n_following = 4, .value = 64},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS, .n_following = 3, .value = 64},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS + 1, .n_following = 2, .value = 64},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS + 1, .n_following = 1, .value = 64},
-      {.kind = SOCKET_FRAME_DATA, .fifo = N_FIFOS + 2, .value = 1}}},
-};
-
-static const struct breach *breach; /* of this run */
-
-/* Rank 1 sends nothing of its own, so its descriptor is free for frames of ours. */
-static void break_protocol(struct gyre_transport *transport, struct gyre_connector *connectors,
-                           int rank, void *context)
-{
-    struct rig_rank *self = context;
-    const struct socket_transport *socket = (struct socket_transport *)transport;
-    size_t n_bytes = 0;
-    (void)connectors;
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(breach->headers) && breach->headers[i].kind != 0; i++)
-        n_bytes += sizeof(breach->headers[i]);
-    rig_barrier(self);
-    if (rank == 1)
-        CHECK(send(socket->peers[0].links[0].fd, breach->headers, n_bytes, MSG_NOSIGNAL) ==
-              (ssize_t)n_bytes);
-    else
-        CHECK(waits_for_fault(&self->fault));
-    CHECK_MSG(rank == 1 || strstr(self->fault.cause, breach->words) != NULL, "%s instead of %s",
-              self->fault.cause, breach->words);
-    rig_barrier(self);
-}
-
-static void frames_of_lines_that_break_the_protocol_are_refused(void)
-{
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(breaches); i++) {
-        breach = &breaches[i];
-        run(&spec_of_lines, 2, false, break_protocol);
-    }
-}
-
-static void depths_that_leave_no_room_for_announcements_are_refused(void)
-{
-    struct gyre_params params;
-    struct gyre_peer_info info;
-    struct gyre_fault fault;
-    struct gyre_transport *transport = NULL;
-    void *blob = NULL;
-    size_t blob_bytes = 0;
-    rig_params(&params, "=lo");
-    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &info));
-    struct gyre_transport_config config = {.device = rig_device(),
-                                           .params = &params,
-                                           .n_ranks = 1,
-                                           .infos = &info,
-                                           .spec = spec_of_lines,
-                                           .fault = &fault};
-    gyre_fault_init(&fault);
-    config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
-    CHECK(gyre_transport_socket.open(&config, &transport, &blob, &blob_bytes) ==
-          GYRE_ERROR_INVALID_ARGUMENT);
-    CHECK_MSG(strstr(gyre_cause(), "and these have 5") != NULL, "%s", gyre_cause());
-    gyre_fault_fini(&fault);
+    line_run(&line_spec, 2, false, pass_late);
 }
 
 static const struct test_case cases[] = {
@@ -457,12 +164,6 @@ static const struct test_case cases[] = {
     {"slots may be returned before they are sent", slots_may_be_returned_before_they_are_sent},
     {"once in 2^30 slots both ends clean a slot",
      once_in_two_to_the_thirty_slots_both_ends_clean_a_slot},
-    {"a killed peer is named", a_killed_peer_is_named},
-    {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
-    {"frames of lines that break the protocol are refused",
-     frames_of_lines_that_break_the_protocol_are_refused},
-    {"depths that leave no room for announcements are refused",
-     depths_that_leave_no_room_for_announcements_are_refused},
 };
 
 TEST_MAIN(cases)

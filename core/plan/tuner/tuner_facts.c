@@ -13,10 +13,10 @@ uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_co
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
 }
 
-/* The limit of 64 channels for all ranks together leaves room for one send and one receive with
- * every rank on a GPU of 128 multiprocessors. Of two ranks the other one may have all 64 channels
- * in LL128: a send and a receive are one kernel of 64 blocks or two kernels, and a copy to the own
- * rank has a launch of its own (core/call/launch_p2p.c). */
+/* 64 channels for all ranks together were measured on GPUs of 132 multiprocessors. On smaller ones
+ * a send and a receive with every other rank and a copy to the own rank must fit, too. Of two ranks
+ * the other one may have all 64 channels in LL128: a send and a receive are one kernel of 64 blocks
+ * or two kernels, and a copy to the own rank has a launch of its own (core/call/wave.c). */
 uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
 {
     if (facts->device_kind != GYRE_DEVICE_CUDA)
@@ -24,7 +24,9 @@ uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyr
     if (facts->n_ranks == 2 && proto == GYRE_PROTO_LL128 && facts->least_sms >= 2 * 64 &&
         !facts->is_proxied && !facts->in_host_memory)
         return 64;
-    return 64 / gyre_min_u32(64, facts->n_ranks);
+    const uint32_t n_calls = 2 * facts->n_ranks - 1;
+    return (uint32_t)gyre_max_u64(
+        gyre_min_u32(64 / gyre_min_u32(64, facts->n_ranks), facts->least_sms / n_calls), 1);
 }
 
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,

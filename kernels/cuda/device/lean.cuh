@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every kernel of a line protocol is compiled twice. The full one can record its launch
- * (record.cuh) and can use connections that a proxy serves. The lean one can do neither. Small
- * calls pay for every instruction that is fetched, also for those that only test whether a launch
- * is recorded (docs/lab_notes.md has the figures). The host chooses for each launch
- * (runtime/launch.c).
+ * Every kernel of a line protocol is compiled twice, but that of sends and receives, which is lean
+ * only. The full one can record its launch (record.cuh) and can use connections that a proxy
+ * serves. The lean one can do neither. Small calls pay for every instruction that is fetched, also
+ * for those that only test whether a launch is recorded (docs/lab_notes.md has the figures). The
+ * host chooses for each launch (runtime/launch.c).
  *
  * GYRE_CUDA_LEAN says which of the two a file compiles. Kernels of SIMPLE are full.
  */

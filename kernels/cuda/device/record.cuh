@@ -5,7 +5,8 @@
  * part in the launch sequence record the launch: when it began and ended, and how many slots their
  * FIFO ends had moved before. Fused kernels also mark a few moments in between; each mark is taken
  * by one thread at a place where that thread does something alone anyway. The interpreter records
- * its steps (record_step.cuh, lines.cuh). The host reads the rings when the communicator ends.
+ * its steps (record_step.cuh, special_lines.cuh). The host reads the rings when the communicator
+ * ends.
  *
  * These functions are out of line, so that kernels keep their registers when nothing is recorded.
  */

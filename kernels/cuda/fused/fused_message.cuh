@@ -10,6 +10,21 @@
 
 #include "kernels/cuda/fused/fused_lines.cuh"
 
+/* A send that comes before this rank's receive gives the credit that the receive would give when it
+ * begins: of everything that earlier launches received. Earlier launches of collectives may have
+ * kept the credit of all slots. Without it two ranks that both send first would wait for each
+ * other. The blocks share the channels of the receive, which may be more or fewer than theirs. */
+static __device__ __forceinline__ void give_credit_ahead(const struct gyre_cuda_args_fused &args)
+{
+    const struct gyre_cuda_fused &fused = args.fused;
+    const struct gyre_cuda_peer &peer = fused.peers[0];
+    for (uint32_t c = blockIdx.x + threadIdx.x * gridDim.x; c < fused.n_channels_behind;
+         c += gridDim.x * blockDim.x)
+        store_relaxed_sys(
+            (uint64_t *)((unsigned char *)peer.posted + (size_t)c * fused.credit_stride),
+            args.common.counters[peer.recv_end + c * args.work.channel_stride]);
+}
+
 /* Gives back the slots of the first tiles before the launch ends, as the interpreter does. The next
  * launch gives back those of the last tile. A barrier comes before: all threads have read and
  * cleared their lines. */
@@ -57,6 +72,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     const uint32_t n_slots = args.work.split.n_tiles;
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open(args, &end);
+    give_credit_ahead(args);
     bool is_stopped = is_aborted || !peer_fifos_await<true>(args, end, n_slots);
     /* LL128 needs converged warps. */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;

@@ -98,6 +98,13 @@ bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
 struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
                                             const struct gyre_cuda_fused *receive);
 
+/** gyre_cuda_fused_before - make the send ready to be launched before the receive: it gives the
+ * credit of the receive's ends. A peer that also sends first waits for that credit.
+ * @n_channels: of the receive. */
+struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
+                                              const struct gyre_cuda_fused *receive,
+                                              uint32_t n_channels);
+
 /** gyre_cuda_block_threads - how many threads of a block move chunks of this many bytes. Line
  * protocols: no more than the chunk has lines (LL128: a warp takes four at a time), but two warps
  * at least.

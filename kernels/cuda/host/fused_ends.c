@@ -127,3 +127,14 @@ struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
     both.peers[0].recv_end = from->recv_end;
     return both;
 }
+
+struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
+                                              const struct gyre_cuda_fused *receive,
+                                              uint32_t n_channels)
+{
+    struct gyre_cuda_fused first = *send;
+    first.n_channels_behind = (uint16_t)n_channels;
+    first.peers[0].posted = receive->peers[0].posted;
+    first.peers[0].recv_end = receive->peers[0].recv_end;
+    return first;
+}

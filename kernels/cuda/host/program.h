@@ -198,6 +198,21 @@ struct gyre_cuda_args_few {
     struct gyre_cuda_work works[GYRE_CUDA_FEW_WORKS];
 };
 
+/* Works of several protocols. */
+struct gyre_cuda_args_mixed {
+    struct gyre_cuda_common commons[GYRE_N_SLOT_PROTOS]; /* by protocol. They differ in what belongs
+                                                          * to a protocol: counters, slot_bytes */
+    uint8_t protos[GYRE_CUDA_MAX_WORKS];                 /* of the works: enum gyre_proto */
+    struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
+};
+
+/* The beginning of struct gyre_cuda_args_mixed. */
+struct gyre_cuda_args_mixed_few {
+    struct gyre_cuda_common commons[GYRE_N_SLOT_PROTOS];
+    uint8_t protos[GYRE_CUDA_MAX_WORKS];
+    struct gyre_cuda_work works[GYRE_CUDA_FEW_WORKS];
+};
+
 /* A peer of a fused program: its FIFO ends in channel 0, resolved to addresses. "I" is this
  * rank. */
 struct gyre_cuda_peer {
@@ -234,7 +249,9 @@ struct gyre_cuda_fused {
     uint16_t scatters; /* 0 or 1: the first slot of each connection in a tile holds a chunk of IN */
     uint16_t reduces;  /* 0 or 1: that chunk is reduced */
     uint16_t gathers;  /* 0 or 1: the next slot, or the only one, is stored to OUT */
-    uint16_t pad;
+    /* A send that is launched before this rank's receive: in so many channels it gives the credit
+     * of the receiving ends. 0 in all other launches. */
+    uint16_t n_channels_behind;
     uint32_t threads_per_peer; /* threads that serve a peer, whole warps */
     /* The peers in the order of the reduction, which is the same on all ranks. Launches of LAMPORT
      * and SIMPLE rotate the list so that it begins with the next rank, because then not all ranks
@@ -331,8 +348,11 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_sync) <= 4096, "kernel parameter
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_await) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_mixed) <= 32764, "kernel parameters");
 GYRE_STATIC_ASSERT(offsetof(struct gyre_cuda_args_few, works) ==
-                       offsetof(struct gyre_cuda_args_many, works),
+                           offsetof(struct gyre_cuda_args_many, works) &&
+                       offsetof(struct gyre_cuda_args_mixed_few, works) ==
+                           offsetof(struct gyre_cuda_args_mixed, works),
                    "one is the beginning of the other");
 
 /** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes. LAMPORT sends them inverted, and zero

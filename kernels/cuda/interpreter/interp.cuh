@@ -60,17 +60,25 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, number);
 }
 
+/* Which work a block runs. @number: of the block among the blocks that work. */
+static __device__ __forceinline__ uint32_t find_work(const struct gyre_cuda_work *works,
+                                                     uint32_t n_works, uint32_t number)
+{
+    uint32_t i = 0;
+    while (i + 1 < n_works && works[i + 1].first_block <= number)
+        i++;
+    return i;
+}
+
 /* ARGS: struct gyre_cuda_args_few or struct gyre_cuda_args_many. */
 template <int PROTO, typename ARGS>
 static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_many(const __grid_constant__ ARGS args)
 {
     const uint32_t number = number_block<PROTO>(args.common);
-    uint32_t i = 0;
     if (PROTO == GYRE_PROTO_SIMPLE && number == NO_PLACEMENT)
         return;
-    while (i + 1 < args.common.n_works && args.works[i + 1].first_block <= number)
-        i++;
+    const uint32_t i = find_work(args.works, args.common.n_works, number);
     run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], nullptr,
                                            number - args.works[i].first_block);
 }

@@ -6,6 +6,32 @@
 #include "kernels/cuda/fused/fused_placed.cuh"
 #include "kernels/cuda/interpreter/interp.cuh"
 
+#if GYRE_CUDA_LEAN == 0
+/* Works of several protocols, each of which may wait for any other. The launch is one of SIMPLE:
+ * its blocks may choose their places, and the last one reports for all. ARGS: struct
+ * gyre_cuda_args_mixed_few or struct gyre_cuda_args_mixed. */
+template <typename ARGS>
+static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1)
+    interpret_mixed(const __grid_constant__ ARGS args)
+{
+    const struct gyre_cuda_common &simple = args.commons[GYRE_PROTO_SIMPLE];
+    const uint32_t number = number_block<GYRE_PROTO_SIMPLE>(simple);
+    if (number == NO_PLACEMENT)
+        return;
+    const uint32_t i = find_work(args.works, simple.n_works, number);
+    const struct gyre_cuda_work &work = args.works[i];
+    const uint32_t block_of_work = number - work.first_block;
+    if (args.protos[i] == GYRE_PROTO_SIMPLE)
+        run_block<GYRE_PROTO_SIMPLE, DTYPE_NONE, GYRE_SUM>(simple, work, nullptr, block_of_work);
+    else if (args.protos[i] == GYRE_PROTO_LL)
+        run_block<GYRE_PROTO_LL, DTYPE_NONE, GYRE_SUM>(args.commons[GYRE_PROTO_LL], work, nullptr,
+                                                       block_of_work);
+    else
+        run_block<GYRE_PROTO_LL128, DTYPE_NONE, GYRE_SUM>(args.commons[GYRE_PROTO_LL128], work,
+                                                          nullptr, block_of_work);
+}
+#endif
+
 #if GYRE_CUDA_LEAN
 #define SIMPLE_OR_NONE(...) nullptr
 #define LEAN_OR_NONE(...)   __VA_ARGS__
@@ -33,7 +59,9 @@ extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
     {SIMPLE_OR_NONE(COPY_KERNEL(SIMPLE)), COPY_KERNEL(LL), COPY_KERNEL(LL128),
      COPY_KERNEL(LAMPORT)},
     COPY_KERNELS(gyre_cuda_args_few),
-    COPY_KERNELS(gyre_cuda_args_many)};
+    COPY_KERNELS(gyre_cuda_args_many),
+    SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed_few>),
+    SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed>)};
 
 #if GYRE_CUDA_LEAN == 0
 extern "C" const void *const gyre_cuda_kernel_placed = (const void *)&exchange_placed;

@@ -7,79 +7,13 @@
  * before it gives credit back; where a FIFO has fewer slots than a tile needs, it has one at every
  * receiving step.
  *
- * On several hosts a program also has connections that proxies serve, and they go by SIMPLE
- * (connection.is_simple). Their slots hold plain bytes, so the threads load and store them as they
- * load and store chunks. What differs is around the step: before it, one warp waits for these slots
- * and all threads wait for that warp; after it, all threads meet and the warp publishes the slots
- * that were written and gives back those that were read.
- *
- * Where such connections go by LL (connection.is_net), lines that arrive are like all others: a NIC
- * or a proxy wrote them in place of a peer. Lines that are sent lie in host memory. Before the step
- * the warp tells the proxy how many there will be, and the proxy waits for their flags.
+ * On several hosts a program also has connections that proxies serve. What differs is around the
+ * steps that use them (special_lines.cuh).
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
-#include "kernels/cuda/device/block.cuh"
-#include "kernels/cuda/protocol/line.cuh"
-
-/* A bit of line_head.simple_mask that no operand has: the step is recorded. Steps that are not
- * recorded take the same branches as without recording. */
-#define LINE_RECORDED 0x80000000U
-/* The operand that no step has. Of a recorded step it holds the address of the step's entry and the
- * time at which the step began. */
-#define LINE_RECORD (LINE_OPERANDS - 1)
-
-static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_RECORD && LINE_OPERANDS < 32,
-              "a lane for each operand");
-
-/* The part of a resolved step that a thread reads before any operand. It is two words of 16
- * bytes. */
-struct line_head {
-    uint32_t n_bytes;
-    uint8_t n_ins;
-    uint8_t n_outs;
-    uint16_t recv_mask;
-    uint16_t send_mask;
-    uint16_t clean_mask; /* LL: outputs for which every line of the slot is written */
-    uint16_t short_mask; /* outputs that had no credit when the step was resolved */
-    uint16_t scale_mask;
-    uint32_t divisor;
-    uint32_t simple_mask; /* operands that are slots of SIMPLE, by the lane that resolved them; they
-                           * are neither in recv_mask nor in send_mask. LINE_RECORDED besides */
-    uint32_t net_mask;    /* outputs whose lines a proxy sends, likewise; they are in send_mask */
-    uint32_t pad;
-};
-
-static_assert(sizeof(struct line_head) == 32, "copied as two words");
-
-/* A resolved step of a tile. It lies in shared memory. */
-struct line_slot {
-    uint4 head[2];
-    struct line_operand operands[LINE_OPERANDS];
-};
-
-static_assert(sizeof(struct line_slot) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
-
-/* A resolved step in a thread's registers; the operands stay in shared memory. */
-struct line_step : line_head {
-    const struct line_operand *operands;
-};
-
-static __device__ __forceinline__ struct line_step read_line_step(const struct line_slot *slot)
-{
-    const uint4 words[2] = {slot->head[0],
-                            slot->head[1]}; /* both loads are issued before a value is used */
-    struct line_head head;
-    memcpy(&head, words, sizeof(head));
-    return {head, slot->operands};
-}
-
-static __device__ __forceinline__ struct arithmetic line_arithmetic(const struct block &block,
-                                                                    const struct line_step &line)
-{
-    return {block.work.scalar, line.scale_mask, line.divisor};
-}
+#include "kernels/cuda/interpreter/special_lines.cuh"
 
 /* Is there room for slot `number`, by the credit that the block knows or else by one look at the
  * credit in memory? */
@@ -119,22 +53,6 @@ static __device__ __forceinline__ void keep_credit(const struct block &block, ui
         block.connections[i].seen[(tile + 1) % 2] =
             i == threadIdx.x ? first : look_at_credit(block, i);
 }
-
-/* ---- recording (record.cuh) ----------------------------------------------------------------- */
-
-/* The address of the block's entry `n_before` entries after the first one of this launch. */
-static __device__ __noinline__ unsigned char *
-line_record_address(const struct gyre_cuda_recorder *recorder, uint32_t n_before)
-{
-    return (unsigned char *)record_at(recorder, recorder->blocks[blockIdx.x].n_entries + n_before);
-}
-
-static __device__ __forceinline__ void record_line_end(const struct line_operand *operands)
-{
-    ((union gyre_cuda_record *)operands[LINE_RECORD].base)->step.end_ns = global_ns();
-}
-
-/* ---- steps ---------------------------------------------------------------------------------- */
 
 /* All lanes of one warp resolve a step; each lane resolves one operand. */
 template <int PROTO>
@@ -201,123 +119,6 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
         };
         memcpy(slot->head, &own, sizeof(own));
     }
-}
-
-/* A step's slots of SIMPLE. Passed by value, because `struct block` would leave the registers if a
- * function out of line had its address. */
-struct simple_slots {
-    struct connection *connections;
-    const struct gyre_cuda_step *step;
-    uint64_t slot_info; /* of this call and step */
-    uint32_t lane_mask; /* line_head.simple_mask */
-    uint32_t tile;
-};
-
-static __device__ __forceinline__ struct simple_slots
-simple_slots_of(const struct block &block, const struct gyre_cuda_step *step,
-                const struct line_step &line, uint32_t tile)
-{
-    return {block.connections, step, gyre_slot_info(line.n_bytes, block.work.signature),
-            line.simple_mask & ~LINE_RECORDED, tile};
-}
-
-/* The connection of this lane's slot of SIMPLE, or NULL. @n_before_out: slots of the launch that
- * come before it. Line protocols have one tile in flight. */
-static __device__ __forceinline__ struct connection *
-find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
-{
-    const uint32_t lane = threadIdx.x % 32;
-    if ((slots.lane_mask >> lane & 1) == 0)
-        return nullptr;
-    const struct gyre_cuda_operand operand =
-        lane >= LINE_FIRST_OUT ? slots.step->outs[lane - LINE_FIRST_OUT] : slots.step->ins[lane];
-    struct connection *own = &slots.connections[operand.ref];
-    *n_before_out = slots.tile * own->n_uses + operand.use;
-    return own;
-}
-
-/* Waits until the slots of SIMPLE that a step reads have arrived and are of this call, and until
- * those that it writes are free. Returns false in lanes that saw an abort. */
-static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_common &common,
-                                                    const struct simple_slots &slots)
-{
-    uint32_t n_polls = 0, n_before = 0;
-    struct connection *own = find_simple_slot(slots, &n_before);
-    if (own == nullptr)
-        return true;
-    while (!has_reached(own, load_acquire_sys(own->awaited), own->number + n_before))
-        if (must_stop(common, n_polls))
-            return false;
-    if (own->is_send == 0 &&
-        load_relaxed_sys(&own->slot_info[slot_index(own, n_before)]) != slots.slot_info) {
-        report_mismatch(common, own->index);
-        return false;
-    }
-    return true;
-}
-
-/* Records the begin of a step, in one thread. Lines arrive one by one while a step runs, and each
- * thread waits for its own. The first line of each input stands for all of them: the first thread
- * waits here until it is there. Line 0 belongs to the first warp, so nobody has cleared it yet. */
-template <class STEP>
-static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_common &common,
-                                                        const struct line_slot *slot,
-                                                        uint64_t begin_ns)
-{
-    const struct line_step line = read_line_step(slot);
-    union gyre_cuda_record *entry = (union gyre_cuda_record *)line.operands[LINE_RECORD].base;
-    uint32_t n_polls = 0;
-    for (uint32_t i = 0; line.n_bytes > 0 && line.recv_mask >> i != 0; i++)
-        while ((line.recv_mask >> i & 1) != 0 && !STEP::first_line_has_arrived(line.operands[i]))
-            if (must_stop(common, n_polls))
-                return;
-    const uint64_t waited_ns = gyre_cuda_min(global_ns() - begin_ns, UINT32_MAX);
-    *(ulonglong2 *)entry = {begin_ns, waited_ns | waited_ns << 32};
-    entry->step.n_bytes = line.n_bytes;
-}
-
-/* Called by the first warp before a step that has slots of SIMPLE or is recorded. If it has such
- * slots, a barrier comes after. Returns false in lanes that saw an abort. Out of line, because
- * programs of one host come here only when they are recorded. */
-template <class STEP>
-static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &common,
-                                                 struct simple_slots slots,
-                                                 const struct line_slot *slot)
-{
-    const uint64_t begin_ns = records_steps(common) ? global_ns() : 0;
-    const bool goes_on = await_simple(common, slots);
-    if (records_steps(common) && threadIdx.x == 0 && goes_on)
-        record_line_wait<STEP>(common, slot, begin_ns);
-    return goes_on;
-}
-
-/* Called by the first warp, after such a step and a barrier: publishes the slots that were written
- * and gives back those that were read (sync.cuh, "SIMPLE"). */
-static __device__ __noinline__ void publish_simple(struct simple_slots slots)
-{
-    uint32_t n_before = 0;
-    struct connection *own = find_simple_slot(slots, &n_before);
-    if (own == nullptr)
-        return;
-    if (own->is_send != 0)
-        store_relaxed_sys(&own->slot_info[slot_index(own, n_before)], slots.slot_info);
-    fence_acq_rel_sys();
-    store_relaxed_sys(own->posted, own->number + n_before + 1);
-}
-
-/* Called by the first warp, before a step stores lines that a proxy sends and when there is credit
- * for them: tells the proxy how many lines the slots will have. Neither the step's lines nor this
- * word wait for each other, because each has a flag. Out of line, as await_simple(). */
-static __device__ __noinline__ void announce_lines(struct simple_slots slots)
-{
-    uint32_t n_before = 0;
-    const struct connection *own = find_simple_slot(slots, &n_before);
-    if (own == nullptr)
-        return;
-    const uint32_t n_lines =
-        ((uint32_t)slots.slot_info + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES;
-    store_relaxed_sys(&own->slot_info[GYRE_FIRST_LINE_INFO + slot_index(own, n_before)],
-                      gyre_ll_announcement(own->number + n_before, n_lines));
 }
 
 /* Each warp waits by itself until the outputs of `short_mask` have credit. Returns false when

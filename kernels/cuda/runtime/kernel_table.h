@@ -34,11 +34,14 @@ struct gyre_cuda_kernels {
 
 struct gyre_cuda_copy_kernels {
     const void *fused[GYRE_CUDA_N_LINES];
-    const void
-        *message[GYRE_N_PROTOS]; /* sends and receives; in the lean table, for LL and LL128 */
+    /* Sends and receives; in the lean table, for LL and LL128. */
+    const void *message[GYRE_N_PROTOS];
     const void *one[GYRE_N_PROTOS];
     const void *few[GYRE_N_PROTOS];  /* take struct gyre_cuda_args_few */
     const void *many[GYRE_N_PROTOS]; /* take struct gyre_cuda_args_many */
+    /* Works of several protocols; in the full table. */
+    const void *mixed_few; /* takes struct gyre_cuda_args_mixed_few */
+    const void *mixed;     /* takes struct gyre_cuda_args_mixed */
 };
 
 #define GYRE_CUDA_KERNELS_DECLARE(id, name, bytes, is_float)      \

@@ -41,6 +41,12 @@ const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, b
     return n_works <= GYRE_CUDA_FEW_WORKS ? kernels->few[proto] : kernels->many[proto];
 }
 
+const void *gyre_cuda_mixer_function(uint32_t n_works)
+{
+    return n_works <= GYRE_CUDA_FEW_WORKS ? gyre_cuda_kernels_copy.mixed_few
+                                          : gyre_cuda_kernels_copy.mixed;
+}
+
 static enum gyre_cuda_lines lines_of(const struct gyre_cuda_fused_launch *launch)
 {
     if (launch->kernel->proto == GYRE_PROTO_LL)

@@ -37,4 +37,8 @@ const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, u
  * gyre_cuda_args_few where the works fit, or struct gyre_cuda_args_many. */
 const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, bool is_lean);
 
+/** gyre_cuda_mixer_function - likewise of works of several protocols. It takes struct
+ * gyre_cuda_args_mixed_few or struct gyre_cuda_args_mixed. */
+const void *gyre_cuda_mixer_function(uint32_t n_works);
+
 #endif

@@ -56,21 +56,16 @@ static const struct gyre_work *receive_of(const struct gyre_work *both)
     return &both[is_of(&both[1], GYRE_FUSED_RECEIVE)];
 }
 
-static bool are_send_and_receive(const struct gyre_work *works, uint32_t n_works)
-{
-    return n_works == 2 && is_of(send_of(works), GYRE_FUSED_SEND) &&
-           is_of(receive_of(works), GYRE_FUSED_RECEIVE);
-}
-
 /* Are these works a send and a receive of as many bytes, in tiles of the same size? */
 static bool are_alike(const struct gyre_work *works, uint32_t n_works)
 {
-    if (!are_send_and_receive(works, n_works))
+    if (n_works != 2 || !is_of(send_of(works), GYRE_FUSED_SEND) ||
+        !is_of(receive_of(works), GYRE_FUSED_RECEIVE))
         return false;
     const struct gyre_split *a = &works[0].split, *b = &works[1].split;
-    return a->count == b->count && a->n_channels == b->n_channels &&
-           a->tile_elems == b->tile_elems && a->unit_elems == b->unit_elems &&
-           works[0].reduction.dtype == works[1].reduction.dtype &&
+    return works[0].loaded->proto == works[1].loaded->proto && a->count == b->count &&
+           a->n_channels == b->n_channels && a->tile_elems == b->tile_elems &&
+           a->unit_elems == b->unit_elems && works[0].reduction.dtype == works[1].reduction.dtype &&
            gyre_cuda_fused_joins(&send_of(works)->loaded->fused, &receive_of(works)->loaded->fused);
 }
 
@@ -129,10 +124,10 @@ static void fill_fused(const struct gyre_work *works, uint32_t n_works,
     }
 }
 
-gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
-                                   const struct gyre_cuda_fused_launch *fused,
-                                   const struct gyre_work *works, uint32_t n_works,
-                                   cudaStream_t stream)
+/* @executor->args.fused.fused: filled in. */
+static gyre_status start_fused(struct gyre_cuda_executor *executor,
+                               const struct gyre_cuda_fused_launch *fused,
+                               const struct gyre_work *works, uint32_t n_works, cudaStream_t stream)
 {
     const struct gyre_work *work = n_works == 1 ? works : send_of(works);
     const struct gyre_loaded *loaded = work->loaded;
@@ -160,40 +155,49 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     if (n_works > 1)
         args->work.out = receive_of(works)->out;
-    fill_fused(works, n_works, fused, &args->fused);
     return gyre_cuda_start(executor, &launch, stream);
+}
+
+gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
+                                   const struct gyre_cuda_fused_launch *fused,
+                                   const struct gyre_work *works, uint32_t n_works,
+                                   cudaStream_t stream)
+{
+    fill_fused(works, n_works, fused, &executor->args.fused.fused);
+    return start_fused(executor, fused, works, n_works, stream);
 }
 
 /* More blocks than this hold most multiprocessors of a GPU. Calls of two communicators could then
  * each hold those that the other one needs. */
 #define MOST_BLOCKS_TOGETHER 96
 
-/* A send can go first if it ends without this rank's receive. Its slots are free when the peer's
- * receive before has ended, which gives back all slots but the last. */
+/* The send can go first, because it ends without this rank's receive. A fused send needs no more
+ * slots than a FIFO has, and the peer frees them all when it comes to this message: by its receive,
+ * or by a send that goes before its receive as this one does. */
 bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works)
 {
-    uint32_t n_blocks = 0;
-    if (!are_send_and_receive(works, n_works))
+    struct gyre_cuda_fused_launch together, fused[2];
+    if (n_works != 2 ||
+        works[0].loaded->n_channels + works[1].loaded->n_channels <= MOST_BLOCKS_TOGETHER ||
+        !is_of(&works[0], GYRE_FUSED_SEND) || !is_of(&works[1], GYRE_FUSED_RECEIVE))
         return false;
-    for (uint32_t i = 0; i < n_works; i++) {
-        struct gyre_cuda_fused_launch fused;
-        gyre_cuda_find_fused(executor, &works[i], 1, &fused);
-        if (fused.kernel == NULL || gyre_tile_count(&works[i].split) >= executor->spec.depth)
-            return false;
-        n_blocks += works[i].loaded->n_channels;
-    }
-    return n_blocks > MOST_BLOCKS_TOGETHER;
+    gyre_cuda_find_fused(executor, works, 2, &together);
+    gyre_cuda_find_fused(executor, &works[0], 1, &fused[0]);
+    gyre_cuda_find_fused(executor, &works[1], 1, &fused[1]);
+    return together.kernel == NULL && fused[0].kernel != NULL && fused[1].kernel != NULL &&
+           works[0].loaded->proto == works[1].loaded->proto &&
+           gyre_cuda_fused_joins(&works[0].loaded->fused, &works[1].loaded->fused);
 }
 
-gyre_status gyre_cuda_launch_apart(struct gyre_cuda_executor *executor,
-                                   const struct gyre_work *works, cudaStream_t stream)
+gyre_status gyre_cuda_launch_ahead(struct gyre_cuda_executor *executor,
+                                   const struct gyre_work *send, const struct gyre_work *receive,
+                                   cudaStream_t stream)
 {
-    const struct gyre_work *const order[] = {send_of(works), receive_of(works)};
-    for (int i = 0; i < 2; i++) {
-        struct gyre_cuda_fused_launch fused;
-        gyre_cuda_find_fused(executor, order[i], 1, &fused);
-        GYRE_TRY(gyre_cuda_launch_fused(executor, &fused, order[i], 1, stream));
-    }
-    return GYRE_SUCCESS;
+    struct gyre_cuda_fused *args = &executor->args.fused.fused;
+    struct gyre_cuda_fused_launch fused;
+    gyre_cuda_find_fused(executor, send, 1, &fused);
+    fill_fused(send, 1, &fused, args);
+    *args = gyre_cuda_fused_before(args, &receive->loaded->fused, receive->loaded->n_channels);
+    return start_fused(executor, &fused, send, 1, stream);
 }

@@ -96,11 +96,14 @@ static gyre_status allow_interpreters(const struct gyre_loaded *loaded,
                                     loaded->shared_bytes));
     if (!copies)
         return GYRE_SUCCESS;
-    GYRE_TRY(gyre_cuda_allow_shared(gyre_cuda_copier_function(loaded->proto, 1, is_lean),
-                                    loaded->shared_bytes));
-    return gyre_cuda_allow_shared(
-        gyre_cuda_copier_function(loaded->proto, GYRE_CUDA_MAX_WORKS, is_lean),
-        loaded->shared_bytes);
+    const uint32_t numbers[] = {1, GYRE_CUDA_MAX_WORKS}; /* of works: few and many */
+    for (int i = 0; i < 2; i++) {
+        GYRE_TRY(gyre_cuda_allow_shared(
+            gyre_cuda_copier_function(loaded->proto, numbers[i], is_lean), loaded->shared_bytes));
+        GYRE_TRY(
+            gyre_cuda_allow_shared(gyre_cuda_mixer_function(numbers[i]), loaded->shared_bytes));
+    }
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,

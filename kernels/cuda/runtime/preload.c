@@ -119,6 +119,8 @@ static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_ke
     GYRE_TRY(load_kernels(pass, copies->message, COUNT_OF(copies->message)));
     GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
     GYRE_TRY(load_kernels(pass, copies->few, COUNT_OF(copies->few)));
+    GYRE_TRY(load_kernels(pass, &copies->mixed_few, 1));
+    GYRE_TRY(load_kernels(pass, &copies->mixed, 1));
     return load_kernels(pass, copies->many, COUNT_OF(copies->many));
 }
 

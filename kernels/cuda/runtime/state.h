@@ -8,8 +8,9 @@
  *   load.c          loads programs
  *   recorder.c      records launches for GYRE_TRACE_FILE
  *   standstill.c    says where a launch is that stands still
- *   launch.c        launches kernels; launch_fused.c: those of fused programs
- *   copy_engine/    launches copies and one-sided operations
+ *   start.c         puts a kernel into a stream
+ *   launch.c        launches works; launch_many.c: several at once; launch_fused.c: by fused
+ * kernels copy_engine/    launches copies and one-sided operations
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
@@ -161,6 +162,7 @@ struct gyre_cuda_executor {
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
+        struct gyre_cuda_args_mixed mixed;
         struct gyre_cuda_args_fused fused;
         struct gyre_cuda_args_sync sync;
         struct gyre_cuda_args_await await;
@@ -188,7 +190,8 @@ static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
 /* One kernel launch. */
 struct gyre_cuda_start {
     const void *kernel;
-    void *args; /* begin with struct gyre_cuda_common */
+    void *args;              /* begin with struct gyre_cuda_common */
+    uint32_t n_more_commons; /* so many more of that structure stand behind the first one */
     uint32_t n_blocks;
     uint32_t n_threads;
     uint32_t shared_bytes;
@@ -285,7 +288,7 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
 gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
 
-/* ---- launches ----------------------------------------------------------------------------- */
+/* ---- start.c ------------------------------------------------------------------------- */
 
 /** gyre_cuda_start - launch a kernel, ordered after the executor's last one. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
@@ -299,6 +302,8 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
 /** gyre_cuda_find_capture - the capture that the stream takes part in; 0 = none. */
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out);
+
+/* ---- launches ----------------------------------------------------------------------------- */
 
 /** gyre_cuda_fill_common - fill in the kernel arguments that all works of a launch share.
  * @n_places: blocks that work. */
@@ -319,6 +324,19 @@ uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
                              const struct gyre_work *works, uint32_t n_works, uint32_t n_places);
 
+/** gyre_cuda_work_threads - how many threads a block of the interpreter needs for a work. */
+uint32_t gyre_cuda_work_threads(const struct gyre_work *work);
+
+/** gyre_cuda_is_lean - can lean kernels run this launch (device/lean.cuh)? @common: filled in. */
+bool gyre_cuda_is_lean(const struct gyre_work *works, uint32_t n_works,
+                       const struct gyre_cuda_common *common);
+
+/** gyre_cuda_launch_many - launch works that may wait for each other. Errors: UNSUPPORTED (they
+ * cannot run at the same time). */
+gyre_status gyre_cuda_launch_many(struct gyre_cuda_executor *executor,
+                                  const struct gyre_work *works, uint32_t n_works,
+                                  cudaStream_t stream);
+
 /** gyre_cuda_find_fused - which fused kernel runs these works, and how.
  * @works: one work, or those of one launch.
  * @launch_out: kernel is NULL if the interpreter runs them. */
@@ -331,15 +349,17 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
                                    const struct gyre_work *works, uint32_t n_works,
                                    cudaStream_t stream);
 
-/** gyre_cuda_may_go_apart - are these works a send and a receive that no fused kernel runs
- * together, that would hold too many multiprocessors at the same time, and of which the send can go
- * first? */
+/** gyre_cuda_may_go_apart - are these works a send and then a receive that no fused kernel runs
+ * together, and that would hold too many multiprocessors at the same time? Then the send is
+ * launched first, and the receive after it. */
 bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works);
 
-/** gyre_cuda_launch_apart - launch a send and a receive one after the other. */
-gyre_status gyre_cuda_launch_apart(struct gyre_cuda_executor *executor,
-                                   const struct gyre_work *works, cudaStream_t stream);
+/** gyre_cuda_launch_ahead - launch a send. The next launch is this receive, as
+ * gyre_cuda_may_go_apart() found. */
+gyre_status gyre_cuda_launch_ahead(struct gyre_cuda_executor *executor,
+                                   const struct gyre_work *send, const struct gyre_work *receive,
+                                   cudaStream_t stream);
 
 /** gyre_cuda_side_streams_open - make the executor's side streams, and use every kind of copy once,
  * so that CUDA prepares none of them during a call. The device is current. */

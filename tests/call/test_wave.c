@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How the sends and receives of a group become launches. Ranks are played through: a launch begins
+ * when the one before it on its rank has ended, and ends when every message of it has its other end
+ * in a launch that has begun.
+ */
+#include "core/base/util.h"
+#include "core/call/wave.h"
+#include "tests/support/check.h"
+
+enum { MAX_RANKS = 4, MAX_CALLS = 8, MAX_LAUNCHES = 16, MANY_RANKS = 150 };
+
+/* A call as a test writes it. Both ends of a message name the same protocol. */
+struct move {
+    int rank;
+    bool is_send;
+    int peer;
+    enum gyre_proto proto;
+    int group; /* calls of a rank with the same number are one group */
+};
+
+struct launch {
+    struct gyre_call *calls;
+    int n_calls;
+};
+
+struct rank {
+    struct launch launches[MAX_LAUNCHES];
+    int n_launches;
+    int n_ended;
+};
+
+static enum gyre_proto proto_of(const struct gyre_call *call)
+{
+    return (enum gyre_proto)call->count; /* a message's size decides its protocol */
+}
+
+static struct gyre_call call_of(int peer, bool is_send, enum gyre_proto proto)
+{
+    return (struct gyre_call){
+        .coll = GYRE_COLL_SEND_RECV, .root = peer, .is_send = is_send, .count = proto};
+}
+
+static void add_launch(struct rank *own, const struct gyre_call **calls, int n_calls)
+{
+    struct launch *launch = &own->launches[own->n_launches++];
+    CHECK(own->n_launches <= MAX_LAUNCHES && n_calls > 0);
+    launch->calls = malloc((size_t)n_calls * sizeof(*launch->calls));
+    launch->n_calls = n_calls;
+    for (int i = 0; i < n_calls; i++)
+        launch->calls[i] = *calls[i];
+}
+
+static void free_ranks(struct rank *ranks, int n_ranks)
+{
+    for (int rank = 0; rank < n_ranks; rank++)
+        for (int l = 0; l < ranks[rank].n_launches; l++)
+            free(ranks[rank].launches[l].calls);
+}
+
+/* Divides one group of a rank. */
+static void launch_group(struct rank *own, const struct gyre_wave_place *place,
+                         const struct gyre_call *group, int n_run)
+{
+    const size_t n_most = (size_t)n_run + 1;
+    const struct gyre_call **run = malloc(n_most * sizeof(*run));
+    const struct gyre_call **calls = malloc(n_most * sizeof(*calls));
+    struct gyre_wave_call *wave = malloc(n_most * sizeof(*wave));
+    int *ends = malloc(n_most * sizeof(*ends));
+    bool *is_busy = malloc((size_t)place->n_ranks * 2 * sizeof(*is_busy));
+    for (int i = 0; i < n_run; i++)
+        run[i] = &group[i];
+    while (n_run > 0) {
+        const int n_wave = gyre_wave_take(run, &n_run, is_busy, place->n_ranks, wave);
+        for (int i = 0; i < n_wave; i++)
+            wave[i].proto = proto_of(wave[i].call);
+        const int n_launches = gyre_wave_launches(wave, n_wave, place, calls, ends);
+        for (int l = 0; l < n_launches; l++) {
+            const int first = l > 0 ? ends[l - 1] : 0;
+            add_launch(own, &calls[first], ends[l] - first);
+        }
+        CHECK(n_launches > 0 && ends[n_launches - 1] == n_wave);
+    }
+    free(is_busy);
+    free(ends);
+    free(wave);
+    free(calls);
+    free(run);
+}
+
+static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, struct rank *ranks)
+{
+    memset(ranks, 0, (size_t)n_ranks * sizeof(*ranks));
+    for (int rank = 0; rank < n_ranks; rank++)
+        for (int group = 0; group < MAX_CALLS; group++) {
+            const struct gyre_wave_place place = {rank, n_ranks, 132};
+            struct gyre_call calls[MAX_CALLS];
+            int n_calls = 0;
+            for (size_t i = 0; i < n_moves; i++)
+                if (moves[i].rank == rank && moves[i].group == group)
+                    calls[n_calls++] = call_of(moves[i].peer, moves[i].is_send, moves[i].proto);
+            launch_group(&ranks[rank], &place, calls, n_calls);
+        }
+}
+
+/* How many messages this launch and those before it move between the rank and a peer. */
+static int count_messages(const struct rank *own, int last_launch, int peer, bool is_send)
+{
+    int n = 0;
+    for (int l = 0; l <= last_launch && l < own->n_launches; l++)
+        for (int i = 0; i < own->launches[l].n_calls; i++)
+            n += own->launches[l].calls[i].root == peer &&
+                 own->launches[l].calls[i].is_send == is_send;
+    return n;
+}
+
+/* Can the rank's running launch end? */
+static bool can_end(const struct rank *ranks, int rank)
+{
+    const struct rank *own = &ranks[rank];
+    const struct launch *launch = &own->launches[own->n_ended];
+    for (int i = 0; i < launch->n_calls; i++) {
+        const struct gyre_call *call = &launch->calls[i];
+        if (call->root != rank &&
+            count_messages(&ranks[call->root], ranks[call->root].n_ended, rank, !call->is_send) <
+                count_messages(own, own->n_ended, call->root, call->is_send))
+            return false;
+    }
+    return true;
+}
+
+static bool all_end(struct rank *ranks, int n_ranks)
+{
+    bool goes_on = true;
+    while (goes_on) {
+        bool have_ended = true;
+        goes_on = false;
+        for (int rank = 0; rank < n_ranks; rank++) {
+            if (ranks[rank].n_ended == ranks[rank].n_launches)
+                continue;
+            have_ended = false;
+            if (!can_end(ranks, rank))
+                continue;
+            ranks[rank].n_ended++;
+            goes_on = true;
+        }
+        if (have_ended)
+            return true;
+    }
+    return false;
+}
+
+static bool completes(const struct move *moves, size_t n_moves, int n_ranks)
+{
+    struct rank ranks[MAX_RANKS];
+    launch_all(moves, n_moves, n_ranks, ranks);
+    const bool is_complete = all_end(ranks, n_ranks);
+    free_ranks(ranks, n_ranks);
+    return is_complete;
+}
+
+#define COMPLETES(moves, n_ranks) CHECK(completes(moves, GYRE_ARRAY_LENGTH(moves), n_ranks))
+
+#define LL                        GYRE_PROTO_LL
+#define LL128                     GYRE_PROTO_LL128
+#define SIMPLE                    GYRE_PROTO_SIMPLE
+
+static void short_and_long_messages_of_a_group_do_not_wait_for_each_other(void)
+{
+    static const enum gyre_proto protos[] = {LL, LL128, SIMPLE};
+    for (int first = 0; first < 3; first++)
+        for (int second = 0; second < 3; second++) {
+            const enum gyre_proto a = protos[first], b = protos[second];
+            const struct move answers[] = {
+                {0, true, 1, a, 0}, {0, false, 1, b, 0}, {1, false, 0, a, 0}, {1, true, 0, b, 1}};
+            const struct move asks[] = {
+                {0, true, 1, a, 0}, {0, false, 1, b, 0}, {1, true, 0, b, 0}, {1, false, 0, a, 1}};
+            /* Rank 1 sends to rank 2 when it has what rank 0 sent, and rank 2 then to rank 0. */
+            const struct move round[] = {{0, true, 1, a, 0},   {0, false, 2, b, 0},
+                                         {1, false, 0, a, 0},  {1, true, 2, LL, 1},
+                                         {2, false, 1, LL, 0}, {2, true, 0, b, 1}};
+            COMPLETES(answers, 2);
+            COMPLETES(asks, 2);
+            COMPLETES(round, 3);
+        }
+}
+
+static void a_receive_that_nobody_sends_to_hangs(void)
+{
+    const struct move moves[] = {{0, true, 1, LL, 0}, {0, false, 1, LL, 0}, {1, false, 0, LL, 0}};
+    CHECK(!completes(moves, GYRE_ARRAY_LENGTH(moves), 2));
+}
+
+static void messages_of_a_pair_keep_their_order(void)
+{
+    const struct move moves[] = {{0, true, 1, SIMPLE, 0},  {0, true, 1, LL, 0},
+                                 {0, true, 2, LL, 0},      {0, true, 1, LL128, 0},
+                                 {1, false, 0, SIMPLE, 0}, {1, false, 0, LL, 0},
+                                 {1, false, 0, LL128, 1},  {2, false, 0, LL, 0}};
+    struct rank ranks[MAX_RANKS];
+    launch_all(moves, GYRE_ARRAY_LENGTH(moves), 3, ranks);
+    CHECK(ranks[0].n_launches == 3 && ranks[0].launches[0].n_calls == 2);
+    CHECK(proto_of(&ranks[0].launches[0].calls[0]) == SIMPLE);
+    CHECK(proto_of(&ranks[0].launches[1].calls[0]) == LL);
+    CHECK(proto_of(&ranks[0].launches[2].calls[0]) == LL128);
+    CHECK(all_end(ranks, 3));
+    free_ranks(ranks, 3);
+}
+
+static void sends_come_before_receives(void)
+{
+    const struct move moves[] = {
+        {0, false, 1, LL, 0}, {0, false, 2, LL, 0}, {0, true, 1, LL, 0}, {0, true, 2, LL, 0}};
+    struct rank ranks[MAX_RANKS];
+    launch_all(moves, GYRE_ARRAY_LENGTH(moves), 3, ranks);
+    CHECK(ranks[0].n_launches == 1 && ranks[0].launches[0].n_calls == 4);
+    for (int i = 0; i < 4; i++)
+        CHECK(ranks[0].launches[0].calls[i].is_send == (i < 2));
+    free_ranks(ranks, 3);
+}
+
+/* In how many launches rank 0 sends to rank 1 and copies to itself. */
+static int count_launches(enum gyre_proto to_other, enum gyre_proto to_itself, int n_ranks)
+{
+    const struct move moves[] = {
+        {0, true, 0, to_itself, 0}, {0, true, 1, to_other, 0}, {0, false, 1, to_other, 0}};
+    struct rank ranks[MAX_RANKS];
+    launch_all(moves, GYRE_ARRAY_LENGTH(moves), n_ranks, ranks);
+    const struct launch *last = &ranks[0].launches[ranks[0].n_launches - 1];
+    const int n_launches = ranks[0].n_launches;
+    CHECK(n_launches == 1 || (last->n_calls == 1 && last->calls[0].root == 0));
+    free_ranks(ranks, n_ranks);
+    return n_launches;
+}
+
+static void a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it(void)
+{
+    CHECK(count_launches(SIMPLE, SIMPLE, 2) == 1);
+    CHECK(count_launches(LL, LL, 2) == 2);
+    CHECK(count_launches(LL128, LL128, 2) == 2);
+    CHECK(count_launches(LL, LL, 3) == 1);
+    CHECK(count_launches(LL, SIMPLE, 2) == 2);
+    CHECK(count_launches(SIMPLE, LL, 3) == 2);
+    const struct move alone[] = {{0, true, 0, LL, 0}};
+    struct rank ranks[MAX_RANKS];
+    launch_all(alone, 1, 2, ranks);
+    CHECK(ranks[0].n_launches == 1 && ranks[0].launches[0].n_calls == 1);
+    free_ranks(ranks, 2);
+}
+
+/* Each rank sends to all ranks, itself included, and receives from them, in one group. */
+static void all_to_all(int n_ranks, uint32_t most_calls, int expected_launches)
+{
+    struct rank *ranks = calloc((size_t)n_ranks, sizeof(*ranks));
+    struct gyre_call *group = malloc((size_t)n_ranks * 2 * sizeof(*group));
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const struct gyre_wave_place place = {rank, n_ranks, most_calls};
+        int n_calls = 0;
+        for (int peer = 0; peer < n_ranks; peer++) {
+            group[n_calls++] = call_of(peer, true, SIMPLE);
+            if (peer != rank)
+                group[n_calls++] = call_of(peer, false, SIMPLE);
+        }
+        launch_group(&ranks[rank], &place, group, n_calls);
+        CHECK_MSG(ranks[rank].n_launches == expected_launches, "%d launches of %d ranks",
+                  ranks[rank].n_launches, n_ranks);
+        for (int l = 0; l < ranks[rank].n_launches; l++)
+            CHECK_MSG(most_calls == 0 || ranks[rank].launches[l].n_calls <= (int)most_calls,
+                      "%d calls", ranks[rank].launches[l].n_calls);
+    }
+    CHECK_MSG(all_end(ranks, n_ranks), "%d ranks, %u calls at most", n_ranks, most_calls);
+    free_ranks(ranks, n_ranks);
+    free(group);
+    free(ranks);
+}
+
+static void more_calls_than_a_gpu_takes_are_several_launches(void)
+{
+    all_to_all(MANY_RANKS, 0, 1);
+    all_to_all(66, 132, 1);
+    all_to_all(67, 132, 2);
+    all_to_all(MANY_RANKS, 132, 3);
+    all_to_all(8, 3, 7);
+    all_to_all(1, 1, 1);
+}
+
+static const struct test_case cases[] = {
+    {"short and long messages of a group do not wait for each other",
+     short_and_long_messages_of_a_group_do_not_wait_for_each_other},
+    {"a receive that nobody sends to hangs", a_receive_that_nobody_sends_to_hangs},
+    {"messages of a pair keep their order", messages_of_a_pair_keep_their_order},
+    {"sends come before receives", sends_come_before_receives},
+    {"a copy to the own rank joins calls that are no faster without it",
+     a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it},
+    {"more calls than a GPU takes are several launches",
+     more_calls_than_a_gpu_takes_are_several_launches},
+};
+
+TEST_MAIN(cases)
