@@ -30,6 +30,8 @@ static void add_copies(const struct gyre_cuda_copy_kernels &kernels)
     add_all<struct gyre_cuda_args_one>(kernels.one);
     add_all<struct gyre_cuda_args_few>(kernels.few);
     add_all<struct gyre_cuda_args_many>(kernels.many);
+    stand_in_add<struct gyre_cuda_args_mixed_few>(kernels.mixed_few);
+    stand_in_add<struct gyre_cuda_args_mixed>(kernels.mixed);
 }
 
 __attribute__((constructor)) static void add_kernels()
