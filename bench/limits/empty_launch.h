@@ -14,6 +14,13 @@
 extern "C" {
 #endif
 
+/* The kernel's argument, which it does not read. */
+struct bench_empty_args {
+    char bytes[BENCH_PARAMETER_BYTES];
+};
+
+extern const void *const bench_empty_kernel;
+
 /** bench_launch_empty - launch a kernel of one warp that has BENCH_PARAMETER_BYTES of parameters
  * and does nothing, on a stream of the current GPU. The first launch also loads it. Errors: DEVICE.
  */

@@ -7,17 +7,15 @@
 
 #include "core/device/cuda_error.h"
 
-struct parameters {
-    char bytes[BENCH_PARAMETER_BYTES];
-};
+static __global__ void empty(const __grid_constant__ struct bench_empty_args) {}
 
-static __global__ void empty(const __grid_constant__ struct parameters) {}
+extern "C" const void *const bench_empty_kernel = (const void *)&empty;
 
 extern "C" gyre_status bench_launch_empty(gyre_stream stream)
 {
-    struct parameters parameters = {};
-    void *params[] = {&parameters};
+    struct bench_empty_args args = {};
+    void *params[] = {&args};
     GYRE_CUDA_TRY(
-        cudaLaunchKernel((const void *)empty, dim3(1), dim3(32), params, 0, (cudaStream_t)stream));
+        cudaLaunchKernel(bench_empty_kernel, dim3(1), dim3(32), params, 0, (cudaStream_t)stream));
     return GYRE_SUCCESS;
 }

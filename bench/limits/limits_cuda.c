@@ -5,7 +5,7 @@
  */
 #include "bench/limits/limits.h"
 
-#ifdef GYRE_WITH_CUDA
+#ifdef BENCH_WITH_LIMITS
 
 #include "bench/driver/graph.h"
 #include "bench/limits/limits_rig.h"
@@ -223,7 +223,7 @@ close_rig:
 gyre_status bench_limits_measure(struct bench_limits *limits_out)
 {
     (void)limits_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no GPU: built without CUDA");
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "this build has no kernels that measure a GPU");
 }
 
 #endif
