@@ -293,7 +293,7 @@ def case_wrong(directory):
         if place is None:  # the structure is refused while the text is read
             done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
                        given=text)
-            assert "draw: -, program" in done.stderr, done.stderr
+            assert re.match(r"draw: -: (line \d+|lines \d+ to \d+): ", done.stderr), done.stderr
             continue
         done = draw(directory, ["--file", "-"], "json", given=text)
         finding = json.loads(done.stdout)["finding"]
