@@ -85,7 +85,13 @@ def check_json(directory, folder, path, wrong_text):
                for row in report["predictions"]), report
     # A proof that fails is written, too.
     wrong = write(folder, "wrong.gyre", wrong_text)
-    run([bench(directory, "schedule"), "--file", wrong, "--verify", "--json", out], status=1)
+    done = run([bench(directory, "schedule"), "--file", wrong, "--verify", "--json", out], status=1)
+    place = re.search(r"^# refused out of place: rank (\d), worker (\d), step (\d), .*\n"
+                      r"# step (\d) of rank (\d), worker (\d), counted from 0: (.*)$", done.stdout, re.M)
+    assert place and place.group(1, 2, 3) == place.group(5, 6, 4), done.stdout
+    program = re.split("^program ", wrong_text, flags=re.M)[1 + int(place.group(1))]
+    steps = re.split(r"^worker \d\n", program, flags=re.M)[1 + int(place.group(2))].split("\n")
+    assert steps[int(place.group(3))].strip() == place.group(7), (place.group(0), steps)
     with open(out, encoding="utf-8") as file:
         proofs = json.load(file)["proofs"]
     assert [proof["proved"] for proof in proofs] == [False] and \

@@ -241,6 +241,12 @@ def case_schedule(directory, _):
         done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
                     "--ranks", "4"] + options, status=2)
         assert words in done.stderr, (options, done.stderr)
+    for options, words in [
+            (["--algo", "ring", "--coll", "all_reduce", "--rank", "4"], "--rank 4: the ranks are 0 to 3"),
+            (["--algo", "ring", "--coll", "reduce", "--root", "9"], "root 9: the ranks are 0 to 3"),
+            (["--algo", "sendrecv", "--coll", "send_recv"], "send_recv has 1 or 2 ranks, not 4")]:
+        done = run([bench(directory, "schedule"), "--ranks", "4"] + options, status=1)
+        assert done.stderr == f"schedule: {words}\n", (options, done.stderr)
     placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
               "4", "--placed", "--verify"]
     done = run(placed)
