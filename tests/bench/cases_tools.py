@@ -213,7 +213,7 @@ def case_schedule(directory, _):
     done = run(schedule + ["--hosts", hosts, "--bytes", "1M"])
     assert re.search(rf"^ +1048576( +[\d.]+)+  two_level_\w+$", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
-    assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
+    assert re.search(r"^ +1048576 +simple +\d+ +\d+( +[\d.]+){3} +-  \w+ \d+%", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "4", "--algo", "twoshot", "--cost", "h200", "--proto", "lamport",
                            "--bytes", "1M"])
     assert re.search(r"^ +1048576 +lamport +\d+ +\d+ ", done.stdout, re.M), done.stdout
