@@ -178,6 +178,10 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
                          "--trace shows one call: name one algorithm (--algo or --file) and one "
                          "size (--bytes 1M)");
     gyre_status status = bench_table_open(&table);
+    if (status == GYRE_SUCCESS && table.n_algorithms == 0)
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                           "no algorithm can be predicted for %s: the lines \"left out\" say why",
+                           gyre_collectives[request->coll].name);
     if (status == GYRE_SUCCESS)
         print_header(&table);
     for (uint64_t n_bytes = first_bytes; n_bytes <= last_bytes && status == GYRE_SUCCESS;

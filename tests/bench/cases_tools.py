@@ -142,8 +142,14 @@ def case_fabric(directory, source):
     with tempfile.NamedTemporaryFile("w", suffix=".fabric") as file:
         file.write("hosts 4 gpus 2 nics 2 rate 10\nleaves 2\n")
         file.flush()
-        done = run(schedule + ["--bytes", "1M", "--fabric", file.name])
+        done = run(schedule + ["--bytes", "1M", "--fabric", file.name], status=1)
         assert re.search("^# left out: ring: .*no way", done.stdout, re.M), done.stdout
+        assert "no algorithm can be predicted for all_reduce" in done.stderr, done.stderr
+        file.write("wiring rails\n")  # on rails without spines some algorithms stay on their rails
+        file.flush()
+        done = run(schedule + ["--bytes", "1M", "--fabric", file.name])
+        assert re.search("^# left out: twoshot: .*no way", done.stdout, re.M), done.stdout
+        assert "left out: ring" not in done.stdout and re.search("^ +1048576 ", done.stdout, re.M), done.stdout
     rails = os.path.join(examples, "rails.fabric")
     with tempfile.NamedTemporaryFile("w", suffix=".fabric") as file:
         file.write("hosts 2 gpus 2 nics 1 rate 5\nleaves 2\nlink leaf 0 spine 0 dead\n")
