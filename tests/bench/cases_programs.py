@@ -34,7 +34,7 @@ def check_refusals(directory, folder, ring):
             (["--algo-file", "/nonexistent"], "--algo-file: /nonexistent"),
             (["--algo-file", ring, "--algo", "ring"], "--algo does not go with --algo-file"),
             (["--algo-file", ring, "--predict", "1"], "--algo-file does not go with"),
-            (["--algo-file", ring, "-g", "3"], "no program for all_reduce of 3 ranks")]:
+            (["--algo-file", ring, "-g", "3"], "no program for all_reduce of 3 ranks; it has: ring all_reduce of 4 ranks")]:
         done = run(allreduce + options, status=2 if "go with" in words else 1)
         assert words in done.stderr, (options, done.stderr)
     done = run(allreduce, environment={"GYRE_ALGO_FILE": wrong}, status=1)
