@@ -28,7 +28,9 @@ static const char *text_of_bound(const struct bench_table *table, uint64_t n_byt
                                  char text_out[MAX_BOUND_TEXT])
 {
     const double percent = percent_of_bound(table, n_bytes, time_ns);
-    snprintf(text_out, MAX_BOUND_TEXT, percent > 0 ? "%.1f" : "-", percent);
+    if (percent <= 0)
+        return "-";
+    snprintf(text_out, MAX_BOUND_TEXT, "%.1f", percent);
     return text_out;
 }
 
