@@ -50,8 +50,8 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
     if (rank < 0 || rank >= shape->n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %u", rank, shape->n_ranks);
     if (shape->root >= shape->n_ranks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "root %u of %u ranks", shape->root,
-                         shape->n_ranks);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "root %u: the ranks are 0 to %d", shape->root,
+                         shape->n_ranks - 1);
     if ((unsigned)shape->coll >= GYRE_N_COLLECTIVES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "collective %d (0..%d)", (int)shape->coll,
                          GYRE_N_COLLECTIVES - 1);
@@ -59,7 +59,7 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "algorithm %s has no %s", algorithm->name,
                          gyre_collectives[shape->coll].name);
     if (shape->coll == GYRE_COLL_SEND_RECV && shape->n_ranks > 2)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "send_recv of %u ranks (1..2)",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "send_recv has 1 or 2 ranks, not %u",
                          shape->n_ranks);
     const struct gyre_given_programs *given = algorithm->given;
     if (given != NULL && (shape->n_ranks != given->n_ranks ||
@@ -71,8 +71,8 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
         GYRE_TRY(check_grouping(shape->grouping, shape->n_ranks));
     const int n_variants = gyre_algorithm_variants(algorithm, shape);
     if (shape->variant >= n_variants)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "variant %u of %d", shape->variant,
-                         n_variants);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "variant %u of %d, counted from 0",
+                         shape->variant, n_variants);
     return GYRE_SUCCESS;
 }
 

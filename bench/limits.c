@@ -52,11 +52,19 @@ static gyre_status check_launcher(void)
                      "or their variables");
 }
 
+/* Names the argument that is no option; --help is none either, but nothing is wrong with it. */
+static bool refuse(const char *argument)
+{
+    if (strcmp(argument, "--help") != 0 && strcmp(argument, "-h") != 0)
+        fprintf(stderr, "limits: %s: no such option, or its value is missing\n\n", argument);
+    return false;
+}
+
 static bool parse_options(int argc, char **argv, const char **json_path_out)
 {
     for (int i = 1; i < argc; i += 2) {
         if ((strcmp(argv[i], "-J") != 0 && strcmp(argv[i], "--json") != 0) || i + 1 == argc)
-            return false;
+            return refuse(argv[i]);
         *json_path_out = argv[i + 1];
     }
     return true;

@@ -47,8 +47,8 @@ static bool print_programs(const struct bench_schedule_options *options, const s
         return print_text(status, &text);
     }
     if (options->rank >= job->programs.n) {
-        fprintf(stderr, "schedule: --rank %d: there are %d programs\n", options->rank,
-                job->programs.n);
+        fprintf(stderr, "schedule: --rank %d: the ranks are 0 to %d\n", options->rank,
+                job->programs.n - 1);
         return false;
     }
     for (int rank = 0; rank < job->programs.n; rank++) {
@@ -59,6 +59,20 @@ static bool print_programs(const struct bench_schedule_options *options, const s
             return false;
     }
     return true;
+}
+
+/* Prints the line of the step that a finding names, if it names one. */
+static void print_step(const struct job *job, const struct gyre_verify_place *place)
+{
+    char text[256];
+    if (place->step < 0)
+        return;
+    const struct gyre_program *program = job->programs.of_rank[place->rank];
+    const uint32_t step = program->workers[place->worker].first_step + (uint32_t)place->step;
+    gyre_step_to_text(&program->steps[step], program->connections,
+                      gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH), text, sizeof(text));
+    printf("# step %d of rank %d, worker %d, counted from 0: %s\n", place->step, place->rank,
+           place->worker, text);
 }
 
 static bool verify(const struct job *job)
@@ -75,6 +89,7 @@ static bool verify(const struct job *job)
         bench_schedule_json_proof(job->json, &proof);
         if (!is_proved) {
             printf("# refused %s: %s\n", where, report.reason);
+            print_step(job, &report.place);
             return false;
         }
         printf("# proved %s: depth %u is enough, %llu steps, credits %s at depth 2\n", where,

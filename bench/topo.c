@@ -103,6 +103,14 @@ static void print_topo(const struct gyre_topo *topo)
     printf("\ntopology hash %016" PRIx64 "\n", gyre_topo_hash(topo));
 }
 
+/* Names the argument that is no option; --help is none either, but nothing is wrong with it. */
+static bool refuse(const char *argument)
+{
+    if (strcmp(argument, "--help") != 0 && strcmp(argument, "-h") != 0)
+        fprintf(stderr, "topo: %s: no such option, or its value is missing\n\n", argument);
+    return false;
+}
+
 static bool parse_options(int argc, char **argv, struct options *options_out)
 {
     for (int i = 1; i < argc; i++) {
@@ -115,7 +123,7 @@ static bool parse_options(int argc, char **argv, struct options *options_out)
         else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc)
             options_out->json = argv[++i];
         else
-            return false;
+            return refuse(argv[i]);
     }
     return true;
 }

@@ -22,9 +22,11 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
         if (gyre_program_check(p) != GYRE_SUCCESS)
             return gyre_fail_context(GYRE_ERROR_INVALID_ARGUMENT, "rank %d", rank);
         if (p->rank != rank || p->n_ranks != n_ranks)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "program %d of %d is of rank %u of %u ranks", rank, n_ranks, p->rank,
-                             p->n_ranks);
+            return gyre_fail(
+                GYRE_ERROR_INVALID_ARGUMENT,
+                "program %d of %d is of rank %u of %u ranks: each rank has one program, in "
+                "the order of the ranks",
+                rank, n_ranks, p->rank, p->n_ranks);
         if (p->coll != first->coll || p->root != first->root)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "rank %d runs %s with root %u, rank 0 runs %s with root %u", rank,

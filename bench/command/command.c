@@ -68,6 +68,11 @@ void bench_command_print_examples(const char *name, FILE *file)
     fprintf(file, "examples:\n  %s\n  %s\n\n", row->examples[0], row->examples[1]);
 }
 
+void bench_command_refuse_argument(const char *name, const char *argument)
+{
+    fprintf(stderr, "gyre %s: unexpected argument \"%s\"\n\n", name, argument);
+}
+
 int bench_command_asks_help(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)

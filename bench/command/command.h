@@ -51,6 +51,9 @@ int bench_command_folder(char *folder_out, size_t folder_bytes);
 /** bench_command_print_examples - print a subcommand's two examples, which begin its help. */
 void bench_command_print_examples(const char *name, FILE *file);
 
+/** bench_command_refuse_argument - say that a subcommand knows no such argument. */
+void bench_command_refuse_argument(const char *name, const char *argument);
+
 /** bench_command_asks_help - is any of the arguments behind argv[0] -h or --help? */
 int bench_command_asks_help(int argc, char **argv);
 

@@ -75,6 +75,8 @@ int bench_command_env(int argc, char **argv)
     } else if (argc > 1) {
         const bool is_help = bench_command_asks_help(argc, argv);
         FILE *file = is_help ? stdout : stderr;
+        if (!is_help)
+            bench_command_refuse_argument("env", argv[argc - 1]);
         bench_command_print_examples("env", file);
         fputs("usage: gyre env [--set]\n"
               "  --set  only the variables that the environment sets\n"

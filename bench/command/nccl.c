@@ -64,11 +64,14 @@ static int print_usage(const char *name, const char *usage, bool is_help)
 int bench_command_nccl_path(int argc, char **argv)
 {
     char folder[PATH_MAX];
+    const bool is_help = bench_command_asks_help(argc, argv);
+    if (argc > 1 && !is_help)
+        bench_command_refuse_argument("nccl-path", argv[1]);
     if (argc > 1)
         return print_usage("nccl-path",
                            "usage: gyre nccl-path\n"
                            "Prints the folder of gyre's " LIBRARY ", for LD_LIBRARY_PATH.\n",
-                           bench_command_asks_help(argc, argv));
+                           is_help);
     if (!find_folder(folder))
         return NO_LIBRARY;
     puts(folder);

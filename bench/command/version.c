@@ -72,6 +72,11 @@ int bench_command_version(int argc, char **argv)
         fputs("usage: gyre version\n", stdout);
         return 0;
     }
+    if (argc > 1) {
+        bench_command_refuse_argument("version", argv[1]);
+        fputs("usage: gyre version\n", stderr);
+        return 2;
+    }
     printf("gyre %s, commit %s\n", bench_version_text(), bench_version_commit());
     if (CUDA_MAJOR > 0)
         printf("CUDA %d.%d\n", CUDA_MAJOR, CUDA_MINOR);

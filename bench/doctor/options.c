@@ -23,8 +23,8 @@ const char bench_doctor_usage[] =
     "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
     "measures\n"
     "the network between them.\n"
-    "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told,\n"
-    "4 wrong usage: nothing was checked.\n";
+    "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told or a\n"
+    "file could not be written, 4 wrong usage: nothing was checked.\n";
 
 static bool is_known_prefix(const char *prefix)
 {

@@ -21,9 +21,11 @@ static gyre_status check(struct bench_drawing *drawing)
         const uint32_t n_in = gyre_program_n_parts(program, GYRE_OPERAND_IN);
         const uint32_t n_out = gyre_program_n_parts(program, GYRE_OPERAND_OUT);
         if (program->rank != rank || program->n_ranks != drawing->n_ranks)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "program %u of %u is of rank %u of %u ranks", rank, drawing->n_ranks,
-                             program->rank, program->n_ranks);
+            return gyre_fail(
+                GYRE_ERROR_INVALID_ARGUMENT,
+                "program %u of %u is of rank %u of %u ranks: each rank has one program, in "
+                "the order of the ranks",
+                rank, drawing->n_ranks, program->rank, program->n_ranks);
         if (program->coll != drawing->programs[0]->coll)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %u runs %s, rank 0 runs %s", rank,
                              gyre_collectives[program->coll].name,

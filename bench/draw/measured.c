@@ -7,6 +7,7 @@
 #include "bench/explain/trace_reader.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,21 +96,30 @@ static uint32_t count_tiles(const struct bench_drawing *drawing, const struct be
 static gyre_status find_call(const struct bench_drawing *drawing, const struct bench_trace *trace,
                              const char *path, int *call, uint32_t *n_tiles_out)
 {
+    const struct bench_trace_call *seen = NULL;
     int last = -1;
     for (uint32_t i = 0; i < trace->n_calls; i++) {
         const struct bench_trace_call *own = &trace->calls[i];
         if (own->call <= last || (*call >= 0 && own->call != *call))
             continue;
+        seen = own->algorithm[0] != '\0' ? own : seen;
         const uint32_t n_tiles = count_tiles(drawing, trace, own->call);
         if (n_tiles == 0)
             continue;
         last = own->call;
         *n_tiles_out = n_tiles;
     }
-    if (last < 0)
+    if (last < 0 && seen == NULL && *call >= 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s has no steps of a call %d", path, *call);
+    if (last < 0) {
+        char ran[80] = "";
+        if (seen != NULL)
+            snprintf(ran, sizeof(ran), "; call %d ran %s %s", seen->call, seen->algorithm,
+                     seen->collective);
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%s has no %s that ran exactly these programs on all ranks", path,
-                         *call < 0 ? "call" : "call of that number");
+                         "%s has no %s that ran exactly these programs on all ranks%s", path,
+                         *call < 0 ? "call" : "call of that number", ran);
+    }
     *call = last;
     return GYRE_SUCCESS;
 }

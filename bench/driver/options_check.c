@@ -16,7 +16,7 @@
 static gyre_status check_sizes(const struct bench_options *options)
 {
     if (options->min_bytes > options->max_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu; give both",
                          options->min_bytes, options->max_bytes);
     if (options->step_factor <= 1 && options->step_bytes == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "with -i 0 the size never reaches -e %zu",
@@ -177,7 +177,9 @@ static gyre_status check_list(const char *option, const char *list)
 static gyre_status check_sweep(const struct bench_options *options)
 {
     if (options->channels != NULL && !options->is_sweep)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--channels needs --sweep 1; for one number of channels set "
+                         "GYRE_MIN_NCHANNELS and GYRE_MAX_NCHANNELS");
     if (!options->is_sweep)
         return GYRE_SUCCESS;
     GYRE_TRY(check_list("--algo", options->algo));

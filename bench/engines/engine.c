@@ -21,5 +21,7 @@ gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **
     }
 #endif
     (void)ops_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare %s: this bench was built without it", name);
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "--compare %s: this bench was built without it; a build %s has it", name,
+                     strcmp(name, "mpi") == 0 ? "on a machine with MPI" : "with GYRE_CUDA=ON");
 }

@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have joined */
+#define JOIN_S      120 /* until all processes have joined */
+#define JOIN_NS     (JOIN_S * 1000000000ULL)
 #define NOTICE_NS   (5 * 1000000000ULL)    /* until a waiting process prints a notice, once */
 #define HELLO_NS    (2 * 1000000000ULL)    /* until a new connection has sent its hello */
 #define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest process has finished a size */
@@ -162,8 +163,8 @@ static void print_missing(const struct bench_launcher *launcher,
 {
     char missing[256];
     list_missing(launcher, connections, missing, sizeof(missing));
-    fprintf(stderr, "rank 0 waits for ranks%s to come to MASTER_ADDR=%s\n", missing,
-            getenv("MASTER_ADDR"));
+    fprintf(stderr, "rank 0 waits for ranks%s to come to MASTER_ADDR=%s, %d s at most\n", missing,
+            getenv("MASTER_ADDR"), JOIN_S);
 }
 
 static gyre_status fail_missing(const struct bench_launcher *launcher,
@@ -171,8 +172,8 @@ static gyre_status fail_missing(const struct bench_launcher *launcher,
 {
     char missing[256];
     list_missing(launcher, connections, missing, sizeof(missing));
-    return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks%s did not come to MASTER_ADDR=%s within 120 s",
-                     missing, getenv("MASTER_ADDR"));
+    return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks%s did not come to MASTER_ADDR=%s within %d s",
+                     missing, getenv("MASTER_ADDR"), JOIN_S);
 }
 
 /* Accepts a connection. If there are too many silent connections, the oldest is dropped. */
@@ -280,8 +281,9 @@ static gyre_status join(const struct bench_launcher *launcher, int port, int *fd
                                      "rank %d cannot reach rank 0 at MASTER_ADDR=%s port %d",
                                      launcher->process, getenv("MASTER_ADDR"), port);
         if (gyre_now_ns() > notice_ns) {
-            fprintf(stderr, "rank %d waits for rank 0 to listen at MASTER_ADDR=%s port %d\n",
-                    launcher->process, getenv("MASTER_ADDR"), port);
+            fprintf(stderr,
+                    "rank %d waits for rank 0 to listen at MASTER_ADDR=%s port %d, %d s at most\n",
+                    launcher->process, getenv("MASTER_ADDR"), port, JOIN_S);
             notice_ns = UINT64_MAX;
         }
         poll(NULL, 0, 50); /* another program may listen there now and be gone soon */

@@ -30,9 +30,9 @@ struct summary {
 static void print_header(const struct bench_rank *rank)
 {
     const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
-    printf("# %s, %d ranks on %u hosts; constants: %s; choices by %s\n",
+    printf("# %s, %d ranks on %u host%s; constants: %s; choices by %s\n",
            gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
-           facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
+           facts->n_hosts == 1 ? "" : "s", facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
            facts->cost != NULL ? "prediction" : "the shipped tables");
     printf("# medians of %d interleaved rounds; %s\n", rank->options->n_rounds,
            rank->options->n_graph_launches > 0 ? "calls of a graph"

@@ -13,6 +13,7 @@
 
 #define SIZE_FACTOR    4
 #define MAX_PROTO_TEXT 20
+#define MAX_BOUND_TEXT 16
 
 static double percent_of_bound(const struct bench_table *table, uint64_t n_bytes, double time_ns)
 {
@@ -20,6 +21,17 @@ static double percent_of_bound(const struct bench_table *table, uint64_t n_bytes
                                      .n_ranks = (uint16_t)table->request->n_ranks,
                                      .grouping = table->request->grouping};
     return time_ns > 0 ? 100 * gyre_bound_ns(&shape, &table->cost, n_bytes) / time_ns : 0;
+}
+
+/* "-" if no bound is known, as for hosts that share memory. */
+static const char *text_of_bound(const struct bench_table *table, uint64_t n_bytes, double time_ns,
+                                 char text_out[MAX_BOUND_TEXT])
+{
+    const double percent = percent_of_bound(table, n_bytes, time_ns);
+    if (percent <= 0)
+        return "-";
+    snprintf(text_out, MAX_BOUND_TEXT, "%.1f", percent);
+    return text_out;
 }
 
 /* Writes "ll", or "ll/simple" if links between hosts have another protocol. */
@@ -98,13 +110,13 @@ static void print_one(const struct bench_table *table, uint64_t n_bytes,
 {
     const double time_ns = cell->prediction.time_ns;
     const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
-    char proto[MAX_PROTO_TEXT], link_name[GYRE_FABRIC_NAME_BYTES];
+    char proto[MAX_PROTO_TEXT], bound[MAX_BOUND_TEXT], link_name[GYRE_FABRIC_NAME_BYTES];
     name_proto(table, cell, proto);
-    printf("%14llu %14s %8u %10u %14.2f %10.2f %10.2f %9.1f  %s %.0f%%%s\n",
+    printf("%14llu %14s %8u %10u %14.2f %10.2f %10.2f %9s  %s %.0f%%%s\n",
            (unsigned long long)n_bytes, proto, cell->choice.n_channels, cell->choice.tile_bytes,
            time_ns / 1e3, algbw,
            algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
-           percent_of_bound(table, n_bytes, time_ns),
+           text_of_bound(table, n_bytes, time_ns, bound),
            busiest_of(table, &cell->prediction, link_name), cell->prediction.busy_share * 100,
            cell->prediction.is_extrapolated ? "" : ", all tiles");
 }
@@ -128,7 +140,8 @@ static gyre_status print_line(struct bench_table *table, uint64_t n_bytes)
     printf("%14llu", (unsigned long long)n_bytes);
     for (int i = 0; i < table->n_algorithms; i++)
         printf(" %14.2f", cells[i].prediction.time_ns / 1e3);
-    printf(" %9.1f  %s\n", percent_of_bound(table, n_bytes, cells[best].prediction.time_ns),
+    char bound[MAX_BOUND_TEXT];
+    printf(" %9s  %s\n", text_of_bound(table, n_bytes, cells[best].prediction.time_ns, bound),
            table->n_algorithms > 0 ? table->algorithms[best]->name : "");
     return GYRE_SUCCESS;
 }
@@ -137,9 +150,10 @@ static void print_header(const struct bench_table *table)
 {
     const struct bench_schedule_request *request = table->request;
     const bool has_net = request->net != BENCH_NET_UNNAMED;
-    printf("# %s of %u ranks on %u host%s, constants: %s%s%s%s%s\n",
-           gyre_collectives[request->coll].name, request->n_ranks, table->facts.n_hosts,
-           table->facts.n_hosts == 1 ? "" : "s", request->cost == NULL ? "h200" : request->cost,
+    printf("# %s of %u rank%s on %u host%s, constants: %s%s%s%s%s\n",
+           gyre_collectives[request->coll].name, request->n_ranks, request->n_ranks == 1 ? "" : "s",
+           table->facts.n_hosts, table->facts.n_hosts == 1 ? "" : "s",
+           request->cost == NULL ? "h200" : request->cost,
            request->fabric == NULL ? "" : ", fabric: ",
            request->fabric == NULL ? "" : request->fabric_path, has_net ? ", network: " : "",
            has_net ? bench_net_name(request->net) : "");
@@ -166,6 +180,10 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
                          "--trace shows one call: name one algorithm (--algo or --file) and one "
                          "size (--bytes 1M)");
     gyre_status status = bench_table_open(&table);
+    if (status == GYRE_SUCCESS && table.n_algorithms == 0)
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                           "no algorithm can be predicted for %s: the lines \"left out\" say why",
+                           gyre_collectives[request->coll].name);
     if (status == GYRE_SUCCESS)
         print_header(&table);
     for (uint64_t n_bytes = first_bytes; n_bytes <= last_bytes && status == GYRE_SUCCESS;

@@ -6,6 +6,7 @@
 #include "bench/tools/trials.h"
 
 #include "bench/driver/measure.h"
+#include "bench/driver/progress.h"
 #include "bench/driver/stats.h"
 #include "core/base/util.h"
 #include "core/comm/local.h"
@@ -200,6 +201,7 @@ static gyre_status probe(struct bench_rank *rank, const struct bench_trials *tri
                          struct bench_trial *trial)
 {
     double us[PROBE_CALLS];
+    bench_progress_begin(rank->progress, trial->what.n_bytes, "first calls of every way");
     GYRE_TRY(time_trial(rank, trial, us, 1));
     trial->us = us[0];
     if (trial->us > MOST_WARMUP_US && is_too_slow(trials, trial, FIRST_CALL_DOUBT))
@@ -236,6 +238,8 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
         for (int i = 0; i < trials->n_trials; i++) {
             if (trials->trials[i].is_dropped)
                 continue;
+            bench_progress_begin(rank->progress, trials->trials[i].what.n_bytes,
+                                 "timing every way in turns");
             GYRE_TRY(time_trial(rank, &trials->trials[i], us, n_calls[i]));
             medians[(size_t)i * n_rounds + round] = bench_median_of(us, n_calls[i]);
         }
@@ -257,6 +261,7 @@ gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *tria
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS)
         status = run_rounds(rank, trials, n_calls, medians);
+    bench_progress_end(rank->progress);
     free(n_calls);
     free(medians);
     return status;

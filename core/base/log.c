@@ -141,7 +141,9 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
         }
     }
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "log subsystem \"%s\" is unknown: did you mean %s?", word, nearest);
+                     "GYRE_DEBUG_SUBSYS or NCCL_DEBUG_SUBSYS: the log has no part \"%s\": did you "
+                     "mean %s?",
+                     word, nearest);
 }
 
 static gyre_status parse_subsystems(const char *text, uint32_t *mask_out)

@@ -73,7 +73,9 @@ gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *pa
     GYRE_TRY(check_range("timeout_ms", config.timeout_ms, 0, INT_MAX));
     if (config.min_channels > 0 && config.max_channels > 0 &&
         config.min_channels > config.max_channels)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "min_channels %d is above max_channels %d",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "min_channels %d is above max_channels %d "
+                         "(GYRE_MIN_NCHANNELS and GYRE_MAX_NCHANNELS set them, too)",
                          config.min_channels, config.max_channels);
     bool is_known = config.transport == NULL;
     for (int i = 0; gyre_transports[i] != NULL && !is_known; i++)

@@ -36,19 +36,20 @@ static void *grow(void *array, int n, size_t elem_bytes)
     return realloc(array, (size_t)(n > 0 ? 2 * n : 1) * elem_bytes);
 }
 
-static gyre_status add_program(struct gyre_program_file *file, const char *text)
+static gyre_status add_program(struct gyre_program_file *file, const char *text, int first_line)
 {
     struct gyre_program **programs =
         grow(file->programs, file->n_programs, sizeof(struct gyre_program *));
     if (programs == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d programs", file->n_programs);
     file->programs = programs;
-    GYRE_TRY(gyre_program_from_text(text, &programs[file->n_programs]));
+    GYRE_TRY(gyre_program_from_lines(text, first_line, &programs[file->n_programs]));
     file->n_programs++;
     return GYRE_SUCCESS;
 }
 
-/* Reads the program that starts at *at. Sets *at behind it, and adds its lines to *line. */
+/* Reads the program that starts at *at, in line *line. Sets *at behind it, and adds its lines to
+ * *line. */
 static gyre_status read_program(struct gyre_program_file *file, const char *name, char **at,
                                 int *line)
 {
@@ -62,9 +63,9 @@ static gyre_status read_program(struct gyre_program_file *file, const char *name
     end += strcspn(end, "\n");
     const bool is_last = *end == '\0';
     *end = '\0';
-    const gyre_status status = add_program(file, *at);
+    const gyre_status status = add_program(file, *at, *line);
     if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "%s, program that starts after line %d", name, *line);
+        return gyre_fail_context(status, "%s", name);
     *at = is_last ? end : end + 1;
     *line += n_lines;
     return GYRE_SUCCESS;
@@ -112,7 +113,7 @@ gyre_status gyre_program_file_parse(char *text, const char *name,
 {
     struct gyre_program_file file = {0};
     gyre_status status = GYRE_SUCCESS;
-    int line = 0;
+    int line = 1;
     while (status == GYRE_SUCCESS && !is_at_end(text))
         status = read_program(&file, name, &text, &line);
     if (status == GYRE_SUCCESS && file.n_programs == 0)

@@ -97,9 +97,11 @@ static gyre_status open_walk(struct walk *walk)
     for (unsigned rank = 0; rank < walk->n_ranks; rank++) {
         const struct gyre_program *program = walk->programs[rank];
         if (program->n_ranks != walk->n_ranks || program->rank != rank)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "program %u of %u is of rank %u of %u ranks", rank, walk->n_ranks,
-                             program->rank, program->n_ranks);
+            return gyre_fail(
+                GYRE_ERROR_INVALID_ARGUMENT,
+                "program %u of %u is of rank %u of %u ranks: each rank has one program, in "
+                "the order of the ranks",
+                rank, walk->n_ranks, program->rank, program->n_ranks);
         walk->n_lanes = program->n_lanes > walk->n_lanes ? program->n_lanes : walk->n_lanes;
     }
     const size_t n = walk->n_ranks;

@@ -330,6 +330,11 @@ void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connectio
  * Errors: INVALID_ARGUMENT with the line and what was expected. */
 gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out);
 
+/** gyre_program_from_lines - the same for a text that is a part of a file. @first_line: the line of
+ * the file in which the text begins, counted from 1; errors name lines of the file. */
+gyre_status gyre_program_from_lines(const char *text, int first_line,
+                                    struct gyre_program **program_out);
+
 /** gyre_rounds_to_text - a table for people: one column for each rank, one line for each round. In
  * a round every worker that can run runs one step. @programs: n_ranks programs, by rank. */
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,

@@ -153,8 +153,9 @@ static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref r
 {
     struct gyre_program *program = builder->program;
     if (ref.index >= program->n_ranks || ref.lane >= GYRE_MAX_LANES) {
-        builder_fail(builder, GYRE_ERROR_INTERNAL, "connection with rank %u of %u, lane %u",
-                     ref.index, program->n_ranks, ref.lane);
+        builder_fail(builder, GYRE_ERROR_INTERNAL,
+                     "connection with rank %u of %u, counted from 0, lane %u", ref.index,
+                     program->n_ranks, ref.lane);
         return 0;
     }
     uint16_t *known =

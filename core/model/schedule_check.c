@@ -108,10 +108,12 @@ static gyre_status check_connections(const struct gyre_program *p)
     for (unsigned i = 0; i < p->n_connections && status == GYRE_SUCCESS; i++) {
         const struct gyre_connection *c = &p->connections[i];
         const char *wrong = NULL;
-        if (c->peer >= p->n_ranks || c->peer == p->rank)
-            wrong = "peer";
+        if (c->peer >= p->n_ranks)
+            wrong = "no such rank";
+        else if (c->peer == p->rank)
+            wrong = "a rank has no connection with itself";
         else if (c->lane >= p->n_lanes)
-            wrong = "lane";
+            wrong = "no such lane";
         else if (c->is_send > 1)
             wrong = "direction";
         else if (seen[((size_t)c->peer * GYRE_MAX_LANES + c->lane) * 2 + c->is_send])
@@ -121,7 +123,7 @@ static gyre_status check_connections(const struct gyre_program *p)
         if (wrong != NULL)
             status = gyre_fail(GYRE_ERROR_INTERNAL,
                                "program %s of rank %u: connection %u %s rank %u of %u, lane %u of "
-                               "%u: %s",
+                               "%u, counted from 0: %s",
                                p->algorithm, p->rank, i, c->is_send ? "to" : "from", c->peer,
                                p->n_ranks, c->lane, p->n_lanes, wrong);
     }
@@ -173,7 +175,7 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
         return REFUSE(check, "%s of unknown kind %u", role, operand.kind);
     const char *kind = kind_names[operand.kind];
     if (operand.index >= check->n_of[operand.kind])
-        return REFUSE(check, "%s %s %u of %u", role, kind, operand.index,
+        return REFUSE(check, "%s %s %u of %u, counted from 0", role, kind, operand.index,
                       check->n_of[operand.kind]);
     const bool is_connection = operand.kind == GYRE_OPERAND_CONNECTION;
     if (operand.is_placed > 1 || (operand.is_placed != 0 && !is_connection))
@@ -232,7 +234,7 @@ static gyre_status check_range(struct check *check, const struct gyre_step *step
 {
     const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;
     if (step->chunk >= n_chunks)
-        return REFUSE(check, "chunk %u of %u", step->chunk, n_chunks);
+        return REFUSE(check, "chunk %u of %u, counted from 0", step->chunk, n_chunks);
     if (step->n_chunks < 1 || step->n_chunks > check->program->max_range)
         return REFUSE(check, "moves %u chunks (1..%u)", step->n_chunks, check->program->max_range);
     if (step->spacing != 0 && (log2_run >= log2_stride || step->n_chunks <= 1U << log2_run))

@@ -34,6 +34,7 @@
 struct reader {
     const char *at;
     int line;
+    int head_line;           /* the line "program NAME COLLECTIVE" */
     char token[TOKEN_BYTES]; /* the next one; "" = end of line */
     struct gyre_builder *builder;
     unsigned n_parts; /* chunks, or blocks */
@@ -137,21 +138,35 @@ static gyre_status need_line(struct reader *reader)
                                          "line %d: the text ends before \"end\"", reader->line);
 }
 
+static gyre_status take_collective(struct reader *reader, int *coll_out)
+{
+    *coll_out = gyre_collective_find(reader->token);
+    if (*coll_out < 0) {
+        char what[192] = "a collective:";
+        for (int i = 0; i < GYRE_N_COLLECTIVES; i++) {
+            const size_t n_used = strlen(what);
+            snprintf(what + n_used, sizeof(what) - n_used, " %s", gyre_collectives[i].name);
+        }
+        return EXPECTED(reader, what);
+    }
+    next_token(reader);
+    return GYRE_SUCCESS;
+}
+
 static gyre_status read_head(struct reader *reader)
 {
     char algorithm[16];
     struct gyre_shape shape = {.grouping = NULL};
     unsigned n_ranks, rank, root, n_chunks, n_lanes, depth, max_range = 1;
     GYRE_TRY(need_line(reader));
+    reader->head_line = reader->line;
     GYRE_TRY(take_word(reader, "program"));
     if (reader->token[0] == '\0' || strlen(reader->token) >= sizeof(algorithm))
         return EXPECTED(reader, "an algorithm's name of at most 15 characters");
     snprintf(algorithm, sizeof(algorithm), "%.15s", reader->token);
     next_token(reader);
-    const int coll = gyre_collective_find(reader->token);
-    if (coll < 0)
-        return EXPECTED(reader, "a collective's name");
-    next_token(reader);
+    int coll;
+    GYRE_TRY(take_collective(reader, &coll));
     GYRE_TRY(take_end_of_line(reader));
 
     GYRE_TRY(need_line(reader));
@@ -346,9 +361,10 @@ static gyre_status read_body(struct reader *reader)
     }
 }
 
-gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out)
+gyre_status gyre_program_from_lines(const char *text, int first_line,
+                                    struct gyre_program **program_out)
 {
-    struct reader reader = {.at = text, .line = 1};
+    struct reader reader = {.at = text, .line = first_line};
     struct gyre_program *program = NULL;
     gyre_status status = read_head(&reader);
     if (status != GYRE_SUCCESS)
@@ -365,7 +381,12 @@ gyre_status gyre_program_from_text(const char *text, struct gyre_program **progr
     if (closed != GYRE_SUCCESS)
         return gyre_fail_context(closed == GYRE_ERROR_INTERNAL ? GYRE_ERROR_INVALID_ARGUMENT
                                                                : closed,
-                                 "the program that ends in line %d", reader.line);
+                                 "lines %d to %d", reader.head_line, reader.line);
     *program_out = program;
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out)
+{
+    return gyre_program_from_lines(text, 1, program_out);
 }

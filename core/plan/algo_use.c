@@ -141,16 +141,22 @@ gyre_status gyre_algo_use_check(const struct gyre_algo_use *use, const struct gy
                                 enum gyre_collective coll, bool in_window, uint32_t n_ranks)
 {
     char shapes[512];
+    bool has_shape = false; /* with programs that the paths rule out */
     if (use->file == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "no file of programs is in use");
-    for (const struct gyre_file_shape *at = use->shapes; at != NULL; at = at->next)
-        if (at->given.coll == coll &&
-            gyre_algo_use_find(use, filter, coll, at->given.root, in_window) != NULL)
+    for (const struct gyre_file_shape *at = use->shapes; at != NULL; at = at->next) {
+        if (at->given.coll != coll || at->given.n_ranks != n_ranks)
+            continue;
+        if (gyre_algo_use_find(use, filter, coll, at->given.root, in_window) != NULL)
             return GYRE_SUCCESS;
+        has_shape = true;
+    }
     gyre_algo_file_describe(use->file, shapes, sizeof(shapes));
-    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                     "%s has no program for %s of %u ranks with the allowed paths%s; it has: %s",
-                     use->file->name, gyre_collectives[coll].name, n_ranks,
-                     in_window ? "" : " (placed programs need results in windows, -R 2 of benches)",
-                     shapes);
+    return gyre_fail(
+        GYRE_ERROR_INVALID_USAGE, "%s has no program for %s of %u ranks%s%s; it has: %s",
+        use->file->name, gyre_collectives[coll].name, n_ranks,
+        has_shape ? " with the allowed paths" : "",
+        has_shape && !in_window ? " (placed programs need results in windows, -R 2 of benches)"
+                                : "",
+        shapes);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 enum { N_RANKS = 4, COUNT = 262144 };
-static gyre_unique_id id; /* names the meeting of the ranks; made once, known to all of them */
+static gyre_unique_id id; /* names the rendezvous of the ranks; made once, known to all of them */
 
 static void check(gyre_status status)
 {

@@ -3,7 +3,7 @@
  * An algorithm of your own, in one file: all-reduce by recursive halving and doubling. This program
  * proves it for 2 to 16 ranks, says how long it would take, and runs it on ranks in host memory.
  *
- * Four ranks, four chunks; in a round every rank exchanges with the one at that distance:
+ * Four ranks, four chunks; in a round every rank exchanges chunks with the rank at that distance:
  *
  *   distance   rank 0               rank 1               rank 2               rank 3
  *   halve 2    sends c2 c3 to 2     sends c2 c3 to 3     sends c0 c1 to 0     sends c0 c1 to 1

@@ -78,7 +78,12 @@ def case_command(directory, source):
     small = ["-g", "2", "--device", "host", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
     done = start(directory, "bench", "allreduce", *small)
     assert "# Avg bus bandwidth" in done.stdout, done.stdout
-    assert start(directory, "topo", "--no-such-option", status=2).returncode == 2
+    for tool in ("topo", "limits"):
+        done = start(directory, tool, "--colour", status=2)
+        assert f"{tool}: --colour: no such option, or its value is missing" in done.stderr, done.stderr
+    for name in ("env", "version", "nccl-path"):
+        done = start(directory, name, "colour", status=2)
+        assert done.stderr.startswith(f'gyre {name}: unexpected argument "colour"\n'), done.stderr
 
     # Help names the program as it was called, and no path that is missing once gyre is installed.
     for words in ("topo", "limits", "schedule", "draw", "bottleneck", "tune", "bench allreduce"):

@@ -11,6 +11,7 @@ def case_options(directory, _):
     refused = [
         (["-b", "12X"], "is not a size"),
         (["-b", "2M", "-e", "1M"], "larger than"),
+        (["-b", "64M"], "-b 67108864 is larger than -e 33554432; give both"),
         (["-i", "0"], "never reaches"),
         (["--no-such-option"], "no such option"),
         (["-n"], "needs a value"),
@@ -30,6 +31,7 @@ def case_options(directory, _):
         (["--nccl-lib", "x"], "--nccl-lib needs --compare nccl"),
         (["--nccl-algo", "Ring", "--compare", "mpi"], "--nccl-algo needs --compare nccl"),
         (["--nccl-proto", "LL"], "--nccl-proto needs --compare nccl"),
+        (["--channels", "2"], "--channels needs --sweep 1; for one number of channels set GYRE_MIN_NCHANNELS"),
         (["--sweep", "1", "--channels", "0"], "\"0\" is not a number from 1 to 64"),
         (["--sweep", "1", "--channels", "1,65"], "\"65\" is not a number from 1 to 64"),
         (["--sweep", "1", "--channels", "1x"], "\"1x\" is not a number from 1 to 64"),

@@ -34,7 +34,7 @@ def check_refusals(directory, folder, ring):
             (["--algo-file", "/nonexistent"], "--algo-file: /nonexistent"),
             (["--algo-file", ring, "--algo", "ring"], "--algo does not go with --algo-file"),
             (["--algo-file", ring, "--predict", "1"], "--algo-file does not go with"),
-            (["--algo-file", ring, "-g", "3"], "no program for all_reduce of 3 ranks")]:
+            (["--algo-file", ring, "-g", "3"], "no program for all_reduce of 3 ranks; it has: ring all_reduce of 4 ranks")]:
         done = run(allreduce + options, status=2 if "go with" in words else 1)
         assert words in done.stderr, (options, done.stderr)
     done = run(allreduce, environment={"GYRE_ALGO_FILE": wrong}, status=1)
@@ -85,7 +85,13 @@ def check_json(directory, folder, path, wrong_text):
                for row in report["predictions"]), report
     # A proof that fails is written, too.
     wrong = write(folder, "wrong.gyre", wrong_text)
-    run([bench(directory, "schedule"), "--file", wrong, "--verify", "--json", out], status=1)
+    done = run([bench(directory, "schedule"), "--file", wrong, "--verify", "--json", out], status=1)
+    place = re.search(r"^# refused out of place: rank (\d), worker (\d), step (\d), .*\n"
+                      r"# step (\d) of rank (\d), worker (\d), counted from 0: (.*)$", done.stdout, re.M)
+    assert place and place.group(1, 2, 3) == place.group(5, 6, 4), done.stdout
+    program = re.split("^program ", wrong_text, flags=re.M)[1 + int(place.group(1))]
+    steps = re.split(r"^worker \d\n", program, flags=re.M)[1 + int(place.group(2))].split("\n")
+    assert steps[int(place.group(3))].strip() == place.group(7), (place.group(0), steps)
     with open(out, encoding="utf-8") as file:
         proofs = json.load(file)["proofs"]
     assert [proof["proved"] for proof in proofs] == [False] and \

@@ -142,8 +142,14 @@ def case_fabric(directory, source):
     with tempfile.NamedTemporaryFile("w", suffix=".fabric") as file:
         file.write("hosts 4 gpus 2 nics 2 rate 10\nleaves 2\n")
         file.flush()
-        done = run(schedule + ["--bytes", "1M", "--fabric", file.name])
+        done = run(schedule + ["--bytes", "1M", "--fabric", file.name], status=1)
         assert re.search("^# left out: ring: .*no way", done.stdout, re.M), done.stdout
+        assert "no algorithm can be predicted for all_reduce" in done.stderr, done.stderr
+        file.write("wiring rails\n")  # on rails without spines some algorithms stay on their rails
+        file.flush()
+        done = run(schedule + ["--bytes", "1M", "--fabric", file.name])
+        assert re.search("^# left out: twoshot: .*no way", done.stdout, re.M), done.stdout
+        assert "left out: ring" not in done.stdout and re.search("^ +1048576 ", done.stdout, re.M), done.stdout
     rails = os.path.join(examples, "rails.fabric")
     with tempfile.NamedTemporaryFile("w", suffix=".fabric") as file:
         file.write("hosts 2 gpus 2 nics 1 rate 5\nleaves 2\nlink leaf 0 spine 0 dead\n")
@@ -213,7 +219,7 @@ def case_schedule(directory, _):
     done = run(schedule + ["--hosts", hosts, "--bytes", "1M"])
     assert re.search(rf"^ +1048576( +[\d.]+)+  two_level_\w+$", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
-    assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
+    assert re.search(r"^ +1048576 +simple +\d+ +\d+( +[\d.]+){3} +-  \w+ \d+%", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "4", "--algo", "twoshot", "--cost", "h200", "--proto", "lamport",
                            "--bytes", "1M"])
     assert re.search(r"^ +1048576 +lamport +\d+ +\d+ ", done.stdout, re.M), done.stdout
@@ -241,6 +247,12 @@ def case_schedule(directory, _):
         done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
                     "--ranks", "4"] + options, status=2)
         assert words in done.stderr, (options, done.stderr)
+    for options, words in [
+            (["--algo", "ring", "--coll", "all_reduce", "--rank", "4"], "--rank 4: the ranks are 0 to 3"),
+            (["--algo", "ring", "--coll", "reduce", "--root", "9"], "root 9: the ranks are 0 to 3"),
+            (["--algo", "sendrecv", "--coll", "send_recv"], "send_recv has 1 or 2 ranks, not 4")]:
+        done = run([bench(directory, "schedule"), "--ranks", "4"] + options, status=1)
+        assert done.stderr == f"schedule: {words}\n", (options, done.stderr)
     placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
               "4", "--placed", "--verify"]
     done = run(placed)

@@ -195,7 +195,11 @@ def case_measured(directory):
             check_times(drawing, "traced")
         done = run([os.path.join(directory, "draw"), "--algo", "ring", "--coll", "all_reduce",
                     "--ranks", "4", "--from-trace", trace, "--json", "-"], status=1)
-        assert "no call that ran exactly these programs" in done.stderr, done.stderr
+        assert re.search("no call that ran exactly these programs on all ranks; call [0-9]+ ran tree "
+                         "all_reduce", done.stderr), done.stderr
+        done = run([os.path.join(directory, "draw")] + shape + ["--from-trace", trace, "--call",
+                    "999", "--json", "-"], status=1)
+        assert trace + " has no steps of a call 999" in done.stderr, done.stderr
 
 
 def parse_svg(text):
@@ -293,7 +297,7 @@ def case_wrong(directory):
         if place is None:  # the structure is refused while the text is read
             done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
                        given=text)
-            assert "draw: -, program" in done.stderr, done.stderr
+            assert re.match(r"draw: -: (line \d+|lines \d+ to \d+): ", done.stderr), done.stderr
             continue
         done = draw(directory, ["--file", "-"], "json", given=text)
         finding = json.loads(done.stdout)["finding"]

@@ -93,13 +93,22 @@ static void what_is_wrong_is_named_with_the_file_and_the_line(void)
     int n_lines = 0;
     for (const char *at = text; *at != '\0'; at++)
         n_lines += *at == '\n';
-    add_text("program ring all_reduce\nranks 2 nonsense\nend\n");
+    add_text("\nprogram ring all_reduce\nranks 2 nonsense\nend\n");
     char expected[96];
-    snprintf(expected, sizeof(expected),
-             "bad.gyre, program that starts after line %d: line 2:", n_lines);
+    snprintf(expected, sizeof(expected), "bad.gyre: line %d: expected rank", n_lines + 3);
     CHECK_FAILS(gyre_program_file_parse(text, "bad.gyre", &file), GYRE_ERROR_INVALID_ARGUMENT,
                 expected);
     CHECK(file.n_programs == 0);
+
+    /* What is wrong with the program as a whole: all its lines are named. The parser changed the
+     * text, so the programs before it are printed again. */
+    text[0] = '\0';
+    add_shape(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, 2);
+    add_text("# mine\nprogram x all_reduce\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\n"
+             "worker 0\nchunk 0: in 0 -> to 0\nend\n");
+    snprintf(expected, sizeof(expected), "bad.gyre: lines %d to %d: ", n_lines + 2, n_lines + 6);
+    CHECK_FAILS(gyre_program_file_parse(text, "bad.gyre", &file), GYRE_ERROR_INVALID_ARGUMENT,
+                expected);
 }
 
 static const struct test_case cases[] = {

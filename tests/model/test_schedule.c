@@ -212,7 +212,8 @@ static void the_first_error_sticks_until_close(void)
     const struct gyre_ref in = gyre_in(0), out = gyre_out(0), nobody = gyre_peer(4, 0);
     gyre_builder_step(builder, 0, &in, 1, &nobody, 1, 0);
     gyre_builder_step(builder, 0, &in, 0, &out, 1, 0);
-    CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "rank 4 of 4");
+    CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL,
+                "rank 4 of 4, counted from 0");
     CHECK(p == NULL);
     builder = open_builder(&four, 1);
     for (int i = 0; i < GYRE_MAX_WORKERS + 1; i++) {
@@ -294,9 +295,9 @@ static void each_kind_of_malformed_program_is_refused(void)
         {spoil_depth, "minimum depth"},
         {spoil_worker, "workers hold"},
         {spoil_first_step, "expected at least one from 0"},
-        {spoil_peer, "peer"},
-        {spoil_self, "peer"},
-        {spoil_lane, "lane"},
+        {spoil_peer, "rank 12 of 12, lane 0 of 1, counted from 0: no such rank"},
+        {spoil_self, "a rank has no connection with itself"},
+        {spoil_lane, "no such lane"},
         {spoil_twice, "twice"},
         {spoil_direction, "used as output"},
         {spoil_no_ins, "0 inputs"},
@@ -306,7 +307,7 @@ static void each_kind_of_malformed_program_is_refused(void)
         {spoil_placed_in, "is placed"},
         {spoil_placed_unsaid, "the program says that nothing is"},
         {spoil_kind, "unknown kind"},
-        {spoil_in_range, "in 1 of 1"},
+        {spoil_in_range, "in 1 of 1, counted from 0"},
         {spoil_connection_range, "connection 22 of 22"},
         {spoil_scratch_range, "scratch 0 of 0"},
         {spoil_scratch_unused, "no step uses scratch 1"},
@@ -316,7 +317,7 @@ static void each_kind_of_malformed_program_is_refused(void)
         {spoil_last_with_next, "worker's last"},
         {spoil_flags, "unknown flags"},
         {spoil_final, "does not reduce"},
-        {spoil_chunk, "chunk 1 of 1"},
+        {spoil_chunk, "chunk 1 of 1, counted from 0"},
         {spoil_local_ins, "local inputs"},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {

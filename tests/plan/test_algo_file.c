@@ -148,7 +148,7 @@ static void init_refuses_programs_that_are_wrong_with_what_is_wrong(void)
     text = open_text();
     write_shape(text.file, &gyre_algorithm_ring, &shape, NULL, "chunk", "chunks");
     fclose(text.file);
-    init_is_refused(text.path, "line 2: ");
+    init_is_refused(text.path, ": line 9: expected chunks, found \"chunkss\""); /* rank 1 */
     unlink(text.path);
     text = open_text();
     fputs("program lonely all_reduce\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
