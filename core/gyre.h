@@ -467,11 +467,21 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
  * are enqueued as if on each of them: they begin after all earlier work on those streams, and later
  * work on any of the streams waits for them.
  *
- * Order. The calls of one communicator keep their order. The communicators of a group are launched
- * one after the other, in the order in which they were made. Communicators that were made at the
- * same time are launched in an order that is the same on all their ranks. So each rank may name the
- * communicators of a group in its own order, also if they share a stream, and even if only one rank
- * names a communicator first, because it has a send that the others do not have.
+ * Sends and receives. The collectives of one communicator are carried out in order, then its sends
+ * and receives, wherever they stand in the group. A send or receive waits for no other call of the
+ * group but the earlier ones with the same peer in the same direction. So the other ranks may make
+ * the matching calls in groups of their own, or in none. Two exceptions: if a group has both
+ * collectives and messages of a communicator, both ends of each message must be in the group of the
+ * same collectives; and on GPUs, where later messages of a pair are launched behind the first ones
+ * of all pairs, and long messages behind short ones, both ends of the messages of a group should be
+ * in one group.
+ *
+ * Order. The collectives of one communicator keep their order, and so do the messages of a pair of
+ * ranks in one direction. The communicators of a group are launched one after the other, in the
+ * order in which they were made. Communicators that were made at the same time are launched in an
+ * order that is the same on all their ranks. So each rank may name the communicators of a group in
+ * its own order, also if they share a stream, and even if only one rank names a communicator first,
+ * because it has a send that the others do not have.
  *
  * With GYRE_CHECK=calls, gyre_group_end() waits until all ranks have made the group's collectives.
  * It launches each collective after all ranks' calls were compared and the collectives before it

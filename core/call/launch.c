@@ -21,9 +21,11 @@ struct group_part {
     struct gyre_comparer *comparer;
 };
 
-/* Launches all calls of one communicator, in order, on one stream. */
-static gyre_status launch_in_order(const struct group_part *part, const struct gyre_pending *calls,
-                                   size_t n_calls)
+/* Launches all calls of one communicator on one stream: first the collectives, in order, then the
+ * sends and receives. So ranks may name them in any order. A send between two collectives would
+ * wait for its receive, which another rank may have behind both. */
+static gyre_status launch_part(const struct group_part *part, const struct gyre_pending *calls,
+                               size_t n_calls)
 {
     struct gyre_caller *caller = part->caller;
     const gyre_stream stream = calls[part->first].call.stream;
@@ -40,11 +42,8 @@ static gyre_status launch_in_order(const struct group_part *part, const struct g
             run[n_run++] = call;
             continue;
         }
-        if (n_run > 0)
-            status = gyre_launch_p2p(caller, run, n_run, stream);
-        n_run = 0;
-        if (status == GYRE_SUCCESS)
-            status = gyre_launch_together(caller, &call, 1, stream, part->comparer);
+        const struct gyre_together alone = {&call, 1, NULL, part->comparer};
+        status = gyre_launch_together(caller, &alone, stream);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
         status = gyre_launch_p2p(caller, run, n_run, stream);
@@ -154,7 +153,7 @@ static gyre_status launch_parts(struct group_part *parts, size_t n_parts,
     for (size_t i = 0; i < n_parts; i++) {
         /* An earlier communicator's failure does not stop this launch, because other ranks wait for
          * these calls. */
-        const gyre_status launched = launch_in_order(&parts[i], calls, n_calls);
+        const gyre_status launched = launch_part(&parts[i], calls, n_calls);
         gyre_launch_failed(parts[i].caller, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
@@ -256,5 +255,6 @@ gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call)
         return launch_held(&alone, 1);
     }
     find_window(caller, call);
-    return gyre_launch_together(caller, calls, 1, call->stream, NULL);
+    const struct gyre_together alone = {calls, 1, NULL, NULL};
+    return gyre_launch_together(caller, &alone, call->stream);
 }

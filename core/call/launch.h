@@ -41,9 +41,9 @@ static inline struct gyre_record gyre_launch_record(const struct gyre_call *call
 gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call);
 
 /** gyre_launch_all - launch a group's calls, of any communicators, all by this thread: communicator
- * after communicator, in the order in which they were made. For each the calls keep their order but
- * for point-to-point calls side by side, which run at the same time. Changes @calls: those of
- * ended communicators lose theirs.
+ * after communicator, in the order in which they were made. For each the collectives run in order,
+ * and then the sends and receives, at the same time. Changes @calls: those of ended communicators
+ * lose theirs.
  * Errors: the first; what the other communicators' ranks wait for is launched all the same. */
 gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sends and receives of a group: those of a rank with itself become one local copy, and the others
- * run at the same time as far as the order of each peer's calls allows.
+ * run at the same time as far as the order of each peer's calls and the executor allow.
  */
 #include "core/call/launch_p2p.h"
 
@@ -100,7 +100,8 @@ static gyre_status launch_wave(struct gyre_caller *caller, struct wave_call *wav
                 (wave[i].is_apart ? part->takes_apart : part->takes_rest))
                 calls[n_calls++] = wave[i].call;
         if (n_calls > 0)
-            GYRE_TRY(gyre_launch_together(caller, calls, n_calls, stream, NULL));
+            GYRE_TRY(gyre_launch_together(
+                caller, &(struct gyre_together){.calls = calls, .n_calls = n_calls}, stream));
         n_launched += n_calls;
     }
     return n_launched == n_wave ? GYRE_SUCCESS
@@ -108,8 +109,9 @@ static gyre_status launch_wave(struct gyre_caller *caller, struct wave_call *wav
                                                                  "that does not copy");
 }
 
-gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
-                            gyre_stream stream)
+/* Launches a run of calls in waves, one after the other. */
+static gyre_status launch_waves(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
+                                gyre_stream stream)
 {
     struct wave_call *wave = malloc((size_t)n_run * sizeof(*wave));
     const struct gyre_call **calls = malloc((size_t)n_run * sizeof(*calls));
@@ -136,4 +138,34 @@ gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call *
     free(calls);
     free(wave);
     return status;
+}
+
+/* Launches a run of calls at once. Each call follows the one before it of the same peer and
+ * direction, and waits for no other one. */
+static gyre_status launch_queues(struct gyre_caller *caller, const struct gyre_call **run,
+                                 int n_run, gyre_stream stream)
+{
+    uint32_t *follows = malloc((size_t)n_run * sizeof(*follows));
+    uint32_t *latest = calloc((size_t)caller->member->n_ranks * 2, sizeof(*latest));
+    gyre_status status = follows != NULL && latest != NULL
+                             ? GYRE_SUCCESS
+                             : gyre_fail_errno(ENOMEM, "group of %d sends and receives", n_run);
+    for (int i = 0; i < n_run && status == GYRE_SUCCESS; i++) {
+        uint32_t *before = &latest[run[i]->root * 2 + run[i]->is_send];
+        follows[i] = *before;
+        *before = (uint32_t)i + 1;
+    }
+    const struct gyre_together all = {run, n_run, follows, NULL};
+    if (status == GYRE_SUCCESS)
+        status = gyre_launch_together(caller, &all, stream);
+    free(latest);
+    free(follows);
+    return status;
+}
+
+gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
+                            gyre_stream stream)
+{
+    return caller->executor->ops->queues ? launch_queues(caller, run, n_run, stream)
+                                         : launch_waves(caller, run, n_run, stream);
 }

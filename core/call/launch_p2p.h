@@ -12,11 +12,13 @@
  * Errors: INVALID_USAGE (a send or a receive without its counterpart in the group). */
 gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls);
 
-/** gyre_launch_p2p - launch a run of point-to-point calls of one communicator in waves. A wave has
- * at most one call for each peer and direction. Both ends count their calls alike, so wave k of one
- * rank fits wave k of the other.
- * @run: n_run calls; its entries are overwritten. Errors: as gyre_launch_together(), OUT_OF_MEMORY,
- * INTERNAL. */
+/** gyre_launch_p2p - launch the point-to-point calls of one communicator in a group. Where the
+ * executor queues works, they are one launch, in which a call waits only for the earlier ones of
+ * the same peer and direction. Elsewhere they are launched in waves. A wave has at most one call
+ * for each peer and direction, so wave k of one rank fits wave k of the other if the group of both
+ * ends has the same calls of the pair.
+ * @run: n_run > 0 calls; its entries are overwritten. Errors: as gyre_launch_together(),
+ * OUT_OF_MEMORY, INTERNAL. */
 gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                             gyre_stream stream);
 

@@ -76,14 +76,12 @@ static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, 
     return NULL;
 }
 
-static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
+void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *own)
 {
+    const struct gyre_work *work = &own->work;
     const struct gyre_loaded *loaded = work->loaded;
-    struct gyre_host_work *own = &launch->works[launch->n_works++];
-    own->work = *work;
-    own->n_live = count_runners(work);
-    own->work.loaded->n_users++;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
+    own->has_begun = true;
     for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
         const struct gyre_worker *worker =
@@ -102,6 +100,29 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
             .worker = i % loaded->n_workers,
         };
     }
+}
+
+/* The work after whose end `work` begins; NULL if it begins with the launch. Works that move
+ * nothing are skipped, because they never end. */
+static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
+                                          const struct gyre_work *work)
+{
+    uint32_t before = work->follows;
+    while (before > 0 && launch->works[before - 1].n_live == 0)
+        before = launch->works[before - 1].work.follows;
+    return before > 0 ? &launch->works[before - 1] : NULL;
+}
+
+static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
+{
+    struct gyre_host_work *before = find_before(launch, work);
+    struct gyre_host_work *own = &launch->works[launch->n_works++];
+    *own = (struct gyre_host_work){.work = *work, .n_live = count_runners(work)};
+    own->work.loaded->n_users++;
+    if (before == NULL)
+        gyre_host_begin_work(launch, own);
+    else if (own->n_live > 0)
+        before->next = own;
 }
 
 /* The caller holds executor->lock, so tickets have the order in which launches are pushed. */
