@@ -158,7 +158,8 @@ typedef struct gyre_comm gyre_comm;
 
 /** A stream of the communicator's device. On CUDA it is a cudaStream_t. On the host it comes from
  * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own
- * default stream. */
+ * default stream, and a thread that ends waits until its default stream has carried out all calls.
+ */
 typedef void *gyre_stream;
 
 #define GYRE_UNIQUE_ID_BYTES 128
@@ -376,7 +377,9 @@ GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
 /** gyre_comm_destroy - finalize if that has not been done, then free the communicator. The handle
  * is invalid afterwards. If several threads destroy one handle, one succeeds and the others get
- * INVALID_USAGE. */
+ * INVALID_USAGE. The process may exit when this returns: a process that destroys its last handle of
+ * a communicator waits until the other ranks have left too, at most 10 s. So processes destroy
+ * several communicators in the same order, or finalize all of them first. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
 /** gyre_comm_abort - end all operations at once, without waiting for other ranks. Running

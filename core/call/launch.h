@@ -12,6 +12,11 @@ struct gyre_pending {
     const struct gyre_caller_ops *ops;
     struct gyre_call call;
     bool is_joined; /* a receive from this rank itself, which the matching send carries out */
+    /* The fields below are for the launch. */
+    size_t first;      /* index of the communicator's first call in the group */
+    size_t next_first; /* of such a first call: that of the communicator that comes next in the
+                        * group; 0 = none */
+    size_t next_self; /* likewise: no receive from this rank itself before this index is unjoined */
 };
 
 /** gyre_launch_record - the record of a call whose window is known; the record's sequence

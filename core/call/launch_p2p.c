@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the receive that matches a rank's send to itself. The send carries out both as one local
- * copy. */
-static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls,
-                                           const struct gyre_caller *caller)
+/* Finds the receive that matches the next send to itself of the rank whose first call is
+ * calls[first]. The send carries out both as one local copy. */
+static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls, size_t first)
 {
-    for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].caller == caller && !calls[i].is_joined &&
-            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
-            calls[i].call.root == caller->member->rank)
-            return &calls[i];
+    const struct gyre_caller *caller = calls[first].caller;
+    for (size_t *at = &calls[first].next_self; *at < n_calls; (*at)++)
+        if (calls[*at].caller == caller && !calls[*at].is_joined &&
+            calls[*at].call.coll == GYRE_COLL_SEND_RECV && !calls[*at].call.is_send &&
+            calls[*at].call.root == caller->member->rank)
+            return &calls[*at];
     return NULL;
 }
 
@@ -33,7 +33,7 @@ gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls)
         if (caller == NULL || call->coll != GYRE_COLL_SEND_RECV ||
             call->root != caller->member->rank || !call->is_send)
             continue;
-        struct gyre_pending *recv = find_self_recv(calls, n_calls, caller);
+        struct gyre_pending *recv = find_self_recv(calls, n_calls, calls[i].first);
         if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d sends %zu x %s to itself: the same group needs a recv from "

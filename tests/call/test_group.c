@@ -329,6 +329,46 @@ static void a_group_may_name_messages_and_collectives_in_any_order(void)
     test_on_threads(2, mix_with_a_broadcast, NULL);
 }
 
+/* One thread serves both ranks. Each message is the number of its place. */
+static void send_very_many(void)
+{
+    enum { N_MESSAGES = 30000 };
+    static int32_t out[2][N_MESSAGES], in[2][N_MESSAGES];
+    gyre_comm *comms[2];
+    gyre_stream streams[2];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_stream_create(&streams[rank], GYRE_DEVICE_HOST, -1));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+        for (int i = 0; i < N_MESSAGES; i++) { /* every third one to this rank itself */
+            const int peer = i % 3 == 0 ? rank : 1 - rank;
+            out[rank][i] = value_of(rank, peer, (size_t)i);
+            CHECK_OK(gyre_recv(&in[rank][i], 1, GYRE_INT32, peer, comms[rank], streams[rank]));
+            CHECK_OK(gyre_send(&out[rank][i], 1, GYRE_INT32, peer, comms[rank], streams[rank]));
+        }
+    }
+    CHECK_OK(gyre_group_end());
+    size_t n_wrong = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK_OK(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
+        for (int i = 0; i < N_MESSAGES; i++)
+            n_wrong += in[rank][i] != value_of(i % 3 == 0 ? rank : 1 - rank, rank, (size_t)i);
+    }
+    CHECK_MSG(n_wrong == 0, "%zu messages are wrong", n_wrong);
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+        CHECK_OK(gyre_stream_destroy(streams[rank], GYRE_DEVICE_HOST));
+    }
+}
+
+static void very_many_messages_of_a_group_keep_their_order(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        send_very_many();
+}
+
 static const struct test_case cases[] = {
     {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
     {"a copy within a rank holds up the receiving stream",
@@ -342,6 +382,8 @@ static const struct test_case cases[] = {
      messages_of_a_group_wait_for_no_other_peers_messages},
     {"a group may name messages and collectives in any order",
      a_group_may_name_messages_and_collectives_in_any_order},
+    {"very many messages of a group keep their order",
+     very_many_messages_of_a_group_keep_their_order},
 };
 
 TEST_MAIN(cases)
