@@ -332,6 +332,8 @@ GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
  * joins none and gets NULL.
  * @key: the new ranks are ordered by key, and by the parent's rank where keys are equal.
  * @config: NULL = the parent's.
+ * In a group, other calls on `comm` must stand before the split, because the split begins at once.
+ * The same holds for shrink and growth.
  * Errors: INVALID_ARGUMENT (a bad argument of any rank of the same color, reported on every rank of
  * that color), and those of gyre_comm_init_rank(). */
 GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
