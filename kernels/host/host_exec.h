@@ -96,7 +96,6 @@ struct gyre_loaded {
 struct gyre_host_work {
     struct gyre_work work;
     uint32_t n_live;             /* runners that have not finished, or not begun */
-    bool has_begun;              /* its runners are among those of the launch */
     struct gyre_host_work *next; /* begins when this one has ended; NULL = none */
 };
 

@@ -81,7 +81,6 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
     const struct gyre_work *work = &own->work;
     const struct gyre_loaded *loaded = work->loaded;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
-    own->has_begun = true;
     for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
         const struct gyre_worker *worker =
@@ -164,8 +163,12 @@ gyre_status gyre_host_launch(struct gyre_executor *base, const struct gyre_work 
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     if (n_works <= 0)
         return GYRE_SUCCESS;
-    for (int i = 0; i < n_works; i++)
+    for (int i = 0; i < n_works; i++) {
         GYRE_TRY(check_work(&works[i]));
+        if (works[i].follows > (uint32_t)i)
+            return gyre_fail(GYRE_ERROR_INTERNAL, "work %d of a launch follows work %u", i,
+                             works[i].follows - 1);
+    }
     pthread_mutex_lock(&executor->lock);
     const gyre_status status = launch_locked(executor, works, (uint32_t)n_works, stream);
     pthread_mutex_unlock(&executor->lock);

@@ -170,46 +170,6 @@ static bool uses(const struct gyre_host_runner *runner, const struct gyre_host_e
     return false;
 }
 
-/* The runner of the launch that uses the end; NULL if there is none. */
-static const struct gyre_host_runner *find_user(const struct gyre_host_launch *launch,
-                                                const struct gyre_host_end *end)
-{
-    for (uint32_t i = 0; i < launch->n_runners; i++)
-        if (uses(&launch->runners[i], end))
-            return &launch->runners[i];
-    return NULL;
-}
-
-/* Does some runner of a work that has not begun use the end? */
-static bool will_use(const struct gyre_host_work *work, const struct gyre_host_end *end)
-{
-    const struct gyre_loaded *loaded = work->work.loaded;
-    if (work->has_begun || work->n_live == 0)
-        return false;
-    for (uint32_t i = 0; i < loaded->n_channels * loaded->n_connections; i++)
-        if (loaded->ends[i] == end)
-            return true;
-    return false;
-}
-
-/* A work that has not begun will use the end: a runner of the work for whose end it waits. NULL if
- * there is no such work. */
-static const struct gyre_host_runner *find_later_user(const struct gyre_host_launch *launch,
-                                                      const struct gyre_host_end *end)
-{
-    const struct gyre_host_work *work = launch->works;
-    while (work < launch->works + launch->n_works && !will_use(work, end))
-        work++;
-    if (work == launch->works + launch->n_works)
-        return NULL;
-    while (!work->has_begun || work->n_live == 0)
-        work = &launch->works[work->work.follows - 1];
-    for (uint32_t i = 0; i < launch->n_runners; i++)
-        if (launch->runners[i].work == work)
-            return &launch->runners[i];
-    return NULL;
-}
-
 gyre_status gyre_host_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out)
 {
@@ -225,10 +185,10 @@ gyre_status gyre_host_end_state(struct gyre_executor *base, const struct gyre_en
     pthread_mutex_lock(&executor->poll_lock);
     const struct gyre_host_launch *launch = executor->is_closed ? NULL : executor->running;
     state.n_moved = end->n_moved;
-    const struct gyre_host_runner *runner = launch != NULL ? find_user(launch, end) : NULL;
-    if (launch != NULL && runner == NULL)
-        runner = find_later_user(launch, end);
-    if (runner != NULL) {
+    for (uint32_t i = 0; launch != NULL && i < launch->n_runners && !state.is_held; i++) {
+        const struct gyre_host_runner *runner = &launch->runners[i];
+        if (!uses(runner, end))
+            continue;
         state.is_held = true;
         state.work = (uint16_t)(runner->work - launch->works);
         state.channel = (uint16_t)runner->channel;
