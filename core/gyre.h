@@ -158,7 +158,8 @@ typedef struct gyre_comm gyre_comm;
 
 /** A stream of the communicator's device. On CUDA it is a cudaStream_t. On the host it comes from
  * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own
- * default stream. */
+ * default stream, and a thread that ends waits until its default stream has carried out all calls.
+ */
 typedef void *gyre_stream;
 
 #define GYRE_UNIQUE_ID_BYTES 128
@@ -331,6 +332,8 @@ GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
  * joins none and gets NULL.
  * @key: the new ranks are ordered by key, and by the parent's rank where keys are equal.
  * @config: NULL = the parent's.
+ * In a group, other calls on `comm` must stand before the split, because the split begins at once.
+ * The same holds for shrink and growth.
  * Errors: INVALID_ARGUMENT (a bad argument of any rank of the same color, reported on every rank of
  * that color), and those of gyre_comm_init_rank(). */
 GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
@@ -376,7 +379,9 @@ GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
 /** gyre_comm_destroy - finalize if that has not been done, then free the communicator. The handle
  * is invalid afterwards. If several threads destroy one handle, one succeeds and the others get
- * INVALID_USAGE. */
+ * INVALID_USAGE. The process may exit when this returns: a process that destroys its last handle of
+ * a communicator waits until the other ranks have left too, at most 10 s. So processes destroy
+ * several communicators in the same order, or finalize all of them first. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
 /** gyre_comm_abort - end all operations at once, without waiting for other ranks. Running
@@ -462,18 +467,26 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
 
 /** gyre_group_start / gyre_group_end - the outermost gyre_group_end() launches all calls of the
  * group together. A group is needed when one thread serves several ranks, and for sends and
- * receives that must not wait for each other. If a group has several sends to one rank, or several
- * receives from it, the second ones begin when the group's first sends and receives, with all
- * ranks, have ended, and so on. Groups nest. A call with a wrong argument reports it
+ * receives that must not wait for each other. Groups nest. A call with a wrong argument reports it
  * itself and leaves the group usable. If the calls of one communicator name several streams, they
  * are enqueued as if on each of them: they begin after all earlier work on those streams, and later
  * work on any of the streams waits for them.
  *
- * Order. The calls of one communicator keep their order. The communicators of a group are launched
- * one after the other, in the order in which they were made. Communicators that were made at the
- * same time are launched in an order that is the same on all their ranks. So each rank may name the
- * communicators of a group in its own order, also if they share a stream, and even if only one rank
- * names a communicator first, because it has a send that the others do not have.
+ * Sends and receives. The collectives of one communicator are carried out in order, then its sends
+ * and receives, wherever they stand in the group. A send or receive waits for no other call of the
+ * group but the earlier ones with the same peer in the same direction. So the other ranks may make
+ * the matching calls in groups of their own, or in none. There are two exceptions. If a group has
+ * both collectives and messages of a communicator, both ends of each message must be in the group
+ * of the same collectives. And on GPUs the second send to one rank, or receive from it, begins when
+ * the group's first sends and receives, with all ranks, have ended, and so on. So both ends of a
+ * second message should be in one group.
+ *
+ * Order. The collectives of one communicator keep their order, and so do the messages of a pair of
+ * ranks in one direction. The communicators of a group are launched one after the other, in the
+ * order in which they were made. Communicators that were made at the same time are launched in an
+ * order that is the same on all their ranks. So each rank may name the communicators of a group in
+ * its own order, also if they share a stream, and even if only one rank names a communicator first,
+ * because it has a send that the others do not have.
  *
  * With GYRE_CHECK=calls, gyre_group_end() waits until all ranks have made the group's collectives.
  * It launches each collective after all ranks' calls were compared and the collectives before it

@@ -191,6 +191,9 @@ struct gyre_work {
     const struct gyre_placement
         *placement;            /* outlives the work; NULL if the program places nothing */
     uint64_t out_offset_bytes; /* of OUT from its base, the same on all ranks */
+    uint32_t follows; /* 1 + number in the launch of an earlier work, after whose end this one
+                       * begins; 0 = it begins with the launch. Each work has at most one that
+                       * follows it. Not 0 only where the executor's ops say `queues` */
 };
 
 /* The properties that a work must have so that a loaded program can run it. */
@@ -281,6 +284,8 @@ struct gyre_executor;
 struct gyre_executor_ops {
     const char *name;
     bool helps; /* the executor calls config.help, so proxies need not be woken for an operation */
+    bool
+        queues; /* launch() runs any mixture of works that only copy, and heeds gyre_work.follows */
     gyre_status (*open)(const struct gyre_executor_config *config,
                         struct gyre_executor **executor_out);
     /* Does not wait. Before it the caller has synchronised the streams or raised the fault, which
@@ -329,10 +334,10 @@ struct gyre_executor_ops {
      * @work: works that were launched before it. Returns false if that is not known. Any thread. */
     bool (*span_of)(struct gyre_executor *executor, uint64_t work,
                     struct gyre_launch_span *span_out);
-    /* Enqueue works on a stream and return at once. The works of one launch run at the same time
-     * and share no FIFO end. Where no work waits for a later one, the executor may run them one
-     * after the other, in this order. The launches of one executor run one after the other, on any
-     * streams. */
+    /* Enqueue works on a stream and return at once. The works of one launch run at the same time,
+     * but for those that follow another one. Works that run at the same time share no FIFO end.
+     * Where no work waits for a later one, the executor may run them one after the other, in this
+     * order. The launches of one executor run one after the other, on any streams. */
     gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
                           int n_works, gyre_stream stream);
     /* Enqueue one-sided operations on a stream and return at once. They are no works: progress()

@@ -52,7 +52,8 @@ gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call
         group.calls = calls;
         group.max_calls = more;
     }
-    group.calls[group.n_calls++] = (struct gyre_pending){caller, caller->ops, *call, false};
+    group.calls[group.n_calls++] =
+        (struct gyre_pending){.caller = caller, .ops = caller->ops, .call = *call};
     return GYRE_SUCCESS;
 }
 

@@ -21,9 +21,11 @@ struct group_part {
     struct gyre_comparer *comparer;
 };
 
-/* Launches all calls of one communicator, in order, on one stream. */
-static gyre_status launch_in_order(const struct group_part *part, const struct gyre_pending *calls,
-                                   size_t n_calls)
+/* Launches all calls of one communicator on one stream: first the collectives, in order, then the
+ * sends and receives. So ranks may name them in any order. A send between two collectives would
+ * wait for its receive, which another rank may have behind both. */
+static gyre_status launch_part(const struct group_part *part, const struct gyre_pending *calls,
+                               size_t n_calls)
 {
     struct gyre_caller *caller = part->caller;
     const gyre_stream stream = calls[part->first].call.stream;
@@ -40,11 +42,8 @@ static gyre_status launch_in_order(const struct group_part *part, const struct g
             run[n_run++] = call;
             continue;
         }
-        if (n_run > 0)
-            status = gyre_launch_p2p(caller, run, n_run, stream);
-        n_run = 0;
-        if (status == GYRE_SUCCESS)
-            status = gyre_launch_together(caller, &call, 1, stream, part->comparer);
+        const struct gyre_together alone = {&call, 1, NULL, part->comparer};
+        status = gyre_launch_together(caller, &alone, stream);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
         status = gyre_launch_p2p(caller, run, n_run, stream);
@@ -52,14 +51,24 @@ static gyre_status launch_in_order(const struct group_part *part, const struct g
     return status;
 }
 
-/* The index of the first call of calls[at]'s communicator. All calls of a communicator are launched
- * on the stream of its first call; on separate streams a receive could wait for an earlier send. */
-static size_t find_first(const struct gyre_pending *calls, size_t at)
+/* Finds the first call of each call's communicator. All calls of a communicator are launched on the
+ * stream of its first call; on separate streams a receive could wait for an earlier send. */
+static void find_firsts(struct gyre_pending *calls, size_t n_calls)
 {
-    size_t first = 0;
-    while (calls[first].caller != calls[at].caller)
-        first++;
-    return first;
+    size_t last_first = 0;
+    for (size_t i = 0; i < n_calls; i++) {
+        size_t first = i > 0 ? calls[i - 1].first : 0;
+        if (calls[first].caller != calls[i].caller) {
+            first = 0;
+            while (calls[first].caller != calls[i].caller && calls[first].next_first != 0)
+                first = calls[first].next_first;
+        }
+        const bool is_first = calls[first].caller != calls[i].caller;
+        calls[i].first = is_first ? i : first;
+        calls[i].next_first = calls[i].next_self = 0;
+        if (is_first)
+            last_first = calls[last_first].next_first = i;
+    }
 }
 
 /* Orders the stream on which a communicator's calls are launched after all other streams that the
@@ -71,7 +80,7 @@ static gyre_status order_streams(const struct gyre_pending *calls, size_t n_call
         if (calls[i].caller == NULL)
             continue;
         struct gyre_device *device = calls[i].caller->member->device;
-        const gyre_stream stream = calls[find_first(calls, i)].call.stream;
+        const gyre_stream stream = calls[calls[i].first].call.stream;
         const gyre_stream other = calls[i].call.stream;
         bool is_done = other == stream;
         for (size_t j = 0; j < i && !is_done; j++)
@@ -92,7 +101,7 @@ static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < n_calls; i++) {
         struct gyre_caller *caller = calls[i].caller;
-        if (caller == NULL || find_first(calls, i) != i)
+        if (caller == NULL || calls[i].first != i)
             continue;
         const gyre_status begun = calls[i].ops->begin(caller);
         if (begun == GYRE_SUCCESS)
@@ -113,7 +122,7 @@ static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
 static void end_all(const struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].caller != NULL && find_first(calls, i) == i)
+        if (calls[i].caller != NULL && calls[i].first == i)
             calls[i].ops->end(calls[i].caller);
 }
 
@@ -154,7 +163,7 @@ static gyre_status launch_parts(struct group_part *parts, size_t n_parts,
     for (size_t i = 0; i < n_parts; i++) {
         /* An earlier communicator's failure does not stop this launch, because other ranks wait for
          * these calls. */
-        const gyre_status launched = launch_in_order(&parts[i], calls, n_calls);
+        const gyre_status launched = launch_part(&parts[i], calls, n_calls);
         gyre_launch_failed(parts[i].caller, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
@@ -177,14 +186,14 @@ static gyre_status launch_by_communicator(const struct gyre_pending *calls, size
     struct group_part *parts = few;
     size_t n_parts = 0;
     for (size_t i = 0; i < n_calls; i++)
-        n_parts += calls[i].caller != NULL && find_first(calls, i) == i;
+        n_parts += calls[i].caller != NULL && calls[i].first == i;
     if (n_parts > GYRE_ARRAY_LENGTH(few))
         parts = malloc(n_parts * sizeof(*parts));
     if (parts == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_parts);
     n_parts = 0;
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].caller != NULL && find_first(calls, i) == i)
+        if (calls[i].caller != NULL && calls[i].first == i)
             parts[n_parts++] = (struct group_part){calls[i].caller, i, NULL};
     if (n_parts > 1)
         qsort(parts, n_parts, sizeof(*parts), compare_parts);
@@ -236,6 +245,7 @@ static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
 gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
+    find_firsts(calls, n_calls);
     const gyre_status ended = begin_all(calls, n_calls);
     if (ended != GYRE_SUCCESS)
         snprintf(cause, sizeof(cause), "%s", gyre_cause());
@@ -252,9 +262,10 @@ gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call)
     const struct gyre_call *const calls[] = {call};
     const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == caller->member->rank;
     if (is_self) {
-        struct gyre_pending alone = {caller, caller->ops, *call, false};
+        struct gyre_pending alone = {.caller = caller, .ops = caller->ops, .call = *call};
         return launch_held(&alone, 1);
     }
     find_window(caller, call);
-    return gyre_launch_together(caller, calls, 1, call->stream, NULL);
+    const struct gyre_together alone = {calls, 1, NULL, NULL};
+    return gyre_launch_together(caller, &alone, call->stream);
 }

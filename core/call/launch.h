@@ -12,6 +12,11 @@ struct gyre_pending {
     const struct gyre_caller_ops *ops;
     struct gyre_call call;
     bool is_joined; /* a receive from this rank itself, which the matching send carries out */
+    /* The fields below are for the launch. */
+    size_t first;      /* index of the communicator's first call in the group */
+    size_t next_first; /* of such a first call: that of the communicator that comes next in the
+                        * group; 0 = none */
+    size_t next_self; /* likewise: no receive from this rank itself before this index is unjoined */
 };
 
 /** gyre_launch_record - the record of a call whose window is known; the record's sequence
@@ -41,9 +46,9 @@ static inline struct gyre_record gyre_launch_record(const struct gyre_call *call
 gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call);
 
 /** gyre_launch_all - launch a group's calls, of any communicators, all by this thread: communicator
- * after communicator, in the order in which they were made. For each the calls keep their order but
- * for point-to-point calls side by side, which run at the same time. Changes @calls: those of
- * ended communicators lose theirs.
+ * after communicator, in the order in which they were made. For each the collectives run in order,
+ * and then the sends and receives, at the same time. Changes @calls: those of ended communicators
+ * lose theirs.
  * Errors: the first; what the other communicators' ranks wait for is launched all the same. */
 gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sends and receives of a group: those of a rank with itself become one local copy, and the others
- * run at the same time as far as the order of each peer's calls allows.
+ * run at the same time as far as the order of each peer's calls and the executor allow.
  */
 #include "core/call/launch_p2p.h"
 
@@ -11,16 +11,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Finds the receive that matches a rank's send to itself. The send carries out both as one local
- * copy. */
-static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls,
-                                           const struct gyre_caller *caller)
+/* Finds the receive that matches the next send to itself of the rank whose first call is
+ * calls[first]. The send carries out both as one local copy. */
+static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls, size_t first)
 {
-    for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].caller == caller && !calls[i].is_joined &&
-            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
-            calls[i].call.root == caller->member->rank)
-            return &calls[i];
+    const struct gyre_caller *caller = calls[first].caller;
+    for (size_t *at = &calls[first].next_self; *at < n_calls; (*at)++)
+        if (calls[*at].caller == caller && !calls[*at].is_joined &&
+            calls[*at].call.coll == GYRE_COLL_SEND_RECV && !calls[*at].call.is_send &&
+            calls[*at].call.root == caller->member->rank)
+            return &calls[*at];
     return NULL;
 }
 
@@ -32,7 +32,7 @@ gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls)
         if (caller == NULL || call->coll != GYRE_COLL_SEND_RECV ||
             call->root != caller->member->rank || !call->is_send)
             continue;
-        struct gyre_pending *recv = find_self_recv(calls, n_calls, caller);
+        struct gyre_pending *recv = find_self_recv(calls, n_calls, calls[i].first);
         if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d sends %zu x %s to itself: the same group needs a recv from "
@@ -70,14 +70,16 @@ static gyre_status launch_wave(struct gyre_caller *caller, const struct room *ro
     const int n_launches = gyre_wave_launches(room->wave, n_wave, &place, room->calls, room->ends);
     for (int i = 0; i < n_launches; i++) {
         const int first = i > 0 ? room->ends[i - 1] : 0;
-        GYRE_TRY(
-            gyre_launch_together(caller, &room->calls[first], room->ends[i] - first, stream, NULL));
+        const struct gyre_together launch = {.calls = &room->calls[first],
+                                             .n_calls = room->ends[i] - first};
+        GYRE_TRY(gyre_launch_together(caller, &launch, stream));
     }
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
-                            gyre_stream stream)
+/* Launches a run of calls in waves, one after the other. */
+static gyre_status launch_waves(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
+                                gyre_stream stream)
 {
     const int n_ranks = caller->member->n_ranks;
     const struct room room = {.wave = malloc((size_t)n_run * sizeof(*room.wave)),
@@ -97,4 +99,34 @@ gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call *
     free(room.calls);
     free(room.wave);
     return status;
+}
+
+/* Launches a run of calls at once. Each call follows the one before it of the same peer and
+ * direction, and waits for no other one. */
+static gyre_status launch_queues(struct gyre_caller *caller, const struct gyre_call **run,
+                                 int n_run, gyre_stream stream)
+{
+    uint32_t *follows = malloc((size_t)n_run * sizeof(*follows));
+    uint32_t *latest = calloc((size_t)caller->member->n_ranks * 2, sizeof(*latest));
+    gyre_status status = follows != NULL && latest != NULL
+                             ? GYRE_SUCCESS
+                             : gyre_fail_errno(ENOMEM, "group of %d sends and receives", n_run);
+    for (int i = 0; i < n_run && status == GYRE_SUCCESS; i++) {
+        uint32_t *before = &latest[run[i]->root * 2 + run[i]->is_send];
+        follows[i] = *before;
+        *before = (uint32_t)i + 1;
+    }
+    const struct gyre_together all = {run, n_run, follows, NULL};
+    if (status == GYRE_SUCCESS)
+        status = gyre_launch_together(caller, &all, stream);
+    free(latest);
+    free(follows);
+    return status;
+}
+
+gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
+                            gyre_stream stream)
+{
+    return caller->executor->ops->queues ? launch_queues(caller, run, n_run, stream)
+                                         : launch_waves(caller, run, n_run, stream);
 }

@@ -12,9 +12,10 @@
  * Errors: INVALID_USAGE (a send or a receive without its counterpart in the group). */
 gyre_status gyre_launch_join_self(struct gyre_pending *calls, size_t n_calls);
 
-/** gyre_launch_p2p - launch a run of point-to-point calls of one communicator in waves
- * (core/call/wave.h).
- * @run: n_run calls; its entries are overwritten. Errors: as gyre_launch_together(),
+/** gyre_launch_p2p - launch the point-to-point calls of one communicator in a group. Where the
+ * executor queues works, they are one launch, in which a call waits only for the earlier ones of
+ * the same peer and direction. Elsewhere they are launched in waves (core/call/wave.h).
+ * @run: n_run > 0 calls; its entries are overwritten. Errors: as gyre_launch_together(),
  * OUT_OF_MEMORY. */
 gyre_status gyre_launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                             gyre_stream stream);

@@ -104,9 +104,11 @@ static gyre_status launch_works(struct gyre_caller *caller, const struct gyre_ca
     return status;
 }
 
-gyre_status gyre_launch_together(struct gyre_caller *caller, const struct gyre_call *const *calls,
-                                 int n_calls, gyre_stream stream, struct gyre_comparer *comparer)
+gyre_status gyre_launch_together(struct gyre_caller *caller, const struct gyre_together *together,
+                                 gyre_stream stream)
 {
+    const struct gyre_call *const *calls = together->calls;
+    const int n_calls = together->n_calls;
     struct gyre_work few[8];
     struct gyre_work *works = few;
     if (n_calls > 8)
@@ -118,9 +120,11 @@ gyre_status gyre_launch_together(struct gyre_caller *caller, const struct gyre_c
     gyre_status status = GYRE_SUCCESS;
     bool waits = false; /* a call waits for other ranks */
     for (int i = 0; i < n_calls; i++) {
-        GYRE_TRY_GOTO(
-            status, post_and_plan(caller, calls[i], comparer, n_launched + (uint64_t)i, &works[i]),
-            out);
+        GYRE_TRY_GOTO(status,
+                      post_and_plan(caller, calls[i], together->comparer, n_launched + (uint64_t)i,
+                                    &works[i]),
+                      out);
+        works[i].follows = together->follows != NULL ? together->follows[i] : 0;
         waits = waits || !is_alone(caller, calls[i]);
     }
     if (waits) {

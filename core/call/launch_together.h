@@ -9,13 +9,21 @@
 
 struct gyre_comparer;
 
-/** gyre_launch_together - plan, record and launch calls that run at the same time.
- * @calls: their windows are known. @comparer: has compared the calls, or does so now; NULL = this
- * thread compares.
+/* Calls of one launch. */
+struct gyre_together {
+    const struct gyre_call *const *calls; /* their windows are known */
+    int n_calls;
+    const uint32_t *follows;        /* as in struct gyre_work, by call; NULL = all begin together */
+    struct gyre_comparer *comparer; /* has compared the calls, or does so now; NULL = this thread
+                                     * compares */
+};
+
+/** gyre_launch_together - plan, record and launch calls that run at the same time, but for those
+ * that follow another one.
  * Errors: those of the calls. A failure that the other ranks do not get alike ends the
  * communicator. */
-gyre_status gyre_launch_together(struct gyre_caller *caller, const struct gyre_call *const *calls,
-                                 int n_calls, gyre_stream stream, struct gyre_comparer *comparer);
+gyre_status gyre_launch_together(struct gyre_caller *caller, const struct gyre_together *together,
+                                 gyre_stream stream);
 
 /** gyre_launch_failed - end the communicator after a failed launch, because the other ranks take
  * part in the call and this rank does not. Errors that all ranks get alike (usage, arguments,

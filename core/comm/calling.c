@@ -17,7 +17,10 @@ static gyre_status check_made(const gyre_comm *comm)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "the communicator is still %s: poll gyre_comm_async_error until it is not "
                          "in progress",
-                         phase == GYRE_PHASE_INIT ? "being made" : "busy with a split or shrink");
+                         phase == GYRE_PHASE_INIT
+                             ? "being made"
+                             : "busy with a split, shrink or growth (in a group, other calls on it "
+                               "stand before that)");
     if (is_lost || !comm->is_made)
         return gyre_fail(comm->member.fault.status, "the communicator was never made: %s",
                          comm->member.fault.cause);

@@ -211,6 +211,7 @@ static bool host_span_of(struct gyre_executor *executor, uint64_t work,
 const struct gyre_executor_ops gyre_executor_host = {
     .name = "host",
     .helps = true,
+    .queues = true,
     .open = host_open,
     .close = host_close,
     .progress = host_progress,

@@ -95,7 +95,8 @@ struct gyre_loaded {
 
 struct gyre_host_work {
     struct gyre_work work;
-    uint32_t n_live; /* runners that have not finished */
+    uint32_t n_live;             /* runners that have not finished, or not begun */
+    struct gyre_host_work *next; /* begins when this one has ended; NULL = none */
 };
 
 /* One worker of one channel of one work, and how far it is. */
@@ -129,7 +130,7 @@ struct gyre_host_launch {
     bool is_recorded;    /* from its first poll on */
     uint32_t n_works;
     uint32_t n_finished; /* the first works of the launch, which are complete */
-    uint32_t n_runners;  /* unfinished runners, the first ones of the array */
+    uint32_t n_runners;  /* unfinished runners of works that have begun, the first of the array */
     uint32_t next;       /* the runner that is tried next */
     uint32_t max_works;
     uint32_t max_runners;
@@ -144,6 +145,9 @@ void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 /** gyre_host_launch - the function launch of gyre_executor_host. */
 gyre_status gyre_host_launch(struct gyre_executor *executor, const struct gyre_work *works,
                              int n_works, gyre_stream stream);
+
+/** gyre_host_begin_work - add the work's runners to those of the launch. */
+void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *work);
 
 /** gyre_host_poll_launch - the function poll of a launch's task: run the launch for a short time if
  * it is its turn. */

@@ -76,13 +76,10 @@ static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, 
     return NULL;
 }
 
-static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
+void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *own)
 {
+    const struct gyre_work *work = &own->work;
     const struct gyre_loaded *loaded = work->loaded;
-    struct gyre_host_work *own = &launch->works[launch->n_works++];
-    own->work = *work;
-    own->n_live = count_runners(work);
-    own->work.loaded->n_users++;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
     for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
@@ -102,6 +99,29 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
             .worker = i % loaded->n_workers,
         };
     }
+}
+
+/* The work after whose end `work` begins; NULL if it begins with the launch. Works that move
+ * nothing are skipped, because they never end. */
+static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
+                                          const struct gyre_work *work)
+{
+    uint32_t before = work->follows;
+    while (before > 0 && launch->works[before - 1].n_live == 0)
+        before = launch->works[before - 1].work.follows;
+    return before > 0 ? &launch->works[before - 1] : NULL;
+}
+
+static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
+{
+    struct gyre_host_work *before = find_before(launch, work);
+    struct gyre_host_work *own = &launch->works[launch->n_works++];
+    *own = (struct gyre_host_work){.work = *work, .n_live = count_runners(work)};
+    own->work.loaded->n_users++;
+    if (before == NULL)
+        gyre_host_begin_work(launch, own);
+    else if (own->n_live > 0)
+        before->next = own;
 }
 
 /* The caller holds executor->lock, so tickets have the order in which launches are pushed. */
@@ -143,8 +163,12 @@ gyre_status gyre_host_launch(struct gyre_executor *base, const struct gyre_work 
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     if (n_works <= 0)
         return GYRE_SUCCESS;
-    for (int i = 0; i < n_works; i++)
+    for (int i = 0; i < n_works; i++) {
         GYRE_TRY(check_work(&works[i]));
+        if (works[i].follows > (uint32_t)i)
+            return gyre_fail(GYRE_ERROR_INTERNAL, "work %d of a launch follows work %u", i,
+                             works[i].follows - 1);
+    }
     pthread_mutex_lock(&executor->lock);
     const gyre_status status = launch_locked(executor, works, (uint32_t)n_works, stream);
     pthread_mutex_unlock(&executor->lock);

@@ -16,8 +16,10 @@
 static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
 {
     struct gyre_host_runner *runner = &launch->runners[i];
-    runner->work->n_live--;
+    struct gyre_host_work *work = runner->work;
     *runner = launch->runners[--launch->n_runners];
+    if (--work->n_live == 0 && work->next != NULL)
+        gyre_host_begin_work(launch, work->next);
 }
 
 static void count_finished(struct gyre_host_launch *launch, struct gyre_progress *progress)

@@ -319,6 +319,121 @@ static void messages_do_not_hang_behind_a_collective(void)
     test_on_threads(2, exchange_behind_a_collective, NULL);
 }
 
+static gyre_status send_message(struct message *message, int to, gyre_comm *comm,
+                                gyre_stream stream)
+{
+    return gyre_send(message->out, message->n_elems, GYRE_INT32, to, comm, stream);
+}
+
+static gyre_status receive_message(struct message *message, int from, gyre_comm *comm,
+                                   gyre_stream stream)
+{
+    return gyre_recv(message->in, message->n_elems, GYRE_INT32, from, comm, stream);
+}
+
+/* Rank 0 has all of its messages in one group. Ranks 1 and 2 have none in a group, and rank 2 sends
+ * to rank 0 only after rank 1 has received both messages of rank 0. */
+static void pass_on_in_a_circle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int next = (rank + 1) % n_ranks, before = (rank + n_ranks - 1) % n_ranks;
+    struct message messages[2];
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    for (int i = 0; i < 2; i++)
+        messages[i] = make_message(comm, rank, next, N_LONG);
+    if (rank == 0)
+        CHECK_OK(gyre_group_start());
+    for (int i = 0; i < 2 && rank == 0; i++)
+        CHECK_OK(send_message(&messages[i], next, comm, stream));
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(receive_message(&messages[i], before, comm, stream));
+    for (int i = 0; i < 2 && rank != 0; i++)
+        CHECK_OK(send_message(&messages[i], next, comm, stream));
+    if (rank == 0)
+        CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    for (int i = 0; i < 2; i++)
+        check_message(comm, &messages[i], before, rank);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void messages_of_a_group_wait_for_no_other_peers_messages(void)
+{
+    if (test_device() != GYRE_DEVICE_HOST)
+        return; /* GPUs launch second messages of a pair after all first ones */
+    setenv("GYRE_TIMEOUT", "20000", 1);
+    test_on_processes(3, pass_on_in_a_circle, NULL); /* forks: before there are threads */
+    test_on_threads(3, pass_on_in_a_circle, NULL);
+}
+
+/* The ranks name the broadcast and the messages in different orders. */
+static void mix_with_a_broadcast(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int peer = n_ranks - 1 - rank;
+    struct message message = make_message(comm, rank, peer, N_LONG);
+    struct message root = make_message(comm, 0, 0, N_LONG);
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    if (rank == 0)
+        CHECK_OK(send_message(&message, peer, comm, stream));
+    CHECK_OK(gyre_broadcast(root.out, root.in, N_LONG, GYRE_INT32, 0, comm, stream));
+    CHECK_OK(receive_message(&message, peer, comm, stream));
+    if (rank != 0)
+        CHECK_OK(send_message(&message, peer, comm, stream));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    check_message(comm, &message, peer, rank);
+    check_message(comm, &root, 0, 0);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void a_group_may_name_messages_and_collectives_in_any_order(void)
+{
+    setenv("GYRE_TIMEOUT", "20000", 1);
+    test_on_threads(2, mix_with_a_broadcast, NULL);
+}
+
+/* One thread serves both ranks. Each message is the number of its place. */
+static void send_very_many(void)
+{
+    enum { N_MESSAGES = 30000 };
+    static int32_t out[2][N_MESSAGES], in[2][N_MESSAGES];
+    gyre_comm *comms[2];
+    gyre_stream streams[2];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_stream_create(&streams[rank], GYRE_DEVICE_HOST, -1));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+        for (int i = 0; i < N_MESSAGES; i++) { /* every third one to this rank itself */
+            const int peer = i % 3 == 0 ? rank : 1 - rank;
+            out[rank][i] = value_of(rank, peer, (size_t)i);
+            CHECK_OK(gyre_recv(&in[rank][i], 1, GYRE_INT32, peer, comms[rank], streams[rank]));
+            CHECK_OK(gyre_send(&out[rank][i], 1, GYRE_INT32, peer, comms[rank], streams[rank]));
+        }
+    }
+    CHECK_OK(gyre_group_end());
+    size_t n_wrong = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK_OK(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
+        for (int i = 0; i < N_MESSAGES; i++)
+            n_wrong += in[rank][i] != value_of(i % 3 == 0 ? rank : 1 - rank, rank, (size_t)i);
+    }
+    CHECK_MSG(n_wrong == 0, "%zu messages are wrong", n_wrong);
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+        CHECK_OK(gyre_stream_destroy(streams[rank], GYRE_DEVICE_HOST));
+    }
+}
+
+static void very_many_messages_of_a_group_keep_their_order(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        send_very_many();
+}
+
 static const struct test_case cases[] = {
     {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
     {"a copy within a rank holds up the receiving stream",
@@ -330,6 +445,12 @@ static const struct test_case cases[] = {
     {"messages of a group may differ in size", messages_of_a_group_may_differ_in_size},
     {"a group may have a question and its answer", a_group_may_have_a_question_and_its_answer},
     {"messages do not hang behind a collective", messages_do_not_hang_behind_a_collective},
+    {"messages of a group wait for no other peer's messages",
+     messages_of_a_group_wait_for_no_other_peers_messages},
+    {"a group may name messages and collectives in any order",
+     a_group_may_name_messages_and_collectives_in_any_order},
+    {"very many messages of a group keep their order",
+     very_many_messages_of_a_group_keep_their_order},
 };
 
 TEST_MAIN(cases)

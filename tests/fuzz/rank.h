@@ -83,6 +83,7 @@ struct fuzz_call {
 struct fuzz_group {
     int first, n_calls;
     bool is_grouped, is_nested, is_canceled;
+    bool is_divided; /* messages only, which each rank divides into groups of its own */
 };
 
 struct fuzz_rank {

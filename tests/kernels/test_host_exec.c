@@ -154,6 +154,53 @@ static void works_of_one_launch_run_at_the_same_time(void)
     host_rig_close(&rig);
 }
 
+/* Each rank sends three messages to the other one and receives three, rank 0 by one launch and rank
+ * 1 by three. They share the FIFOs of the pair, so on rank 0 the first must end before the third
+ * begins. The second one is empty. */
+static void a_work_begins_after_the_end_of_the_one_that_it_follows(void)
+{
+    enum { COUNT = 5000, N_MESSAGES = 3, N_WORKS = 2 * N_MESSAGES };
+    static const uint16_t orders[2][2] = {{0, 1}, {1, 0}}; /* even works: from 0 to 1; odd: back */
+    static const uint64_t counts[N_MESSAGES] = {COUNT, 0, COUNT - 100};
+    static unsigned char in[2][N_MESSAGES][COUNT];
+    static unsigned char out[2][N_MESSAGES][COUNT];
+    struct host_rig rig;
+    struct gyre_loaded *loaded[2][2];
+    host_rig_open(&rig, 2, N_LANES, 2, 64);
+    for (int rank = 0; rank < 2; rank++) {
+        struct gyre_work works[N_WORKS];
+        for (int k = 0; k < 2; k++) {
+            struct gyre_program *program = make_program(&send_recv_kind, 2, rank ^ k, 0);
+            const struct gyre_load_config config = {
+                .program = program, .rank_of = orders[k], .n_channels = 1};
+            CHECK_OK(gyre_executor_host.load(rig.executors[rank], &config, &loaded[rank][k]));
+            gyre_program_free(program);
+        }
+        for (int k = 0; k < N_WORKS; k++) {
+            const int message = k / 2;
+            memset(in[rank][message], 10 * message + rank, counts[message]);
+            works[k] = byte_work(loaded[rank][k % 2], in[rank][message], out[rank][message],
+                                 counts[message]);
+            works[k].follows = k < 2 || rank == 1 ? 0 : (uint32_t)k - 1;
+        }
+        const int n_together = rank == 0 ? N_WORKS : 2;
+        for (int k = 0; k < N_WORKS; k += n_together)
+            CHECK_OK(gyre_executor_host.launch(rig.executors[rank], works + k, n_together,
+                                               rig.streams[rank]));
+        works[1].follows = 2;
+        CHECK_FAILS(gyre_executor_host.launch(rig.executors[rank], works, 2, rig.streams[rank]),
+                    GYRE_ERROR_INTERNAL, "work 1 of a launch follows work 1");
+    }
+    CHECK(host_rig_run_in_one_thread(&rig));
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(memcmp(out[rank], in[1 - rank], sizeof(out[rank])) == 0);
+        CHECK(gyre_executor_host.progress(rig.executors[rank]).completed == N_WORKS);
+        for (int k = 0; k < 2; k++)
+            gyre_executor_host.unload(rig.executors[rank], loaded[rank][k]);
+    }
+    host_rig_close(&rig);
+}
+
 static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
 {
     struct host_rig rig;
@@ -235,6 +282,8 @@ static const struct test_case cases[] = {
     {"a closed executor touches nothing any more", a_closed_executor_touches_nothing_any_more},
     {"launches run in order over two streams", launches_run_in_order_over_two_streams},
     {"works of one launch run at the same time", works_of_one_launch_run_at_the_same_time},
+    {"a work begins after the end of the one that it follows",
+     a_work_begins_after_the_end_of_the_one_that_it_follows},
     {"what cannot be loaded or launched is refused with the reason",
      what_cannot_be_loaded_or_launched_is_refused_with_the_reason},
     {"a work that does not suit its program is refused",

@@ -15,7 +15,7 @@ struct drawing {
     struct fuzz_rng rng; /* all ranks */
     long index;
     int only_slot; /* of a group whose calls have one communicator */
-    bool is_grouped, has_messages, is_canceled, has_several_comms;
+    bool is_grouped, has_messages, is_canceled, is_divided, has_several_comms;
     bool has_one_stream; /* on this rank: `stream` */
     int stream, first_of_group;
 };
@@ -125,7 +125,7 @@ static void chain(const struct fuzz_rank *rank, const struct drawing *drawing,
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-enum pattern { PERMUTATION, HOLED_PERMUTATION, BOTH_WAYS, ONE_PAIR, N_PATTERNS };
+enum pattern { PERMUTATION, HOLED_PERMUTATION, BOTH_WAYS, ONE_PAIR, ANY_PAIRS, N_PATTERNS };
 
 static void shuffle(struct fuzz_rng *rng, int *order, int n)
 {
@@ -138,9 +138,11 @@ static void shuffle(struct fuzz_rng *rng, int *order, int n)
     }
 }
 
-/* To whom `me` sends message number `number` of the pattern, or -1. `order` is a permutation. */
+/* To whom `me` sends message number `number` of the pattern, or -1. `order` is a permutation, and
+ * `holes` are random bits: of each message of ANY_PAIRS 8 for its sender and 8 for its receiver. */
 static int target(enum pattern pattern, const int *order, uint64_t holes, int number, int me, int n)
 {
+    const uint64_t pair = holes >> number * 16;
     switch (pattern) {
     case HOLED_PERMUTATION:
         return holes >> me & 1 ? -1 : order[me];
@@ -148,6 +150,8 @@ static int target(enum pattern pattern, const int *order, uint64_t holes, int nu
         return number == 0 ? (me + 1) % n : (me + n - 1) % n;
     case ONE_PAIR:
         return me == order[0] ? order[n - 1] : -1;
+    case ANY_PAIRS:
+        return me == (int)(pair % 256) % n ? (int)(pair / 256 % 256) % n : -1;
     default:
         return order[me];
     }
@@ -156,10 +160,12 @@ static int target(enum pattern pattern, const int *order, uint64_t holes, int nu
 static void draw_messages(struct fuzz_rank *rank, struct drawing *drawing, struct fuzz_rng *rng,
                           const struct fuzz_call *first)
 {
-    static const int n_messages[N_PATTERNS] = {1, 1, 2, FUZZ_MAX_MESSAGES};
+    static const int n_messages[N_PATTERNS] = {1, 1, 2, FUZZ_MAX_MESSAGES, FUZZ_MAX_MESSAGES};
     const int n = first->comm->n_ranks, me = first->comm->rank;
-    const enum pattern pattern =
+    enum pattern pattern =
         drawing->is_grouped ? (enum pattern)fuzz_below(rng, N_PATTERNS) : ONE_PAIR;
+    if (drawing->is_divided)
+        pattern = ANY_PAIRS;
     const uint64_t holes = fuzz_next(rng);
     int order[FUZZ_MAX_RANKS];
     shuffle(rng, order, n);
@@ -214,7 +220,9 @@ static void draw_call(struct fuzz_rank *rank, struct drawing *drawing, const str
     const uint64_t kind = fuzz_below(rng, FUZZ_N_COLLECTIVES + 1); /* messages: twice as often */
     const bool may_send = drawing->has_messages && (drawing->is_grouped || comm->n_ranks > 1);
     call.kind = kind < FUZZ_SEND_RECV ? (enum fuzz_collective)kind : FUZZ_SEND_RECV;
-    if (call.kind == FUZZ_SEND_RECV && !may_send)
+    if (drawing->is_divided)
+        call.kind = FUZZ_SEND_RECV;
+    else if (call.kind == FUZZ_SEND_RECV && !may_send)
         call.kind = FUZZ_ALL_REDUCE;
     draw_operation(rng, &call);
     call.root = (int)fuzz_below(rng, (uint64_t)comm->n_ranks);
@@ -242,10 +250,15 @@ static void draw_group(struct fuzz_rank *rank, struct drawing *drawing, struct f
     group->is_grouped = !fuzz_once_in(rng, 4);
     group->is_nested = fuzz_once_in(rng, 5) && group->is_grouped;
     group->is_canceled = fuzz_once_in(rng, 24) && group->is_grouped;
+    /* gyre.h asks users of GPUs not to do this. */
+    group->is_divided = fuzz_once_in(rng, 5) && group->is_grouped && !group->is_canceled &&
+                        rank->n_replays == 0 && rank->device->kind == GYRE_DEVICE_HOST;
+    drawing->is_divided = group->is_divided;
     drawing->is_grouped = group->is_grouped;
     drawing->is_canceled = group->is_canceled;
     drawing->has_messages = fuzz_once_in(rng, group->is_grouped ? 2 : 4);
-    drawing->has_several_comms = fuzz_once_in(rng, 2) && !rank->is_of_one_comm;
+    drawing->has_several_comms =
+        fuzz_once_in(rng, 2) && !rank->is_of_one_comm && !group->is_divided;
     drawing->has_one_stream = fuzz_once_in(&rank->own, 2);
     drawing->stream = (int)fuzz_below(&rank->own, FUZZ_N_STREAMS);
     drawing->first_of_group = rank->n_calls;
