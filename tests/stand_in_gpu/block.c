@@ -28,8 +28,6 @@
 enum state { RUNS, AT_BARRIER, IN_WARP, ENDED };
 
 struct fiber {
-    jmp_buf context;
-    bool has_begun;
     enum state state;
     const void *polled;        /* the last word it read, since its last exchange */
     const void *polled_before; /* and before that exchange */
@@ -57,6 +55,9 @@ struct warp {
 struct block {
     const struct stand_in_launch *launch;
     unsigned char *stacks; /* kept for the next block of this thread of the host */
+    /* Fibers are kept as well: one that has ended begins again in its loop. */
+    jmp_buf contexts[STAND_IN_MAX_THREADS];
+    bool has_context[STAND_IN_MAX_THREADS];
     jmp_buf scheduler;
     uint32_t running; /* index of a fiber */
     uint32_t n_live;
@@ -82,7 +83,7 @@ static void leave(enum state state, bool is_useful)
     struct fiber *fiber = self();
     fiber->state = state;
     fiber->is_useful = is_useful;
-    if (_setjmp(fiber->context) == 0)
+    if (_setjmp(own->contexts[own->running]) == 0)
         _longjmp(own->scheduler, 1);
 }
 
@@ -215,17 +216,21 @@ static void end_fiber(void)
             release(id);
 }
 
+/* Each pass of the loop is a thread of another block. */
 static void fiber_main(void)
 {
-    own->launch->call(own->launch->function, own->launch->args);
-    end_fiber();
-    _longjmp(own->scheduler, 1);
+    for (;;) {
+        own->launch->call(own->launch->function, own->launch->args);
+        end_fiber();
+        if (_setjmp(own->contexts[own->running]) == 0)
+            _longjmp(own->scheduler, 1);
+    }
 }
 
-static void begin_fiber(struct fiber *fiber, uint32_t index)
+static void make_fiber(uint32_t index)
 {
     ucontext_t context;
-    fiber->has_begun = true;
+    own->has_context[index] = true;
     if (getcontext(&context) != 0)
         abort();
     context.uc_stack.ss_sp = own->stacks + (size_t)index * STACK_BYTES;
@@ -239,14 +244,13 @@ static void begin_fiber(struct fiber *fiber, uint32_t index)
 /* Runs a fiber until it waits. Returns false if it only polled. */
 static bool run_fiber(uint32_t index)
 {
-    struct fiber *fiber = &own->fibers[index];
     own->running = index;
     stand_in_place.thread.x = index;
-    fiber->state = RUNS;
+    own->fibers[index].state = RUNS;
     if (_setjmp(own->scheduler) == 0) {
-        if (!fiber->has_begun)
-            begin_fiber(fiber, index);
-        _longjmp(fiber->context, 1);
+        if (!own->has_context[index])
+            make_fiber(index);
+        _longjmp(own->contexts[index], 1);
     }
     return own->fibers[own->running].is_useful;
 }

@@ -129,8 +129,8 @@ static inline uint64_t global_ns()
 }
 
 /* A block that waits sleeps 0.05 to 0.5 ms between two polls. */
-#define ABORT_POLLS      32U
-#define ABORT_HOST_POLLS 256U
+#define ABORT_POLLS      16U
+#define ABORT_HOST_POLLS 64U
 
 /* Launches of a stream run one after the other. */
 static inline void await_last_launch() {}
