@@ -223,7 +223,7 @@ close_rig:
 gyre_status bench_limits_measure(struct bench_limits *limits_out)
 {
     (void)limits_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "this build has no kernels that measure a GPU");
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no GPU: this build has no kernels that measure one");
 }
 
 #endif
