@@ -7,6 +7,7 @@
 #ifndef GYRE_TESTS_STAND_IN_GPU_RUNTIME_H
 #define GYRE_TESTS_STAND_IN_GPU_RUNTIME_H
 
+#include "tests/stand_in_gpu/block.h"
 #include "tests/stand_in_gpu/launch.h"
 
 #include <cuda.h>
@@ -14,7 +15,6 @@
 #include <pthread.h>
 
 #define STAND_IN_MAX_GPUS         16
-#define STAND_IN_MAX_SHARED_BYTES (227 * 1024)
 #define STAND_IN_FRESH_BYTE       0xA5 /* fills new memory, because CUDA's is not zero either */
 #define STAND_IN_GPU_MEMORY_BYTES (80ULL << 30)
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#define DEFAULT_GPUS       2U
 #define DEFAULT_SMS        132U /* of an H100 */
 #define MOST_SMS           512U
 #define SHOWN_CUDA_VERSION 13000
@@ -130,7 +129,7 @@ void *stand_in_realloc(void *ptr, size_t n_bytes)
 
 uint32_t stand_in_n_gpus(void)
 {
-    return stand_in_setting("STAND_IN_GPUS", DEFAULT_GPUS, STAND_IN_MAX_GPUS);
+    return stand_in_setting("STAND_IN_GPUS", TEST_STAND_IN_GPU, STAND_IN_MAX_GPUS);
 }
 
 static int n_sms(void)
@@ -196,7 +195,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu)
     out->multiProcessorCount = n_sms();
     out->warpSize = 32;
     out->maxThreadsPerBlock = 1024;
-    out->sharedMemPerBlockOptin = STAND_IN_MAX_SHARED_BYTES;
+    out->sharedMemPerBlockOptin = STAND_IN_SHARED_BYTES;
     out->pciBusID = gpu + 1;
     return cudaSuccess;
 }
@@ -207,7 +206,7 @@ cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute
         return stand_in_result(cudaErrorInvalidDevice);
     switch (attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value_out = STAND_IN_MAX_SHARED_BYTES;
+        *value_out = STAND_IN_SHARED_BYTES;
         return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
         *value_out = n_sms();

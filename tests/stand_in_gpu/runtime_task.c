@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-/* A block's threads take turns on the stack of one thread of the host, which also holds its
- * thread-local variables: the block's shared memory. */
+/* Threads of a block have stacks of their own (block.c). Those of the host have room for copies,
+ * calls, and thread-local variables: the shared memory that kernels declare themselves. */
 #define STACK_BYTES     ((1U << 20) + (256U << 10))
 #define MOST_TOGETHER   512U /* blocks of a kernel that run at the same time */
 #define DEFAULT_LIMIT_S 120U

@@ -66,7 +66,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
         return stand_in_result(cudaErrorInvalidDeviceFunction);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
         return cudaSuccess; /* the others are hints */
-    if (value < 0 || value > STAND_IN_MAX_SHARED_BYTES)
+    if (value < 0 || value > STAND_IN_SHARED_BYTES)
         return stand_in_result(cudaErrorInvalidValue);
     stand_in_enter();
     struct limit **link = find_limit(function, stand_in_gpu());

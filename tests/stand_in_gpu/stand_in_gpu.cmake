@@ -15,7 +15,7 @@ add_library(stand_in_gpu SHARED ${stand_in_sources})
 add_library(CUDA::cudart_static ALIAS stand_in_gpu)
 target_include_directories(stand_in_gpu PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(stand_in_gpu SYSTEM PUBLIC ${GYRE_CUDA_HEADERS})
-target_compile_definitions(stand_in_gpu INTERFACE TEST_STAND_IN_GPU=2) # as many GPUs as it has by default
+target_compile_definitions(stand_in_gpu PUBLIC TEST_STAND_IN_GPU=2) # as many GPUs as it has by default
 target_compile_options(stand_in_gpu PRIVATE -O2)
 set_target_properties(stand_in_gpu PROPERTIES C_VISIBILITY_PRESET default)
 # Programs find it beside libstand_in_gpu.so when they ask the loader for libnvidia-ml.so.1.
