@@ -43,5 +43,6 @@ function(gyre_add_stand_in_gpu)
   target_sources(gyre_cuda_objects PRIVATE tests/stand_in_gpu/kernels.cpp)
   gyre_stand_in_kernels(gyre_cuda_objects)
   gyre_stand_in_kernels(gyre_cuda_lean_objects)
+  add_dependencies(gyre_static stand_in_nvml) # no program links it
   target_link_options(gyre_static INTERFACE -Wl,-u,stand_in_kernels_of_gyre)
 endfunction()

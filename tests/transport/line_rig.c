@@ -69,7 +69,7 @@ bool line_send_slot(struct line_pipe *pipe)
     return true;
 }
 
-bool line_receive_slot(struct line_pipe *pipe)
+bool line_take_slot(struct line_pipe *pipe)
 {
     unsigned char bytes[LINE_MOST_BYTES], expected[LINE_MOST_BYTES];
     struct gyre_host_end *end = &pipe->end;
@@ -81,7 +81,19 @@ bool line_receive_slot(struct line_pipe *pipe)
     CHECK_MSG(memcmp(bytes, expected, n_bytes) == 0, "%d to %d, FIFO %u, slot %llu of %u bytes",
               pipe->from, pipe->to, pipe->fifo, (unsigned long long)end->n_moved, n_bytes);
     line_advance(end);
-    gyre_store_release_u64(&end->credit->head[GYRE_PROTO_LL], end->n_moved);
+    return true;
+}
+
+void line_return_slots(const struct line_pipe *pipe)
+{
+    gyre_store_release_u64(&pipe->end.credit->head[GYRE_PROTO_LL], pipe->end.n_moved);
+}
+
+bool line_receive_slot(struct line_pipe *pipe)
+{
+    if (!line_take_slot(pipe))
+        return false;
+    line_return_slots(pipe);
     return true;
 }
 

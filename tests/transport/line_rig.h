@@ -55,6 +55,12 @@ bool line_has_room(const struct gyre_host_end *end);
 bool line_send_slot(struct line_pipe *pipe);
 bool line_receive_slot(struct line_pipe *pipe);
 
+/** line_take_slot - as line_receive_slot, without giving credit. */
+bool line_take_slot(struct line_pipe *pipe);
+
+/** line_return_slots - give credit for all slots that a receiving end has taken. */
+void line_return_slots(const struct line_pipe *pipe);
+
 /** line_pass - move slots through all these ends until each has moved n of them. */
 void line_pass(const struct rig_rank *self, struct line_pipe *pipes, size_t n_pipes, uint64_t n);
 

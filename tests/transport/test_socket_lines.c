@@ -110,6 +110,34 @@ static void slots_may_be_returned_before_they_are_sent(void)
     line_run(&line_spec, 2, false, return_early);
 }
 
+/* A GPU gives the credit of a launch's last tile when its next launch begins, so it may take all
+ * slots of a FIFO without giving credit. The credit that it gave before is less than half a FIFO. */
+static void keep_credit(struct gyre_transport *transport, struct gyre_connector *connectors,
+                        int rank, void *context)
+{
+    enum { N_LAUNCHES = 40 };
+    struct rig_rank *self = context;
+    struct line_pipe pipe = line_first_pipe(self, connectors);
+    (void)transport;
+    for (int i = 0; i < N_LAUNCHES && rank == 1 && test_n_failures == 0; i++) {
+        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+        line_pass(self, &pipe, 1, pipe.end.n_moved + 1);
+        for (int n_taken = 0; n_taken < LINE_DEPTH && gyre_now_ns() < until_ns;)
+            if (line_take_slot(&pipe))
+                n_taken++;
+            else
+                sched_yield();
+        line_return_slots(&pipe);
+    }
+    line_pass(self, &pipe, 1, N_LAUNCHES * (LINE_DEPTH + 1));
+    rig_barrier(self);
+}
+
+static void a_receiver_may_keep_the_credit_of_a_whole_fifo(void)
+{
+    line_run(&line_spec, 2, false, keep_credit);
+}
+
 /* The ends of FIFO 0 have moved many slots before. */
 #define LATE_NUMBER ((1ULL << 30) - 2)
 
@@ -162,6 +190,8 @@ static const struct test_case cases[] = {
     {"so they do between far ranks", so_they_do_between_far_ranks},
     {"lines may come after their announcement", lines_may_come_after_their_announcement},
     {"slots may be returned before they are sent", slots_may_be_returned_before_they_are_sent},
+    {"a receiver may keep the credit of a whole FIFO",
+     a_receiver_may_keep_the_credit_of_a_whole_fifo},
     {"once in 2^30 slots both ends clean a slot",
      once_in_two_to_the_thirty_slots_both_ends_clean_a_slot},
 };

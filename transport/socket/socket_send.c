@@ -32,14 +32,17 @@ static void clear_batch(struct socket_link *link)
     link->unpacked_bytes = 0;
 }
 
-/* Should the peer be told of credit now? The credit of a few slots may wait for data that goes to
- * the same peer, because the peer does not run out of credit before it has used half of it. */
+/* Should the peer be told of credit now? The credit of a few slots may wait for data that go to the
+ * same peer while the peer has credit left. It has none once a whole FIFO has arrived of which the
+ * peer was not told: a GPU gives the credit of lines late, so it may wait for the slot that the peer
+ * cannot send. */
 static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t n_consumed, bool has_data)
 {
+    const uint32_t depth = link->peer->transport->config.spec.depth;
     const uint64_t n_owed = n_consumed - fifo->n_returned;
-    return n_owed > 0 && (n_owed >= link->peer->transport->config.spec.depth / 2 || has_data ||
-                          link->n_batch > 0);
+    return n_owed > 0 && (n_owed >= depth / 2 || fifo->n_arrived - fifo->n_returned >= depth ||
+                          has_data || link->n_batch > 0);
 }
 
 bool socket_is_published(const struct socket_link *link, const struct socket_fifo *fifo,
