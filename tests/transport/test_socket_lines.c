@@ -111,7 +111,8 @@ static void slots_may_be_returned_before_they_are_sent(void)
 }
 
 /* A GPU gives the credit of a launch's last tile when its next launch begins, so it may take all
- * slots of a FIFO without giving credit. The credit that it gave before is less than half a FIFO. */
+ * slots of a FIFO without giving credit. The credit that it gave before is less than half a FIFO.
+ */
 static void keep_credit(struct gyre_transport *transport, struct gyre_connector *connectors,
                         int rank, void *context)
 {

@@ -34,8 +34,8 @@ static void clear_batch(struct socket_link *link)
 
 /* Should the peer be told of credit now? The credit of a few slots may wait for data that go to the
  * same peer while the peer has credit left. It has none once a whole FIFO has arrived of which the
- * peer was not told: a GPU gives the credit of lines late, so it may wait for the slot that the peer
- * cannot send. */
+ * peer was not told: a GPU gives the credit of lines late, so it may wait for the slot that the
+ * peer cannot send. */
 static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t n_consumed, bool has_data)
 {
