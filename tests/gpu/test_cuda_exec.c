@@ -137,6 +137,7 @@ static bool compare_buffers(const struct gpu_run *run, int rank, const struct bu
 
 static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
 static uint32_t n_fused_by_coll[GYRE_N_COLLECTIVES];
+static uint32_t n_in_rows; /* in two rows of blocks */
 
 /* Both executors, all ranks. Returns whether every byte is the same. */
 static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct gpu_run *run)
@@ -192,6 +193,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         gyre_cuda_find_fused(gyre_cuda_own(gpus->executors[rank]), &work, 1, &fused);
         n_fused[run->proto] += fused.kernel != NULL;
         n_fused_by_coll[run->coll] += fused.kernel != NULL;
+        n_in_rows += fused.kernel != NULL && fused.n_rows > 1;
         CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
         work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
         work.placement = &on_hosts;
@@ -358,6 +360,7 @@ static void so_do_its_fused_kernels(void)
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         CHECK_MSG(n_fused[proto] > 0 || wanted_runs < 100, "none in %s", gyre_proto_names[proto]);
     CHECK_MSG(n_fused_by_coll[GYRE_COLL_ALL_TO_ALL] > 0 || wanted_runs < 100, "no all-to-all");
+    CHECK_MSG(n_in_rows > 0 || wanted_ranks > 2 || wanted_runs < 100, "none in two rows");
 }
 
 /* Every protocol inside the hosts, SIMPLE between them, in calls of both one after the other. The

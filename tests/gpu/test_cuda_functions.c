@@ -39,7 +39,8 @@ static void check_call(const struct gyre_fused_call *call, unsigned dtype, unsig
         const void *full = gyre_cuda_fused_function(&launch, &instance);
         instance.is_lean = true;
         const void *lean = gyre_cuda_fused_function(&launch, &instance);
-        CHECK_MSG((full != NULL) == !gyre_fused_is_message(call->pattern) && lean != NULL &&
+        const bool is_lean_only = gyre_cuda_is_exchange(call->pattern, launch.n_rows);
+        CHECK_MSG((full != NULL) == !is_lean_only && lean != NULL &&
                       (full == lean) == (call->proto == GYRE_PROTO_SIMPLE),
                   "%s, %s, %s of %s, %u peers, %u tiles of %" PRIu64, launch.kernel->name,
                   gyre_fused_patterns[call->pattern].name, gyre_op_names[op],
@@ -55,10 +56,11 @@ static void check_type(struct gyre_fused_call call, unsigned dtype, unsigned op,
     call.arithmetic = arithmetic_of(call.pattern, (gyre_dtype)dtype, op);
     for (call.n_peers = 1; call.n_peers <= GYRE_FUSED_MAX_PEERS; call.n_peers++)
         for (call.n_tiles = 1; call.n_tiles <= call.depth; call.n_tiles++)
-            for (unsigned flags = 0; flags < 8; flags++) {
+            for (unsigned flags = 0; flags < 16; flags++) {
                 call.is_placed = (flags & 1) != 0;
                 call.is_aligned = (flags & 2) != 0;
                 call.is_unscaled = (flags & 4) != 0;
+                call.parts_rows = (flags & 8) != 0;
                 check_call(&call, dtype, op, tally);
             }
 }

@@ -358,6 +358,32 @@ static struct gyre_cuda_fused_launch plan(const struct gyre_fused_call *call, ui
     return launch;
 }
 
+/* Blocks that only send can wait for credit. Those that send first and receive then cannot. */
+static void launches_in_two_rows_have_any_number_of_tiles(void)
+{
+    static const enum gyre_fused_pattern patterns[] = {
+        GYRE_FUSED_SEND, GYRE_FUSED_RECEIVE, GYRE_FUSED_SEND_RECEIVE, GYRE_FUSED_ALL_TO_ALL};
+    for (unsigned i = 0; i < GYRE_ARRAY_LENGTH(patterns); i++) {
+        const bool is_both = i >= 2;
+        struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, patterns[i]);
+        call.n_peers = 1;
+        call.n_tiles = call.depth + 1;
+        CHECK((gyre_cuda_fused_find(&call) == NULL) == is_both);
+        call.parts_rows = true;
+        CHECK(plan(&call, 30000).kernel != NULL && plan(&call, 30000).n_rows == (is_both ? 2 : 1));
+        /* one warp gives tiles back */
+        CHECK(plan(&call, 30000).n_threads == (is_both ? GYRE_CUDA_ROW_THREADS : 512) + 32);
+        call.n_tiles = 1;
+        CHECK(plan(&call, 30000).n_rows == 1 && plan(&call, 30000).n_threads == 512);
+        call.n_peers = 2;
+        call.n_tiles = call.depth + 1;
+        CHECK(!is_both || gyre_cuda_fused_find(&call) == NULL);
+        call.n_peers = 1;
+        call.proto = GYRE_PROTO_LL;
+        CHECK(!is_both || gyre_cuda_fused_find(&call) == NULL);
+    }
+}
+
 static void launches_are_as_large_as_the_data_wants(void)
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL, GYRE_FUSED_ONE_SHOT);
@@ -454,6 +480,7 @@ static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_fa
     call.n_peers = fused.n_peers;
     call.n_tiles = (uint32_t)gyre_tile_count(&split);
     call.depth = facts->spec.depth;
+    call.parts_rows = 2 * choice->n_channels <= 128; /* of 132 multiprocessors, out of place */
     gyre_program_free(program);
     return gyre_cuda_fused_find(&call);
 }
@@ -490,7 +517,7 @@ static void all_gathers_and_all_to_alls_in_lines_are_fused(void)
         for (unsigned i = 0; i < GYRE_ARRAY_LENGTH(colls); i++) {
             const struct gyre_tuner_facts facts = gpu_facts(n_ranks);
             uint32_t n_found = 0;
-            for (uint64_t n_bytes = 4; n_bytes <= 16 << 20; n_bytes += n_bytes / 5 / 4 * 4 + 4) {
+            for (uint64_t n_bytes = 4; n_bytes <= 64 << 20; n_bytes += n_bytes / 5 / 4 * 4 + 4) {
                 struct gyre_choice choice;
                 CHECK_OK(gyre_tuner_choose(&facts, &any, colls[i], n_bytes, &choice));
                 if (choice.proto == GYRE_PROTO_SIMPLE)
@@ -558,6 +585,8 @@ static const struct test_case cases[] = {
     {"kernels that want more shared memory than there is do not fit",
      kernels_that_want_more_shared_memory_than_there_is_do_not_fit},
     {"launches are as large as the data wants", launches_are_as_large_as_the_data_wants},
+    {"launches in two rows have any number of tiles",
+     launches_in_two_rows_have_any_number_of_tiles},
     {"long calls of LL128 keep more rounds in flight",
      long_calls_of_ll128_keep_more_rounds_in_flight},
     {"LAMPORT has a kernel for what fits its registers",

@@ -257,8 +257,8 @@ static bool run_fiber(uint32_t index)
 
 static void die_of_deadlock(void)
 {
-    fprintf(stderr, "stand-in GPU: the threads of block %u wait for each other:\n",
-            stand_in_place.block.x);
+    fprintf(stderr, "stand-in GPU: the threads of block %u, row %u wait for each other:\n",
+            stand_in_place.block.x, stand_in_place.block.y);
     for (uint32_t i = 0; i < stand_in_place.n_threads.x; i++) {
         const struct fiber *fiber = &own->fibers[i];
         if (fiber->state == AT_BARRIER)
@@ -325,9 +325,10 @@ static void open_block(const struct stand_in_launch *launch, uint32_t block)
     memset(own->barriers, 0, sizeof(own->barriers));
     for (uint32_t i = 0; i < launch->n_threads; i++)
         warp_of(i)->n_live++;
-    stand_in_place.block.x = block;
-    stand_in_place.n_blocks.x = launch->n_blocks;
-    stand_in_place.n_threads.x = launch->n_threads;
+    const uint32_t n_columns = launch->n_blocks / launch->n_rows;
+    stand_in_place.block = (struct stand_in_index){block % n_columns, block / n_columns};
+    stand_in_place.n_blocks = (struct stand_in_index){n_columns, launch->n_rows};
+    stand_in_place.n_threads = (struct stand_in_index){launch->n_threads, 1};
 }
 
 static void pause_idle_block(int n_idle_rounds)

@@ -27,7 +27,7 @@ enum {
 /* What the running fiber knows of itself: CUDA's built-in variables. Grids and blocks have one
  * dimension. */
 struct stand_in_index {
-    uint32_t x;
+    uint32_t x, y;
 };
 
 struct stand_in_place {

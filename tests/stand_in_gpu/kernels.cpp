@@ -27,6 +27,7 @@ static void add_copies(const struct gyre_cuda_copy_kernels &kernels)
 {
     add_all<struct gyre_cuda_args_fused>(kernels.fused);
     add_all<struct gyre_cuda_args_fused>(kernels.message);
+    add_all<struct gyre_cuda_args_fused>(kernels.in_rows);
     add_all<struct gyre_cuda_args_one>(kernels.one);
     add_all<struct gyre_cuda_args_few>(kernels.few);
     add_all<struct gyre_cuda_args_many>(kernels.many);

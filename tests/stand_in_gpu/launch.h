@@ -18,8 +18,9 @@ extern "C" {
 struct stand_in_launch {
     void (*call)(const void *function, const void *args); /* runs the function as one thread */
     const void *function;
-    const void *args; /* the kernel's only argument; alive until the launch has ended */
-    uint32_t n_blocks;
+    const void *args;   /* the kernel's only argument; alive until the launch has ended */
+    uint32_t n_blocks;  /* of all rows */
+    uint32_t n_rows;    /* of the grid */
     uint32_t n_threads; /* of a block */
     uint32_t gpu;       /* ordinal */
 };

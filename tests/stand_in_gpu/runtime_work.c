@@ -93,13 +93,14 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
     struct stand_in_op op = {.kind = STAND_IN_KERNEL};
     if (!stand_in_find_kernel(function, &op.args_bytes, &op.launch.call))
         return stand_in_result(cudaErrorInvalidDeviceFunction);
-    if (config->gridDim.x == 0 || config->gridDim.y != 1 || config->gridDim.z != 1 ||
+    if (config->gridDim.x == 0 || config->gridDim.y == 0 || config->gridDim.z != 1 ||
         config->blockDim.x == 0 || config->blockDim.x > MOST_THREADS || config->blockDim.y != 1 ||
         config->blockDim.z != 1 || config->dynamicSmemBytes > (size_t)shared_limit(function))
         return stand_in_result(cudaErrorInvalidValue);
     op.launch.function = function;
     op.launch.args = args[0];
-    op.launch.n_blocks = config->gridDim.x;
+    op.launch.n_blocks = config->gridDim.x * config->gridDim.y;
+    op.launch.n_rows = config->gridDim.y;
     op.launch.n_threads = config->blockDim.x;
     return stand_in_enqueue(config->stream, &op, overlaps(config));
 }

@@ -26,7 +26,8 @@ typedef void (*kernel)(const void *function, const void *args);
 
 static void run(kernel call)
 {
-    const struct stand_in_launch launch = {.call = call, .n_blocks = 1, .n_threads = THREADS};
+    const struct stand_in_launch launch = {
+        .call = call, .n_blocks = 1, .n_rows = 1, .n_threads = THREADS};
     memset(&shared, 0, sizeof(shared));
     stand_in_run_block(&launch, 0);
 }

@@ -4,7 +4,8 @@
  * were measured with 2 and 4 GPUs, for float32 sums under CUDA graphs (tests/gpu/bench_cuda_exec)
  * and for results in windows (bench -R 2 with GYRE_PATH), 2026-11. Calls of more than 4 ranks use
  * the rows of 4 ranks. All-to-alls in lines have the sizes of all-gathers, because the same kernels
- * move as many lines for both.
+ * move as many lines for both. Two ranks take lines for longer ones, and for longer messages,
+ * because their blocks then send and receive at the same time (docs/lab_notes.md, 2026-11-27).
  */
 #include "core/plan/tuner/table.h"
 
@@ -62,7 +63,7 @@ static const struct gyre_tuner_row rows[] = {
     {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_ALL_TO_ALL, true, 512, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_TO_ALL, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_ALL_TO_ALL, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_ALL_TO_ALL, true, 48 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_ALL_TO_ALL, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_TO_ALL, true, UINT64_MAX, &gyre_algorithm_direct, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_ALL_TO_ALL, false, 2 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
@@ -80,7 +81,7 @@ static const struct gyre_tuner_row rows[] = {
     /* A send has one receiver, however many ranks there are. */
     {GYRE_COLL_SEND_RECV, true, 512, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SEND_RECV, true, 3 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_SEND_RECV, true, 7 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_SEND_RECV, true, 20 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_SEND_RECV, true, 2 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SEND_RECV, true, UINT64_MAX, &gyre_algorithm_sendrecv, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_SEND_RECV, false, 1 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},

@@ -141,21 +141,23 @@ struct peer_fifos {
     uint32_t n_lanes;
 };
 
-/* Which ends does a launch use? A send has no receiving end, and a receive no sending end. */
+/* Which ends does a block use? A send has no receiving end, and a receive no sending end. In a
+ * launch with two rows of blocks, those of the first row send and those of the second receive. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool has_sending_end(const struct gyre_cuda_fused &fused)
 {
-    return !IS_MESSAGE || fused.scatters != 0;
+    return !IS_MESSAGE || (fused.scatters != 0 && blockIdx.y == 0);
 }
 
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool has_receiving_end(const struct gyre_cuda_fused &fused)
 {
-    return !IS_MESSAGE || fused.gathers != 0;
+    return !IS_MESSAGE || (fused.gathers != 0 && blockIdx.y + 1 == gridDim.y);
 }
 
 /* Loads counters and credit together, so that their latencies overlap. Returns true if the
  * communicator was aborted before. */
+template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
                                                        struct peer_fifos *end)
 {
@@ -164,7 +166,7 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     end->n_lanes = fused.threads_per_peer;
     end->group = 0;
     end->lane = threadIdx.x;
-    while (end->lane >= end->n_lanes) { /* this loop is faster than a division */
+    while (!IS_MESSAGE && end->lane >= end->n_lanes) { /* this loop is faster than a division */
         end->lane -= end->n_lanes;
         end->group++;
     }
@@ -224,7 +226,9 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
         args.common.counters[peer.send_end + skip] = end.sent + n_slots;
     if (end.lane == 0 && has_receiving_end<IS_MESSAGE>(args.fused))
         args.common.counters[peer.recv_end + skip] = end.received + n_slots;
-    end_launch(args.common, end.sequence, blockIdx.x, fused_facts(args, blockIdx.x));
+    end_launch(args.common, end.sequence,
+               IS_MESSAGE ? blockIdx.x + blockIdx.y * gridDim.x : blockIdx.x,
+               fused_facts(args, blockIdx.x));
 }
 
 /* Both ends with every peer, in one thread: numbers of slots before this launch. 32 bits are enough

@@ -357,7 +357,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
 {
     const uint32_t n_slots = slots_per_tile(args.fused) * args.work.split.n_tiles;
     struct peer_fifos end;
-    const bool is_aborted = peer_fifos_open(args, &end);
+    const bool is_aborted = peer_fifos_open<false>(args, &end);
     bool is_stopped = is_aborted || !peer_fifos_await<false>(args, end, n_slots);
     /* LL128 needs converged warps. */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;

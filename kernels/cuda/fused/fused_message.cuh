@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A send, a receive, or both at once, in LL and LL128. All threads of a block serve one "peer",
- * whose sending end may lead to another rank than its receiving end comes from. The block sends all
- * tiles before it waits for the first line, so two ranks that send to each other do not wait for
- * each other. Recorded launches are interpreted, so these kernels are lean only.
+ * A send, a receive, or one of each at once, in LL and LL128. All threads of a block that move data
+ * serve one "peer", whose sending end may lead to another rank than its receiving end comes from.
+ * Recorded launches are interpreted, so these kernels are lean only.
+ *
+ * A launch of one row of blocks: each block sends all tiles before it waits for the first line, so
+ * two ranks that send to each other do not wait for each other. FIFOs hold all tiles of a launch
+ * that does both.
+ *
+ * A launch of two rows: the blocks of the first row send, those of the second receive, so a rank
+ * does both at the same time. An all-to-all of two ranks runs so, too, and the rows copy the own
+ * chunk tile by tile, in turns.
+ *
+ * Where there are several tiles, a block has one warp more, which gives credit for tiles that the
+ * other warps have taken. A fence comes before credit. It is slow, and warps that move data would
+ * wait for it: on two H100 4 MiB both ways took 2 us longer (2026-11).
  */
 #ifndef GYRE_KERNELS_CUDA_FUSED_MESSAGE_CUH
 #define GYRE_KERNELS_CUDA_FUSED_MESSAGE_CUH
@@ -25,62 +36,146 @@ static __device__ __forceinline__ void give_credit_ahead(const struct gyre_cuda_
             args.common.counters[peer.recv_end + c * args.work.channel_stride]);
 }
 
-/* Gives back the slots of the first tiles before the launch ends, as the interpreter does. The next
- * launch gives back those of the last tile. A barrier comes before: all threads have read and
- * cleared their lines. */
-template <int PROTO>
-static __device__ __forceinline__ void give_back(const struct gyre_cuda_args_fused &args,
-                                                 const struct peer_fifos &end, uint32_t n_tiles)
+/* KEEPS: copies a tile of the own chunk, in the row whose turn it is. If one row copied all tiles,
+ * the link would wait for it. */
+template <int PROTO, bool KEEPS>
+static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fused &args,
+                                                 const struct peer_fifos &end, uint32_t tile)
 {
-    unsigned char *posted = (unsigned char *)args.fused.peers[0].posted;
-    if (end.lane != 0)
-        return;
-    if (PROTO != GYRE_PROTO_LL)
-        fence_acq_rel_sys(); /* the zeros come before the peer's next lines (sync.cuh) */
-    store_relaxed_sys((uint64_t *)(posted + (size_t)blockIdx.x * args.fused.credit_stride),
-                      end.received + n_tiles);
+    uint32_t n_reductions = 0; /* none */
+    if (KEEPS && tile % 2 == blockIdx.y)
+        (void)finish_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(args, end, tile, false,
+                                                                          &n_reductions);
 }
 
-template <int PROTO>
-static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_fused &args,
-                                                   const struct peer_fifos &end)
+/* ---- sending ------------------------------------------------------------------------------ */
+
+/* Waits for room for a tile, if it is not among the first ones, for which the launch has waited at
+ * its beginning. Returns false when aborted. */
+static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_fused &args,
+                                                  const struct peer_fifos &end, uint32_t tile)
+{
+    const struct gyre_cuda_fused &fused = args.fused;
+    const uint64_t *head = (const uint64_t *)((const unsigned char *)fused.peers[0].head +
+                                              (size_t)blockIdx.x * fused.credit_stride);
+    const uint64_t wanted = end.sent + tile + 1 - fused.depth;
+    uint32_t n_polls = 0;
+    if (tile < fused.depth)
+        return true;
+    announce_launch(args.common, end.sequence);
+    while ((int64_t)(load_relaxed_sys(head) - wanted) < 0)
+        if (must_stop(args.common, n_polls))
+            return false;
+    return true;
+}
+
+template <int PROTO, bool KEEPS>
+static __device__ __forceinline__ void send_tiles(const struct gyre_cuda_args_fused &args,
+                                                  const struct peer_fifos &end)
+{
+    for (uint32_t tile = 0; tile < args.work.split.n_tiles; tile++) {
+        /* LL128 needs converged warps. */
+        if (__any_sync(0xffffffffU, !await_room(args, end, tile)) != 0)
+            return;
+        scatter_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(args, end, tile);
+        if (PROTO == GYRE_PROTO_LL)
+            clean_slots(args, end, tile);
+        keep_tile<PROTO, KEEPS>(args, end, tile);
+    }
+}
+
+/* ---- receiving ---------------------------------------------------------------------------- */
+
+/* Receives all tiles. @n_taken: by each warp of the block, in shared memory. */
+template <int PROTO, bool KEEPS>
+static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fused &args,
+                                                  const struct peer_fifos &end, uint32_t *n_taken)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
-    const bool sends = has_sending_end<true>(args.fused);
-    const bool receives = has_receiving_end<true>(args.fused);
-    bool is_stopped = false;
-    for (uint32_t tile = 0; sends && tile < n_tiles; tile++)
-        scatter_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(args, end, tile);
-    announce_sent(args.common, end.sequence); /* this block has not waited for peers so far */
-    for (uint32_t tile = 0; receives && tile < n_tiles; tile++) {
-        is_stopped = is_stopped || !gather_chunk<PROTO, GYRE_CUDA_UNROLL>(args, end, tile);
-        if (tile + 1 == n_tiles)
-            break;
-        if (__syncthreads_or(is_stopped) != 0)
+    for (uint32_t tile = 0; tile < n_tiles; tile++) {
+        keep_tile<PROTO, KEEPS>(args, end, tile);
+        if (!gather_chunk<PROTO, GYRE_CUDA_UNROLL>(args, end, tile))
             return;
-        give_back<PROTO>(args, end, tile + 1);
+        if (tile + 1 == n_tiles)
+            return;
+        __syncwarp(); /* all lanes have read and cleared their lines */
+        if (threadIdx.x % 32 == 0)
+            store_release_block(&n_taken[threadIdx.x / 32], tile + 1);
     }
-    for (uint32_t tile = 0; PROTO == GYRE_PROTO_LL && sends && !is_stopped && tile < n_tiles;
-         tile++)
-        clean_slots(args, end, tile);
+}
+
+/* Gives back each tile but the last when all warps have taken it, as the interpreter does. The next
+ * launch gives back the last tile. One warp calls this. */
+template <int PROTO>
+static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_args_fused &args,
+                                                       const struct peer_fifos &end,
+                                                       const uint32_t *n_taken)
+{
+    uint64_t *posted = (uint64_t *)((unsigned char *)args.fused.peers[0].posted +
+                                    (size_t)blockIdx.x * args.fused.credit_stride);
+    const uint32_t n_warps = end.n_lanes / 32, lane = threadIdx.x % 32;
+    uint32_t n_polls = 0;
+    for (uint32_t tile = 0; tile + 1 < args.work.split.n_tiles; tile++) {
+        while (__all_sync(0xffffffffU,
+                          lane >= n_warps || load_acquire_block(&n_taken[lane]) > tile) == 0)
+            if (__any_sync(0xffffffffU, must_stop(args.common, n_polls)) != 0)
+                return;
+        __syncwarp(); /* lane 0 has what all lanes have acquired */
+        if (lane != 0)
+            continue;
+        if (PROTO != GYRE_PROTO_LL)
+            fence_acq_rel_sys(); /* the zeros come before the peer's next lines (sync.cuh) */
+        store_relaxed_sys(posted, end.received + tile + 1);
+    }
+}
+
+/* ---- the kernels -------------------------------------------------------------------------- */
+
+/* KEEPS: an all-to-all, whose own chunk goes to OUT. */
+template <int PROTO, bool KEEPS>
+static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_fused &args)
+{
+    __shared__ uint32_t n_taken[32]; /* tiles, by each warp */
+    const uint32_t n_tiles = args.work.split.n_tiles;
+    struct peer_fifos end;
+    const bool is_aborted = peer_fifos_open<true>(args, &end);
+    const bool moves = end.lane < end.n_lanes;
+    if (n_tiles > 1) {
+        if (threadIdx.x < 32)
+            n_taken[threadIdx.x] = 0;
+        __syncthreads();
+    }
+    give_credit_ahead(args);
+    bool is_stopped =
+        is_aborted || !peer_fifos_await<true>(args, end, min(n_tiles, args.fused.depth));
+    /* LL128 needs converged warps. */
+    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+    if (!is_stopped && moves && has_sending_end<true>(args.fused))
+        send_tiles<PROTO, KEEPS>(args, end);
+    announce_sent(args.common, end.sequence);
+    if (!is_stopped && has_receiving_end<true>(args.fused)) {
+        if (moves)
+            take_tiles<PROTO, KEEPS>(args, end, n_taken);
+        else
+            give_back_tiles<PROTO>(args, end, n_taken);
+    }
+    peer_fifos_close<true>(args, end, n_tiles);
 }
 
 template <int PROTO>
-static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
+static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + 32, 1)
     exchange_message(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
-    const uint32_t n_slots = args.work.split.n_tiles;
-    struct peer_fifos end;
-    const bool is_aborted = peer_fifos_open(args, &end);
-    give_credit_ahead(args);
-    bool is_stopped = is_aborted || !peer_fifos_await<true>(args, end, n_slots);
-    /* LL128 needs converged warps. */
-    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    if (is_stopped)
-        announce_launch(args.common, end.sequence);
-    else
-        run_message<PROTO>(args, end);
-    peer_fifos_close<true>(args, end, n_slots);
+    run_message<PROTO, false>(args);
+}
+
+/* Two rows of blocks. Two blocks fit a multiprocessor, so a launch leaves room for a launch of
+ * another communicator: calls of two communicators may come in different orders on two GPUs. */
+template <bool KEEPS>
+static __global__ void __launch_bounds__(GYRE_CUDA_ROW_THREADS + 32, 2)
+    exchange_in_rows(const __grid_constant__ struct gyre_cuda_args_fused args)
+{
+    run_message<GYRE_PROTO_LL128, KEEPS>(args);
 }
 
 #endif

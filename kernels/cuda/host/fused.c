@@ -105,6 +105,23 @@ uint32_t gyre_cuda_peers_class(uint32_t n_peers)
     return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
 }
 
+/* Can the call run in two rows of blocks? The rows serve one peer, in both directions. */
+static bool can_part(const struct gyre_fused_call *call)
+{
+    return call->parts_rows && call->proto == GYRE_PROTO_LL128 && call->n_peers == 1 &&
+           (call->pattern == GYRE_FUSED_SEND_RECEIVE || call->pattern == GYRE_FUSED_ALL_TO_ALL);
+}
+
+/* FIFOs must hold all slots of a launch, unless its sending blocks can wait for credit: they can
+ * where no block sends first and then receives, because only then nobody waits for this rank
+ * meanwhile. */
+static bool has_room(const struct gyre_fused_call *call)
+{
+    return (uint64_t)call->n_tiles * gyre_fused_slots_per_tile(call->pattern) <= call->depth ||
+           call->pattern == GYRE_FUSED_SEND || call->pattern == GYRE_FUSED_RECEIVE ||
+           can_part(call);
+}
+
 bool gyre_cuda_fused_fits(const struct gyre_cuda_fused_kernel *kernel,
                           const struct gyre_fused_call *call)
 {
@@ -112,9 +129,7 @@ bool gyre_cuda_fused_fits(const struct gyre_cuda_fused_kernel *kernel,
            (kernel->arithmetic >> call->arithmetic & 1U) != 0 &&
            (kernel->placements & (call->is_placed ? PLACED : STAGED)) != 0 &&
            call->n_peers <= kernel->most_peers && call->n_tiles <= kernel->most_tiles &&
-           /* With more slots the kernel would need new credit before its end. */
-           (uint64_t)call->n_tiles * gyre_fused_slots_per_tile(call->pattern) <= call->depth &&
-           (call->is_aligned || !kernel->needs_alignment) &&
+           has_room(call) && (call->is_aligned || !kernel->needs_alignment) &&
            (call->is_unscaled || !kernel->needs_unscaled) &&
            (!call->places_blocks || kernel->places_blocks) &&
            (kernel->most_unroll == 0 ||
@@ -221,8 +236,8 @@ static bool is_faster_interpreted(const struct gyre_fused_call *call, uint64_t t
 void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_bytes,
                           struct gyre_cuda_fused_launch *launch_out)
 {
-    struct gyre_cuda_fused_launch launch = {.kernel = gyre_cuda_fused_find(call),
-                                            .places_blocks = call->places_blocks};
+    struct gyre_cuda_fused_launch launch = {
+        .kernel = gyre_cuda_fused_find(call), .places_blocks = call->places_blocks, .n_rows = 1};
     if (launch.kernel == NULL || is_faster_interpreted(call, tile_bytes)) {
         launch_out->kernel = NULL;
         return;
@@ -242,7 +257,12 @@ void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_byte
                           (n_peers == 1 || n_peers == 3 || n_peers == 7);
         break;
     default:
+        launch.n_rows = can_part(call) && call->n_tiles > 1 ? 2 : 1;
+        if (launch.n_rows > 1)
+            launch.threads_per_peer = gyre_min_u32(launch.threads_per_peer, GYRE_CUDA_ROW_THREADS);
         launch.n_threads = launch.threads_per_peer * n_peers;
+        if (call->n_tiles > 1 && gyre_cuda_is_exchange(call->pattern, launch.n_rows))
+            launch.n_threads += 32; /* a warp that gives tiles back */
         launch.unroll = choose_unroll(call, tile_bytes, launch.threads_per_peer);
         launch.shared_bytes =
             gyre_cuda_fused_shared_bytes(n_peers, launch.threads_per_peer, launch.unroll);

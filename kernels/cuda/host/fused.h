@@ -34,7 +34,7 @@ struct gyre_cuda_fused_kernel {
     uint8_t placements; /* bit 0: staged results, bit 1: placed results */
     uint8_t arithmetic; /* enum gyre_fused_arithmetic */
     uint8_t most_peers;
-    uint32_t most_tiles;     /* of a launch; FIFOs must hold all of them too */
+    uint32_t most_tiles;     /* of a launch; FIFOs must hold all of them too, but see fused.c */
     bool needs_alignment;    /* addresses, lengths and cuts are multiples of 16 bytes */
     bool needs_unscaled;     /* nothing is multiplied or divided */
     bool places_blocks;      /* its blocks can choose their multiprocessors */
@@ -47,13 +47,21 @@ extern const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_F
 /* A launch of a fused kernel: which instance, how large. */
 struct gyre_cuda_fused_launch {
     const struct gyre_cuda_fused_kernel *kernel; /* NULL: the interpreter runs the steps */
-    bool is_exact;             /* LAMPORT: one tile, aligned, and as many peers as registers */
-    bool places_blocks;        /* the blocks choose their multiprocessors */
-    uint32_t unroll;           /* line protocols: rounds in flight */
-    uint32_t n_threads;        /* of a block */
+    bool is_exact;      /* LAMPORT: one tile, aligned, and as many peers as registers */
+    bool places_blocks; /* the blocks choose their multiprocessors */
+    uint32_t n_rows;    /* of blocks: 1, or 2, of which the first sends, the other receives */
+    uint32_t unroll;    /* line protocols: rounds in flight */
+    uint32_t n_threads; /* of a block */
     uint32_t threads_per_peer; /* whole warps */
     uint32_t shared_bytes;
 };
+
+/** gyre_cuda_is_exchange - is it exchange_message() that runs the pattern in LL and LL128, in so
+ * many rows of blocks? */
+static inline bool gyre_cuda_is_exchange(enum gyre_fused_pattern pattern, uint32_t n_rows)
+{
+    return n_rows > 1 || gyre_fused_is_message(pattern);
+}
 
 /** gyre_cuda_fused_fits - can this kernel run this call? Some ten comparisons; of kernels that take
  * shared memory also a division. */

@@ -375,6 +375,10 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 /* Most threads that move data in a block of a fused kernel; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_FUSED_THREADS 512
 
+/* Most threads that move data in a block of a launch in two rows. With as many registers as they
+ * need, two such blocks fit a multiprocessor. */
+#define GYRE_CUDA_ROW_THREADS 384
+
 /* Line protocols: how many rounds of a phase are in flight. In a round every thread of a group
  * moves one part of a line: 8 bytes in LL, 15 bytes on average in LL128. */
 #define GYRE_CUDA_UNROLL      2

@@ -44,6 +44,10 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1
     {                                        \
         nullptr, MESSAGE(LL), MESSAGE(LL128) \
     }
+#define IN_ROWS                                                                       \
+    {                                                                                 \
+        (const void *)&exchange_in_rows<false>, (const void *)&exchange_in_rows<true> \
+    }
 #define COPY_KERNEL(proto) KERNEL(proto, DTYPE_NONE, GYRE_SUM)
 #define COPY_KERNELS(args)                                                             \
     {                                                                                  \
@@ -55,6 +59,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1
 extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
     EXCHANGES(DTYPE_NONE),
     LEAN_OR_NONE(MESSAGES),
+    LEAN_OR_NONE(IN_ROWS),
     /* LAMPORT: for ranks that only send data which other ranks add */
     {SIMPLE_OR_NONE(COPY_KERNEL(SIMPLE)), COPY_KERNEL(LL), COPY_KERNEL(LL128),
      COPY_KERNEL(LAMPORT)},

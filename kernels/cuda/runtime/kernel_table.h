@@ -36,6 +36,7 @@ struct gyre_cuda_copy_kernels {
     const void *fused[GYRE_CUDA_N_LINES];
     /* Sends and receives; in the lean table, for LL and LL128. */
     const void *message[GYRE_N_PROTOS];
+    const void *in_rows[2]; /* in the lean table: messages; all-to-alls of two ranks */
     const void *one[GYRE_N_PROTOS];
     const void *few[GYRE_N_PROTOS];  /* take struct gyre_cuda_args_few */
     const void *many[GYRE_N_PROTOS]; /* take struct gyre_cuda_args_many */

@@ -77,6 +77,8 @@ const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch
         return kernels->fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LL_COPY:
     case GYRE_CUDA_FUSED_LL128_COPY:
+        if (launch->n_rows > 1)
+            return copying[lean]->in_rows[!gyre_fused_is_message(instance->pattern)];
         return gyre_fused_is_message(instance->pattern)
                    ? copying[lean]->message[launch->kernel->proto]
                    : copying[lean]->fused[lines_of(launch)];

@@ -76,6 +76,12 @@ static enum gyre_fused_pattern pattern_of(const struct gyre_work *works, uint32_
     return are_alike(works, n_works) ? GYRE_FUSED_SEND_RECEIVE : GYRE_FUSED_NONE;
 }
 
+/* Is IN also OUT? */
+static bool is_in_place(const struct gyre_work *works, uint32_t n_works)
+{
+    return n_works == 1 ? works->in == works->out : send_of(works)->in == receive_of(works)->out;
+}
+
 void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
                           uint32_t n_works, struct gyre_cuda_fused_launch *launch_out)
 {
@@ -93,6 +99,8 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
     call.is_unscaled = work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
     call.places_blocks = gyre_cuda_places_blocks(executor, work, 1, loaded->n_channels);
     call.n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&work->split), UINT32_MAX);
+    call.parts_rows = executor->recorder.recorder == NULL && !is_in_place(works, n_works) &&
+                      2 * loaded->n_channels <= executor->n_sms;
     gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
 }
 
@@ -143,10 +151,12 @@ static gyre_status start_fused(struct gyre_cuda_executor *executor,
         .n_threads = fused->n_threads,
         .shared_bytes = fused->shared_bytes,
         .n_works = n_works,
+        .n_rows = fused->n_rows,
         .awaits_last = true,
     };
-    gyre_cuda_fill_common(executor, loaded->proto, loaded->n_channels, &args->common);
-    args->common.n_blocks = launch.n_blocks;
+    gyre_cuda_fill_common(executor, loaded->proto, fused->n_rows * loaded->n_channels,
+                          &args->common);
+    args->common.n_blocks = fused->n_rows * launch.n_blocks;
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
     gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_FUSED, &args->common);
@@ -171,16 +181,17 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
  * each hold those that the other one needs. */
 #define MOST_BLOCKS_TOGETHER 96
 
-/* The send can go first, because it ends without this rank's receive. A fused send needs no more
- * slots than a FIFO has, and the peer frees them all when it comes to this message: by its receive,
- * or by a send that goes before its receive as this one does. */
+/* The send can go first, because it ends without this rank's receive. It needs no more slots than a
+ * FIFO has, and the peer frees them all when it comes to this message: by its receive, or by a send
+ * that goes before its receive as this one does. */
 bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works)
 {
     struct gyre_cuda_fused_launch together, fused[2];
     if (n_works != 2 ||
         works[0].loaded->n_channels + works[1].loaded->n_channels <= MOST_BLOCKS_TOGETHER ||
-        !is_of(&works[0], GYRE_FUSED_SEND) || !is_of(&works[1], GYRE_FUSED_RECEIVE))
+        !is_of(&works[0], GYRE_FUSED_SEND) || !is_of(&works[1], GYRE_FUSED_RECEIVE) ||
+        gyre_tile_count(&works[0].split) > executor->spec.depth)
         return false;
     gyre_cuda_find_fused(executor, works, 2, &together);
     gyre_cuda_find_fused(executor, &works[0], 1, &fused[0]);

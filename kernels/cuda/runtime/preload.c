@@ -117,6 +117,7 @@ static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_ke
 {
     GYRE_TRY(load_line_kernels(pass, copies->fused));
     GYRE_TRY(load_kernels(pass, copies->message, COUNT_OF(copies->message)));
+    GYRE_TRY(load_kernels(pass, copies->in_rows, COUNT_OF(copies->in_rows)));
     GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
     GYRE_TRY(load_kernels(pass, copies->few, COUNT_OF(copies->few)));
     GYRE_TRY(load_kernels(pass, &copies->mixed_few, 1));

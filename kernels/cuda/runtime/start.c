@@ -93,7 +93,7 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     cudaLaunchConfig_t config;
     cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
     memset(&config, 0, sizeof(config));
-    config.gridDim = (dim3){launch->n_blocks, 1, 1};
+    config.gridDim = (dim3){launch->n_blocks, launch->n_rows == 0 ? 1 : launch->n_rows, 1};
     config.blockDim = (dim3){launch->n_threads, 1, 1};
     config.dynamicSmemBytes = launch->shared_bytes;
     config.stream = stream;

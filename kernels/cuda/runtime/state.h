@@ -192,7 +192,8 @@ struct gyre_cuda_start {
     const void *kernel;
     void *args;              /* begin with struct gyre_cuda_common */
     uint32_t n_more_commons; /* so many more of that structure stand behind the first one */
-    uint32_t n_blocks;
+    uint32_t n_blocks;       /* of a row */
+    uint32_t n_rows;         /* 0 counts as 1 */
     uint32_t n_threads;
     uint32_t shared_bytes;
     uint32_t n_works; /* works that begin with this launch */
