@@ -176,13 +176,29 @@ static bool has_arrived(struct ring *ring, const struct round *round, int rank)
     return true;
 }
 
+static void load_ends(struct ring *ring, const struct round *round, struct end *sends,
+                      struct end *receives)
+{
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        sends[rank] = load_end(ring, round, rank, true);
+        receives[rank] = load_end(ring, round, before(rank), false);
+    }
+}
+
+static void unload_ends(struct ring *ring, struct end *sends, struct end *receives)
+{
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        unload_end(ring, rank, &sends[rank]);
+        unload_end(ring, rank, &receives[rank]);
+    }
+}
+
 /* The same messages a few times in a row, so that slots and credit come round. */
 static void run_round(struct ring *ring, const struct round *round)
 {
     struct end sends[GPU_RIG_MAX_RANKS], receives[GPU_RIG_MAX_RANKS];
+    load_ends(ring, round, sends, receives);
     for (int rank = 0; rank < wanted_ranks; rank++) {
-        sends[rank] = load_end(ring, round, rank, true);
-        receives[rank] = load_end(ring, round, before(rank), false);
         gpu_rig_use(&ring->gpus, rank);
         GPU_OK(cudaMemset(ring->out[rank], GUARD, MAX_BYTES));
         GPU_OK(cudaDeviceSynchronize());
@@ -212,14 +228,12 @@ static void run_round(struct ring *ring, const struct round *round)
                 round->n_channels, (unsigned long long)round->counts[0]);
         exit(1);
     }
-    for (int rank = 0; rank < wanted_ranks; rank++) {
+    for (int rank = 0; rank < wanted_ranks; rank++)
         CHECK_MSG(has_arrived(ring, round, rank), "%s x%u %s, %llu elements to rank %d%s",
                   gyre_proto_names[round->protos[before(rank)]], round->n_channels,
                   gyre_dtype_names[round->dtype], (unsigned long long)round->counts[before(rank)],
                   rank, round->is_together ? ", in one launch" : "");
-        unload_end(ring, rank, &sends[rank]);
-        unload_end(ring, rank, &receives[rank]);
-    }
+    unload_ends(ring, sends, receives);
 }
 
 static void set_protos(struct round *round, enum gyre_proto proto)
@@ -344,6 +358,23 @@ static void sends_ahead_of_receives_free_each_others_slots(void)
     close_ring(&ring);
 }
 
+/* Each rank sends as much as its FIFOs hold, then receives as much, again and again. */
+static void ranks_may_fill_fifos_before_they_receive(void)
+{
+    struct ring ring;
+    open_ring(&ring);
+    for (int ll128 = 0; ll128 < 2 && wanted_ranks == 2; ll128++) {
+        struct round round = {.dtype = GYRE_INT32, .n_channels = 2, .n_threads = 128};
+        set_protos(&round, ll128 ? GYRE_PROTO_LL128 : GYRE_PROTO_LL);
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] =
+                most_that_slots_hold(&round, rank) / (gpu_run_spec.depth - 1) * gpu_run_spec.depth;
+        run_round(&ring, &round);
+        run_round(&ring, &round);
+    }
+    close_ring(&ring);
+}
+
 /* Rank 0 sends and receives in one launch, by two protocols. All other ranks send when they have
  * received. */
 static void answers_go_by_another_protocol(void)
@@ -363,11 +394,44 @@ static void answers_go_by_another_protocol(void)
     close_ring(&ring);
 }
 
+/* Rank 0 sends and receives in two rows of blocks. The other ranks do nothing, or send as much as
+ * that; nobody receives from rank 0. */
+static void an_abort_ends_messages_of_several_tiles(void)
+{
+    for (int is_answered = 0; is_answered < 2; is_answered++) {
+        struct end sends[GPU_RIG_MAX_RANKS], receives[GPU_RIG_MAX_RANKS];
+        const uint32_t n_before = n_in_rows;
+        struct ring ring;
+        struct round round = {.dtype = GYRE_INT32, .n_channels = 2, .n_threads = 128};
+        open_ring(&ring);
+        set_protos(&round, GYRE_PROTO_LL128);
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            round.counts[rank] = most_that_slots_hold(&round, rank) * 2;
+        load_ends(&ring, &round, sends, receives);
+        const struct gyre_work both[2] = {work_of(&ring, &round, 0, &sends[0], true),
+                                          work_of(&ring, &round, before(0), &receives[0], false)};
+        launch(&ring, 0, both, 2);
+        for (int rank = 1; rank < wanted_ranks && is_answered; rank++) {
+            const struct gyre_work send = work_of(&ring, &round, rank, &sends[rank], true);
+            launch(&ring, rank, &send, 1);
+        }
+        CHECK(n_in_rows == n_before + 1);
+        CHECK(!gpu_rig_wait(&ring.gpus, 0.05));
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            gyre_executor_cuda.abort(ring.gpus.executors[rank]);
+        CHECK(gpu_rig_wait(&ring.gpus, DEADLINE_S));
+        unload_ends(&ring, sends, receives);
+        close_ring(&ring);
+    }
+}
+
 static const struct test_case cases[] = {
     {"what is sent arrives", what_is_sent_arrives},
+    {"ranks may fill FIFOs before they receive", ranks_may_fill_fifos_before_they_receive},
     {"answers go by another protocol", answers_go_by_another_protocol},
     {"sends ahead of receives free each other's slots",
      sends_ahead_of_receives_free_each_others_slots},
+    {"an abort ends messages of several tiles", an_abort_ends_messages_of_several_tiles},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
 };
 

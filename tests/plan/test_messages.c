@@ -71,7 +71,9 @@ static void long_messages_go_by_lines_where_there_are_channels_for_them(void)
     CHECK(choose(&many, 4 << 20).proto == GYRE_PROTO_LL128);
     CHECK(choose(&many, 4 << 20).n_channels == 64);
     CHECK(choose(&few, 4 << 20).proto == GYRE_PROTO_SIMPLE);
-    CHECK(choose(&many, 8 << 20).proto == GYRE_PROTO_SIMPLE);
+    CHECK(choose(&many, 8 << 20).proto == GYRE_PROTO_LL128);
+    CHECK(choose(&few, 8 << 20).proto == GYRE_PROTO_SIMPLE);
+    CHECK(choose(&many, 16 << 20).proto == GYRE_PROTO_SIMPLE);
 }
 
 static void messages_over_rdma_are_long(void)

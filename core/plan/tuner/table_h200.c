@@ -81,7 +81,7 @@ static const struct gyre_tuner_row rows[] = {
     /* A send has one receiver, however many ranks there are. */
     {GYRE_COLL_SEND_RECV, true, 512, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SEND_RECV, true, 3 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_SEND_RECV, true, 20 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_SEND_RECV, true, 9 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_SEND_RECV, true, 2 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},
     {GYRE_COLL_SEND_RECV, true, UINT64_MAX, &gyre_algorithm_sendrecv, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_SEND_RECV, false, 1 << 20, &gyre_algorithm_sendrecv, GYRE_PROTO_LL, 0},

@@ -113,22 +113,6 @@ static __device__ __forceinline__ void store_relaxed_sys(uint32_t *word, uint32_
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
-/* ---- words in the block's shared memory that other warps of the block write or read ---- */
-
-static __device__ __forceinline__ uint32_t load_acquire_block(const uint32_t *word)
-{
-    uint32_t value;
-    asm volatile("ld.acquire.cta.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-    return value;
-}
-
-static __device__ __forceinline__ void store_release_block(uint32_t *word, uint32_t value)
-{
-    asm volatile("st.release.cta.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-
-/* ---- order ---- */
-
 static __device__ __forceinline__ void fence_acq_rel_sys()
 {
     asm volatile("fence.acq_rel.sys;" ::: "memory");

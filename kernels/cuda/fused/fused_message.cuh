@@ -86,21 +86,33 @@ static __device__ __forceinline__ void send_tiles(const struct gyre_cuda_args_fu
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-/* Receives all tiles. @n_taken: by each warp of the block, in shared memory. */
+/* The barrier of a tile: the warps that move data arrive at it, and the last warp waits there. No
+ * warp is ahead of the last one by more tiles than a FIFO holds, because it would need a tile for
+ * which no credit was given. So a barrier is not used again before it is complete. */
+static __device__ __forceinline__ int barrier_of(const struct gyre_cuda_args_fused &args,
+                                                 uint32_t tile)
+{
+    return 1 + (int)(tile & (args.fused.depth - 1));
+}
+
 template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fused &args,
-                                                  const struct peer_fifos &end, uint32_t *n_taken)
+                                                  const struct peer_fifos &end)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
+    bool is_stopped = false;
     for (uint32_t tile = 0; tile < n_tiles; tile++) {
         keep_tile<PROTO, KEEPS>(args, end, tile);
-        if (!gather_chunk<PROTO, GYRE_CUDA_UNROLL>(args, end, tile))
-            return;
+        if (!is_stopped)
+            is_stopped = !gather_chunk<PROTO, GYRE_CUDA_UNROLL>(args, end, tile);
         if (tile + 1 == n_tiles)
             return;
-        __syncwarp(); /* all lanes have read and cleared their lines */
-        if (threadIdx.x % 32 == 0)
-            store_release_block(&n_taken[threadIdx.x / 32], tile + 1);
+        /* After an abort nothing else would keep a warp from getting too far ahead. */
+        is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+        if (is_stopped)
+            barrier_sync(barrier_of(args, tile), (int)blockDim.x);
+        else
+            barrier_arrive(barrier_of(args, tile), (int)blockDim.x);
     }
 }
 
@@ -108,20 +120,13 @@ static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fu
  * launch gives back the last tile. One warp calls this. */
 template <int PROTO>
 static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_args_fused &args,
-                                                       const struct peer_fifos &end,
-                                                       const uint32_t *n_taken)
+                                                       const struct peer_fifos &end)
 {
     uint64_t *posted = (uint64_t *)((unsigned char *)args.fused.peers[0].posted +
                                     (size_t)blockIdx.x * args.fused.credit_stride);
-    const uint32_t n_warps = end.n_lanes / 32, lane = threadIdx.x % 32;
-    uint32_t n_polls = 0;
     for (uint32_t tile = 0; tile + 1 < args.work.split.n_tiles; tile++) {
-        while (__all_sync(0xffffffffU,
-                          lane >= n_warps || load_acquire_block(&n_taken[lane]) > tile) == 0)
-            if (__any_sync(0xffffffffU, must_stop(args.common, n_polls)) != 0)
-                return;
-        __syncwarp(); /* lane 0 has what all lanes have acquired */
-        if (lane != 0)
+        barrier_sync(barrier_of(args, tile), (int)blockDim.x);
+        if (threadIdx.x % 32 != 0 || load_relaxed_sys(&args.common.control->is_aborted) != 0)
             continue;
         if (PROTO != GYRE_PROTO_LL)
             fence_acq_rel_sys(); /* the zeros come before the peer's next lines (sync.cuh) */
@@ -135,29 +140,24 @@ static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_ar
 template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_fused &args)
 {
-    __shared__ uint32_t n_taken[32]; /* tiles, by each warp */
     const uint32_t n_tiles = args.work.split.n_tiles;
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open<true>(args, &end);
     const bool moves = end.lane < end.n_lanes;
-    if (n_tiles > 1) {
-        if (threadIdx.x < 32)
-            n_taken[threadIdx.x] = 0;
-        __syncthreads();
-    }
     give_credit_ahead(args);
     bool is_stopped =
         is_aborted || !peer_fifos_await<true>(args, end, min(n_tiles, args.fused.depth));
-    /* LL128 needs converged warps. */
-    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+    /* LL128 needs converged warps. With several tiles all warps meet at barriers, or none does. */
+    is_stopped = n_tiles > 1 ? __syncthreads_or(is_stopped) != 0
+                             : __any_sync(0xffffffffU, is_stopped) != 0;
     if (!is_stopped && moves && has_sending_end<true>(args.fused))
         send_tiles<PROTO, KEEPS>(args, end);
     announce_sent(args.common, end.sequence);
     if (!is_stopped && has_receiving_end<true>(args.fused)) {
         if (moves)
-            take_tiles<PROTO, KEEPS>(args, end, n_taken);
+            take_tiles<PROTO, KEEPS>(args, end);
         else
-            give_back_tiles<PROTO>(args, end, n_taken);
+            give_back_tiles<PROTO>(args, end);
     }
     peer_fifos_close<true>(args, end, n_tiles);
 }

@@ -7,11 +7,14 @@
 
 #include "core/base/util.h"
 
-#define BIT(value)       (1U << (value))
-#define STAGED           1U
-#define PLACED           2U
-#define ANY_NUMBER       UINT32_MAX
-#define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
+#define BIT(value) (1U << (value))
+#define STAGED     1U
+#define PLACED     2U
+#define ANY_NUMBER UINT32_MAX
+/* A block has 16 barriers, and __syncthreads() uses one. Tiles of a message have a barrier for each
+ * slot of a FIFO. */
+#define MOST_TILE_BARRIERS 15
+#define REDUCES_IN_LINES   (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
 #define COPIES_IN_LINES                                                               \
     (BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL) | BIT(GYRE_FUSED_SEND) | \
      BIT(GYRE_FUSED_RECEIVE) | BIT(GYRE_FUSED_SEND_RECEIVE))
@@ -109,6 +112,7 @@ uint32_t gyre_cuda_peers_class(uint32_t n_peers)
 static bool can_part(const struct gyre_fused_call *call)
 {
     return call->parts_rows && call->proto == GYRE_PROTO_LL128 && call->n_peers == 1 &&
+           call->depth <= MOST_TILE_BARRIERS &&
            (call->pattern == GYRE_FUSED_SEND_RECEIVE || call->pattern == GYRE_FUSED_ALL_TO_ALL);
 }
 
@@ -117,6 +121,9 @@ static bool can_part(const struct gyre_fused_call *call)
  * meanwhile. */
 static bool has_room(const struct gyre_fused_call *call)
 {
+    if (gyre_fused_is_message(call->pattern) && call->n_tiles > 1 &&
+        call->depth > MOST_TILE_BARRIERS)
+        return false;
     return (uint64_t)call->n_tiles * gyre_fused_slots_per_tile(call->pattern) <= call->depth ||
            call->pattern == GYRE_FUSED_SEND || call->pattern == GYRE_FUSED_RECEIVE ||
            can_part(call);

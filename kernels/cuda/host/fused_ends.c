@@ -15,13 +15,13 @@ struct resolver {
     uint32_t channel_stride; /* connectors from a channel to the next */
 };
 
-/* The connector of one of the program's connections, in channel 0. */
-static uint32_t index_of(const struct resolver *resolver, uint16_t connection)
+/* The connector of the end with the peer of one of the program's connections, in channel 0. */
+static uint32_t end_of(const struct resolver *resolver, uint16_t connection, bool is_send)
 {
     const struct gyre_connection *own = &resolver->config->program->connections[connection];
     const uint16_t *rank_of = resolver->config->rank_of;
     const uint32_t peer = rank_of != NULL ? rank_of[own->peer] : own->peer;
-    return gyre_connector_index(resolver->spec, peer, own->lane, own->is_send != 0);
+    return gyre_connector_index(resolver->spec, peer, own->lane, is_send);
 }
 
 /* The address that stands for a FIFO end. In line protocols it is that of the slots. In SIMPLE it
@@ -52,11 +52,12 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
                          struct gyre_cuda_fused *fused, struct gyre_cuda_peer *peer)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
-    /* An end that does not exist is the same as the other one, and no kernel uses it. */
+    /* A send has no receiving end in its program, and a receive no sending end. It is that with the
+     * same rank: a send may give credit there. */
     const bool has_send = from->send != GYRE_FUSED_NO_CONNECTION;
     const bool has_recv = from->recv != GYRE_FUSED_NO_CONNECTION;
-    peer->send_end = index_of(resolver, has_send ? from->send : from->recv);
-    peer->recv_end = index_of(resolver, has_recv ? from->recv : from->send);
+    peer->send_end = end_of(resolver, has_send ? from->send : from->recv, true);
+    peer->recv_end = end_of(resolver, has_recv ? from->recv : from->send, false);
     peer->in_offset = from->in_block;
     peer->out_offset = from->out_block;
     peer->chunk = from->chunk;

@@ -123,6 +123,11 @@ static void fill_fused(const struct gyre_work *works, uint32_t n_works,
     fused->threads_per_peer = launch->threads_per_peer;
     fused->own_offset *= n_bytes;
     fused->own_out_offset *= n_bytes;
+    /* A send that fills a FIFO leaves no room for the peer's next one. So that two ranks may send
+     * before they receive, it gives the credit of everything that this rank received. */
+    if (n_works == 1 && is_of(work, GYRE_FUSED_SEND) &&
+        gyre_tile_count(&work->split) >= fused->depth)
+        fused->n_channels_behind = (uint16_t)loaded->n_channels;
     if (n_works > 1) /* IN and OUT are whole messages, so the offsets are 0 */
         return;
     for (uint32_t p = 0; p < n_peers; p++) {

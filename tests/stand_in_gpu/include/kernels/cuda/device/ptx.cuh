@@ -88,17 +88,6 @@ static inline void store_relaxed_sys(uint32_t *word, uint32_t value)
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-static inline uint32_t load_acquire_block(const uint32_t *word)
-{
-    stand_in_polled(word);
-    return *word;
-}
-
-static inline void store_release_block(uint32_t *word, uint32_t value)
-{
-    *word = value;
-}
-
 static inline void fence_acq_rel_sys()
 {
     __atomic_thread_fence(__ATOMIC_ACQ_REL);
