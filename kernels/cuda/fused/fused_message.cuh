@@ -148,8 +148,8 @@ static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_f
     bool is_stopped =
         is_aborted || !peer_fifos_await<true>(args, end, min(n_tiles, args.fused.depth));
     /* LL128 needs converged warps. With several tiles all warps meet at barriers, or none does. */
-    is_stopped = n_tiles > 1 ? __syncthreads_or(is_stopped) != 0
-                             : __any_sync(0xffffffffU, is_stopped) != 0;
+    is_stopped =
+        n_tiles > 1 ? __syncthreads_or(is_stopped) != 0 : __any_sync(0xffffffffU, is_stopped) != 0;
     if (!is_stopped && moves && has_sending_end<true>(args.fused))
         send_tiles<PROTO, KEEPS>(args, end);
     announce_sent(args.common, end.sequence);
