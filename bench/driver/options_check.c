@@ -197,15 +197,25 @@ static gyre_status check_sweep(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Refuses words that are not the name of an algorithm, a protocol or a path. */
-static gyre_status check_allowed(const struct bench_options *options)
+/* Refuses words that are not the name of an algorithm, a protocol or a path, and protocols that
+ * would not count: a list restricts sends and receives only if it names them. */
+static gyre_status check_allowed(const struct bench_options *options, const struct bench_kind *kind)
 {
-    struct gyre_filter filter;
+    struct gyre_filter any, filter;
     struct gyre_filter_words words = bench_options_allowed(options);
     words.algos = options->algo; /* also when they are lists of --sweep */
     words.protos = options->proto;
-    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
-    return gyre_filter_override(&words, &filter);
+    GYRE_TRY(gyre_filter_parse("", "", "", &any));
+    filter = any;
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    if (kind->coll == GYRE_COLL_SEND_RECV && kind->run == NULL && options->proto != NULL &&
+        filter.protos[kind->coll] == any.protos[kind->coll] &&
+        filter.net_protos[kind->coll] == any.net_protos[kind->coll])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--proto %s: that does not restrict sends and receives; name them: "
+                         "--proto send_recv:%s",
+                         options->proto, options->proto);
+    return GYRE_SUCCESS;
 }
 
 static gyre_status check_algo_file(const struct bench_options *options,
@@ -266,7 +276,7 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_kind(options, kind));
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
-    GYRE_TRY(check_allowed(options));
+    GYRE_TRY(check_allowed(options, kind));
     GYRE_TRY(check_algo_file(options, kind));
     return check_paths(options);
 }
