@@ -197,8 +197,8 @@ static gyre_status check_sweep(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Refuses words that are not the name of an algorithm, a protocol or a path, and protocols that
- * would not count: a list restricts sends and receives only if it names them. */
+/* Refuses words that are not the name of an algorithm, a protocol or a path, and lists that would
+ * not count: they restrict sends and receives, which have one algorithm, only if they name them. */
 static gyre_status check_allowed(const struct bench_options *options, const struct bench_kind *kind)
 {
     struct gyre_filter any, filter;
@@ -208,8 +208,12 @@ static gyre_status check_allowed(const struct bench_options *options, const stru
     GYRE_TRY(gyre_filter_parse("", "", "", &any));
     filter = any;
     GYRE_TRY(gyre_filter_override(&words, &filter));
-    if (kind->coll == GYRE_COLL_SEND_RECV && kind->run == NULL && options->proto != NULL &&
-        filter.protos[kind->coll] == any.protos[kind->coll] &&
+    if (kind->coll != GYRE_COLL_SEND_RECV || kind->run != NULL)
+        return GYRE_SUCCESS;
+    if (options->algo != NULL && filter.algorithms[kind->coll] == any.algorithms[kind->coll])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--algo %s: sends and receives have one algorithm", options->algo);
+    if (options->proto != NULL && filter.protos[kind->coll] == any.protos[kind->coll] &&
         filter.net_protos[kind->coll] == any.net_protos[kind->coll])
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--proto %s: that does not restrict sends and receives; name them: "

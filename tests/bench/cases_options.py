@@ -59,6 +59,8 @@ def case_options(directory, _):
     for options in (["-J", "x"], ["--csv", "x"], ["--predict", "1"], ["--compare", "mpi"]):
         done = run([bench(directory, "tune")] + options, status=2)
         assert "tune does not go with" in done.stderr, (options, done.stderr)
+    done = run([bench(directory, "sendrecv"), "--algo", "ring"], status=2)
+    assert "--algo ring: sends and receives have one algorithm" in done.stderr, done.stderr
     done = run([bench(directory, "sendrecv"), "--proto", "simple"], status=2)
     assert "name them: --proto send_recv:simple" in done.stderr, done.stderr
     run([bench(directory, "sendrecv"), "--device", "host", "-g", "2", "-b", "8", "-e", "8", "--proto", "send_recv:simple"])
