@@ -395,7 +395,7 @@ struct gyre_fused_call {
     bool is_unscaled;    /* nothing is multiplied or divided */
     bool places_blocks;  /* the blocks of the launch are to choose their multiprocessors */
     bool in_host_memory; /* slots lie in host memory */
-    bool parts_rows;     /* blocks that only send may run beside as many that only receive: the
+    bool fits_two_rows;  /* blocks that only send may run beside as many that only receive: the
                           * device has room for both, and IN is not OUT */
     uint32_t n_peers;
     uint32_t n_tiles;

@@ -60,7 +60,7 @@ static void check_type(struct gyre_fused_call call, unsigned dtype, unsigned op,
                 call.is_placed = (flags & 1) != 0;
                 call.is_aligned = (flags & 2) != 0;
                 call.is_unscaled = (flags & 4) != 0;
-                call.parts_rows = (flags & 8) != 0;
+                call.fits_two_rows = (flags & 8) != 0;
                 check_call(&call, dtype, op, tally);
             }
 }

@@ -369,7 +369,7 @@ static void launches_in_two_rows_have_any_number_of_tiles(void)
         call.n_peers = 1;
         call.n_tiles = call.depth + 1;
         CHECK((gyre_cuda_fused_find(&call) == NULL) == is_both);
-        call.parts_rows = true;
+        call.fits_two_rows = true;
         CHECK(plan(&call, 30000).kernel != NULL && plan(&call, 30000).n_rows == (is_both ? 2 : 1));
         /* one warp gives tiles back */
         CHECK(plan(&call, 30000).n_threads == (is_both ? GYRE_CUDA_ROW_THREADS : 512) + 32);
@@ -480,7 +480,7 @@ static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_fa
     call.n_peers = fused.n_peers;
     call.n_tiles = (uint32_t)gyre_tile_count(&split);
     call.depth = facts->spec.depth;
-    call.parts_rows = 2 * choice->n_channels <= 128; /* of 132 multiprocessors, out of place */
+    call.fits_two_rows = 2 * choice->n_channels <= 128; /* of 132 multiprocessors, out of place */
     gyre_program_free(program);
     return gyre_cuda_fused_find(&call);
 }

@@ -24,8 +24,8 @@ enum {
     STAND_IN_SHARED_BYTES = 227 * 1024 /* that a launch can ask for */
 };
 
-/* What the running fiber knows of itself: CUDA's built-in variables. Grids and blocks have one
- * dimension. */
+/* What the running fiber knows of itself: CUDA's built-in variables. Blocks have one
+ * dimension, grids have two. */
 struct stand_in_index {
     uint32_t x, y;
 };

@@ -62,7 +62,6 @@ static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_fu
     uint32_t n_polls = 0;
     if (tile < fused.depth)
         return true;
-    announce_launch(args.common, end.sequence);
     while ((int64_t)(load_relaxed_sys(head) - wanted) < 0)
         if (must_stop(args.common, n_polls))
             return false;
@@ -152,6 +151,7 @@ static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_f
         n_tiles > 1 ? __syncthreads_or(is_stopped) != 0 : __any_sync(0xffffffffU, is_stopped) != 0;
     if (!is_stopped && moves && has_sending_end<true>(args.fused))
         send_tiles<PROTO, KEEPS>(args, end);
+    /* With several tiles the last warp comes here before the others wait for room or lines. */
     announce_sent(args.common, end.sequence);
     if (!is_stopped && has_receiving_end<true>(args.fused)) {
         if (moves)

@@ -11,8 +11,7 @@
 #define STAGED     1U
 #define PLACED     2U
 #define ANY_NUMBER UINT32_MAX
-/* A block has 16 barriers, and __syncthreads() uses one. Tiles of a message have a barrier for each
- * slot of a FIFO. */
+/* A block has 16 barriers, and __syncthreads() uses one. */
 #define MOST_TILE_BARRIERS 15
 #define REDUCES_IN_LINES   (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
 #define COPIES_IN_LINES                                                               \
@@ -108,11 +107,17 @@ uint32_t gyre_cuda_peers_class(uint32_t n_peers)
     return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
 }
 
-/* Can the call run in two rows of blocks? The rows serve one peer, in both directions. */
-static bool can_part(const struct gyre_fused_call *call)
+/* Several tiles of a message need a barrier for each slot of a FIFO. */
+static bool has_barriers(const struct gyre_fused_call *call)
 {
-    return call->parts_rows && call->proto == GYRE_PROTO_LL128 && call->n_peers == 1 &&
-           call->depth <= MOST_TILE_BARRIERS &&
+    return call->n_tiles == 1 || call->depth <= MOST_TILE_BARRIERS;
+}
+
+/* Can the call run in two rows of blocks? The rows serve one peer, in both directions. */
+static bool takes_two_rows(const struct gyre_fused_call *call)
+{
+    return call->fits_two_rows && call->proto == GYRE_PROTO_LL128 && call->n_peers == 1 &&
+           has_barriers(call) &&
            (call->pattern == GYRE_FUSED_SEND_RECEIVE || call->pattern == GYRE_FUSED_ALL_TO_ALL);
 }
 
@@ -121,12 +126,11 @@ static bool can_part(const struct gyre_fused_call *call)
  * meanwhile. */
 static bool has_room(const struct gyre_fused_call *call)
 {
-    if (gyre_fused_is_message(call->pattern) && call->n_tiles > 1 &&
-        call->depth > MOST_TILE_BARRIERS)
+    if (gyre_fused_is_message(call->pattern) && !has_barriers(call))
         return false;
     return (uint64_t)call->n_tiles * gyre_fused_slots_per_tile(call->pattern) <= call->depth ||
            call->pattern == GYRE_FUSED_SEND || call->pattern == GYRE_FUSED_RECEIVE ||
-           can_part(call);
+           takes_two_rows(call);
 }
 
 bool gyre_cuda_fused_fits(const struct gyre_cuda_fused_kernel *kernel,
@@ -264,7 +268,7 @@ void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_byte
                           (n_peers == 1 || n_peers == 3 || n_peers == 7);
         break;
     default:
-        launch.n_rows = can_part(call) && call->n_tiles > 1 ? 2 : 1;
+        launch.n_rows = takes_two_rows(call) && call->n_tiles > 1 ? 2 : 1;
         if (launch.n_rows > 1)
             launch.threads_per_peer = gyre_min_u32(launch.threads_per_peer, GYRE_CUDA_ROW_THREADS);
         launch.n_threads = launch.threads_per_peer * n_peers;

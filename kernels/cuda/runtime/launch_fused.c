@@ -99,8 +99,8 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
     call.is_unscaled = work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
     call.places_blocks = gyre_cuda_places_blocks(executor, work, 1, loaded->n_channels);
     call.n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&work->split), UINT32_MAX);
-    call.parts_rows = executor->recorder.recorder == NULL && !is_in_place(works, n_works) &&
-                      2 * loaded->n_channels <= executor->n_sms;
+    call.fits_two_rows = executor->recorder.recorder == NULL && !is_in_place(works, n_works) &&
+                         2 * loaded->n_channels <= executor->n_sms;
     gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
 }
 
