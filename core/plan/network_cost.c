@@ -11,6 +11,9 @@
 #define RDMA_PART   0.98
 #define SOCKET_PART 0.92
 
+/* The latency of the network that the shipped constants of RDMA stand for. */
+#define RDMA_WIRE_NS 2000
+
 /* What proxies, notifications and waking add to a hop, and to a credit on its way back. */
 #define RDMA_HOP_NS      9000
 #define RDMA_CREDIT_NS   700
@@ -43,10 +46,15 @@ struct gyre_cost gyre_network_cost(const struct gyre_cost *base, const struct gy
         const double wire_ns = (double)network->latency_ns;
         cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK] =
             wire_ns + (is_rdma ? RDMA_HOP_NS : SOCKET_HOP_NS);
-        if (!is_rdma)
+        if (is_rdma && has_faster_lines(base)) {
+            for (int proto = GYRE_PROTO_SIMPLE + 1; proto < GYRE_N_PROTOS; proto++)
+                cost.hop_ns[proto][GYRE_LINK_NETWORK] =
+                    base->hop_ns[proto][GYRE_LINK_NETWORK] + wire_ns - RDMA_WIRE_NS;
+        } else if (!is_rdma) {
             cost.hop_ns[GYRE_PROTO_LL][GYRE_LINK_NETWORK] =
                 cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK] -
                 (has_faster_lines(base) ? SOCKET_LINES_GAIN_NS : 0);
+        }
         cost.credit_ns[GYRE_LINK_NETWORK] = wire_ns + (is_rdma ? RDMA_CREDIT_NS : SOCKET_CREDIT_NS);
     }
     return cost;
