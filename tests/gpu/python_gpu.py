@@ -217,6 +217,8 @@ def cupy_arrays(comm):
     base = numpy.arange(100000, dtype=numpy.float32)
 
     def check(array, wanted, what):
+        # get() alone would wait inside a copy to host memory, which lets no other thread allocate (docs/python.md).
+        cupy.cuda.get_current_stream().synchronize()
         assert (array.get() == wanted).all(), f"{what}: {array.get()[:4]}..., not {wanted[:4]}..."
 
     with cupy.cuda.Device(comm.ordinal):
