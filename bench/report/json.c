@@ -361,12 +361,12 @@ gyre_status bench_json_close(struct bench_json *json, const struct bench_summary
 #else
 
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
-                                 const char *algorithm, double time_us,
+                                 const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison)
 {
     (void)json;
     (void)what;
-    (void)algorithm;
+    (void)contender;
     (void)time_us;
     (void)comparison;
     return GYRE_SUCCESS;
