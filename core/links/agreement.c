@@ -52,8 +52,8 @@ static void fill_agreement(const struct gyre_member *member, const struct gyre_l
         const struct gyre_param_value *value = &member->params.values[id];
         const char *text = value->text;
         mine->params[id].hash = gyre_hash(GYRE_HASH_INIT, text, strlen(text));
-        snprintf(mine->params[id].text, sizeof(mine->params[id].text), "%s",
-                 value->is_set ? text : "unset");
+        snprintf(mine->params[id].text, sizeof(mine->params[id].text), "%.*s",
+                 (int)sizeof(mine->params[id].text) - 1, value->is_set ? text : "unset");
     }
 }
 

@@ -241,7 +241,7 @@ static void a_work_that_does_not_suit_its_program_is_refused(void)
     const struct gyre_placement by_host = {bases, NULL}, by_gpu = {bases, bases};
     const struct gyre_work_needs needs = {
         .n_channels = 1, .n_chunks = 1, .most_tile_bytes = 64, .is_placed = true, .by_gpu = true};
-    unsigned char buffer[64];
+    unsigned char buffer[64] = {0};
     struct gyre_work good = byte_work(NULL, buffer, buffer, 64);
     good.placement = &by_gpu;
     CHECK_OK(gyre_work_check(&good, &needs));

@@ -55,7 +55,7 @@ bool gyre_tuner_choose_copies(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    const uint64_t most_bytes = 1 << 30;
+    const uint32_t most_bytes = 1 << 30;
     const struct gyre_algorithm *algorithm = copy_algorithm(facts, filter, coll, n_bytes);
     struct gyre_choice choice = {
         .algorithm = algorithm, .proto = GYRE_PROTO_SIMPLE, .path = GYRE_PATH_COPY_ENGINE};
