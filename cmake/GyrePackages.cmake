@@ -1,5 +1,11 @@
-# What the library is linked with. Verbs headers and MPI are optional: without them the build goes
-# on and says what is missing.
+# What the library is linked with. Verbs headers, MPI and others are optional: without them the build
+# goes on and says what is missing. GYRE_WITHOUT leaves out those that are here.
+set(GYRE_WITHOUT "" CACHE STRING "Optional parts to leave out: verbs;rdmacm;mpi;libxml2;json-c")
+foreach(part IN LISTS GYRE_WITHOUT)
+  if(NOT part MATCHES "^(verbs|rdmacm|mpi|libxml2|json-c)$")
+    message(FATAL_ERROR "GYRE_WITHOUT names ${part}; legal are verbs, rdmacm, mpi, libxml2 and json-c")
+  endif()
+endforeach()
 add_library(gyre_packages INTERFACE)
 find_package(Threads REQUIRED)
 find_package(OpenSSL COMPONENTS Crypto) # HMAC-SHA256
@@ -11,6 +17,12 @@ target_link_libraries(gyre_packages INTERFACE Threads::Threads OpenSSL::Crypto $
 include(CheckIncludeFile)
 check_include_file(infiniband/verbs.h GYRE_HAVE_VERBS)
 check_include_file(rdma/rdma_cma.h GYRE_HAVE_RDMACM)
+if("verbs" IN_LIST GYRE_WITHOUT)
+  set(GYRE_HAVE_VERBS OFF)
+endif()
+if("rdmacm" IN_LIST GYRE_WITHOUT)
+  set(GYRE_HAVE_RDMACM OFF)
+endif()
 if(NOT GYRE_HAVE_VERBS)
   message(STATUS "gyre: no infiniband/verbs.h (libibverbs-dev): built without RDMA")
 elseif(GYRE_HAVE_RDMACM)
@@ -28,7 +40,9 @@ if(GYRE_MPICC AND NOT MPI_C_COMPILER AND NOT MPI_HOME)
   execute_process(COMMAND ${GYRE_MPICC} -E ${CMAKE_BINARY_DIR}/CMakeFiles/find_mpi.c
     RESULT_VARIABLE mpicc_status OUTPUT_QUIET ERROR_QUIET)
 endif()
-if(mpicc_status EQUAL 0)
+if("mpi" IN_LIST GYRE_WITHOUT)
+  set(MPI_C_FOUND OFF)
+elseif(mpicc_status EQUAL 0)
   find_package(MPI COMPONENTS C)
 else()
   message(STATUS "gyre: ${GYRE_MPICC} finds no mpi.h")
@@ -40,6 +54,9 @@ endif()
 
 find_package(LibXml2)
 set(GYRE_HAVE_LIBXML2 ${LibXml2_FOUND})
+if("libxml2" IN_LIST GYRE_WITHOUT)
+  set(GYRE_HAVE_LIBXML2 OFF)
+endif()
 if(GYRE_HAVE_LIBXML2)
   target_link_libraries(gyre_packages INTERFACE LibXml2::LibXml2)
   target_compile_definitions(gyre_packages INTERFACE GYRE_WITH_LIBXML2)
