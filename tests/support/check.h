@@ -56,9 +56,17 @@ struct test_case {
     void (*run)(void);
 };
 
+/** Within a case: the machine or the build lacks what the case is about. */
+static inline _Noreturn void test_skip_case(const char *reason)
+{
+    printf("skipped: %s\n", reason);
+    exit(TEST_SKIPPED);
+}
+
 /* A case is a process of its own: threads, memory and variables that one leaves behind, or a crash,
- * do not reach the next, and a case that forks has no threads of others beside it. */
-static inline bool test_run_case(const struct test_case *own)
+ * do not reach the next, and a case that forks has no threads of others beside it. Returns 0, 1 or
+ * TEST_SKIPPED. */
+static inline int test_run_case(const struct test_case *own)
 {
     int status = 0;
     fflush(NULL);
@@ -68,33 +76,53 @@ static inline bool test_run_case(const struct test_case *own)
         exit(test_n_failures == 0 ? 0 : 1);
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        return false;
+        return 1;
     if (WIFSIGNALED(status))
         fprintf(stderr, "%s: ended by signal %d\n", own->name, WTERMSIG(status));
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* The results of a binary's cases. */
+struct test_results {
+    size_t n_run, n_failed, n_skipped;
+};
+
+static inline void test_note(struct test_results *results, const char *name, int status)
+{
+    printf("%s %s\n", status == 0 ? "ok  " : status == TEST_SKIPPED ? "skip" : "FAIL", name);
+    results->n_run++;
+    results->n_skipped += status == TEST_SKIPPED;
+    results->n_failed += status != 0 && status != TEST_SKIPPED;
+}
+
+/* Prints the results, and returns the exit status of the binary. */
+static inline int test_end(const struct test_results *results)
+{
+    printf("%zu cases, %zu failed, %zu skipped\n", results->n_run, results->n_failed,
+           results->n_skipped);
+    if (results->n_failed > 0 || results->n_run == 0)
+        return 1;
+    if (results->n_skipped < results->n_run)
+        return 0;
+    printf("skipped: all cases, for the reasons above\n");
+    return TEST_SKIPPED;
 }
 
 /** Run all cases, or those whose name contains argv[1]. Returns the exit status. */
 static inline int test_main(int argc, char **argv, const struct test_case *cases, size_t n_cases)
 {
-    size_t n_run = 0, n_failed = 0;
-    for (size_t i = 0; i < n_cases; i++) {
-        if (argc > 1 && strstr(cases[i].name, argv[1]) == NULL)
-            continue;
-        const bool is_right = test_run_case(&cases[i]);
-        printf("%s %s\n", is_right ? "ok  " : "FAIL", cases[i].name);
-        n_run++;
-        n_failed += !is_right;
-    }
-    printf("%zu cases, %zu failed\n", n_run, n_failed);
-    return n_failed == 0 && n_run > 0 ? 0 : 1;
+    struct test_results results = {0};
+    for (size_t i = 0; i < n_cases; i++)
+        if (argc <= 1 || strstr(cases[i].name, argv[1]) != NULL)
+            test_note(&results, cases[i].name, test_run_case(&cases[i]));
+    return test_end(&results);
 }
 
 /** As test_main(), but `most` cases run at once: for cases that mostly wait for deadlines. */
 static inline int test_main_together(int argc, char **argv, const struct test_case *cases,
                                      size_t n_cases, size_t most)
 {
-    size_t n_run = 0, n_failed = 0;
+    struct test_results results = {0};
     for (size_t first = 0; first < n_cases; first += most) {
         pid_t pids[64] = {0};
         for (size_t i = first; i < n_cases && i < first + most && i - first < 64; i++) {
@@ -103,21 +131,18 @@ static inline int test_main_together(int argc, char **argv, const struct test_ca
             fflush(NULL);
             pids[i - first] = fork();
             if (pids[i - first] == 0)
-                exit(test_run_case(&cases[i]) ? 0 : 1);
+                exit(test_run_case(&cases[i]));
         }
         for (size_t i = first; i < n_cases && i < first + most && i - first < 64; i++) {
             int status = 1;
             if (pids[i - first] == 0)
                 continue;
-            const bool is_right =
-                waitpid(pids[i - first], &status, 0) == pids[i - first] && status == 0;
-            printf("%s %s\n", is_right ? "ok  " : "FAIL", cases[i].name);
-            n_run++;
-            n_failed += !is_right;
+            const bool has_ended = waitpid(pids[i - first], &status, 0) == pids[i - first];
+            test_note(&results, cases[i].name,
+                      has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
         }
     }
-    printf("%zu cases, %zu failed\n", n_run, n_failed);
-    return n_failed == 0 && n_run > 0 ? 0 : 1;
+    return test_end(&results);
 }
 
 #define TEST_MAIN(cases)                                                         \
