@@ -196,7 +196,7 @@ gyre_status bench_table_open(struct bench_table *table)
     GYRE_TRY(open_costs(table));
     GYRE_TRY(open_facts(table));
     if (request->algorithm != NULL && request->algorithm->given != NULL) {
-        GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, false,
+        GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, table->all_ranks,
                                      &table->simulators[0]));
         table->algorithms[table->n_algorithms++] = request->algorithm;
         return GYRE_SUCCESS;

@@ -187,6 +187,22 @@ def case_trace_simulated(directory, source):
                    if e["name"] in ("process_name", "thread_name")}
                   for path, kind in [(measured, "measured"), (simulated, "simulated")]]
         assert tracks[1] <= tracks[0], tracks[1] - tracks[0]
+        # Programs from a file: every rank is shown, also where one rank could stand for all.
+        for algorithm in ("ring", "tree"):
+            shape = ["--algo", algorithm, "--coll", "all_reduce", "--ranks", "4"]
+            programs = os.path.join(place, "mine.gyre")
+            with open(programs, "w") as file:
+                file.write(run([bench(directory, "schedule")] + shape).stdout)
+            done = run([bench(directory, "schedule"), "--predict", "--cost", "host", "--file",
+                        programs, "--bytes", "1M", "--trace", simulated])
+            predicted_us = float(done.stdout.split("\n")[3].split()[4])
+            events = read_trace([simulated], "simulated")
+            check_flows(events, 0)
+            assert check_steps(directory, events, shape, 4) == 1
+            calls = [e for e in events if e["name"] == "all_reduce"]
+            ends = [e["ts"] + e["dur"] - min(c["ts"] for c in events if c["name"] == "launch")
+                    for e in calls]
+            assert len(calls) == 4 and abs(max(ends) - predicted_us) <= 0.01, (ends, predicted_us)
         done = run(predict + ["--trace", simulated], status=1)
         assert "--trace shows one call" in done.stderr, done.stderr
         if has_json(directory):
