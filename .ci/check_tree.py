@@ -28,7 +28,7 @@ ALLOWED = {
     "algorithms": MODEL + ["core/model", "core/topo"],
     "transport": MODEL + ["core/model", "core/trace", "core/device", "core/topo"],
     "kernels": MODEL + ["core/model", "core/trace", "core/device"],
-    "core/nccl": ["core/gyre.h"],
+    "core/nccl": ["core/gyre.h", "core/base/text.h"],
     "bench": MODEL + ["core/model", "core/trace", "core/device", "core/topo", "core/plan/plan.h",
                       "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
@@ -63,6 +63,10 @@ CALLS = [
     (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/|docs/examples/", "the library never ends the process"),
     (r"(?<![\w.>])(clock_gettime|gyre_now_ns|time|gettimeofday)\s*\(",
      r"(?!algorithms/)", "algorithms are pure: no clock"),
+    (r"\b(strto(d|f|ld)|atof|str(n?)casecmp|strcoll|strxfrm|alphasort)\b|"
+     r"\b(isalpha|isalnum|isspace|isprint|ispunct|iscntrl|isupper|islower|tolower|toupper)\s*\(",
+     r"core/base/text\.c$|tests/|docs/examples/", "depends on the locale of the caller: core/base/text.h"),
+    (r"\bjson_object_new_string(_len)?\b", r"bench/report/json_add\.h$", "may write bytes that are no UTF-8: json_text()"),
     (r"\b(TODO|FIXME|XXX)\b", r"$^", "no TODO"),
 ]
 

@@ -5,8 +5,7 @@
 #include "algorithms/algorithm.h"
 
 #include "core/base/status.h"
-
-#include <strings.h>
+#include "core/base/text.h"
 
 #define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
 const struct gyre_algorithm *const gyre_algorithms[] = {
@@ -16,7 +15,7 @@ const struct gyre_algorithm *const gyre_algorithms[] = {
 const struct gyre_algorithm *gyre_algorithm_find(const char *name)
 {
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
-        if (strcasecmp(gyre_algorithms[i]->name, name) == 0)
+        if (gyre_text_same(gyre_algorithms[i]->name, name))
             return gyre_algorithms[i];
     return NULL;
 }

@@ -6,6 +6,7 @@
  */
 #include "transport/slab.h"
 
+#include "core/base/text.h"
 #include "core/device/shared_file.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ static bool can_open_descriptors(const struct gyre_peer_info *mine,
                  peer->rank, peer->pid, peer->uid, mine->uid);
     else
         snprintf(why_out, why_bytes, "this rank may not open descriptors of rank %u (pid %u): %s",
-                 peer->rank, peer->pid, strerror(error));
+                 peer->rank, peer->pid, gyre_text_error(error));
     return false;
 }
 

@@ -6,9 +6,8 @@
 #include "algorithms/simulate/simulate.h"
 
 #include "core/base/status.h"
+#include "core/base/text.h"
 
-#include <ctype.h>
-#include <locale.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -144,10 +143,10 @@ static gyre_status fail_key(int line, const char *word)
 /* Cut blanks off both ends. */
 static char *trim(char *text)
 {
-    while (isspace((unsigned char)*text))
+    while (gyre_text_is_space(*text))
         text++;
     size_t n = strlen(text);
-    while (n > 0 && isspace((unsigned char)text[n - 1]))
+    while (n > 0 && gyre_text_is_space(text[n - 1]))
         text[--n] = '\0';
     return text;
 }
@@ -173,7 +172,7 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
     if (is_given[i])
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice", line, name);
     char *end;
-    const double value = strtod(number, &end);
+    const double value = gyre_text_to_double(number, &end);
     const bool in_range = keys[i].is_share ? value > 0 && value <= 1 : value >= 0;
     if (end == number || *end != '\0' || !isfinite(value) || !in_range)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -184,29 +183,8 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
     return GYRE_SUCCESS;
 }
 
-/* Reads and writes numbers with a decimal point in every locale of the program. */
-struct numbers {
-    locale_t mine, before;
-};
-
-static gyre_status enter_c_locale(struct numbers *numbers)
-{
-    numbers->before = (locale_t)0;
-    numbers->mine = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (numbers->mine == (locale_t)0)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a locale");
-    numbers->before = uselocale(numbers->mine);
-    return GYRE_SUCCESS;
-}
-
-static void leave_c_locale(const struct numbers *numbers)
-{
-    uselocale(numbers->before);
-    freelocale(numbers->mine);
-}
-
-static gyre_status read_text(const char *text, const struct gyre_cost *base,
-                             struct gyre_cost *cost_out)
+gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
+                                struct gyre_cost *cost_out)
 {
     struct gyre_cost cost = *base;
     bool is_given[N_KEYS] = {false};
@@ -227,33 +205,16 @@ static gyre_status read_text(const char *text, const struct gyre_cost *base,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
-                                struct gyre_cost *cost_out)
-{
-    struct numbers numbers;
-    GYRE_TRY(enter_c_locale(&numbers));
-    const gyre_status status = read_text(text, base, cost_out);
-    leave_c_locale(&numbers);
-    return status;
-}
-
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
 {
     struct gyre_cost copy = *cost;
     char *text = malloc(N_KEYS * LINE_MAX_BYTES);
-    struct numbers numbers;
     size_t used = 0;
     if (text == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate the text of a cost");
-    const gyre_status status = enter_c_locale(&numbers);
-    if (status != GYRE_SUCCESS) {
-        free(text);
-        return status;
-    }
     for (size_t i = 0; i < N_KEYS; i++)
-        used += (size_t)snprintf(&text[used], LINE_MAX_BYTES, "%s = %.17g\n", keys[i].name,
-                                 *field_of(&copy, &keys[i]));
-    leave_c_locale(&numbers);
+        used += (size_t)gyre_text_format(&text[used], LINE_MAX_BYTES, "%s = %.17g\n", keys[i].name,
+                                         *field_of(&copy, &keys[i]));
     *text_out = text;
     return GYRE_SUCCESS;
 }

@@ -81,7 +81,7 @@ bool gyre_fabric_line_match(const struct gyre_fabric_line *line, const char *for
         const size_t n = strcspn(at, " ");
         if (word == line->n_words)
             return false;
-        if (n == 1 && isupper((unsigned char)*at)) {
+        if (n == 1 && *at >= 'A' && *at <= 'Z') {
             if (!read_value(*at, line->words[word], &values_out[n_values++]))
                 return false;
         } else if (strlen(line->words[word]) != n || strncmp(line->words[word], at, n) != 0) {

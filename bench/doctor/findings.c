@@ -3,8 +3,8 @@
  * The list of findings, and how checks add to it.
  */
 #include "bench/doctor/doctor.h"
+#include "core/base/text.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ bool bench_findings_add(struct bench_findings *findings, const struct bench_find
 static void clean(char *text)
 {
     for (; *text != '\0'; text++)
-        if (!isprint((unsigned char)*text) && *text != '\n')
+        if (!gyre_text_is_printable(*text) && *text != '\n')
             *text = *text == '\t' ? ' ' : '?';
 }
 

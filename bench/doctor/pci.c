@@ -4,6 +4,8 @@
  */
 #include "bench/doctor/pci.h"
 
+#include "core/base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +80,7 @@ static enum bench_read read_figure(const char *root, const char *bus_id, const c
         return result;
     if (strncmp(text, "Unknown", 7) == 0)
         return BENCH_READ_ABSENT;
-    *figure_out = strtod(text, &end);
+    *figure_out = gyre_text_to_double(text, &end);
     return end == text || *figure_out < 0 || *figure_out > 1000 ? BENCH_READ_BROKEN : BENCH_READ_OK;
 }
 

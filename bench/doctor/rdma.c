@@ -6,6 +6,7 @@
 #include "bench/doctor/rdma.h"
 
 #include "bench/doctor/net.h"
+#include "core/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +49,9 @@ static void read_port(const char *root, const char *device, int number,
     read_port_file(root, port, "gid_attrs/ndevs/0", port->netdev, sizeof(port->netdev));
     read_device_file(root, device, "fw_ver", port->firmware, sizeof(port->firmware));
     read_device_file(root, device, "board_id", port->board, sizeof(port->board));
-    if (sscanf(port->rate, "%lf Gb/sec (%d%1[X]", &port->gbit_per_s, &port->width, word) < 1)
-        port->gbit_per_s = 0;
+    char *rest;
+    port->gbit_per_s = gyre_text_to_double(port->rate, &rest);
+    (void)sscanf(rest, " Gb/sec (%d%1[X]", &port->width, word);
     snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/device", device);
     if (bench_read_link(root, path, port->bus_id, sizeof(port->bus_id)) != BENCH_READ_OK ||
         strchr(port->bus_id, ':') == NULL)

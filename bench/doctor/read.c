@@ -4,7 +4,8 @@
  */
 #include "bench/doctor/read.h"
 
-#include <ctype.h>
+#include "core/base/text.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +74,7 @@ enum bench_read bench_read_text(const char *root, const char *path, char *text_o
     size_t n = 0;
     enum bench_read result = bench_read_bytes(root, path, text_out, text_bytes - 1, &n);
     text_out[n] = '\0';
-    while (result == BENCH_READ_OK && n > 0 && isspace((unsigned char)text_out[n - 1]))
+    while (result == BENCH_READ_OK && n > 0 && gyre_text_is_space(text_out[n - 1]))
         text_out[--n] = '\0';
     if (result == BENCH_READ_OK && (n == 0 || strlen(text_out) != n))
         result = BENCH_READ_BROKEN;
@@ -103,7 +104,7 @@ bool bench_text_to_number(const char *text, int64_t *number_out)
     const long long number = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
     if (end == text || errno != 0)
         return false;
-    while (isspace((unsigned char)*end))
+    while (gyre_text_is_space(*end))
         end++;
     *number_out = number;
     return *end == '\0';

@@ -4,8 +4,7 @@
  * for which other step.
  */
 #include "bench/draw/page.h"
-
-#include "bench/report/markup.h"
+#include "core/base/text.h"
 
 #include <stdlib.h>
 
@@ -137,10 +136,10 @@ void bench_draw_dot(const struct bench_drawing *drawing, const char *title, bool
                     FILE *file)
 {
     fputs("digraph gyre {\n  label=\"", file);
-    bench_markup_escape(title, file);
+    gyre_text_put_markup(file, title);
     if (!drawing->is_proved) {
         fputs("\\nwrong: ", file);
-        bench_markup_escape(drawing->report.reason, file);
+        gyre_text_put_markup(file, drawing->report.reason);
     }
     fputs("\";\n  node [shape=box, fontname=\"sans-serif\"];\n", file);
     if (has_steps)

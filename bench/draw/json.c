@@ -7,28 +7,15 @@
 #include "algorithms/verify/memory.h"
 #include "bench/draw/page.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A JSON string that cannot end a <script>. */
-static void write_text(const char *text, size_t n_bytes, FILE *file)
-{
-    fputc('"', file);
-    for (size_t i = 0; i < n_bytes; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        if (c < ' ' || c == '"' || c == '\\' || c == '<' || c == '&' || c >= 127)
-            fprintf(file, "\\u%04x", c);
-        else
-            fputc(c, file);
-    }
-    fputc('"', file);
-}
-
 static void write_field(const char *name, const char *text, FILE *file)
 {
     fprintf(file, "\"%s\":", name);
-    write_text(text, strlen(text), file);
+    gyre_text_put_json(file, text, SIZE_MAX);
     fputs(",\n", file);
 }
 
@@ -40,7 +27,7 @@ static const char *write_lines(const char *at, uint32_t n_steps, FILE *file)
         const char *line = strstr(at, "\n  chunk ") + strlen("\n  ");
         const size_t n_bytes = strcspn(line, "\n");
         fputs(i == 0 ? "" : ",", file);
-        write_text(line, n_bytes, file);
+        gyre_text_put_json(file, line, n_bytes);
         at = line + n_bytes;
     }
     fputs("],", file);

@@ -6,8 +6,8 @@
 #include "bench/draw/page.h"
 
 #include "bench/draw/embedded.h"
-#include "bench/report/markup.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static gyre_status write_part(const char *mark, size_t n_mark, const struct benc
                               const char *title, FILE *file)
 {
     if (strncmp(mark, "title", n_mark) == 0)
-        bench_markup_escape(title, file);
+        gyre_text_put_markup(file, title);
     else if (strncmp(mark, "style", n_mark) == 0)
         write_embedded(&bench_draw_page_css, file);
     else if (strncmp(mark, "data", n_mark) == 0)

@@ -6,8 +6,8 @@
 #include "bench/draw/svg.h"
 
 #include "bench/draw/page.h"
-#include "bench/report/markup.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <math.h>
@@ -137,7 +137,7 @@ static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t m
         snprintf(line, sizeof(line), "%.*s", (int)n, at);
         fprintf(picture->file, "<text class=\"x\" x=\"%d\" y=\"%.0f\" font-size=\"12\">", MARGIN,
                 y + 16 * n_lines++);
-        bench_markup_escape(line, picture->file);
+        gyre_text_put_markup(picture->file, line);
         fputs("</text>\n", picture->file);
         at += n + (at[n] == ' ');
     }
@@ -203,7 +203,7 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
             "height=\"%.0f\" role=\"img\">\n<title>",
             width, height, width, height);
-    bench_markup_escape(title, picture->file);
+    gyre_text_put_markup(picture->file, title);
     fputs("</title>\n<desc>", picture->file);
     fprintf(picture->file, "%u of %u moments: the chunks of every rank after each round.",
             picture->n_panels, drawing->n_rounds + 1);
@@ -216,7 +216,7 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
     fprintf(picture->file, "</defs>\n<rect class=\"b\" width=\"%.0f\" height=\"%.0f\"/>\n", width,
             height);
     fprintf(picture->file, "<text x=\"%d\" y=\"24\" font-size=\"17\" font-weight=\"600\">", MARGIN);
-    bench_markup_escape(title, picture->file);
+    gyre_text_put_markup(picture->file, title);
     fputs("</text>\n", picture->file);
     for (uint32_t panel = 0; panel < picture->n_panels; panel++)
         draw_panel(picture, panel);

@@ -5,9 +5,9 @@
  */
 #include "bench/driver/options.h"
 
+#include "core/base/text.h"
 #include "core/base/util.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -212,11 +212,11 @@ gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out)
 {
     char *end = NULL;
     errno = 0;
-    const double number = strtod(text, &end);
+    const double number = gyre_text_to_double(text, &end);
     double unit = 1;
     if (end != text && *end != '\0') {
         static const char letters[] = "KMG";
-        const char *letter = strchr(letters, toupper((unsigned char)*end));
+        const char *letter = strchr(letters, gyre_text_upper(*end));
         if (letter == NULL || *letter == '\0' || end[1] != '\0')
             end = NULL;
         else

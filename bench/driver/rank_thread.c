@@ -12,6 +12,7 @@
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
 #include "bench/tools/predict.h"
+#include "core/base/text.h"
 #include "core/comm/local.h"
 
 #include <stdlib.h>
@@ -268,7 +269,8 @@ static gyre_status finish(struct table *table, gyre_status status)
         summary->launch_us /= table->n_halves;
     }
     summary->has_failed = status != GYRE_SUCCESS;
-    summary->least_busbw = least == NULL || table->n_halves == 0 ? -1 : strtod(least, NULL);
+    summary->least_busbw =
+        least == NULL || table->n_halves == 0 ? -1 : gyre_text_to_double(least, NULL);
     if (table->output != NULL) {
         const gyre_status closed = bench_output_close(table->output, summary);
         if (closed != GYRE_SUCCESS && status == GYRE_SUCCESS)

@@ -7,8 +7,8 @@
 #include "bench/report/output.h"
 
 #include "bench/report/table_file.h"
+#include "core/base/text.h"
 
-#include <ctype.h>
 #include <string.h>
 
 bool bench_is_reported(const char *variable)
@@ -28,7 +28,7 @@ bool bench_is_secret(const char *variable)
     if (n_name >= sizeof(name))
         return true; /* the name is too long to be checked */
     for (size_t i = 0; i < n_name; i++)
-        name[i] = (char)toupper((unsigned char)variable[i]);
+        name[i] = gyre_text_upper(variable[i]);
     name[n_name] = '\0';
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (strstr(name, words[i]) != NULL)
@@ -62,13 +62,14 @@ static void add_environment(struct json_object *root)
 {
     struct json_object *list = add_object(root, "environment");
     for (char **at = environ; *at != NULL; at++) {
-        char name[128];
+        char name[128], key[GYRE_TEXT_UTF8_BYTES(sizeof(name))];
         const size_t n_name = strcspn(*at, "=");
         if (!bench_is_reported(*at) || n_name >= sizeof(name) || (*at)[n_name] == '\0')
             continue;
         memcpy(name, *at, n_name);
         name[n_name] = '\0';
-        add_text(list, name, bench_is_secret(*at) ? "(hidden)" : *at + n_name + 1);
+        gyre_text_to_utf8(name, key, sizeof(key));
+        add_text(list, key, bench_is_secret(*at) ? "(hidden)" : *at + n_name + 1);
     }
 }
 
@@ -160,7 +161,7 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
     add_text(json->root, "collective", gyre_collectives[setting->kind->coll].name);
     struct json_object *command = add_array(json->root, "command");
     for (int i = 0; i < setting->argc; i++)
-        json_object_array_add(command, json_object_new_string(setting->argv[i]));
+        json_object_array_add(command, json_text(setting->argv[i]));
     add_time(json->root, "started");
     add_settings(json->root, setting);
     add_places(json->root, setting);

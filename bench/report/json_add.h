@@ -7,13 +7,29 @@
 #define GYRE_BENCH_JSON_ADD_H
 
 #include "core/base/status.h"
+#include "core/base/text.h"
 
 #include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+/* json-c writes the bytes of a string as they are. */
+static inline struct json_object *json_text(const char *text)
+{
+    const size_t n_bytes = GYRE_TEXT_UTF8_BYTES(strlen(text));
+    char *copy = malloc(n_bytes);
+    if (copy == NULL)
+        return NULL;
+    struct json_object *string =
+        json_object_new_string_len(copy, (int)gyre_text_to_utf8(text, copy, n_bytes));
+    free(copy);
+    return string;
+}
 
 static inline void add_text(struct json_object *object, const char *key, const char *text)
 {
-    json_object_object_add(object, key, json_object_new_string(text));
+    json_object_object_add(object, key, json_text(text));
 }
 
 static inline void add_number(struct json_object *object, const char *key, double number)

@@ -6,6 +6,7 @@
 #include "bench/tools/bottleneck_options.h"
 
 #include "bench/tools/predict_options.h"
+#include "core/base/text.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -62,7 +63,7 @@ void bench_bottleneck_print_usage(const char *program, FILE *out)
 static bool parse_amount(const char *name, const char *text, double most, double *amount_out)
 {
     char *end;
-    const double amount = strtod(text, &end);
+    const double amount = gyre_text_to_double(text, &end);
     if (end == text || *end != '\0' || !(amount > 0) || amount > most) {
         fprintf(stderr, "bottleneck: --%s %s: expected a number above 0, at most %g\n", name, text,
                 most);

@@ -6,6 +6,7 @@
 #include "bench/tools/msccl.h"
 #include "core/base/file.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <ctype.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define MAX_FILE_BYTES  (64U << 20)
 #define MAX_CHUNKS      4096
@@ -239,7 +239,7 @@ static gyre_status read_collective(struct bench_msccl *algo, const xmlNode *elem
     char word[32];
     get_text(element, "coll", word, sizeof(word));
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++)
-        if (strcasecmp(words[i].word, word) == 0) {
+        if (gyre_text_same(words[i].word, word)) {
             algo->coll = words[i].coll;
             return GYRE_SUCCESS;
         }
@@ -254,7 +254,7 @@ static void read_name(struct bench_msccl *algo, const xmlNode *element)
 {
     get_text(element, "name", algo->name, sizeof(algo->name));
     for (char *at = algo->name; *at != '\0'; at++)
-        if (!isalnum((unsigned char)*at))
+        if (!gyre_text_is_letter(*at) && (*at < '0' || *at > '9'))
             *at = '_';
     if (algo->name[0] == '\0')
         snprintf(algo->name, sizeof(algo->name), "msccl");

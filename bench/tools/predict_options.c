@@ -6,8 +6,7 @@
 
 #include "bench/driver/options.h"
 #include "bench/tools/shape_options.h"
-
-#include <strings.h>
+#include "core/base/text.h"
 
 #define MAX_TILE_BYTES ((size_t)1 << 30)
 
@@ -34,7 +33,7 @@ bool bench_predict_net(const char *user, const char *value, enum bench_schedule_
 {
     /* The words of GYRE_NET, in any case, as there. */
     for (enum bench_schedule_net net = BENCH_NET_IB; net <= BENCH_NET_SOCKET; net++)
-        if (strcasecmp(value, bench_net_name(net)) == 0) {
+        if (gyre_text_same(value, bench_net_name(net))) {
             *net_out = net;
             return true;
         }

@@ -37,7 +37,7 @@ gyre_status bench_schedule_json_open(int argc, char **argv, struct bench_schedul
     add_text(json->root, "gyre_version", version);
     struct json_object *command = add_array(json->root, "command");
     for (int i = 0; i < argc; i++)
-        json_object_array_add(command, json_object_new_string(argv[i]));
+        json_object_array_add(command, json_text(argv[i]));
     add_time(json->root, "written");
     json->proofs = add_array(json->root, "proofs");
     json->predictions = add_array(json->root, "predictions");

@@ -7,6 +7,7 @@
 
 #include "bench/driver/options.h"
 #include "bench/tools/predict_options.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <getopt.h>
@@ -57,7 +58,7 @@ void bench_schedule_print_usage(const char *program, FILE *out)
 static bool parse_rate(const char *name, const char *text, double *rate_out)
 {
     char *end;
-    const double rate = strtod(text, &end);
+    const double rate = gyre_text_to_double(text, &end);
     if (end == text || *end != '\0' || !(rate > 0) || rate > 1e6) {
         fprintf(stderr, "schedule: %s %s: expected GB/s, above 0\n", name, text);
         return false;

@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 
 #include "core/base/sync.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -86,10 +86,10 @@ void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char
         snprintf(line + n_head, sizeof(line) - (size_t)n_head, "GYRE %s ", level_words[level].word);
     va_list args;
     va_start(args, format);
-    vsnprintf(line + n_head, sizeof(line) - (size_t)n_head - 1, format, args);
+    gyre_text_vformat(line + n_head, sizeof(line) - (size_t)n_head - 1, format, args);
     va_end(args);
     const size_t n_line = strlen(line);
-    line[n_line] = '\n'; /* vsnprintf left room for it */
+    line[n_line] = '\n'; /* the format left room for it */
     write_all((int)gyre_load_acquire_u32(&log_fd), line, n_line + 1);
     errno = saved_errno;
 }
@@ -102,7 +102,7 @@ void gyre_log_set_rank(int rank)
 static gyre_status parse_level(const char *word, uint32_t *level_out)
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(level_words); i++) {
-        if (strcasecmp(word, level_words[i].word) == 0) {
+        if (gyre_text_same(word, level_words[i].word)) {
             *level_out = level_words[i].level;
             return GYRE_SUCCESS;
         }
@@ -116,24 +116,24 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
 {
     const char *nearest = "ALL";
     unsigned nearest_distance = gyre_edit_distance(word, nearest);
-    if (strcasecmp(word, "ALL") == 0) {
+    if (gyre_text_same(word, "ALL")) {
         *mask_out = ALL_SUBSYS;
         return GYRE_SUCCESS;
     }
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(foreign_subsys_names); i++) {
-        if (strcasecmp(word, foreign_subsys_names[i]) == 0) {
+        if (gyre_text_same(word, foreign_subsys_names[i])) {
             *mask_out = 0;
             return GYRE_SUCCESS;
         }
     }
     for (unsigned i = 0; i < GYRE_LOG_N_SUBSYS; i++) {
-        if (strcasecmp(word, subsys_names[i]) == 0) {
+        if (gyre_text_same(word, subsys_names[i])) {
             *mask_out = 1U << i;
             return GYRE_SUCCESS;
         }
         /* Of two words at the same distance, one with the same beginning (TUNE, TUNING) is nearer.
          */
-        const bool begins_alike = strlen(word) >= 3 && strncasecmp(word, subsys_names[i], 3) == 0;
+        const bool begins_alike = strlen(word) >= 3 && gyre_text_same_n(word, subsys_names[i], 3);
         const unsigned distance = begins_alike ? 0 : gyre_edit_distance(word, subsys_names[i]);
         if (distance < nearest_distance) {
             nearest_distance = distance;

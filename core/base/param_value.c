@@ -5,9 +5,10 @@
  */
 #include "core/base/param_value.h"
 
+#include "core/base/text.h"
+
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 void gyre_param_describe_legal(const struct gyre_param_row *row, char *text_out, size_t text_bytes)
 {
@@ -93,7 +94,7 @@ static int64_t find_word(const char *words, const char *text)
     int64_t index = 0;
     for (const char *at = words; *at != '\0'; index++) {
         const size_t n_word = strcspn(at, " ");
-        if (n_word == n_text && strncasecmp(at, text, n_word) == 0)
+        if (n_word == n_text && gyre_text_same_n(at, text, n_word))
             return index;
         at += n_word + (at[n_word] == ' ');
     }

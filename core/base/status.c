@@ -4,6 +4,8 @@
  */
 #include "core/base/status.h"
 
+#include "core/base/text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +17,7 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(cause, sizeof(cause), format, args);
+    gyre_text_vformat(cause, sizeof(cause), format, args);
     va_end(args);
     /* A cause is one line. The messages of some libraries (libxml2, json-c) end with a newline. */
     const size_t n_cause = strlen(cause);
@@ -27,12 +29,11 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
 {
     char text[GYRE_CAUSE_MAX_BYTES - 96];
-    char reason[64];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    gyre_text_vformat(text, sizeof(text), format, args);
     va_end(args);
-    const char *words = strerror_r(error_number, reason, sizeof(reason));
+    const char *words = gyre_text_error(error_number);
     const gyre_status status = error_number == ENOMEM      ? GYRE_ERROR_OUT_OF_MEMORY
                                : error_number == ETIMEDOUT ? GYRE_ERROR_TIMEOUT
                                                            : GYRE_ERROR_SYSTEM;
@@ -45,7 +46,7 @@ gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     char before[GYRE_CAUSE_MAX_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(context, sizeof(context), format, args);
+    gyre_text_vformat(context, sizeof(context), format, args);
     va_end(args);
     memcpy(before, cause, sizeof(before));
     /* A cause too long to keep whole loses its end, never its context. */

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sync.h"
+#include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
 #include "core/call/span.h"
@@ -27,6 +28,7 @@
 /* The end of the communicator waits so long for the last write. */
 #define LAST_WRITE_NS 2000000000ULL
 #define LINE_BYTES    512
+#define NAME_BYTES    64
 
 struct cell {
     uint64_t n_calls;
@@ -44,7 +46,7 @@ struct gyre_metrics {
     bool is_timed;
     int rank;
     int n_ranks;
-    char name[64];
+    char name[NAME_BYTES];
     char path[PATH_MAX];
     pthread_t writer;       /* the only thread that writes the file */
     pthread_mutex_t lock;   /* of the rest; never held while the file is written */
@@ -202,14 +204,16 @@ static double value_of(const struct cell *cell, size_t family)
     return values[family];
 }
 
-/* A label's value: backslashes, quotes and ends of lines are escaped. */
-static void escape(const char *text, char *out, size_t out_bytes)
+/* A label's value: valid UTF-8, in which backslashes, quotes and ends of lines are escaped. */
+static void escape(const char *name, char *out)
 {
+    char text[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
     size_t n = 0;
-    for (; *text != '\0' && n + 3 < out_bytes; text++) {
-        if (*text == '\\' || *text == '"' || *text == '\n')
+    gyre_text_to_utf8(name, text, sizeof(text));
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '\\' || *at == '"' || *at == '\n')
             out[n++] = '\\';
-        out[n++] = *text == '\n' ? 'n' : *text;
+        out[n++] = *at == '\n' ? 'n' : *at == '\r' ? ' ' : *at;
     }
     out[n] = '\0';
 }
@@ -226,16 +230,16 @@ static void add_line(struct text *text, const char *line)
 static void add_cell(const struct gyre_metrics *metrics, const struct cell *cell, size_t family,
                      int coll, int size_class, struct text *text)
 {
-    char line[LINE_BYTES], name[2 * sizeof(metrics->name)], size[32] = "+Inf";
+    char line[LINE_BYTES], name[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)], size[32] = "+Inf";
     if (cell->n_calls == 0 || (family >= 2 && !metrics->is_timed))
         return;
     if (size_class < N_CLASSES - 1)
         snprintf(size, sizeof(size), "%llu", LEAST_BYTES << (2 * size_class));
-    escape(metrics->name, name, sizeof(name));
-    snprintf(line, sizeof(line),
-             "%s{comm=\"%s\",rank=\"%d\",collective=\"%s\",up_to_bytes=\"%s\"} %.17g\n",
-             families[family].name, name, metrics->rank, gyre_collectives[coll].name, size,
-             value_of(cell, family));
+    escape(metrics->name, name);
+    gyre_text_format(line, sizeof(line),
+                     "%s{comm=\"%s\",rank=\"%d\",collective=\"%s\",up_to_bytes=\"%s\"} %.17g\n",
+                     families[family].name, name, metrics->rank, gyre_collectives[coll].name, size,
+                     value_of(cell, family));
     add_line(text, line);
 }
 

@@ -4,11 +4,11 @@
  */
 #include "core/comm/comm.h"
 
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <limits.h>
 #include <string.h>
-#include <strings.h>
 
 static void take_param(int *field, const struct gyre_params *params, enum gyre_param_id id)
 {
@@ -79,7 +79,7 @@ gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *pa
                          config.min_channels, config.max_channels);
     bool is_known = config.transport == NULL;
     for (int i = 0; gyre_transports[i] != NULL && !is_known; i++)
-        is_known = strcasecmp(gyre_transports[i]->name, config.transport) == 0;
+        is_known = gyre_text_same(gyre_transports[i]->name, config.transport);
     if (!is_known)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "config.transport \"%s\" is none of: p2p shm ib socket", config.transport);

@@ -10,9 +10,9 @@
 #include "core/health/watch.h"
 
 #include "core/base/sync.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +148,7 @@ static void clean(char *text, size_t text_bytes)
 {
     text[text_bytes - 1] = '\0';
     for (char *at = text; *at != '\0'; at++)
-        if (!isprint((unsigned char)*at))
+        if (!gyre_text_is_printable(*at))
             *at = '?';
 }
 

@@ -6,12 +6,12 @@
 #include "core/links/links.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define NO_TRANSPORT 127
 
@@ -30,7 +30,7 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
         const struct gyre_transport_ops *ops = gyre_transports[i];
         char why[160] = "";
         if (member->config.transport != NULL &&
-            strcasecmp(member->config.transport, ops->name) != 0)
+            !gyre_text_same(member->config.transport, ops->name))
             snprintf(why, sizeof(why), "only %s is allowed", member->config.transport);
         else if (ops->reachable(&member->params, &infos[member->rank], &infos[peer], why,
                                 sizeof(why)))

@@ -6,13 +6,13 @@
 #include "core/links/links.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- facts about all ranks and their hosts ------------------------------------------------ */
 
@@ -147,7 +147,7 @@ static bool asks_for_net_lines(const struct gyre_member *member)
     static const char simple[] = "simple";
     const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
     for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
-        if (strncasecmp(at + 1, simple, strlen(simple)) != 0)
+        if (!gyre_text_same_n(at + 1, simple, strlen(simple)))
             return true;
     return false;
 }

@@ -22,6 +22,7 @@
  * the numbers. Everything after # is a comment.
  */
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "core/model/schedule.h"
 
 #include <ctype.h>
@@ -65,7 +66,7 @@ static void next_token(struct reader *reader)
     const char *start = reader->at;
     reader->at += mark_bytes(start);
     if (reader->at == start)
-        while (*reader->at != '\0' && !isspace((unsigned char)*reader->at) && *reader->at != '#' &&
+        while (*reader->at != '\0' && !gyre_text_is_space(*reader->at) && *reader->at != '#' &&
                mark_bytes(reader->at) == 0)
             reader->at++;
     /* A token that is too long is cut. It is no word of the language, so it is an error anyway. */

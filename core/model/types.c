@@ -4,7 +4,7 @@
  */
 #include "core/model/types.h"
 
-#include <strings.h>
+#include "core/base/text.h"
 
 const char *const gyre_dtype_names[GYRE_N_DTYPES] = {
 #define NAME(id, name, bytes, is_float) [GYRE_##id] = #name,
@@ -34,7 +34,7 @@ const struct gyre_collective_traits gyre_collectives[GYRE_N_COLLECTIVES] = {
 int gyre_name_find(const char *const *names, int n_names, const char *name)
 {
     for (int i = 0; i < n_names; i++)
-        if (strcasecmp(names[i], name) == 0)
+        if (gyre_text_same(names[i], name))
             return i;
     return -1;
 }
@@ -42,7 +42,7 @@ int gyre_name_find(const char *const *names, int n_names, const char *name)
 int gyre_collective_find(const char *name)
 {
     for (int i = 0; i < GYRE_N_COLLECTIVES; i++)
-        if (strcasecmp(gyre_collectives[i].name, name) == 0)
+        if (gyre_text_same(gyre_collectives[i].name, name))
             return i;
     return -1;
 }

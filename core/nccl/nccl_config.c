@@ -5,10 +5,11 @@
  */
 #include "core/nccl/nccl_shim.h"
 
+#include "core/base/text.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define MAX_CHANNELS 64 /* of NCCL, which takes larger numbers for this, and of gyre */
 
@@ -54,7 +55,7 @@ static ncclResult_t take_net(const char *name, const char **net_out)
 {
     char text[160];
     for (size_t i = 0; name != NULL && i < sizeof(nets) / sizeof(nets[0]); i++) {
-        if (strcasecmp(name, nets[i]) != 0)
+        if (!gyre_text_same(name, nets[i]))
             continue;
         *net_out = nets[i];
         return ncclSuccess;

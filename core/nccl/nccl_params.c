@@ -4,6 +4,7 @@
  * points to the variable's name.
  */
 #include "core/nccl/nccl_later.h"
+#include "core/base/text.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { MAX_KEYS = 256, VALUE_BYTES = 256 };
 
@@ -61,7 +61,7 @@ static int parse(const char *text, int64_t *value_out)
     char *end = NULL;
     int shift = 0;
     for (int i = 0; i < 6; i++)
-        if (strcasecmp(text, words[i]) == 0) {
+        if (gyre_text_same(text, words[i])) {
             *value_out = i % 2;
             return 1;
         }
@@ -70,10 +70,10 @@ static int parse(const char *text, int64_t *value_out)
     if (end == text || errno != 0)
         return 0;
     if (*end != '\0')
-        shift = strcasecmp(end, "K") == 0   ? 10
-                : strcasecmp(end, "M") == 0 ? 20
-                : strcasecmp(end, "G") == 0 ? 30
-                                            : -1;
+        shift = gyre_text_same(end, "K")   ? 10
+                : gyre_text_same(end, "M") ? 20
+                : gyre_text_same(end, "G") ? 30
+                                           : -1;
     if (shift < 0 || value > INT64_MAX >> shift || value < INT64_MIN >> shift)
         return 0;
     *value_out = (int64_t)value * ((int64_t)1 << shift);

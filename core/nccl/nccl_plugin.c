@@ -4,13 +4,13 @@
  */
 #include "core/nccl/nccl_plugin.h"
 
+#include "core/base/text.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define PATH_BYTES 4096
 
@@ -45,7 +45,7 @@ static void get_name(char name_out[PATH_BYTES])
     name_out[0] = '\0';
     if (gyre_get_variable("GYRE_PROFILER_PLUGIN", name_out, PATH_BYTES) != GYRE_SUCCESS)
         name_out[0] = '\0';
-    if (strcasecmp(name_out, "none") == 0)
+    if (gyre_text_same(name_out, "none"))
         name_out[0] = '\0';
 }
 
@@ -86,7 +86,7 @@ static bool may_be_short(const char *name)
 static bool open_library(const char *name)
 {
     char file[PATH_BYTES + 32], first[200] = "";
-    if (strcasecmp(name, "STATIC_PLUGIN") == 0) {
+    if (gyre_text_same(name, "STATIC_PLUGIN")) {
         fail("gyre loads plugins from files; STATIC_PLUGIN is not supported");
         return false;
     }

@@ -5,6 +5,7 @@
 #include "core/plan/plan_describe.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/plan/plan_program.h"
 
 #include <inttypes.h>
@@ -39,8 +40,8 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
     if (us > 0 && bound_us > 0)
         snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
     if (us > 0)
-        snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
-                 cache->is_tuned ? "measured" : "shipped", share);
+        gyre_text_format(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
+                         cache->is_tuned ? "measured" : "shipped", share);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     const bool is_mixed =
         call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);

@@ -35,6 +35,13 @@ long gyre_detect_read_number(const struct gyre_detect *detect, const char *path,
     return end == text ? fallback : number;
 }
 
+/* alphasort() would sort by the caller's locale, and ranks would number their devices differently.
+ */
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 int gyre_detect_list_names(const struct gyre_detect *detect, const char *path,
                            struct dirent ***names_out)
 {
@@ -42,7 +49,7 @@ int gyre_detect_list_names(const struct gyre_detect *detect, const char *path,
     *names_out = NULL;
     if (snprintf(whole, sizeof(whole), "%s/%s", detect->root, path) >= (int)sizeof(whole))
         return 0;
-    const int n_names = scandir(whole, names_out, NULL, alphasort);
+    const int n_names = scandir(whole, names_out, NULL, compare_names);
     return n_names < 0 ? 0 : n_names; /* a directory that does not exist counts as an empty one */
 }
 

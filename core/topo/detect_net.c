@@ -4,6 +4,8 @@
  */
 #include "core/topo/detect.h"
 
+#include "core/base/text.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +65,7 @@ static gyre_status add_rdma_port(struct gyre_detect *detect, const char *name, i
         net.guid = parse_guid(text);
     snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/rate", name, port);
     if (gyre_detect_read_line(detect, path, text, sizeof(text))) { /* "400 Gb/sec (4X NDR)" */
-        const double gbit_per_s = strtod(text, NULL);
+        const double gbit_per_s = gyre_text_to_double(text, NULL);
         if (gbit_per_s > 0.0 && gbit_per_s < 100000.0)
             net.speed_mbit_per_s = (uint32_t)(gbit_per_s * 1000.0);
     }

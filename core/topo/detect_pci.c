@@ -4,6 +4,8 @@
  */
 #include "core/topo/detect.h"
 
+#include "core/base/text.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@ static uint32_t read_link_speed(const struct gyre_detect *detect, const char *bu
     snprintf(path, sizeof(path), "bus/pci/devices/%s/max_link_speed", bus_id);
     if (!gyre_detect_read_line(detect, path, text, sizeof(text)))
         return 0;
-    const double gt_per_s = strtod(text, NULL); /* "Unknown" gives 0 */
+    const double gt_per_s = gyre_text_to_double(text, NULL); /* "Unknown" gives 0 */
     return gt_per_s > 0.0 && gt_per_s < 1000.0 ? (uint32_t)(gt_per_s * 1000.0 + 0.5) : 0;
 }
 

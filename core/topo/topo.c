@@ -4,12 +4,11 @@
  */
 #include "core/topo/topo.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 static const struct {
@@ -36,7 +35,7 @@ gyre_status gyre_topo_level_parse(const char *variable, const char *text,
                                   enum gyre_topo_level *level_out)
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(levels); i++) {
-        if (strcasecmp(text, levels[i].name) == 0) {
+        if (gyre_text_same(text, levels[i].name)) {
             *level_out = (enum gyre_topo_level)i;
             return GYRE_SUCCESS;
         }

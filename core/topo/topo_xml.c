@@ -12,6 +12,7 @@
 #ifdef GYRE_WITH_LIBXML2
 
 #include "core/base/file.h"
+#include "core/base/text.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -179,7 +180,8 @@ static gyre_status read_pci(const struct reader *reader, const xmlNode *element,
     GYRE_TRY(get_uint(reader, element, "class", &node.pci_class));
     GYRE_TRY(get_uint(reader, element, "link_width", &node.link_width));
     GYRE_TRY(get_text(reader, element, "link_speed", text, sizeof(text)));
-    const double gt_per_s = strtod(text, NULL); /* "16.0 GT/s PCIe"; "" and "Unknown" give 0 */
+    const double gt_per_s =
+        gyre_text_to_double(text, NULL); /* "16.0 GT/s PCIe"; "" and "Unknown" give 0 */
     if (gt_per_s > 0.0 && gt_per_s < 1000.0)
         node.link_mt_per_s = (uint32_t)(gt_per_s * 1000.0 + 0.5);
     const xmlNode *gpu = child_named(element, "gpu"), *nic = child_named(element, "nic");

@@ -6,6 +6,7 @@
  * Two attributes of `net` are gyre's: `rdma` and `netdev`. Other readers skip them.
  */
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/topo/topo.h"
 
 #include <errno.h>
@@ -21,20 +22,10 @@ static void indent(FILE *file, int depth)
     fprintf(file, "%*s", 2 * depth, "");
 }
 
-/* name="text", with what XML forbids in an attribute escaped; control characters become '?'. */
 static void put_text(FILE *file, const char *name, const char *text)
 {
     fprintf(file, " %s=\"", name);
-    for (; *text != '\0'; text++) {
-        if (*text == '&')
-            fputs("&amp;", file);
-        else if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '"')
-            fputs("&quot;", file);
-        else
-            fputc(*text >= ' ' && *text < 0x7f ? *text : '?', file);
-    }
+    gyre_text_put_markup(file, text);
     fputc('"', file);
 }
 

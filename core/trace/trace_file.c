@@ -6,6 +6,7 @@
 #include "core/trace/trace_file.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -95,7 +96,8 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     if (error_number != 0 || !S_ISDIR(about.st_mode))
         GYRE_WARN("GYRE_TRACE_FILE: rank %d will not be able to write %s, because its folder %s "
                   "cannot be used: %s. Make the folder before the communicator ends: mkdir -p %s",
-                  rank, path, folder, strerror(error_number != 0 ? error_number : ENOTDIR), folder);
+                  rank, path, folder, gyre_text_error(error_number != 0 ? error_number : ENOTDIR),
+                  folder);
     free(folder);
 }
 

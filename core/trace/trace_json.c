@@ -5,6 +5,7 @@
 #include "core/trace/trace_json.h"
 
 #include "core/base/status.h"
+#include "core/base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,14 +47,7 @@ gyre_status gyre_trace_describe(const struct gyre_step *step,
 
 static void put_text(FILE *file, const char *text)
 {
-    fputc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', file);
-        if ((unsigned char)*text >= ' ')
-            fputc(*text, file);
-    }
-    fputc('"', file);
+    gyre_text_put_json(file, text, SIZE_MAX);
 }
 
 /* A time of the rank's clock, as a time of the clock of rank 0's host. */

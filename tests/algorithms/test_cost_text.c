@@ -4,8 +4,7 @@
  */
 #include "algorithms/simulate/simulate.h"
 #include "tests/support/check.h"
-
-#include <locale.h>
+#include "tests/support/locale.h"
 
 /* ---- constants as text -------------------------------------------------------------------- */
 
@@ -24,12 +23,11 @@ static void costs_come_back_bit_by_bit(void)
 
 static void a_point_is_a_point_in_every_locale(void)
 {
-    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL)
-        (void)setlocale(LC_NUMERIC, "fr_FR.UTF-8"); /* without either, a plain test */
+    (void)test_enter_locale(); /* without it, a plain test */
     struct gyre_cost cost = gyre_cost_host;
     CHECK_OK(gyre_cost_from_text("launch_ns = 1.5", &gyre_cost_host, &cost));
     CHECK(cost.launch_ns == 1.5);
-    (void)setlocale(LC_NUMERIC, "C");
+    (void)setlocale(LC_ALL, "C");
 }
 
 static void what_a_text_does_not_name_stays(void)

@@ -5,9 +5,11 @@
 #include "core/base/copy.h"
 #include "core/base/fault.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
 #include "tests/support/check.h"
+#include "tests/support/locale.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,6 +36,88 @@ static void a_long_cause_loses_its_end_not_its_context(void)
     gyre_fail_context(GYRE_ERROR_SYSTEM, "who");
     CHECK(strncmp(gyre_cause(), "who: aaa", 8) == 0);
     CHECK(strlen(gyre_cause()) < GYRE_CAUSE_MAX_BYTES);
+}
+
+static void numbers_and_words_do_not_depend_on_the_callers_locale(void)
+{
+    char text[64], *end;
+    if (!test_enter_locale())
+        return;
+    CHECK(gyre_text_format(text, sizeof(text), "%.2f %g %e", 0.25, 1e-9, 1.5) > 0);
+    CHECK_MSG(strcmp(text, "0.25 1e-09 1.500000e+00") == 0, "%s", text);
+    CHECK(gyre_text_to_double("2.5 GT/s", &end) == 2.5 && strcmp(end, " GT/s") == 0);
+    CHECK(gyre_text_to_double("2,5", NULL) == 2 && gyre_text_to_double("x", NULL) == 0);
+    gyre_fail(GYRE_ERROR_SYSTEM, "%.1f us", 0.5);
+    gyre_fail_context(GYRE_ERROR_SYSTEM, "%.1f", 1.5);
+    CHECK_MSG(strcmp(gyre_cause(), "1.5: 0.5 us") == 0, "%s", gyre_cause());
+    CHECK(gyre_text_same("INFO", "info") && gyre_text_same_n("INIT.", "init,", 4));
+    CHECK(!gyre_text_same("INFO", "inf") && !gyre_text_same("inf", "INFO"));
+    for (int c = 0; c < 256; c++) { /* as in the locale "C" */
+        const bool is_upper = c >= 'A' && c <= 'Z', is_lower = c >= 'a' && c <= 'z';
+        CHECK(gyre_text_lower((char)c) == (char)(is_upper ? c + 32 : c));
+        CHECK(gyre_text_upper((char)c) == (char)(is_lower ? c - 32 : c));
+        CHECK(gyre_text_is_letter((char)c) == (is_upper || is_lower));
+        CHECK(gyre_text_is_printable((char)c) == (c >= 32 && c < 127));
+        CHECK(gyre_text_is_space((char)c) == (c != 0 && strchr(" \t\n\v\f\r", c) != NULL));
+    }
+    snprintf(text, sizeof(text), "%.1f", 0.5); /* the caller's locale is as it was */
+    CHECK_MSG(strcmp(text, "0,5") == 0, "%s", text);
+    setlocale(LC_ALL, "C");
+}
+
+/* Every text, and what stands in its place: one U+FFFD for each part that Unicode counts as one
+ * (chapter 3.9, as Python's errors="replace" has it). */
+#define BAD "\xef\xbf\xbd"
+static const char *const utf8_texts[][2] = {
+    {"", ""},
+    {"plain \x7f", "plain \x7f"},
+    {"mod\xe9le", "mod" BAD "le"},                      /* Latin-1 */
+    {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", NULL},     /* 2, 3 and 4 bytes */
+    {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", NULL}, /* around surrogates, and the last */
+    {"\xc0\xaf", BAD BAD},                              /* overlong "/" */
+    {"\xe0\x80\xaf", BAD BAD BAD},
+    {"\xf0\x80\x80\xaf", BAD BAD BAD BAD},
+    {"\xed\xa0\x80", BAD BAD BAD},         /* a surrogate */
+    {"\xf4\x90\x80\x80", BAD BAD BAD BAD}, /* U+110000 */
+    {"\xf8\x88\xff\x80", BAD BAD BAD BAD}, /* no lead bytes */
+    {"\xe2\x82", BAD},                     /* cut off */
+    {"\xe2\x82x\xf0\x9f\x98", BAD "x" BAD},
+};
+
+static void any_bytes_become_utf8(void)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(utf8_texts); i++) {
+        const char *text = utf8_texts[i][0];
+        const char *expected = utf8_texts[i][1] == NULL ? text : utf8_texts[i][1];
+        char copy[64], json[96] = "", markup[64] = "";
+        CHECK(gyre_text_to_utf8(text, copy, sizeof(copy)) == strlen(expected));
+        CHECK_MSG(strcmp(copy, expected) == 0, "text %zu: %s", i, copy);
+        FILE *file = fmemopen(json, sizeof(json), "w");
+        gyre_text_put_json(file, text, SIZE_MAX);
+        fclose(file);
+        CHECK(strncmp(json + 1, expected, strlen(expected)) == 0 &&
+              strcmp(json + 1 + strlen(expected), "\"") == 0);
+        file = fmemopen(markup, sizeof(markup), "w");
+        gyre_text_put_markup(file, text);
+        fclose(file);
+        CHECK(strcmp(markup, expected) == 0);
+        /* A buffer of any length holds whole characters only. */
+        for (size_t n = 1; n <= strlen(expected) + 1; n++) {
+            char cut[64], again[64];
+            const size_t n_cut = gyre_text_to_utf8(text, cut, n);
+            CHECK(n_cut < n && strncmp(cut, expected, n_cut) == 0);
+            CHECK(gyre_text_to_utf8(cut, again, sizeof(again)) == n_cut);
+        }
+    }
+    char json[64] = "", markup[64] = "";
+    FILE *file = fmemopen(json, sizeof(json), "w");
+    gyre_text_put_json(file, "\"\\\n\x01</a>&", 7);
+    fclose(file);
+    CHECK_MSG(strcmp(json, "\"\\u0022\\u005c\\u000a\\u0001\\u003c/a\"") == 0, "%s", json);
+    file = fmemopen(markup, sizeof(markup), "w");
+    gyre_text_put_markup(file, "<\"&\n>");
+    fclose(file);
+    CHECK_MSG(strcmp(markup, "&lt;&quot;&amp; &gt;") == 0, "%s", markup);
 }
 
 static void the_first_fault_wins(void)
@@ -246,6 +330,9 @@ static const struct test_case cases[] = {
     {"what may never end is not read", what_may_never_end_is_not_read},
     {"a cause keeps its context", a_cause_keeps_its_context},
     {"a long cause loses its end, not its context", a_long_cause_loses_its_end_not_its_context},
+    {"numbers and words do not depend on the caller's locale",
+     numbers_and_words_do_not_depend_on_the_callers_locale},
+    {"any bytes become UTF-8", any_bytes_become_utf8},
     {"the first fault wins", the_first_fault_wins},
     {"edit distance counts edits", edit_distance_counts_edits},
     {"a host id makes another host", a_host_id_makes_another_host},

@@ -18,11 +18,12 @@ def case_reports(directory, source):
         print("the benches were built without json-c")
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as work:
-        report, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
+        # "\udce9" is the byte 0xe9, which is no UTF-8.
+        report, table = os.path.join(work, "r\udce9.json"), os.path.join(work, "t.csv")
         command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv",
                    table] + SMALL
         run(command, environment={"NCCL_IB_HCA": "mlx5_0", "NCCL_MY_TOKEN": "hush", "PASSWORD": "x",
-                                  "HOME_TOKEN": "hush"})
+                                  "HOME_TOKEN": "hush", "GYRE_HOSTID": "caf\udce9"})
         with open(report, encoding="utf-8") as file:
             text = file.read()
         parsed = json.loads(text)
@@ -30,6 +31,8 @@ def case_reports(directory, source):
         assert "hush" not in text, "a secret is in the report"
         assert parsed["environment"]["NCCL_MY_TOKEN"] == "(hidden)", parsed["environment"]
         assert parsed["environment"]["NCCL_IB_HCA"] == "mlx5_0", parsed["environment"]
+        assert parsed["environment"]["GYRE_HOSTID"] == "caf\ufffd", parsed["environment"]
+        assert parsed["command"][parsed["command"].index("-J") + 1].endswith("/r\ufffd.json")
         assert "PASSWORD" not in parsed["environment"] and "PATH" not in parsed["environment"]
         assert [r["bytes"] for r in parsed["results"]] == [8, 128, 2048, 32768]
         for row in parsed["results"]:

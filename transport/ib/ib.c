@@ -5,6 +5,7 @@
 #include "transport/ib/ib_transport.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static bool ib_reachable(const struct gyre_params *params, const struct gyre_pee
 {
     if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1)
         snprintf(why_out, why_bytes, "%s is set", gyre_param_source(params, GYRE_PARAM_IB_DISABLE));
-    else if (strcasecmp(gyre_param_text(params, GYRE_PARAM_NET), "Socket") == 0)
+    else if (gyre_text_same(gyre_param_text(params, GYRE_PARAM_NET), "Socket"))
         snprintf(why_out, why_bytes, "%s=Socket", gyre_param_source(params, GYRE_PARAM_NET));
     else if (!mine->ib_usable)
         snprintf(why_out, why_bytes, "%s", mine->ib_reason);

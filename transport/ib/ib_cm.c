@@ -13,6 +13,7 @@
 #include "transport/ib/ib_transport.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <arpa/inet.h>
@@ -100,7 +101,7 @@ static gyre_status listen_somewhere(struct gyre_ib_cm *cm)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "GYRE_IB_CONNECT=rdmacm: rdma_create_event_channel: %s (modprobe rdma_ucm "
                          "makes /dev/infiniband/rdma_cm)",
-                         strerror(errno));
+                         gyre_text_error(errno));
     const int flags = fcntl(cm->channel->fd, F_GETFL);
     if (flags < 0 || fcntl(cm->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return gyre_fail_errno(errno, "fcntl(O_NONBLOCK)");

@@ -5,6 +5,7 @@
 #include "transport/ib/ib_device.h"
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -44,7 +45,7 @@ void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int
     const size_t used = strlen(link);
     size_t i = 0;
     for (; bus_id[i] != '\0' && used + i < sizeof(link) - 1; i++)
-        link[used + i] = (char)tolower((unsigned char)bus_id[i]);
+        link[used + i] = gyre_text_lower(bus_id[i]);
     link[used + i] = '\0';
     if (i == 0)
         link[0] = '\0';
@@ -91,12 +92,12 @@ gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *dist
         return GYRE_SUCCESS;
     }
     for (int i = 0; i <= (int)GYRE_IB_DISTANCE_SYS; i++) {
-        if (strcasecmp(text, gyre_ib_distance_names[i]) == 0) {
+        if (gyre_text_same(text, gyre_ib_distance_names[i])) {
             *distance_out = (enum gyre_ib_distance)i;
             return GYRE_SUCCESS;
         }
     }
-    if (strcasecmp(text, "P2C") == 0 || strcasecmp(text, "PXN") == 0) {
+    if (gyre_text_same(text, "P2C") || gyre_text_same(text, "PXN")) {
         *distance_out = GYRE_IB_DISTANCE_PXB;
         return GYRE_SUCCESS;
     }
@@ -204,7 +205,7 @@ static void scan_device(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule
     struct ibv_device_attr attr;
     struct ibv_context *context = scan->verbs->open_device(device);
     if (context == NULL) {
-        note(notes, device->name, 0, strerror(errno));
+        note(notes, device->name, 0, gyre_text_error(errno));
         return;
     }
     if (scan->verbs->query_device(context, &attr) == 0)
@@ -226,7 +227,7 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
     scan.list = scan.verbs->get_device_list(&n_devices);
     if (scan.list == NULL && errno != ENOSYS && errno != 0)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no RDMA devices: ibv_get_device_list: %s",
-                         strerror(errno));
+                         gyre_text_error(errno));
     for (int i = 0; i < n_devices && scan.list != NULL; i++)
         scan_device(&scan, &rule, scan.list[i], &notes);
     if (scan.n_ports == 0) {

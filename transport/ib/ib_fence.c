@@ -8,6 +8,7 @@
  * pair that is connected to itself and needs no other machine.
  */
 #include "core/base/util.h"
+#include "core/base/text.h"
 #include "transport/ib/ib_path.h"
 
 #include <string.h>
@@ -92,7 +93,7 @@ static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *r
     wr.wr.rdma.rkey = rail->recv_slots->rkey;
     const int error = ibv_post_send(rail->fence, &wr, &bad);
     if (error != 0)
-        raise(ib, rail, strerror(error));
+        raise(ib, rail, gyre_text_error(error));
     return error == 0;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "transport/ib/ib_trial_state.h"
 
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <math.h>
@@ -47,8 +48,8 @@ static gyre_status fail_completion(const struct gyre_ib_trial *trial, const stru
 {
     char way[256], window[64] = "";
     if (wc->status == IBV_WC_RETRY_EXC_ERR)
-        snprintf(window, sizeof(window), " after %dx%.2f s", trial->path.retries + 1,
-                 (double)gyre_ib_ack_timeout_ns(trial->path.timeout) / 1e9);
+        gyre_text_format(window, sizeof(window), " after %dx%.2f s", trial->path.retries + 1,
+                         (double)gyre_ib_ack_timeout_ns(trial->path.timeout) / 1e9);
     return gyre_fail(GYRE_ERROR_REMOTE, "%s%s (%s); %s", gyre_ib_wc_name(wc->status), window,
                      gyre_ib_wc_hint(wc->status), describe_path(trial, way, sizeof(way)));
 }

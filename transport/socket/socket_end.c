@@ -6,6 +6,8 @@
  */
 #include "transport/socket/socket_move.h"
 
+#include "core/base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -49,14 +51,14 @@ static void drop(struct socket_link *link)
 void socket_end_stream(struct socket_link *link, int error)
 {
     char words[160];
-    char reason[64] = "", number[16] = "";
+    char number[16] = "";
     const uint64_t n_unsent = socket_count_unsent(link);
     const bool is_cut = link->n_arrivals > 0 || link->n_following > 0 || link->staged_bytes > 0;
     const bool has_bye = link->has_bye;
     drop(link);
     if (has_bye && !is_cut && n_unsent == 0)
         return;
-    const char *why = error != 0 ? strerror_r(error, reason, sizeof(reason)) : "end of stream";
+    const char *why = error != 0 ? gyre_text_error(error) : "end of stream";
     if (error != 0)
         snprintf(number, sizeof(number), " (errno %d)", error);
     snprintf(words, sizeof(words), "%s: %s%s; %s%llu slots to it were not sent",

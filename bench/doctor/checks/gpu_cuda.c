@@ -6,8 +6,8 @@
 #include "bench/doctor/cuda_trial.h"
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"
+#include "core/base/text.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static double link_gbytes_per_s(const char *root, const char *bus_id)
     char lower[32] = "";
     struct bench_pci_link link;
     for (size_t i = 0; bus_id[i] != '\0' && i < sizeof(lower) - 1; i++)
-        lower[i] = (char)tolower((unsigned char)bus_id[i]);
+        lower[i] = gyre_text_lower(bus_id[i]);
     return bench_pci_read_link(root, lower, &link) == BENCH_READ_OK
                ? bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s) / 8
                : 0;

@@ -5,6 +5,7 @@
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"
 #include "bench/launch/memory.h"
+#include "core/base/text.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -74,13 +75,14 @@ static void check_processes(struct bench_doctor *doctor, const char *group)
 static void check_processors(struct bench_doctor *doctor, const char *group)
 {
     char path[512], text[64];
-    double quota = 0, period = 0;
+    char *rest;
     snprintf(path, sizeof(path), "/sys/fs/cgroup%.400s/cpu.max", group);
     const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
     if (result == BENCH_READ_ABSENT || strncmp(text, "max ", 4) == 0 || strcmp(text, "max") == 0)
         return;
-    if (result != BENCH_READ_OK || sscanf(text, "%lf %lf", &quota, &period) != 2 || quota <= 0 ||
-        period <= 0)
+    const double quota = gyre_text_to_double(text, &rest);
+    const double period = gyre_text_to_double(rest, NULL);
+    if (result != BENCH_READ_OK || quota <= 0 || period <= 0)
         bench_say_unreadable(doctor, "processors", path,
                              result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
     else if (quota / period < doctor->launcher.n_local_processes)

@@ -5,8 +5,8 @@
  */
 #include "bench/command/version.h"
 #include "bench/doctor/output/output.h"
-#include "bench/report/markup.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,14 +27,14 @@ static const char head[] =
     ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
     "</style></head><body>\n";
 
-/* A text with its line ends, which bench_markup_escape() would make blanks. */
+/* A text with its line ends, which gyre_text_put_markup() would make blanks. */
 static void put_lines(const char *text, FILE *file)
 {
     char line[sizeof(((struct bench_finding *)NULL)->evidence)];
     for (;;) {
         const size_t n_line = strcspn(text, "\n");
         snprintf(line, sizeof(line), "%.*s", (int)n_line, text);
-        bench_markup_escape(line, file);
+        gyre_text_put_markup(file, line);
         if (text[n_line] == '\0')
             return;
         fputc('\n', file);
@@ -48,16 +48,16 @@ static void put_finding(FILE *file, const struct bench_finding *finding)
     const char *severity = bench_severity_name(finding->severity);
     fprintf(file, "<tr class=\"%s\" id=\"%s\"><td class=\"s\">%s</td><td>%s<br><small>", severity,
             bench_checks[finding->check].id, severity, bench_checks[finding->check].id);
-    bench_markup_escape(bench_checks[finding->check].title, file);
+    gyre_text_put_markup(file, bench_checks[finding->check].title);
     fprintf(file, "</small></td><td>%s</td><td>", finding->ranks);
-    bench_markup_escape(finding->subject, file);
+    gyre_text_put_markup(file, finding->subject);
     fputs("</td><td><pre>", file);
     put_lines(finding->evidence, file);
     fputs("</pre></td><td><pre>", file);
     put_lines(finding->fix, file);
     fputs("</pre>", file);
     if (finding->severity >= BENCH_UNKNOWN)
-        bench_markup_escape(bench_finding_doc(finding, doc, sizeof(doc)), file);
+        gyre_text_put_markup(file, bench_finding_doc(finding, doc, sizeof(doc)));
     fputs("</td></tr>\n", file);
 }
 
@@ -78,16 +78,16 @@ static void put_heat_map(FILE *file, const struct bench_matrix *matrix, const do
             high = fmax(high, values[i]);
         }
     fputs("<h2>", file);
-    bench_markup_escape(matrix->what, file);
+    gyre_text_put_markup(file, matrix->what);
     fprintf(file, ": %s</h2>\n<table class=\"heat\"><tr><th>from \\ to</th>", unit);
     for (int j = 0; j < matrix->n; j++) {
         fputs("<th>", file);
-        bench_markup_escape(matrix->names[j], file);
+        gyre_text_put_markup(file, matrix->names[j]);
         fputs("</th>", file);
     }
     for (int i = 0; i < matrix->n; i++) {
         fputs("</tr>\n<tr><th>", file);
-        bench_markup_escape(matrix->names[i], file);
+        gyre_text_put_markup(file, matrix->names[i]);
         fputs("</th>", file);
         for (int j = 0; j < matrix->n; j++) {
             const double value = values[i * matrix->n + j];
@@ -111,9 +111,9 @@ static void put_matrix(FILE *file, const struct bench_matrix *matrix)
     if (!bench_matrix_slowest(matrix, &from, &to))
         return;
     fputs("<p>Slowest pair: <b>", file);
-    bench_markup_escape(matrix->names[from], file);
+    gyre_text_put_markup(file, matrix->names[from]);
     fputs("</b> to <b>", file);
-    bench_markup_escape(matrix->names[to], file);
+    gyre_text_put_markup(file, matrix->names[to]);
     fputs("</b></p>\n", file);
 }
 
@@ -127,7 +127,7 @@ static void put_report(FILE *file, const struct bench_doctor_report *report)
     fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ",
             bench_doctor_summary(report, summary, sizeof(summary)), bench_version_text(),
             bench_version_commit());
-    bench_markup_escape(report->hosts, file);
+    gyre_text_put_markup(file, report->hosts);
     fputs("</p>\n<table><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
           "<th>fix</th></tr>\n",
           file);

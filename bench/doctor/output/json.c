@@ -50,13 +50,13 @@ static void add_matrix(struct json_object *object, const char *key,
     struct json_object *child = add_object(object, key);
     struct json_object *names = add_array(child, "names");
     for (int i = 0; i < matrix->n; i++)
-        json_object_array_add(names, json_object_new_string(matrix->names[i]));
+        json_object_array_add(names, json_text(matrix->names[i]));
     add_rows(child, "gbytes_per_s", matrix->gbytes_per_s, matrix->n);
     add_rows(child, "latency_us", matrix->latency_us, matrix->n);
     struct json_object *slowest = add_array(child, "slowest");
     if (bench_matrix_slowest(matrix, &from, &to)) {
-        json_object_array_add(slowest, json_object_new_string(matrix->names[from]));
-        json_object_array_add(slowest, json_object_new_string(matrix->names[to]));
+        json_object_array_add(slowest, json_text(matrix->names[from]));
+        json_object_array_add(slowest, json_text(matrix->names[to]));
     }
 }
 

@@ -17,7 +17,7 @@ def _setting_of(name, value):
     if _SETTINGS[name] is ctypes.c_char_p:
         if not isinstance(value, (str, bytes, type(None))):
             raise InvalidArgument(f"the setting {name} is a text, not {value!r}")
-        return value.encode() if isinstance(value, str) else value
+        return value.encode(errors="surrogateescape") if isinstance(value, str) else value
     try:
         number = operator.index(value)
     except TypeError:

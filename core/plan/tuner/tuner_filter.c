@@ -5,11 +5,11 @@
 #include "core/plan/tuner/filter.h"
 
 #include "core/base/param.h"
+#include "core/base/text.h"
 #include "core/base/util.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 const char *const gyre_path_names[GYRE_N_PATHS] = {
 #define NAME(id, name) #name,
@@ -20,7 +20,7 @@ const char *const gyre_path_names[GYRE_N_PATHS] = {
 static int algorithm_index(const char *name)
 {
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
-        if (strcasecmp(gyre_algorithms[i]->name, name) == 0)
+        if (gyre_text_same(gyre_algorithms[i]->name, name))
             return i;
     return -1;
 }
@@ -111,7 +111,7 @@ static int find_collective(const char *name)
         for (const char *at = gyre_collectives[coll].name; *at != '\0'; at++)
             if (*at != '_' && n_joined < sizeof(joined) - 1)
                 joined[n_joined++] = *at;
-        if (strcasecmp(joined, name) == 0 || strcasecmp(gyre_collectives[coll].name, name) == 0)
+        if (gyre_text_same(joined, name) || gyre_text_same(gyre_collectives[coll].name, name))
             return coll;
     }
     return -1;
