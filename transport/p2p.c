@@ -110,10 +110,8 @@ static bool is_near_enough(const struct gyre_params *params, const struct gyre_p
     if (text[0] == '\0' || mine->device.kind != GYRE_DEVICE_CUDA)
         return true;
     if (gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), text, &farthest) !=
-        GYRE_SUCCESS) {
-        snprintf(why_out, why_bytes, "%s", gyre_cause()); /* init has refused it already */
-        return false;
-    }
+        GYRE_SUCCESS)
+        return true; /* init has refused it, or ignores it */
     const bool is_known = peer->path_level < GYRE_TOPO_N_LEVELS;
     const enum gyre_topo_level level =
         is_known ? (enum gyre_topo_level)peer->path_level : GYRE_TOPO_SYS;

@@ -8,35 +8,20 @@
 
 #include <stdbool.h>
 #include <string.h>
-#include <unistd.h>
-
-#define MAX_ENTRIES 4
-
-/* Reads one variable by the library's rules: its environment is reduced to that variable. */
-static gyre_status read_one(enum gyre_param_id id, struct gyre_params *params_out)
-{
-    static const char *const prefixes[] = {"GYRE_", "NCCL_"};
-    char *entries[MAX_ENTRIES] = {NULL};
-    size_t n_entries = 0;
-    const char *name = gyre_param_name(id);
-    for (size_t p = 0; p < 2; p++)
-        for (char **entry = environ; *entry != NULL && n_entries < MAX_ENTRIES - 1; entry++)
-            if (strncmp(*entry, prefixes[p], 5) == 0 &&
-                strncmp(*entry + 5, name, strlen(name)) == 0 && (*entry)[5 + strlen(name)] == '=')
-                entries[n_entries++] = *entry;
-    return gyre_params_from(entries, params_out);
-}
 
 /* Prints one row. Returns false if the value is not legal. */
-static bool print_row(enum gyre_param_id id, bool only_set)
+static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_id id,
+                      bool only_set)
 {
     static struct gyre_params params; /* large; only this thread prints */
-    if (read_one(id, &params) != GYRE_SUCCESS) {
+    params.notes[0] = '\0';
+    if (gyre_param_take(sources, id, &params) != GYRE_SUCCESS) {
         printf("GYRE_%-24s %-16s %s\n", gyre_param_name(id), "(not legal)", gyre_cause());
         return false;
     }
     const char *source = gyre_param_source(&params, id);
     const char *text = gyre_param_text(&params, id);
+    fputs(params.notes, stdout);
     if (only_set && source[0] == '\0')
         return true;
     char legal[160];
@@ -46,12 +31,12 @@ static bool print_row(enum gyre_param_id id, bool only_set)
     return true;
 }
 
-/* Prints the variables of the environment that the table does not have. Returns their number with
- * the prefix GYRE_, which are errors. */
-static int print_unknown(void)
+/* Prints the variables of a source that the table does not have. Returns their number with the
+ * prefix GYRE_, which are errors. */
+static int print_unknown(const struct gyre_param_source *source)
 {
     int n_errors = 0;
-    for (char **entry = environ; *entry != NULL; entry++) {
+    for (char *const *entry = source->entries; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
         if (!gyre_param_guess(*entry, &guess))
             continue;
@@ -79,13 +64,23 @@ int bench_command_env(int argc, char **argv)
             bench_command_refuse_argument("env", argv[argc - 1]);
         bench_command_print_examples("env", file);
         fputs("usage: gyre env [--set]\n"
-              "  --set  only the variables that the environment sets\n"
+              "  --set  only the variables that are set\n"
               "The exit status is 1 if a variable is unknown or its value is not legal.\n",
               file);
         return is_help ? 0 : 2;
     }
     printf("%-29s %-16s %-24s %s\n", "# variable", "value", "from", "meaning");
+    struct gyre_param_sources sources;
+    gyre_param_sources_open(&sources);
+    if (sources.problem[0] != '\0')
+        printf("# %s\n", sources.problem);
+    for (int i = 1; i < sources.n; i++)
+        printf("# also from %s, where the environment has no such variable\n",
+               sources.list[i].file);
     for (int id = 0; id < GYRE_N_PARAMS; id++)
-        is_legal = print_row((enum gyre_param_id)id, only_set) && is_legal;
-    return print_unknown() == 0 && is_legal ? 0 : 1;
+        is_legal = print_row(&sources, (enum gyre_param_id)id, only_set) && is_legal;
+    for (int i = 0; i < sources.n; i++)
+        is_legal = print_unknown(&sources.list[i]) == 0 && is_legal;
+    gyre_param_sources_close(&sources);
+    return is_legal ? 0 : 1;
 }

@@ -143,7 +143,10 @@ static int examine(const struct bench_doctor_options *options)
     }
     doctor->root = options->root;
     doctor->environment = environ;
-    doctor->params_status = gyre_params_from(environ, &doctor->params);
+    struct gyre_param_sources sources;
+    gyre_param_sources_open(&sources);
+    doctor->params_status = gyre_params_take(&sources, &doctor->params);
+    gyre_param_sources_close(&sources);
     if (doctor->params_status != GYRE_SUCCESS) {
         char *const nothing[] = {NULL};
         snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());

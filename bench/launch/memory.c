@@ -104,8 +104,11 @@ struct bench_memory bench_memory_predict(const struct bench_kind *kind,
     struct bench_memory memory = {.n_ranks = n_ranks_here,
                                   .buffers_bytes = n_ranks_here * 2 * buffer_bytes};
     const struct gyre_filter_words allowed = bench_options_allowed(options);
-    if (n_ranks < 2 || gyre_params_from(environ, &params) != GYRE_SUCCESS ||
-        gyre_filter_of(&params, &filter) != GYRE_SUCCESS ||
+    struct gyre_param_sources sources;
+    gyre_param_sources_open(&sources);
+    const gyre_status status = gyre_params_take(&sources, &params);
+    gyre_param_sources_close(&sources);
+    if (n_ranks < 2 || status != GYRE_SUCCESS || gyre_filter_of(&params, &filter) != GYRE_SUCCESS ||
         gyre_filter_override(&allowed, &filter) != GYRE_SUCCESS)
         return memory; /* making the communicator reports what is wrong with them */
     const struct gyre_tuner_facts facts = facts_of(&params, n_ranks, n_ranks_here);

@@ -154,15 +154,14 @@ static gyre_status parse_subsystems(const char *text, uint32_t *mask_out)
         *mask_out = DEFAULT_SUBSYS;
         return GYRE_SUCCESS;
     }
-    for (const char *at = text + inverted; *at != '\0';) {
+    const char *start;
+    size_t n_word;
+    for (const char *at = text + inverted; gyre_list_next(&at, &start, &n_word);) {
         char word[32];
         uint32_t one = 0;
-        const size_t n_word = strcspn(at, ",");
-        snprintf(word, sizeof(word), "%.*s", (int)n_word, at);
-        if (n_word > 0)
-            GYRE_TRY(parse_one_subsys(word, &one));
+        snprintf(word, sizeof(word), "%.*s", (int)n_word, start);
+        GYRE_TRY(parse_one_subsys(word, &one));
         mask |= one;
-        at += n_word + (at[n_word] == ',');
     }
     *mask_out = inverted ? ALL_SUBSYS & ~mask : mask;
     return GYRE_SUCCESS;

@@ -14,6 +14,12 @@
     X(PROXY) X(BOOTSTRAP) X(REG) X(DESTROY)
 /* clang-format on */
 
+/* All words of DEBUG_SUBSYS. The last ones are NCCL's words for parts that gyre does not have: they
+ * select nothing, and scripts that use them keep working. */
+#define GYRE_LOG_SUBSYS_WORD(name) #name " "
+#define GYRE_LOG_SUBSYS_WORDS \
+    GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_WORD) "ALL ALLOC_HOST NVLS PROFILE RAS"
+
 enum gyre_log_subsys {
 #define GYRE_LOG_SUBSYS_ENUM(name) GYRE_LOG_##name,
     GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_ENUM)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the environment and checks it against the table of variables. A value that does not parse
- * or is out of range (param_value.c) and a misspelt GYRE_* name are errors that name the legal
- * ones.
+ * Reads the variables of the table from the environment and from files (param_file.c). How a text
+ * becomes a value is in param_value.c.
  */
 #include "core/base/param.h"
 
 #include "core/base/log.h"
 #include "core/base/param_value.h"
+#include "core/base/sync.h"
 #include "core/base/util.h"
 
 #include <pthread.h>
@@ -35,14 +35,24 @@ unsigned gyre_param_flags(enum gyre_param_id id)
     return rows[id].flags;
 }
 
+const char *gyre_param_called(const struct gyre_params *params, enum gyre_param_id id)
+{
+    static const char *const own_names[] = {
+#define X(id, type, flags, fallback, low, high, unit, words, help) PREFIX #id,
+#include "core/base/param_table.h"
+#undef X
+    };
+    return params->values[id].is_set ? params->values[id].source : own_names[id];
+}
+
 const char *gyre_param_help(enum gyre_param_id id)
 {
     return rows[id].help;
 }
 
-/* ---- the environment -------------------------------------------------------------------- */
+/* ---- the sources -------------------------------------------------------------------- */
 
-/* The value of prefix+name in the list; NULL if unset or empty. */
+/* The value of prefix+name in the list, which may be ""; NULL if it is not there. */
 static const char *find_variable(char *const *environment, const char *prefix, const char *name)
 {
     const size_t n_prefix = strlen(prefix);
@@ -51,29 +61,48 @@ static const char *find_variable(char *const *environment, const char *prefix, c
         const char *entry = *environment;
         if (strncmp(entry, prefix, n_prefix) == 0 && strncmp(entry + n_prefix, name, n_name) == 0 &&
             entry[n_prefix + n_name] == '=')
-            return entry[n_prefix + n_name + 1] == '\0' ? NULL : entry + n_prefix + n_name + 1;
+            return entry + n_prefix + n_name + 1;
     }
     return NULL;
 }
 
-static gyre_status load_row(const struct gyre_param_row *row, char *const *environment,
-                            struct gyre_param_value *value_out)
+/* Appends a line. A line that does not fit is left out whole. */
+static void add_note(struct gyre_params *params, const char *note)
 {
-    char source[sizeof(value_out->source)];
-    const char *text = find_variable(environment, PREFIX, row->name);
-    if (text != NULL) {
-        snprintf(source, sizeof(source), PREFIX "%s", row->name);
-        return gyre_param_set_value(row, source, text, value_out);
+    const size_t used = strlen(params->notes);
+    if (note[0] != '\0' && used + strlen(note) + 2 <= sizeof(params->notes))
+        snprintf(params->notes + used, sizeof(params->notes) - used, "%s\n", note);
+}
+
+gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,
+                            struct gyre_params *params)
+{
+    const struct gyre_param_row *row = &rows[id];
+    struct gyre_param_value *value = &params->values[id];
+    char variable[sizeof(value->source)], note[GYRE_CAUSE_MAX_BYTES];
+    for (int i = 0; i < sources->n; i++) {
+        const struct gyre_param_source *source = &sources->list[i];
+        const char *own = find_variable(source->entries, PREFIX, row->name);
+        const char *nccls = (row->flags & GYRE_PARAM_NCCL) != 0
+                                ? find_variable(source->entries, NCCL_PREFIX, row->name)
+                                : NULL;
+        if (own != NULL && own[0] != '\0') {
+            snprintf(variable, sizeof(variable), PREFIX "%s", row->name);
+            const gyre_status status = gyre_param_set_value(row, variable, own, value);
+            return status == GYRE_SUCCESS || source->file == NULL
+                       ? status
+                       : gyre_fail_context(status, "%s", source->file);
+        }
+        if (nccls != NULL && nccls[0] != '\0') {
+            snprintf(variable, sizeof(variable), NCCL_PREFIX "%s", row->name);
+            gyre_param_take_nccl(row, variable, nccls, value, note, sizeof(note));
+            add_note(params, note);
+            return GYRE_SUCCESS;
+        }
+        if (own != NULL || nccls != NULL) /* empty: the default, whatever later sources say */
+            break;
     }
-    if ((row->flags & GYRE_PARAM_NCCL) != 0)
-        text = find_variable(environment, NCCL_PREFIX, row->name);
-    /* -1 is how NCCL's scripts write "not set" for a number that cannot be negative. */
-    const bool nccl_unset =
-        text != NULL && row->type == GYRE_PARAM_INT && row->low >= 0 && strcmp(text, "-1") == 0;
-    if (text == NULL || nccl_unset)
-        return gyre_param_set_value(row, "", row->fallback, value_out);
-    snprintf(source, sizeof(source), NCCL_PREFIX "%s", row->name);
-    return gyre_param_set_value(row, source, text, value_out);
+    return gyre_param_set_value(row, "", row->fallback, value);
 }
 
 /* The name of an entry "NAME=value" behind its prefix, or false if it has another prefix. */
@@ -102,9 +131,10 @@ static const struct gyre_param_row *nearest_row(const char *name, unsigned flags
     return nearest;
 }
 
-gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out)
+/* Refuses names with gyre's prefix that the table does not have. */
+static gyre_status check_names(const struct gyre_param_source *source)
 {
-    for (char *const *entry = environment; *entry != NULL; entry++) {
+    for (char *const *entry = source->entries; *entry != NULL; entry++) {
         char name[64];
         unsigned distance = 0;
         if (!name_behind(*entry, PREFIX, name, sizeof(name)))
@@ -112,12 +142,28 @@ gyre_status gyre_params_from(char *const *environment, struct gyre_params *param
         const struct gyre_param_row *nearest = nearest_row(name, 0, &distance);
         if (distance != 0)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "unknown variable " PREFIX "%s: did you mean " PREFIX "%s?", name,
-                             nearest->name);
+                             "%s%sunknown variable " PREFIX "%s: did you mean " PREFIX "%s?",
+                             source->file != NULL ? source->file : "",
+                             source->file != NULL ? ": " : "", name, nearest->name);
     }
-    for (size_t i = 0; i < GYRE_N_PARAMS; i++)
-        GYRE_TRY(load_row(&rows[i], environment, &params_out->values[i]));
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_params_take(const struct gyre_param_sources *sources,
+                             struct gyre_params *params_out)
+{
+    params_out->notes[0] = '\0';
+    for (int i = 0; i < sources->n; i++)
+        GYRE_TRY(check_names(&sources->list[i]));
+    for (int id = 0; id < GYRE_N_PARAMS; id++)
+        GYRE_TRY(gyre_param_take(sources, (enum gyre_param_id)id, params_out));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out)
+{
+    const struct gyre_param_sources sources = {.list = {{.entries = environment}}, .n = 1};
+    return gyre_params_take(&sources, params_out);
 }
 
 bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
@@ -126,6 +172,8 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     unsigned distance = 0;
     const bool is_ours = name_behind(entry, PREFIX, name, sizeof(name));
     if (!is_ours && !name_behind(entry, NCCL_PREFIX, name, sizeof(name)))
+        return false;
+    if (!is_ours && strcmp(name, "CONF_FILE") == 0) /* param_file.c reads it */
         return false;
     const struct gyre_param_row *nearest =
         nearest_row(name, is_ours ? 0 : GYRE_PARAM_NCCL, &distance);
@@ -136,21 +184,70 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     return distance != 0;
 }
 
-/* Logs the NCCL_* variables of the environment that have no effect. Called once per process, after
- * the log has its level. */
-static void report_ignored(char *const *environment)
+/* Logs the NCCL_* variables of a source that have no effect. */
+static void report_ignored(const struct gyre_param_source *source)
 {
-    for (; *environment != NULL; environment++) {
+    for (char *const *entry = source->entries; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
-        const int n_name = (int)strcspn(*environment, "=");
-        if (!gyre_param_guess(*environment, &guess) || guess.is_error)
+        const int n_name = (int)strcspn(*entry, "=");
+        if (!gyre_param_guess(*entry, &guess) || guess.is_error)
             continue;
         if (guess.is_close)
-            GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *environment,
+            GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *entry,
                       guess.nearest);
         else
-            GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *environment);
+            GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *entry);
     }
+}
+
+/* Says what was read, and what is not used as it is written. Called once per process, after the log
+ * has its level. */
+static void report(const struct gyre_param_sources *sources, const struct gyre_params *params)
+{
+    if (sources->problem[0] != '\0')
+        GYRE_WARN("%s", sources->problem);
+    for (const char *line = params->notes; *line != '\0'; line += strcspn(line, "\n") + 1)
+        GYRE_WARN("%.*s", (int)strcspn(line, "\n"), line);
+    for (int i = 0; i < sources->n; i++) {
+        if (sources->list[i].file != NULL)
+            GYRE_INFO(ENV, "variables are read from %s; the environment comes before it",
+                      sources->list[i].file);
+        report_ignored(&sources->list[i]);
+    }
+}
+
+gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
+                               gyre_status status)
+{
+    static uint32_t is_told[GYRE_N_PARAMS]; /* for the process, as the log is */
+    const struct gyre_param_value *value = &params->values[id];
+    if (status == GYRE_SUCCESS || strncmp(value->source, NCCL_PREFIX, strlen(NCCL_PREFIX)) != 0)
+        return status;
+    if (gyre_compare_exchange_u32(&is_told[id], 0, 1))
+        GYRE_WARN("%s=%.64s is ignored: %s", value->source, value->text, gyre_cause());
+    return GYRE_SUCCESS;
+}
+
+/* Sets the log up as far as the variables are good: first the level, so that a word on the other
+ * two is heard. */
+static gyre_status configure_log(const struct gyre_params *params)
+{
+    const char *level = gyre_param_text(params, GYRE_PARAM_DEBUG);
+    const char *subsystems = gyre_param_text(params, GYRE_PARAM_DEBUG_SUBSYS);
+    const char *file = gyre_param_text(params, GYRE_PARAM_DEBUG_FILE);
+    GYRE_TRY(gyre_log_configure(level, subsystems, ""));
+    const gyre_status status =
+        file[0] != '\0' ? gyre_log_configure(level, subsystems, file) : GYRE_SUCCESS;
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s", gyre_param_source(params, GYRE_PARAM_DEBUG_FILE));
+    return gyre_param_forgive(params, GYRE_PARAM_DEBUG_FILE, status);
+}
+
+void gyre_param_sources_open(struct gyre_param_sources *sources_out)
+{
+    memset(sources_out, 0, sizeof(*sources_out));
+    sources_out->list[sources_out->n++].entries = environ;
+    gyre_param_add_files(getenv("NCCL_CONF_FILE"), sources_out);
 }
 
 gyre_status gyre_params_load(struct gyre_params *params_out)
@@ -158,18 +255,18 @@ gyre_status gyre_params_load(struct gyre_params *params_out)
     /* The log belongs to the process, so the first communicator's environment sets it up. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool log_is_ready;
-    GYRE_TRY(gyre_params_from(environ, params_out));
-    gyre_status status = GYRE_SUCCESS;
+    struct gyre_param_sources sources;
+    gyre_param_sources_open(&sources);
+    gyre_status status = gyre_params_take(&sources, params_out);
     pthread_mutex_lock(&lock);
-    if (!log_is_ready) {
-        status = gyre_log_configure(gyre_param_text(params_out, GYRE_PARAM_DEBUG),
-                                    gyre_param_text(params_out, GYRE_PARAM_DEBUG_SUBSYS),
-                                    gyre_param_text(params_out, GYRE_PARAM_DEBUG_FILE));
+    if (status == GYRE_SUCCESS && !log_is_ready) {
+        status = configure_log(params_out);
         log_is_ready = status == GYRE_SUCCESS;
         if (log_is_ready)
-            report_ignored(environ);
+            report(&sources, params_out);
     }
     pthread_mutex_unlock(&lock);
+    gyre_param_sources_close(&sources);
     return status;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of environment variables: name, type, default, unit, range, help, and whether NCCL has
- * the same variable. A variable X is read from GYRE_X, and from NCCL_X if NCCL has it and GYRE_X is
- * unset. An unknown GYRE_* name or a value that does not parse is an error that names the nearest
- * legal one. A communicator reads all variables at init and never again.
+ * The table of variables: name, type, default, unit, range, help, and whether NCCL has the same
+ * variable. A variable X is read from GYRE_X, and from NCCL_X if NCCL has it and GYRE_X is unset.
+ * Both come from the environment or, if they are not in it, from NCCL's configuration files. An
+ * unknown GYRE_* name or a value that does not parse is an error that names the nearest legal one.
+ * A value of NCCL_* is never an error: it is taken, changed to the nearest legal one, or ignored.
+ * A communicator reads all variables at init and never again.
  */
 #ifndef GYRE_BASE_PARAM_H
 #define GYRE_BASE_PARAM_H
@@ -42,7 +44,7 @@ enum gyre_param_id {
 /* The words of GYRE_CHECK. */
 enum gyre_check { GYRE_CHECK_CALLS, GYRE_CHECK_PROGRAMS };
 
-#define GYRE_PARAM_MAX_BYTES 256 /* of a value's text, with its NUL; a longer one is an error */
+#define GYRE_PARAM_MAX_BYTES 1024 /* of a value's text, with its NUL; a longer one is an error */
 
 struct gyre_param_value {
     bool is_set;    /* true: by the environment; false: the default */
@@ -53,15 +55,50 @@ struct gyre_param_value {
 
 struct gyre_params {
     struct gyre_param_value values[GYRE_N_PARAMS];
+    char notes[4096]; /* a line for each NCCL_* variable that is not used as it is written */
 };
 
-/** gyre_params_load - read and check the environment. The first call in the process also configures
- * the log. Errors: INVALID_ARGUMENT naming the variable, its value and the legal values. */
+/* A place that variables come from: the environment, or a file. */
+struct gyre_param_source {
+    char *const *entries; /* "NAME=value", ends with NULL */
+    const char *file;     /* its path; NULL = the environment */
+    void *owned;          /* what gyre_param_sources_close() frees */
+};
+
+/* All places; the first one that has a variable counts. */
+struct gyre_param_sources {
+    struct gyre_param_source list[3]; /* the environment, the user's file, /etc/nccl.conf */
+    int n;
+    char problem[GYRE_CAUSE_MAX_BYTES]; /* why a file is not read; "" = none */
+};
+
+/** gyre_param_sources_open - the environment, and the lines NCCL_X=value and GYRE_X=value of
+ * NCCL's files: NCCL_CONF_FILE, or else ~/.nccl.conf; then /etc/nccl.conf. Files that are not there
+ * are left out. To be closed in any case. */
+void gyre_param_sources_open(struct gyre_param_sources *sources_out);
+void gyre_param_sources_close(struct gyre_param_sources *sources);
+
+/** gyre_params_take - read and check all variables.
+ * Errors: INVALID_ARGUMENT naming the variable, its value and the legal values. */
+gyre_status gyre_params_take(const struct gyre_param_sources *sources,
+                             struct gyre_params *params_out);
+
+/** gyre_param_take - as gyre_params_take(), one variable only. */
+gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,
+                            struct gyre_params *params);
+
+/** gyre_params_load - gyre_params_take() of all sources. The first call in the process also
+ * configures the log and logs what is ignored or changed. */
 gyre_status gyre_params_load(struct gyre_params *params_out);
 
-/** gyre_params_from - as gyre_params_load(), from a list of "NAME=value" that ends with NULL. Does
- * not configure the log. */
+/** gyre_params_from - gyre_params_take() of one list of "NAME=value" that ends with NULL. */
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
+
+/** gyre_param_forgive - for code that checks the text of a variable itself. @status: of that check.
+ * Returns it, unless the text comes from NCCL_*: then a warning, once in the process, says that the
+ * variable is ignored and gives the cause, and the caller goes on as if it were unset. */
+gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
+                               gyre_status status);
 
 /** gyre_param_number - the value as a number; INT64_MIN if it is unset and has no default. */
 static inline int64_t gyre_param_number(const struct gyre_params *params, enum gyre_param_id id)
@@ -95,6 +132,9 @@ static inline const char *gyre_param_source(const struct gyre_params *params, en
 {
     return params->values[id].source;
 }
+
+/** gyre_param_called - as messages name it: as the user set it, or GYRE_X if it is unset. */
+const char *gyre_param_called(const struct gyre_params *params, enum gyre_param_id id);
 
 /** gyre_param_name - the name without prefix, e.g. "IB_HCA". */
 const char *gyre_param_name(enum gyre_param_id id);

@@ -4,6 +4,7 @@
  */
 #include "core/base/util.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -97,4 +98,16 @@ unsigned gyre_edit_distance(const char *a, const char *b)
         }
     }
     return row[n_b];
+}
+
+bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out)
+{
+    const char *start = *at + strspn(*at, ", \t\r\n");
+    const char *end = start + strcspn(start, ",");
+    *at = end;
+    while (end > start && isspace((unsigned char)end[-1]))
+        end--;
+    *word_out = start;
+    *n_bytes_out = (size_t)(end - start);
+    return end > start;
 }

@@ -65,4 +65,10 @@ gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
  */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
+/** gyre_list_next - the next word of a list "a, b,c", without the blanks around it. Empty words are
+ * skipped. Returns false at the end of the list.
+ * @at: where to go on; starts as the list. @word_out, @n_bytes_out: the word, not NUL-terminated.
+ */
+bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
+
 #endif

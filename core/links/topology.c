@@ -25,19 +25,24 @@ gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_lin
 {
     const char *level_text = gyre_param_text(&member->params, GYRE_PARAM_P2P_LEVEL);
     const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_FILE);
+    const struct gyre_params *params = &member->params;
     enum gyre_topo_level level;
+    gyre_status status = GYRE_SUCCESS;
     gyre_topo_init(&links->topo);
     if (level_text[0] != '\0')
-        GYRE_TRY(gyre_topo_level_parse(gyre_param_source(&member->params, GYRE_PARAM_P2P_LEVEL),
-                                       level_text, &level));
+        status = gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), level_text,
+                                       &level);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_P2P_LEVEL, status));
     if (!is_wanted(member))
         return GYRE_SUCCESS;
     if (file[0] == '\0')
         return gyre_topo_detect(NULL, &links->topo);
-    const gyre_status status = gyre_topo_xml_read(file, &links->topo);
-    if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "%s",
-                                 gyre_param_source(&member->params, GYRE_PARAM_TOPO_FILE));
+    status = gyre_topo_xml_read(file, &links->topo);
+    if (status != GYRE_SUCCESS) {
+        gyre_fail_context(status, "%s", gyre_param_source(params, GYRE_PARAM_TOPO_FILE));
+        GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_TOPO_FILE, status));
+        return gyre_topo_detect(NULL, &links->topo);
+    }
     GYRE_INFO(GRAPH, "topology from %s: %d GPUs, %d network ports", file,
               gyre_topo_count(&links->topo, GYRE_TOPO_GPU),
               gyre_topo_count(&links->topo, GYRE_TOPO_NET));
@@ -59,9 +64,11 @@ gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gy
         if (host_of[rank] == host_of[member->rank])
             return GYRE_SUCCESS;
     const gyre_status status = gyre_topo_xml_write(&links->topo, file);
-    if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "%s",
-                                 gyre_param_source(&member->params, GYRE_PARAM_TOPO_DUMP_FILE));
+    if (status != GYRE_SUCCESS) {
+        gyre_fail_context(status, "%s",
+                          gyre_param_source(&member->params, GYRE_PARAM_TOPO_DUMP_FILE));
+        return gyre_param_forgive(&member->params, GYRE_PARAM_TOPO_DUMP_FILE, status);
+    }
     GYRE_INFO(GRAPH, "topology written to %s", file);
     return GYRE_SUCCESS;
 }

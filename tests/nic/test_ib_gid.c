@@ -87,7 +87,7 @@ static void a_range_that_matches_nothing_is_an_error_with_every_reason(void)
     CHECK_OK(gyre_ib_gid_parse_range("172.16.0.0/12", &rules));
     CHECK_FAILS(gyre_ib_gid_choose(rows, 3, &rules, &position, NULL), GYRE_ERROR_UNSUPPORTED,
                 "[0] fe80::1 v1 eth0: RoCE v1, asked for v2; [1] fe80::1 v2 eth0: outside "
-                "IB_ADDR_RANGE; [3] 10.0.0.1 v2 eth0: outside IB_ADDR_RANGE");
+                "GYRE_IB_ADDR_RANGE; [3] 10.0.0.1 v2 eth0: outside GYRE_IB_ADDR_RANGE");
     CHECK(position == 42);
 }
 

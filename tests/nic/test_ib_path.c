@@ -130,8 +130,8 @@ static void check_pairs(const struct gyre_ib_rail_list *mine,
     struct gyre_ib_rail_pairs pairs = {.n = 0};
     struct gyre_ib_rail_pairs back = {.n = 0};
     char text[64] = "";
-    const gyre_status status = gyre_ib_pair_rails(mine, theirs, cross, &pairs);
-    CHECK(gyre_ib_pair_rails(theirs, mine, cross, &back) == status);
+    const gyre_status status = gyre_ib_pair_rails(mine, theirs, cross, "GYRE_CROSS_NIC", &pairs);
+    CHECK(gyre_ib_pair_rails(theirs, mine, cross, "GYRE_CROSS_NIC", &back) == status);
     CHECK(back.n == pairs.n);
     for (int i = 0; i < pairs.n; i++) {
         const size_t used = strlen(text);
@@ -161,8 +161,8 @@ static void rails_are_paired_as_cross_nic_says(void)
     check_pairs(&both, &one, 0, "1-1 ");
     check_pairs(&both, &one, 1, "0-1 ");
     check_pairs(&both, &far, 2, "0-4 1-5 ");
-    CHECK_FAILS(gyre_ib_pair_rails(&both, &far, 0, &pairs), GYRE_ERROR_UNSUPPORTED,
-                "near rails 0,1, the peer near 4,5");
+    CHECK_FAILS(gyre_ib_pair_rails(&both, &far, 0, "GYRE_CROSS_NIC", &pairs),
+                GYRE_ERROR_UNSUPPORTED, "near rails 0,1, the peer near 4,5");
 }
 
 /* Rank 1 has one rail less than rank 0, so its lanes are numbered otherwise. */
@@ -380,7 +380,7 @@ static void no_usable_gid_prints_the_table_with_the_reasons(void)
     char *environment[] = {"GYRE_IB_ADDR_RANGE=192.168.0.0/16", NULL};
     expect_refusal(devices, environment, GYRE_ERROR_UNSUPPORTED,
                    "mem0:1: no usable GID: [0] fe80::5054:ff:fe77:1 v1: RoCE v1, asked for v2; [1] "
-                   "fe80::5054:ff:fe77:1 v2: outside IB_ADDR_RANGE");
+                   "fe80::5054:ff:fe77:1 v2: outside GYRE_IB_ADDR_RANGE");
 }
 
 static void a_forced_index_of_an_empty_row_is_refused(void)
@@ -469,7 +469,7 @@ static void probing_says_why_there_is_no_rdma(void)
     CHECK(info.ib_usable == 0 && strstr(info.ib_reason, "IB_DISABLE") != NULL);
     CHECK_OK(gyre_params_from(other, &params));
     gyre_transport_ib_probe(&params, &info);
-    CHECK(info.ib_usable == 0 && strstr(info.ib_reason, "left out by IB_HCA") != NULL);
+    CHECK(info.ib_usable == 0 && strstr(info.ib_reason, "left out by GYRE_IB_HCA") != NULL);
     CHECK(vm_uninstall());
 }
 

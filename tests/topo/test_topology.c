@@ -79,7 +79,6 @@ static void a_bad_level_word_fails_on_every_rank_and_lists_the_legal_ones(void)
 {
     run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", -1});
     run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", 2});
-    run_bad_init(&(struct bad_init){"NCCL_P2P_LEVEL", "-1", "NCCL_P2P_LEVEL", 0});
 }
 
 static void a_bad_topology_file_fails_on_every_rank(void)

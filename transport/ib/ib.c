@@ -121,8 +121,8 @@ static void choose_classes(struct gyre_ib_transport *ib)
         gyre_ib_class_warning(ib->traffic_class, is_set, warning, sizeof(warning)) != NULL)
         GYRE_WARN("NET/IB : %s", warning);
     if (config->rank == 0 && ib->retries == 7)
-        GYRE_WARN("NET/IB : GYRE_IB_RETRY_CNT=7 means for ever on some devices (rxe); use 6 or "
-                  "fewer");
+        GYRE_WARN("NET/IB : %s=7 means for ever on some devices (rxe); use 6 or fewer",
+                  gyre_param_called(config->params, GYRE_PARAM_IB_RETRY_CNT));
 }
 
 /* Lays out the memory of all peers: where the ends of each peer's FIFOs, its boxes and its credit

@@ -286,7 +286,9 @@ static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct
     for (int i = 0; i < theirs.n; i++)
         theirs.indices[i] = header->rails[i].index;
     const int cross = (int)gyre_param_number(ib->config.params, GYRE_PARAM_CROSS_NIC);
-    const gyre_status status = gyre_ib_pair_rails(&mine, &theirs, cross, pairs_out);
+    const gyre_status status =
+        gyre_ib_pair_rails(&mine, &theirs, cross,
+                           gyre_param_called(ib->config.params, GYRE_PARAM_CROSS_NIC), pairs_out);
     for (int i = 0; i < pairs_out->n && status == GYRE_SUCCESS; i++)
         if (mine.indices[pairs_out->mine[i]] != theirs.indices[pairs_out->theirs[i]])
             GYRE_INFO(NET, "NET/IB : rail %u of this rank and rail %u of rank %d are connected",

@@ -101,8 +101,8 @@ gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *dist
         *distance_out = GYRE_IB_DISTANCE_PXB;
         return GYRE_SUCCESS;
     }
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "NET_GDR_LEVEL=%s: legal are LOC PIX PXB PHB SYS or 0..5", text);
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": legal are LOC PIX PXB PHB SYS or 0..5",
+                     text);
 }
 
 /* ---- the scan ------------------------------------------------------------------------------ */
@@ -131,7 +131,8 @@ static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
 }
 
 struct scan_notes {
-    char seen[300]; /* the ports that were found and the reasons against them, for the error */
+    const char *hca; /* the variable that names the ports to use */
+    char seen[300];  /* the ports that were found and the reasons against them, for the error */
     size_t used;
 };
 
@@ -154,7 +155,9 @@ static void scan_port(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule *
         return;
     }
     if (!gyre_ib_hca_takes(rule, device->name, number, &widened)) {
-        note(notes, device->name, number, "is left out by IB_HCA");
+        char why[64];
+        snprintf(why, sizeof(why), "is left out by %s", notes->hca);
+        note(notes, device->name, number, why);
         return;
     }
     if (attr.state != IBV_PORT_ACTIVE) {
@@ -219,10 +222,16 @@ static void scan_device(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule
 gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out)
 {
     struct gyre_ib_hca_rule rule;
-    struct scan_notes notes = {.used = 0};
+    struct scan_notes notes = {.hca = gyre_param_called(params, GYRE_PARAM_IB_HCA)};
     struct gyre_ib_scan scan = {.n_ports = 0};
     int n_devices = 0;
-    GYRE_TRY(gyre_ib_hca_parse(gyre_param_text(params, GYRE_PARAM_IB_HCA), &rule));
+    gyre_status status = gyre_ib_hca_parse(gyre_param_text(params, GYRE_PARAM_IB_HCA), &rule);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s", notes.hca);
+    const bool is_bad = status != GYRE_SUCCESS;
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_HCA, status));
+    if (is_bad)
+        (void)gyre_ib_hca_parse("", &rule); /* every port is allowed */
     GYRE_TRY(gyre_verbs_load(&scan.verbs));
     scan.list = scan.verbs->get_device_list(&n_devices);
     if (scan.list == NULL && errno != ENOSYS && errno != 0)

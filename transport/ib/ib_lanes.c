@@ -100,12 +100,12 @@ static gyre_status open_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *
 
 gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib)
 {
+    const char *name = gyre_param_called(ib->config.params, GYRE_PARAM_IB_QPS_PER_CONNECTION);
     const int n_qps = (int)gyre_param_number(ib->config.params, GYRE_PARAM_IB_QPS_PER_CONNECTION);
     if (ib->n_rails * n_qps > GYRE_IB_MAX_LANES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "GYRE_IB_QPS_PER_CONNECTION=%d on %d rails is more than %d queue pairs a "
-                         "connection",
-                         n_qps, ib->n_rails, GYRE_IB_MAX_LANES);
+                         "%s=%d on %d rails is more than %d queue pairs a connection", name, n_qps,
+                         ib->n_rails, GYRE_IB_MAX_LANES);
     ib->lanes_per_rail = n_qps + 1;
     ib->lanes_per_peer = ib->n_rails * ib->lanes_per_rail;
     ib->n_lanes = ib->config.n_peers * ib->lanes_per_peer;
@@ -113,8 +113,9 @@ gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib)
         return gyre_fail(
             GYRE_ERROR_UNSUPPORTED,
             "%d peers over %d rails need %d queue pairs of this rank, at most %d can be "
-            "told apart; lower GYRE_IB_QPS_PER_CONNECTION=%d or use fewer GYRE_IB_HCA",
-            ib->config.n_peers, ib->n_rails, ib->n_lanes, GYRE_IB_MAX_ALL_LANES, n_qps);
+            "told apart; lower %s=%d or use fewer ports (%s)",
+            ib->config.n_peers, ib->n_rails, ib->n_lanes, GYRE_IB_MAX_ALL_LANES, name, n_qps,
+            gyre_param_called(ib->config.params, GYRE_PARAM_IB_HCA));
     ib->lanes = calloc((size_t)ib->n_lanes, sizeof(*ib->lanes));
     if (ib->lanes == NULL)
         return gyre_fail_errno(ENOMEM, "%d queue pairs", ib->n_lanes);

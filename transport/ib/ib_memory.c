@@ -34,8 +34,12 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     struct gyre_device_info info;
     char why[240] = "";
     const int64_t asked = gyre_param_number(params, GYRE_PARAM_NET_GDR_FENCE);
+    gyre_status status = GYRE_SUCCESS;
     if (level[0] != '\0')
-        GYRE_TRY(gyre_ib_parse_distance(level, &farthest));
+        status = gyre_ib_parse_distance(level, &farthest);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s", gyre_param_called(params, GYRE_PARAM_NET_GDR_LEVEL));
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_NET_GDR_LEVEL, status));
     ib->fence.is_needed = asked == ALWAYS; /* also of host memory, which needs none */
     GYRE_TRY(device->ops->info(device, &info));
     if (info.kind != GYRE_DEVICE_CUDA)
@@ -48,8 +52,9 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
         gyre_ib_distance(gpu_path, gpu_node, port->pci_path, port->numa_node);
     enum gyre_ib_gdr found = GYRE_IB_GDR_NONE;
     if (distance > farthest)
-        snprintf(why, sizeof(why), "GPU and NIC are %s apart, allowed is %s (GYRE_NET_GDR_LEVEL)",
-                 gyre_ib_distance_names[distance], gyre_ib_distance_names[farthest]);
+        snprintf(why, sizeof(why), "GPU and NIC are %s apart, allowed is %s (%s)",
+                 gyre_ib_distance_names[distance], gyre_ib_distance_names[farthest],
+                 gyre_param_called(params, GYRE_PARAM_NET_GDR_LEVEL));
     else
         found = gyre_ib_gdr_probe(ib->verbs, ib->rails[0].pd, device, why, sizeof(why));
     ib->recv_gdr = found;

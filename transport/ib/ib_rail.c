@@ -146,7 +146,7 @@ static void list_to_text(const struct gyre_ib_rail_list *list, char *text_out, s
 
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
-                               struct gyre_ib_rail_pairs *pairs_out)
+                               const char *variable, struct gyre_ib_rail_pairs *pairs_out)
 {
     struct gyre_ib_rail_pairs pairs = {.n = 0};
     char mine_text[64];
@@ -168,12 +168,11 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
     if (pairs.n == 0) {
         list_to_text(mine, mine_text, sizeof(mine_text));
         list_to_text(theirs, theirs_text, sizeof(theirs_text));
-        return gyre_fail(
-            GYRE_ERROR_UNSUPPORTED,
-            "this rank is near rails %s, the peer near %s, and GYRE_CROSS_NIC=0 allows "
-            "only pairs of the same rail; set it to 1 or 2 if the rails are routed to "
-            "each other",
-            mine_text, theirs_text);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "this rank is near rails %s, the peer near %s, and %s=0 allows "
+                         "only pairs of the same rail; set it to 1 or 2 if the rails are routed to "
+                         "each other",
+                         mine_text, theirs_text, variable);
     }
     *pairs_out = pairs;
     return GYRE_SUCCESS;

@@ -277,12 +277,12 @@ struct gyre_ib_rail_pairs {
 
 /** gyre_ib_pair_rails - choose the rails of two ranks that are connected. Pure: both ranks find the
  * same pairs.
- * @cross: GYRE_CROSS_NIC. 0: only ports with the same index, as a fabric of separate rails needs.
- * 1: the first with the first, the second with the second. 2: as 0 if that gives a pair, else as 1.
- * Errors: UNSUPPORTED (no pair), naming the rails of both. */
+ * @cross: CROSS_NIC, which @variable set. 0: only ports with the same index, as a fabric of
+ * separate rails needs. 1: the first with the first, the second with the second. 2: as 0 if that
+ * gives a pair, else as 1. Errors: UNSUPPORTED (no pair), naming the rails of both. */
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
-                               struct gyre_ib_rail_pairs *pairs_out);
+                               const char *variable, struct gyre_ib_rail_pairs *pairs_out);
 
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
 

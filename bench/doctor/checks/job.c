@@ -115,6 +115,10 @@ void bench_check_job_variables(struct bench_doctor *doctor)
                   "unset it, or write it as the message says; gyre env "
                   "lists all variables",
                   "gyre does not start: %s", doctor->params_cause);
+    for (const char *line = doctor->params.notes; *line != '\0';
+         line += strcspn(line, "\n") + 1) /* what the library changes or ignores */
+        bench_say(doctor, BENCH_WARN, NULL, "unset it, or give it a value of gyre env", "%.*s",
+                  (int)strcspn(line, "\n"), line);
     for (char *const *entry = doctor->environment; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
         char name[64];

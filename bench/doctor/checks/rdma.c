@@ -156,7 +156,7 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
     }
     if (gyre_ib_hca_parse(text, &rule) != GYRE_SUCCESS) {
         bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or write [^][=]name[:port],...",
-                  "%s", gyre_cause());
+                  "%s: %s", source, gyre_cause());
         free(rdma);
         return;
     }

@@ -268,21 +268,26 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
 
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out)
 {
-    struct gyre_filter_words words = {
+    const char *algo_source = gyre_param_called(params, GYRE_PARAM_ALGO);
+    const char *proto_source = gyre_param_called(params, GYRE_PARAM_PROTO);
+    const struct gyre_filter_words algos = {
         .algos = gyre_param_text(params, GYRE_PARAM_ALGO),
-        .protos = gyre_param_text(params, GYRE_PARAM_PROTO),
-        .paths = gyre_param_text(params, GYRE_PARAM_PATH),
-        .algo_source = "GYRE_ALGO",
-        .proto_source = "GYRE_PROTO",
-        .path_source = "GYRE_PATH",
+        .algo_source = algo_source,
+        .is_algos_of_nccl = strcmp(algo_source, "NCCL_ALGO") == 0,
     };
-    if (gyre_param_is_set(params, GYRE_PARAM_ALGO))
-        words.algo_source = gyre_param_source(params, GYRE_PARAM_ALGO);
-    if (gyre_param_is_set(params, GYRE_PARAM_PROTO))
-        words.proto_source = gyre_param_source(params, GYRE_PARAM_PROTO);
-    words.is_algos_of_nccl = strcmp(words.algo_source, "NCCL_ALGO") == 0;
-    struct gyre_filter filter = {.algo_source = NULL};
-    GYRE_TRY(gyre_filter_override(&words, &filter));
+    const struct gyre_filter_words protos = {.protos = gyre_param_text(params, GYRE_PARAM_PROTO),
+                                             .proto_source = proto_source};
+    const struct gyre_filter_words paths = {.paths = gyre_param_text(params, GYRE_PARAM_PATH),
+                                            .path_source = "GYRE_PATH"};
+    struct gyre_filter filter;
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    filter.algo_source = algo_source;
+    filter.proto_source = proto_source;
+    gyre_status status = gyre_filter_override(&algos, &filter);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_ALGO, status));
+    status = gyre_filter_override(&protos, &filter);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_PROTO, status));
+    GYRE_TRY(gyre_filter_override(&paths, &filter));
     *filter_out = filter;
     return GYRE_SUCCESS;
 }

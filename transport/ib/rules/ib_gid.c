@@ -4,6 +4,8 @@
  */
 #include "transport/ib/rules/ib_gid.h"
 
+#include "core/base/util.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -62,14 +64,13 @@ gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *
         memcpy(parsed.range, ipv4_prefix, sizeof(ipv4_prefix));
     else if (inet_pton(AF_INET6, address, parsed.range) != 1)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "IB_ADDR_RANGE=%s: not an address/prefix such as 10.0.0.0/24 or fd00::/8",
-                         text);
+                         "\"%s\": not an address/prefix such as 10.0.0.0/24 or fd00::/8", text);
     const long highest = is_ipv4 ? 32 : 128;
     if (slash == NULL)
         bits = highest;
     else if (!parse_number(slash + 1, highest, &bits))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "IB_ADDR_RANGE=%s: the prefix length is 0..%ld", text, highest);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": the prefix length is 0..%ld", text,
+                         highest);
     parsed.range_bits = (unsigned)(is_ipv4 ? bits + 96 : bits);
     parsed.has_range = true;
     *rules = parsed;
@@ -78,25 +79,26 @@ gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *
 
 gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *index_out)
 {
-    char list[256];
-    char *rest = list;
     long number = -1;
     *index_out = -1;
-    snprintf(list, sizeof(list), "%s", text);
-    if (strchr(list, '=') == NULL) {
-        if (strcmp(list, "-1") == 0 || list[0] == '\0')
+    if (strchr(text, '=') == NULL) {
+        if (strcmp(text, "-1") == 0 || text[0] == '\0')
             return GYRE_SUCCESS; /* in NCCL -1 means that the rules choose */
-        if (!parse_number(list, 65535, &number))
+        if (!parse_number(text, 65535, &number))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "IB_GID_INDEX=%s: neither a number nor device=number,...", text);
+                             "\"%s\": neither a number nor device=number,...", text);
         *index_out = (int)number;
         return GYRE_SUCCESS;
     }
-    for (char *item; (item = strsep(&rest, ",")) != NULL;) {
+    const char *word;
+    size_t n_bytes;
+    for (const char *at = text; gyre_list_next(&at, &word, &n_bytes);) {
+        char item[GYRE_PARAM_MAX_BYTES];
+        snprintf(item, sizeof(item), "%.*s", (int)n_bytes, word);
         char *equals = strchr(item, '=');
         if (equals == NULL || equals == item || !parse_number(equals + 1, 65535, &number))
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "IB_GID_INDEX=%s: \"%s\" is not device=number", text, item);
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": \"%s\" is not device=number",
+                             text, item);
         *equals = '\0';
         if (strcmp(item, device) == 0)
             *index_out = (int)number;
@@ -113,12 +115,25 @@ gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char 
     memset(&rules, 0, sizeof(rules));
     rules.version = (int)gyre_param_number(params, GYRE_PARAM_IB_ROCE_VERSION_NUM);
     rules.family = family == 0 ? AF_INET : family == 1 ? AF_INET6 : 0;
-    GYRE_TRY(gyre_ib_gid_parse_index(gyre_param_text(params, GYRE_PARAM_IB_GID_INDEX), device,
-                                     &rules.forced_index));
+    rules.index_name = gyre_param_called(params, GYRE_PARAM_IB_GID_INDEX);
+    rules.range_name = gyre_param_called(params, GYRE_PARAM_IB_ADDR_RANGE);
+    gyre_status status = gyre_ib_gid_parse_index(gyre_param_text(params, GYRE_PARAM_IB_GID_INDEX),
+                                                 device, &rules.forced_index);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s", rules.index_name);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_GID_INDEX, status));
     if (range[0] != '\0')
-        GYRE_TRY(gyre_ib_gid_parse_range(range, &rules));
+        status = gyre_ib_gid_parse_range(range, &rules);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s", rules.range_name);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_ADDR_RANGE, status));
     *rules_out = rules;
     return GYRE_SUCCESS;
+}
+
+static const char *name_or(const char *name, const char *otherwise)
+{
+    return name != NULL ? name : otherwise;
 }
 
 static bool in_range(const uint8_t raw[16], const struct gyre_ib_gid_rules *rules)
@@ -162,7 +177,7 @@ static void judge(const struct gyre_ib_gid_row *row, const struct gyre_ib_gid_ru
     else if (rules->family != 0 && family != rules->family)
         snprintf(reason_out, n, "not %s", rules->family == AF_INET ? "AF_INET" : "AF_INET6");
     else if (rules->has_range && !in_range(row->raw, rules))
-        snprintf(reason_out, n, "outside IB_ADDR_RANGE");
+        snprintf(reason_out, n, "outside %s", name_or(rules->range_name, "GYRE_IB_ADDR_RANGE"));
 }
 
 int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b)
@@ -199,10 +214,12 @@ static void describe(const struct gyre_ib_gid_row *rows, int n,
         snprintf(text_out, text_bytes, "all rows are empty");
 }
 
-static gyre_status choose_forced(const struct gyre_ib_gid_row *rows, int n, int index,
-                                 int *chosen_out)
+static gyre_status choose_forced(const struct gyre_ib_gid_row *rows, int n,
+                                 const struct gyre_ib_gid_rules *rules, int *chosen_out)
 {
     char table[700];
+    const int index = rules->forced_index;
+    const char *name = name_or(rules->index_name, "GYRE_IB_GID_INDEX");
     for (int i = 0; i < n; i++) {
         if (rows[i].index != (uint32_t)index)
             continue;
@@ -212,14 +229,12 @@ static gyre_status choose_forced(const struct gyre_ib_gid_row *rows, int n, int 
             return GYRE_SUCCESS;
         }
         describe(rows, n, NULL, table, sizeof(table));
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "IB_GID_INDEX=%d: that row is not usable: %s. GIDs: %s", index, why,
-                         table);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s=%d: that row is not usable: %s. GIDs: %s",
+                         name, index, why, table);
     }
     describe(rows, n, NULL, table, sizeof(table));
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "IB_GID_INDEX=%d: the GID table has no such usable row. GIDs: %s", index,
-                     table);
+                     "%s=%d: the GID table has no such usable row. GIDs: %s", name, index, table);
 }
 
 gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
@@ -237,7 +252,7 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
             best = i;
     }
     if (rules->forced_index >= 0) {
-        status = choose_forced(rows, n, rules->forced_index, &best);
+        status = choose_forced(rows, n, rules, &best);
     } else if (best < 0) {
         char table[GYRE_CAUSE_MAX_BYTES - 64];
         describe(rows, n, reasons, table, sizeof(table));

@@ -50,6 +50,7 @@ struct gyre_ib_gid_rules {
     bool has_range;
     uint8_t range[16]; /* IPv4 as ::ffff:a.b.c.d */
     unsigned range_bits;
+    const char *index_name, *range_name; /* the variables, for messages; NULL = GYRE_IB_... */
 };
 
 #define GYRE_IB_GID_REASON_BYTES 80
@@ -61,11 +62,12 @@ enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16]);
 const char *gyre_ib_gid_to_text(const uint8_t raw[16], char *text_out, size_t text_bytes);
 
 /** gyre_ib_gid_parse_range - "10.0.0.0/24", "fd00::/8"; an address alone is a range of one.
- * Errors: INVALID_ARGUMENT. */
+ * Errors: INVALID_ARGUMENT, without the variable's name. */
 gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *rules);
 
 /** gyre_ib_gid_parse_index - "3" for all devices or "mlx5_0=3,mlx5_1=5".
- * @index_out: -1 if the list names other devices only. Errors: INVALID_ARGUMENT. */
+ * @index_out: -1 if the list names other devices only.
+ * Errors: INVALID_ARGUMENT, without the variable's name. */
 gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *index_out);
 
 /** gyre_ib_gid_rules_from - the IB_GID_*, IB_ADDR_* and IB_ROCE_* variables for one device.

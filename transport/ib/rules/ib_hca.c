@@ -4,6 +4,8 @@
  */
 #include "transport/ib/rules/ib_hca.h"
 
+#include "core/base/util.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,19 +21,20 @@ static gyre_status parse_item(const char *whole, char *item, struct gyre_ib_hca_
         const long number = strtol(colon + 1, &end, 10);
         if (colon[1] != '\0' &&
             (!isdigit((unsigned char)colon[1]) || *end != '\0' || number < 1 || number > 255))
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "IB_HCA=%s: \"%s\" is not a port (1..255)", whole, colon + 1);
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": \"%s\" is not a port (1..255)",
+                             whole, colon + 1);
         port = colon[1] != '\0' ? (int)number : -1;
     }
-    if (item[0] == '\0' || strpbrk(item, "^= ") != NULL)
+    if (item[0] == '\0' || strpbrk(item, "^= ") != NULL ||
+        strlen(item) >= sizeof(rule->items[0].name))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "IB_HCA=%s: \"%s\" is not a device name; the form is "
+                         "\"%s\": \"%s\" is not a device name; the form is "
                          "[^][=]name[:port],... with ^ and = once, in this order, in front",
                          whole, item);
     if (rule->n_items == GYRE_IB_MAX_HCA_ITEMS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "IB_HCA=%s: more than %d entries", whole,
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": more than %d entries", whole,
                          GYRE_IB_MAX_HCA_ITEMS);
-    snprintf(rule->items[rule->n_items].name, sizeof(rule->items[0].name), "%s", item);
+    memcpy(rule->items[rule->n_items].name, item, strlen(item) + 1);
     rule->items[rule->n_items++].port = port;
     return GYRE_SUCCESS;
 }
@@ -39,23 +42,21 @@ static gyre_status parse_item(const char *whole, char *item, struct gyre_ib_hca_
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out)
 {
     struct gyre_ib_hca_rule rule;
-    char list[GYRE_PARAM_MAX_BYTES];
-    char *rest = list;
     memset(&rule, 0, sizeof(rule));
-    snprintf(list, sizeof(list), "%s", text);
-    if (*rest == '^') {
-        rule.is_inverted = true;
-        rest++;
+    const char *at = text + strspn(text, " ");
+    rule.is_inverted = *at == '^';
+    at += rule.is_inverted;
+    rule.is_exact = *at == '=';
+    at += rule.is_exact;
+    const char *word;
+    size_t n_bytes;
+    while (gyre_list_next(&at, &word, &n_bytes)) {
+        char item[GYRE_PARAM_MAX_BYTES];
+        snprintf(item, sizeof(item), "%.*s", (int)n_bytes, word);
+        GYRE_TRY(parse_item(text, item, &rule));
     }
-    if (*rest == '=') {
-        rule.is_exact = true;
-        rest++;
-    }
-    if (*rest == '\0' && (rule.is_inverted || rule.is_exact))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "IB_HCA=%s: no device name", text);
-    if (*rest != '\0')
-        for (char *item; (item = strsep(&rest, ",")) != NULL;)
-            GYRE_TRY(parse_item(text, item, &rule));
+    if (rule.n_items == 0 && (rule.is_inverted || rule.is_exact))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": no device name", text);
     *rule_out = rule;
     return GYRE_SUCCESS;
 }

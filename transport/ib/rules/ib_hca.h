@@ -8,7 +8,7 @@
 #include "core/base/param.h"
 #include "core/base/status.h"
 
-#define GYRE_IB_MAX_HCA_ITEMS 32
+#define GYRE_IB_MAX_HCA_ITEMS 256
 
 /* IB_HCA = [^][=]name[:port],... */
 struct gyre_ib_hca_rule {
@@ -21,7 +21,8 @@ struct gyre_ib_hca_rule {
     } items[GYRE_IB_MAX_HCA_ITEMS];
 };
 
-/** gyre_ib_hca_parse - parse IB_HCA. Errors: INVALID_ARGUMENT naming the problem. */
+/** gyre_ib_hca_parse - parse IB_HCA. Blanks around names do not count.
+ * Errors: INVALID_ARGUMENT naming the problem, but not the variable. */
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
 
 /** gyre_ib_hca_takes - does the rule allow this port?
