@@ -11,11 +11,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Refuses a handle of the process that this one was forked from. */
+static ncclResult_t check_process(const struct ncclComm *comm)
+{
+    return comm->n_forks == nccl_n_forks()
+               ? ncclSuccess
+               : nccl_refuse(ncclInvalidUsage,
+                             "the communicator belongs to the process that this one was forked "
+                             "from; a forked process has to make its own");
+}
+
 gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out)
 {
     *result_out = ncclSuccess;
     if (comm == NULL)
         *result_out = nccl_refuse(ncclInvalidArgument, "the communicator is NULL");
+    else if (check_process(comm) != ncclSuccess)
+        *result_out = ncclInvalidUsage;
     else if (comm->comm == NULL && comm->failure != ncclSuccess)
         *result_out =
             nccl_refuse(comm->failure, "the group that was to make the communicator failed");
@@ -34,6 +46,7 @@ static struct ncclComm *new_handle(void)
         return NULL;
     }
     pthread_mutex_init(&comm->lock, NULL);
+    comm->n_forks = nccl_n_forks();
     comm->wants_profile = nccl_plugin_is_asked();
     return comm;
 }
@@ -202,9 +215,11 @@ NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
 
 ncclResult_t nccl_comm_end(struct ncclComm *comm, int aborts)
 {
-    if (comm == NULL || nccl_group_drop(comm, aborts))
+    if (comm == NULL)
         return ncclSuccess;
-    ncclResult_t result = ncclSuccess;
+    ncclResult_t result = check_process(comm);
+    if (result != ncclSuccess || nccl_group_drop(comm, aborts))
+        return result;
     nccl_group_forget(comm->comm);
     if (comm->twin != NULL && aborts)
         nccl_fallback_get()->CommAbort(comm->twin);
@@ -333,6 +348,8 @@ NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *a
     if (comm == NULL || asyncError == NULL)
         return nccl_refuse(ncclInvalidArgument,
                            "ncclCommGetAsyncError: comm or asyncError is NULL");
+    if (check_process(comm) != ncclSuccess)
+        return ncclInvalidUsage;
     if (comm->comm == NULL) { /* its group has not ended, or has failed */
         *asyncError = comm->failure != ncclSuccess ? comm->failure : ncclInProgress;
         return ncclSuccess;

@@ -3,6 +3,7 @@
  * The groups of a thread, and what the end of a group must do besides the gyre calls. In NCCL,
  * unlike in gyre, a failed call makes the whole group fail.
  */
+#include "core/nccl/nccl_plugin.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <stdio.h>
@@ -21,6 +22,28 @@ struct group {
 };
 
 static _Thread_local struct group group;
+static unsigned n_forks; /* written in the child of a fork, before its first call */
+
+/* A forked child has no group, no plugin and no communicators of its parent. */
+static void forget_inherited(void)
+{
+    n_forks++;
+    free(group.wishes);
+    memset(&group, 0, sizeof(group));
+    nccl_windows_forget();
+    nccl_plugin_forget();
+    nccl_profile_forget();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_inherited);
+}
+
+unsigned nccl_n_forks(void)
+{
+    return n_forks;
+}
 
 int nccl_group_depth(void)
 {

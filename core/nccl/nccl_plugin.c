@@ -24,6 +24,12 @@ static struct {
     int mask; /* the plugin may write it at any time; atomic */
 } plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+void nccl_plugin_forget(void)
+{
+    plugin.n_comms = 0;
+    pthread_mutex_init(&plugin.lock, NULL); /* a thread of the parent may have held it */
+}
+
 /* The first failure is told, and the job goes on without the plugin. */
 static void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

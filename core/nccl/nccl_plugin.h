@@ -141,6 +141,9 @@ struct nccl_plugin_comm {
 /** nccl_plugin_is_asked - is NCCL_PROFILER_PLUGIN set, and did no earlier attempt fail? */
 bool nccl_plugin_is_asked(void);
 
+/** nccl_plugin_forget - in a forked child, which starts the plugin anew. */
+void nccl_plugin_forget(void);
+
 /** nccl_plugin_join - load the plugin for the process's first communicator, and start it for this
  * one. A plugin that cannot be used is one warning for the process.
  * @context_out: the plugin's. Returns whether the plugin is there. */

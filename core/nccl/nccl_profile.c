@@ -69,6 +69,11 @@ static _Thread_local struct {
     int mask;
 } open_group;
 
+void nccl_profile_forget(void)
+{
+    memset(&open_group, 0, sizeof(open_group));
+}
+
 static void release(struct nccl_profile *profile)
 {
     if (__atomic_fetch_sub(&profile->n_holders, 1, __ATOMIC_ACQ_REL) != 1)

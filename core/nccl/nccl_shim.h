@@ -38,6 +38,7 @@ struct ncclComm {
     int is_aborted;                 /* 1: the user aborted it before then; guarded by `lock` */
     int is_revoked;                 /* 1: the user revoked it; guarded by `lock` */
     ncclResult_t failure;           /* why the group could not make `comm` */
+    unsigned n_forks;               /* nccl_n_forks() when the handle was made */
     int wants_profile;              /* 1: a profiler plugin is named and does not know it yet */
     struct nccl_profile *profile;   /* NULL = no plugin; nccl_profile.c */
 };
@@ -99,6 +100,10 @@ gyre_op nccl_to_op(ncclRedOp_t op);
 /** nccl_group_depth - how many groups of this thread are open, one in the other. */
 int nccl_group_depth(void);
 
+/** nccl_n_forks - how many forks lie between the process that loaded the library and this one. A
+ * handle of another number is the parent's: its lock and its plugin may be in any state. */
+unsigned nccl_n_forks(void);
+
 /** nccl_group_is_open - is this thread inside a group? */
 int nccl_group_is_open(void);
 
@@ -130,6 +135,9 @@ void nccl_profile_attach(struct ncclComm *comm);
  * becomes a group of its own then, as in NCCL. @is_own_group: what enter returned. */
 int nccl_profile_enter(struct ncclComm *comm);
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result);
+
+/** nccl_profile_forget - in a forked child: the thread's open group is the parent's. */
+void nccl_profile_forget(void);
 
 /** nccl_profile_group_ending / nccl_profile_group_ended - around the end of the thread's outermost
  * group. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 /* Names the thread of a process that asks for a window. Sent to other ranks: fixed layout. */
 struct asker {
@@ -35,7 +36,12 @@ static uint64_t process_number;
 static void number_process(void)
 {
     if (getrandom(&process_number, sizeof(process_number), 0) != sizeof(process_number))
-        process_number = (uint64_t)(uintptr_t)&process_number;
+        process_number = (uint64_t)(uintptr_t)&process_number + (uint64_t)getpid();
+}
+
+void nccl_windows_forget(void)
+{
+    process_once = (pthread_once_t)PTHREAD_ONCE_INIT;
 }
 
 static struct asker this_thread(void)

@@ -26,4 +26,7 @@ struct nccl_window_wish {
 gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wishes,
                               char *cause_out, size_t cause_bytes);
 
+/** nccl_windows_forget - in a forked child, which is another process than its parent. */
+void nccl_windows_forget(void);
+
 #endif
