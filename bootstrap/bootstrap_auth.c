@@ -4,12 +4,12 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +17,13 @@
 
 /* Process-wide, as libcrypto's state is, which its handler of exit() frees: our own threads may
  * still make proofs then (a server that tells the last ranks why, an init in the background). This
- * handler is registered after libcrypto's, so it runs before: no proof begins after it. */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+ * handler is registered after libcrypto's, so it runs before: no proof begins after it. A fork
+ * waits for the lock, so libcrypto's own locks are free in the child. */
 static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool is_exiting;
+static bool is_exiting; /* under proof_lock, as the next */
+static bool is_prepared;
+
+GYRE_WATCH_FORKS(&proof_lock, NULL)
 
 static void stop_proofs(void)
 {
@@ -29,15 +32,15 @@ static void stop_proofs(void)
     pthread_mutex_unlock(&proof_lock);
 }
 
-static void prepare_libcrypto(void)
-{
-    OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL);
-    atexit(stop_proofs);
-}
-
 void gyre_authenticate_prepare(void)
 {
-    pthread_once(&once, prepare_libcrypto);
+    pthread_mutex_lock(&proof_lock);
+    if (!is_prepared) {
+        OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL);
+        atexit(stop_proofs);
+        is_prepared = true;
+    }
+    pthread_mutex_unlock(&proof_lock);
 }
 
 static bool make_hmac(const uint8_t *secret, const uint8_t *text, size_t n_text, uint8_t *proof_out)

@@ -125,18 +125,23 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* How many servers of which process serve ranks. The count belongs to the process, because its exit
- * ends all of them: a process that exits right after its own error must first let its servers tell
- * the other ranks. */
+/* How many servers serve ranks. The count belongs to the process, because its exit ends all of
+ * them: a process that exits right after its own error must first let its servers tell the other
+ * ranks. A forked child has none of the servers. */
 static uint32_t n_serving;
-static uint32_t serving_pid;
+
+static void forget_servers(void)
+{
+    gyre_store_release_u32(&n_serving, 0);
+}
+
+GYRE_WATCH_FORKS(NULL, forget_servers)
 
 __attribute__((destructor)) static void finish_serving(void)
 {
     const uint64_t deadline_ns = gyre_now_ns() + 2 * SECOND_NS;
     const struct timespec nap = {0, 1000000};
-    while (gyre_load_acquire_u32(&serving_pid) == (uint32_t)getpid() &&
-           gyre_load_acquire_u32(&n_serving) > 0 && gyre_now_ns() < deadline_ns)
+    while (gyre_load_acquire_u32(&n_serving) > 0 && gyre_now_ns() < deadline_ns)
         nanosleep(&nap, NULL);
 }
 
@@ -245,7 +250,6 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     GYRE_TRY_GOTO(status, watch_listeners(server), free_server);
     /* Read it before the thread starts: the thread owns the server from then on. */
     memcpy(id_out->secret, server->secret, sizeof(id_out->secret));
-    gyre_store_release_u32(&serving_pid, (uint32_t)getpid());
     GYRE_TRY_GOTO(status, start_thread(server), free_server);
     return GYRE_SUCCESS;
 

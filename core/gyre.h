@@ -291,8 +291,9 @@ GYRE_API const char *gyre_last_error(void);
  * still be destroyed. Collectives never wait for other ranks, so they return as on any
  * communicator.
  *
- * A process may fork(). The child has none of its parent's communicators: calls with their handles
- * fail with INVALID_USAGE. The child can make communicators of its own; on GPUs only if the parent
+ * A process may fork(). The child has none of its parent's communicators and streams: calls with
+ * their handles fail with INVALID_USAGE, and so does waiting for a default stream that has work of
+ * the parent's. The child can make communicators and streams of its own; on GPUs only if the parent
  * had not used CUDA before the fork. */
 
 /** gyre_get_unique_id - start a rendezvous in this process.

@@ -2,12 +2,12 @@
  *
  * Collects the description of a rank that all others get before transports are chosen.
  */
+#include "core/base/thread.h"
 #include "core/base/util.h"
 #include "transport/p2p_memory.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,19 +15,23 @@
 
 /* One random number per process, because pids repeat between namespaces and hosts. Process-wide
  * by its meaning: ranks that draw the same number may use each other's pointers. A forked child is
- * another process, hence the pid beside it. */
+ * another process, and draws its own. */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t process_id; /* under process_lock */
-static pid_t process_pid;   /* whose id that is; under process_lock */
+static uint64_t process_id; /* 0 = not drawn yet; under process_lock */
+
+static void forget_id(void)
+{
+    process_id = 0;
+}
+
+GYRE_WATCH_FORKS(&process_lock, forget_id)
 
 static gyre_status get_process_id(uint64_t *id_out)
 {
     gyre_status status = GYRE_SUCCESS;
     pthread_mutex_lock(&process_lock);
-    if (process_pid != getpid()) {
+    while (process_id == 0 && status == GYRE_SUCCESS)
         status = gyre_random_bytes(&process_id, sizeof(process_id));
-        process_pid = status == GYRE_SUCCESS ? getpid() : 0;
-    }
     *id_out = process_id;
     pthread_mutex_unlock(&process_lock);
     return status;

@@ -5,7 +5,8 @@
  */
 #include "transport/slab.h"
 
-#include <pthread.h>
+#include "core/base/thread.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@ struct gyre_slab_entry {
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gyre_slab_entry *registry; /* under registry_lock */
+
+GYRE_WATCH_FORKS(&registry_lock, NULL)
 
 static struct gyre_slab_entry *find(const uint8_t *token)
 {

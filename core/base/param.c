@@ -8,9 +8,9 @@
 #include "core/base/log.h"
 #include "core/base/param_value.h"
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -250,11 +250,20 @@ void gyre_param_sources_open(struct gyre_param_sources *sources_out)
     gyre_param_add_files(getenv("NCCL_CONF_FILE"), sources_out);
 }
 
+/* The log belongs to the process, so the first communicator's environment sets it up. A forked
+ * child sets up its own, whose file has the child's pid in its name. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool log_is_ready; /* under lock */
+
+static void forget_log(void)
+{
+    log_is_ready = false;
+}
+
+GYRE_WATCH_FORKS(&lock, forget_log)
+
 gyre_status gyre_params_load(struct gyre_params *params_out)
 {
-    /* The log belongs to the process, so the first communicator's environment sets it up. */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool log_is_ready;
     struct gyre_param_sources sources;
     gyre_param_sources_open(&sources);
     gyre_status status = gyre_params_take(&sources, params_out);

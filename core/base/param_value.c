@@ -203,13 +203,12 @@ static bool read_number(enum gyre_param_type type, const char *text, int64_t *nu
     if (end == text || errno != 0)
         return false;
     int shift = 0;
-    const char *letter = type == GYRE_PARAM_BYTES && *end != '\0'
-                             ? strchr("KMG", toupper((unsigned char)*end))
-                             : NULL;
+    const char *letter =
+        type == GYRE_PARAM_BYTES && *end != '\0' ? strchr("KMG", gyre_text_upper(*end)) : NULL;
     if (letter != NULL) {
         shift = (int)(letter - "KMG" + 1) * 10;
         end++;
-        end += strcasecmp(end, "B") == 0 ? 1 : strcasecmp(end, "iB") == 0 ? 2 : 0;
+        end += gyre_text_same(end, "B") ? 1 : gyre_text_same(end, "iB") ? 2 : 0;
     }
     const bool is_large = number > INT64_MAX >> shift;
     *number_out = is_large ? INT64_MAX : number < 0 ? number : number * (int64_t)(1ULL << shift);

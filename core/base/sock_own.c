@@ -6,10 +6,10 @@
  */
 #include "core/base/sock.h"
 
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,24 +18,12 @@
 #define FDS_PER_WORD 64
 
 /* Process-wide, because descriptors are. A thread that holds the lock sees each descriptor as
- * marked and open, or as neither. fork() runs under the lock. */
+ * marked and open, or as neither. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
 static size_t n_words;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int once_error;
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-static void after_fork_in_child(void)
+static void close_inherited(void)
 {
     for (size_t word = 0; word < n_words; word++) {
         for (int bit = 0; bit < FDS_PER_WORD && is_marked[word] != 0; bit++)
@@ -43,13 +31,9 @@ static void after_fork_in_child(void)
                 close((int)word * FDS_PER_WORD + bit);
         is_marked[word] = 0;
     }
-    pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
-{
-    once_error = pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}
+GYRE_WATCH_FORKS(&lock, close_inherited)
 
 /* Under lock. Returns fd, or -1 with errno and closes it. */
 static int mark(int fd)
@@ -70,17 +54,8 @@ static int mark(int fd)
     return fd;
 }
 
-static bool can_own(void)
-{
-    pthread_once(&once, watch_forks);
-    errno = once_error;
-    return once_error == 0;
-}
-
 int gyre_sock_new(int family)
 {
-    if (!can_own())
-        return -1;
     pthread_mutex_lock(&lock);
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0)
@@ -91,8 +66,6 @@ int gyre_sock_new(int family)
 
 int gyre_sock_take(int listen_fd)
 {
-    if (!can_own())
-        return -1;
     pthread_mutex_lock(&lock);
     int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/base/thread.h"
 
+#include "core/base/sync.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
@@ -53,4 +55,47 @@ void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t 
     const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
                                    .tv_nsec = (long)(deadline_ns % SECOND_NS)};
     (void)pthread_cond_timedwait(cond, lock, &until);
+}
+
+/* ---- forks -------------------------------------------------------------------------------- */
+
+/* Process-wide by its meaning. Written when the library is loaded, and the number in a child. */
+static struct gyre_fork_watch *watches;
+static uint32_t generation;
+
+static void before_fork(void)
+{
+    for (struct gyre_fork_watch *at = watches; at != NULL; at = at->next)
+        if (at->lock != NULL)
+            pthread_mutex_lock(at->lock);
+}
+
+static void after_fork(void)
+{
+    for (struct gyre_fork_watch *at = watches; at != NULL; at = at->next)
+        if (at->lock != NULL)
+            pthread_mutex_unlock(at->lock);
+}
+
+static void after_fork_in_child(void)
+{
+    gyre_store_relaxed_u32(&generation, generation + 1);
+    for (struct gyre_fork_watch *at = watches; at != NULL; at = at->next)
+        if (at->in_child != NULL)
+            at->in_child();
+    after_fork();
+}
+
+void gyre_fork_watch(struct gyre_fork_watch *watch)
+{
+    /* It needs no memory for the first handlers of a process, so it does not fail here. */
+    if (watches == NULL)
+        (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    watch->next = watches;
+    watches = watch;
+}
+
+uint32_t gyre_fork_generation(void)
+{
+    return gyre_load_relaxed_u32(&generation);
 }

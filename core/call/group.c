@@ -5,6 +5,7 @@
  */
 #include "core/call/group.h"
 
+#include "core/base/thread.h"
 #include "core/call/launch.h"
 
 #include <errno.h>
@@ -25,6 +26,16 @@ struct group {
 };
 
 static _Thread_local struct group group;
+
+/* The calls of an open group are on communicators that a forked child does not have. */
+static void drop_inherited(void)
+{
+    free(group.tasks);
+    free(group.calls);
+    memset(&group, 0, sizeof(group));
+}
+
+GYRE_WATCH_FORKS(NULL, drop_inherited)
 
 bool gyre_group_is_open(void)
 {

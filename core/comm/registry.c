@@ -7,6 +7,7 @@
 #include "core/comm/comm.h"
 
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 
 #include <unistd.h>
 
@@ -21,17 +22,7 @@ static struct {
     uint64_t newest_number;     /* of the communicators that were made here */
 } registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&registry.lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&registry.lock);
-}
-
-static void after_fork_in_child(void)
+static void disown_inherited(void)
 {
     gyre_comm **at = &registry.first;
     while (*at != NULL)
@@ -40,19 +31,12 @@ static void after_fork_in_child(void)
     registry.first_inherited = registry.first;
     registry.first = NULL;
     pthread_cond_init(&registry.changed, NULL); /* the parent's waiting threads are not here */
-    pthread_mutex_unlock(&registry.lock);
 }
 
-static void watch_forks(void)
-{
-    /* If this fails for lack of memory, a child's use of a parent's handle is not noticed. */
-    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}
+GYRE_WATCH_FORKS(&registry.lock, disown_inherited)
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&registry.lock);
     gyre_store_release_u32(&comm->phase, phase);
     comm->next = registry.first;

@@ -26,10 +26,14 @@ static gyre_status find_cuda(const struct gyre_device_ops **ops_out)
 gyre_status gyre_device_find(gyre_device_kind kind, const struct gyre_device_ops **ops_out)
 {
     switch (kind) {
-    case GYRE_DEVICE_AUTO:
-        if (find_cuda(ops_out) != GYRE_SUCCESS)
+    case GYRE_DEVICE_AUTO: {
+        const gyre_status status = find_cuda(ops_out);
+        if (status == GYRE_ERROR_INVALID_USAGE) /* there are GPUs, which this process may not use */
+            return status;
+        if (status != GYRE_SUCCESS)
             *ops_out = &gyre_device_host;
         return GYRE_SUCCESS;
+    }
     case GYRE_DEVICE_HOST:
         *ops_out = &gyre_device_host;
         return GYRE_SUCCESS;

@@ -33,7 +33,8 @@ struct gyre_device_ops {
     const char *name; /* "host", "cuda" */
 
     /* How many devices there are. If there is none, the result is SUCCESS with 0 devices, and the
-     * cause text says why. */
+     * cause text says why. Error: INVALID_USAGE, if the process was forked from one that had used
+     * such devices, which do not survive that. */
     gyre_status (*count)(int *n_devices_out);
     /* @ordinal: -1 = the thread's current device. Each open needs a close. */
     gyre_status (*open)(int ordinal, struct gyre_device **device_out);

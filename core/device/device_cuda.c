@@ -7,14 +7,16 @@
 #include "core/device/device.h"
 
 #include "core/base/status.h"
+#include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/device/cuda_error.h"
 #include "core/device/driver_cuda.h"
 #include "core/device/pool_cuda.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct cuda_device {
     struct gyre_device base; /* first: what the interface hands out */
@@ -53,10 +55,32 @@ static struct cuda_device *own(struct gyre_device *device)
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
+/* 1 + the generation of forks in which gyre first used CUDA here or in an ancestor; 0 = not yet. */
+static uint32_t used_in;
+
+static gyre_status refuse_child(void)
+{
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "pid %d was forked from a process that had used CUDA, which does not survive "
+                     "fork(): start the process by exec (Python: the start method \"spawn\"), or "
+                     "fork before CUDA is used",
+                     (int)getpid());
+}
+
 static gyre_status cuda_count(int *n_devices_out)
 {
     int n_devices = 0;
+    const uint32_t now = 1 + gyre_fork_generation(), first_use = gyre_load_relaxed_u32(&used_in);
+    if (first_use != 0 && first_use != now)
+        return refuse_child();
     const cudaError_t error = cudaGetDeviceCount(&n_devices);
+    /* This is the runtime's answer where the parent had used CUDA without gyre. */
+    if (error == cudaErrorInitializationError && now > 1) {
+        (void)cudaGetLastError();
+        return refuse_child();
+    }
+    if (error == cudaSuccess)
+        gyre_store_relaxed_u32(&used_in, now);
     if (error != cudaSuccess) {
         (void)gyre_cuda_fail(error, "cudaGetDeviceCount");
         n_devices = 0;

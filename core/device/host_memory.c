@@ -4,10 +4,10 @@
  */
 #include "core/device/host_memory.h"
 
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,25 +22,11 @@ struct allocation {
     uint32_t n_users;
 };
 
-/* Process-wide, because addresses are. The lock is held in a fork, so that the child can go on. */
+/* Process-wide, because addresses are. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *first; /* under the lock */
 
-static void lock_for_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void unlock_after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-    /* If this fails for lack of memory, a child that was forked during an allocation may hang. */
-    (void)pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
-}
+GYRE_WATCH_FORKS(&lock, NULL)
 
 /* ---- making files ------------------------------------------------------------------------- */
 
@@ -119,8 +105,6 @@ static void add(struct allocation *allocation)
 
 gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     if (n_bytes > SIZE_MAX - 2 * GYRE_HOST_MEMORY_OFFSET_BYTES)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes of host memory",
                          n_bytes);

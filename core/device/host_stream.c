@@ -12,6 +12,8 @@
  * One thread may use the streams of several ranks. While it waits for one of them it cannot run the
  * others, on which the first may depend. So a caller that has waited a moment wakes the helpers of
  * the other streams that it filled itself.
+ *
+ * Each thread's default stream is made by the first use and ends with its thread.
  */
 #include "core/device/host_stream.h"
 
@@ -22,6 +24,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* How long the helper thread waits after a push, because the caller may be about to synchronise. It
  * starts with FIRST. It becomes SHORT when the helper had to run the queue, because the caller is
@@ -58,6 +61,7 @@ struct host_stream {
     bool is_closing;
     pthread_t helper;
     pthread_t pusher;         /* of the newest task */
+    uint32_t generation;      /* of the process that made the stream (gyre_fork_generation()) */
     struct host_stream *next; /* guarded by all_streams.lock */
 };
 
@@ -67,6 +71,23 @@ static struct {
     pthread_mutex_t lock;
     struct host_stream *newest;
 } all_streams = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+GYRE_WATCH_FORKS(&all_streams.lock, NULL)
+
+/* A forked child has its parent's streams in its memory, with their locks as they were. It must not
+ * touch them: it would carry out the parent's work a second time. */
+static bool is_inherited(const struct host_stream *stream)
+{
+    return stream->generation != gyre_fork_generation();
+}
+
+static gyre_status refuse_inherited(const char *which)
+{
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "%s belongs to the process that pid %d was forked from, which alone can carry "
+                     "out its work; a forked process has to make streams of its own",
+                     which, (int)getpid());
+}
 
 static bool is_empty(const struct host_stream *stream)
 {
@@ -195,7 +216,8 @@ static bool wake_other_helpers(const struct host_stream *own)
     if (pthread_mutex_trylock(&all_streams.lock) != 0)
         return false;
     for (struct host_stream *stream = all_streams.newest; stream != NULL; stream = stream->next) {
-        if (stream == own || is_empty(stream) || gyre_load_acquire_u32(&stream->n_callers) != 0)
+        if (stream == own || is_inherited(stream) || is_empty(stream) ||
+            gyre_load_acquire_u32(&stream->n_callers) != 0)
             continue;
         if (pthread_mutex_trylock(&stream->lock) != 0) {
             is_whole = false;
@@ -234,13 +256,14 @@ static void drain(struct host_stream *stream)
     gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
 }
 
-/* ---- interface ---------------------------------------------------------------------------- */
+/* ---- making and ending -------------------------------------------------------------------- */
 
 gyre_status gyre_host_stream_create(gyre_stream *stream_out)
 {
     struct host_stream *stream = calloc(1, sizeof(*stream));
     if (stream == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a host stream");
+    stream->generation = gyre_fork_generation();
     gyre_cond_init(&stream->wake);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_mutex_init(&stream->run_lock, NULL);
@@ -258,6 +281,8 @@ gyre_status gyre_host_stream_destroy(gyre_stream handle)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "the default stream (NULL) cannot be destroyed; it ends with its thread");
     struct host_stream *stream = handle;
+    if (is_inherited(stream))
+        return refuse_inherited("the stream");
     drain(stream);
     pthread_mutex_lock(&all_streams.lock);
     struct host_stream **at = &all_streams.newest;
@@ -277,6 +302,69 @@ gyre_status gyre_host_stream_destroy(gyre_stream handle)
     pthread_cond_destroy(&stream->wake);
     free(stream);
     return GYRE_SUCCESS;
+}
+
+/* ---- default streams ---------------------------------------------------------------------- */
+
+/* The key ends default streams together with their threads. It belongs to the process, as all
+ * pthread keys do. Written once, under once_control. */
+static pthread_once_t once_control = PTHREAD_ONCE_INIT;
+static pthread_key_t default_key;
+static int default_key_errno;
+
+static void close_default(void *stream)
+{
+    (void)gyre_host_stream_destroy(stream);
+}
+
+static void create_default_key(void)
+{
+    default_key_errno = pthread_key_create(&default_key, close_default);
+}
+
+/* The calling thread's default stream; NULL if it has never used it. */
+static struct host_stream *get_default(void)
+{
+    pthread_once(&once_control, create_default_key);
+    return default_key_errno != 0 ? NULL : pthread_getspecific(default_key);
+}
+
+gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out)
+{
+    struct host_stream *stream = handle != NULL ? handle : get_default();
+    if (handle != NULL && is_inherited(stream))
+        return refuse_inherited("the stream");
+    if (stream == NULL || is_inherited(stream)) {
+        gyre_stream made = NULL;
+        if (default_key_errno != 0)
+            return gyre_fail_errno(default_key_errno, "pthread_key_create for default streams");
+        GYRE_TRY(gyre_host_stream_create(&made));
+        const int error_number = pthread_setspecific(default_key, made);
+        if (error_number != 0) {
+            (void)gyre_host_stream_destroy(made);
+            return gyre_fail_errno(error_number, "pthread_setspecific for the default stream");
+        }
+        stream = made;
+    }
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+/* ---- using streams ------------------------------------------------------------------------ */
+
+/* The stream that a call waits for; NULL if the thread's default stream was never used here. A
+ * default stream with work of the parent's stays refused until the child uses its own. */
+static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
+{
+    struct host_stream *stream = handle != NULL ? handle : get_default();
+    *stream_out = stream;
+    if (stream == NULL || !is_inherited(stream))
+        return GYRE_SUCCESS;
+    *stream_out = NULL;
+    if (handle == NULL && is_empty(stream))
+        return GYRE_SUCCESS;
+    return refuse_inherited(handle != NULL ? "the stream"
+                                           : "the work on this thread's default stream");
 }
 
 gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
@@ -310,7 +398,8 @@ gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
 
 gyre_status gyre_host_stream_synchronize(gyre_stream handle)
 {
-    struct host_stream *stream = handle != NULL ? handle : gyre_host_stream_default();
+    struct host_stream *stream = NULL;
+    GYRE_TRY(find(handle, &stream));
     if (stream == NULL)
         return GYRE_SUCCESS;
     drain(stream);
@@ -329,7 +418,8 @@ gyre_status gyre_host_stream_synchronize(gyre_stream handle)
 
 gyre_status gyre_host_stream_query(gyre_stream handle)
 {
-    struct host_stream *stream = handle != NULL ? handle : gyre_host_stream_default();
+    struct host_stream *stream = NULL;
+    GYRE_TRY(find(handle, &stream));
     if (stream == NULL || is_empty(stream))
         return GYRE_SUCCESS;
     if (pthread_mutex_trylock(&stream->run_lock) == 0) {

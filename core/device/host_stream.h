@@ -3,6 +3,8 @@
  * A host stream is a queue of cooperative tasks. A thread that synchronises the stream runs the
  * queue itself. If no thread does, the stream's helper thread runs it after a short sleep, so
  * operations make progress while their caller does something else.
+ *
+ * A forked child has none of its parent's streams. Every function refuses them with INVALID_USAGE.
  */
 #ifndef GYRE_DEVICE_HOST_STREAM_H
 #define GYRE_DEVICE_HOST_STREAM_H
@@ -50,9 +52,6 @@ gyre_status gyre_host_stream_query(gyre_stream stream);
 /** gyre_host_stream_resolve - the stream itself; for NULL the calling thread's default stream,
  * which ends with that thread. Errors: OUT_OF_MEMORY, SYSTEM. */
 gyre_status gyre_host_stream_resolve(gyre_stream stream, gyre_stream *stream_out);
-
-/** gyre_host_stream_default - the calling thread's default stream; NULL if it has never used it. */
-gyre_stream gyre_host_stream_default(void);
 
 /** gyre_host_stream_follow - later tasks of `stream` begin after the tasks that are on `other` now,
  * whether those succeed or fail. Errors: as push; then `stream` is unchanged, and `other` may have

@@ -5,8 +5,9 @@
  */
 #include "core/topo/topo_nvml.h"
 
+#include "core/base/thread.h"
+
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,8 @@ enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
 /* NVML is started and stopped for the whole process, and ranks may be threads. Without this lock
  * three threads on 4 H200 found different links (2026-11). */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+GYRE_WATCH_FORKS(&one_at_a_time, NULL)
 
 struct nvml {
     void *library;

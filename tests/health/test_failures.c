@@ -320,32 +320,6 @@ static void an_abort_ends_a_comparison_of_calls(void)
     unsetenv("GYRE_CHECK");
 }
 
-static void use_in_a_forked_child(gyre_comm *comm, int rank, int n_ranks, void *argument)
-{
-    float data = 1.0F;
-    (void)rank;
-    (void)argument;
-    const pid_t pid = fork();
-    if (pid == 0) {
-        CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
-                    GYRE_ERROR_INVALID_USAGE, "forked");
-        CHECK_FAILS(gyre_comm_abort(comm), GYRE_ERROR_INVALID_USAGE, "forked");
-        CHECK_FAILS(gyre_comm_destroy(comm), GYRE_ERROR_INVALID_USAGE, "forked");
-        _exit(test_n_failures == 0 ? 0 : 1);
-    }
-    int how = -1;
-    CHECK(waitpid(pid, &how, 0) == pid && how == 0);
-    CHECK_OK(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
-    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
-    CHECK(data == (float)n_ranks);
-}
-
-static void a_forked_child_cannot_use_its_parents_communicator(void)
-{
-    if (test_device() == GYRE_DEVICE_HOST)
-        test_on_processes(2, use_in_a_forked_child, NULL);
-}
-
 static void a_missing_rank_is_named(void)
 {
     gyre_comm *comm;
@@ -419,8 +393,6 @@ static const struct test_case cases[] = {
     {"an abort ends a comparison of calls", an_abort_ends_a_comparison_of_calls},
     {"a rank that misses an exchange is everybody's failure",
      a_rank_that_misses_an_exchange_is_everybodys_failure},
-    {"a forked child cannot use its parent's communicator",
-     a_forked_child_cannot_use_its_parents_communicator},
     {"a missing rank is named", a_missing_rank_is_named},
 };
 

@@ -6,9 +6,9 @@
 #include "transport/ib/ib_verbs.h"
 
 #include "core/base/log.h"
+#include "core/base/thread.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +30,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct gyre_verbs *installed; /* under lock; set by tests only */
 static struct gyre_verbs loaded_verbs;     /* written once, under lock */
 static struct library verbs_library = {.file = "libibverbs.so.1"}; /* under lock */
+
+GYRE_WATCH_FORKS(&lock, NULL)
 
 static const struct symbol verbs_symbols[] = {
 #define VERBS_SYMBOL(member, symbol, is_needed, result, parameters) \

@@ -223,7 +223,8 @@ def run_test(rig, name, case, limit_s, env=None):
 
 
 def case_lines(rig):
-    """lines between the hosts give right values, and a killed rank is named while others wait for one"""
+    """lines between the hosts give right values, and a killed rank is named while others wait for one;
+    ranks may fork"""
     if rig.device == "cuda":
         raise Skipped("test_hosts runs lines into GPU memory")
     lines = {"GYRE_PROTO": "simple/ll"}
@@ -231,6 +232,7 @@ def case_lines(rig):
         done = rig.mpirun(4, name, "-b 8 -e 32K -f 16 -n 2 -w 1", env=lines)
         rig.right(done, 4)
     run_test(rig, "test_failures", ["killed rank over rdma"], 100, {"TEST_RDMA": "1", **lines})
+    run_test(rig, "test_fork", ["over RDMA"], 100, {"TEST_RDMA": "1"})
 
 
 def case_fence(rig):

@@ -219,9 +219,31 @@ bool wire_start(void)
     return is_fine;
 }
 
+/* A forked child joins the job as another process. What it has of its parent's it cannot use. */
+static void lock_for_fork(void)
+{
+    pthread_mutex_lock(&wire_lock);
+}
+
+static void unlock_after_fork(void)
+{
+    pthread_mutex_unlock(&wire_lock);
+}
+
+static void forget_parent(void)
+{
+    wire = (struct wire){.job = {.event_fd = -1}};
+    pthread_mutex_unlock(&wire_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(lock_for_fork, unlock_after_fork, forget_parent);
+}
+
 __attribute__((destructor)) static void leave(void)
 {
-    if (wire.process == NULL || wire_pid_of(wire.job.owner) != getpid())
+    if (wire.process == NULL)
         return;
     pthread_mutex_lock(&wire_lock);
     wire_print_lines();

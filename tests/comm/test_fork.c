@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a forked child may do while the streams of its parent have work. The parent's rank enqueues
+ * an all-reduce and forks, the child does one thing, and the parent compares its result with a
+ * formula. In even rounds the other rank calls only after the child has ended, so the child surely
+ * finds unfinished work; in odd rounds the work runs while the child does. TEST_FORKS = rounds over
+ * each transport.
+ */
+#include "tests/support/ranks.h"
+
+#include <sched.h>
+
+#define N_ELEMS 20000
+
+#ifdef __SANITIZE_THREAD__ /* a forked child may not start threads there */
+#define N_ACTIONS 5
+#else
+#define N_ACTIONS 8
+#endif
+
+/* What the ranks share. */
+struct rounds {
+    uint32_t n_forked; /* rounds whose child has ended; written by rank 1 */
+};
+
+/* Two ranks of the child's own, the first on the thread's default stream. */
+static void use_own(void)
+{
+    gyre_config config = test_config(0);
+    gyre_comm *comms[2];
+    gyre_stream stream;
+    float data[2] = {10, 20};
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
+    if (test_n_failures > 0)
+        return;
+    CHECK_OK(gyre_all_reduce(&data[0], &data[0], 1, GYRE_FLOAT32, GYRE_SUM, comms[0], NULL));
+    CHECK_OK(gyre_all_reduce(&data[1], &data[1], 1, GYRE_FLOAT32, GYRE_SUM, comms[1], stream));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+    CHECK(data[0] == 30 && data[1] == 30);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+}
+
+static void use_inherited_comm(gyre_comm *comm)
+{
+    float data = 1.0F;
+    int n_ranks = 0;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_USAGE, "forked");
+    CHECK_FAILS(gyre_comm_count(comm, &n_ranks), GYRE_ERROR_INVALID_USAGE, "forked");
+    CHECK_FAILS(gyre_comm_async_error(comm, &status), GYRE_ERROR_INVALID_USAGE, "forked");
+    CHECK_FAILS(gyre_comm_finalize(comm), GYRE_ERROR_INVALID_USAGE, "forked");
+    CHECK_FAILS(gyre_comm_abort(comm), GYRE_ERROR_INVALID_USAGE, "forked");
+    CHECK_FAILS(gyre_comm_destroy(comm), GYRE_ERROR_INVALID_USAGE, "forked");
+}
+
+static void use_inherited_stream(gyre_comm *comm, gyre_stream stream)
+{
+    (void)comm;
+    CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE,
+                "forked");
+    CHECK_FAILS(gyre_stream_query(stream, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE, "forked");
+    CHECK_FAILS(gyre_stream_destroy(stream, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE, "forked");
+}
+
+/* @is_held: the parent's work cannot be done yet. Exits with 0 if all checks are true. */
+static void be_child(gyre_comm *comm, gyre_stream stream, uint32_t action, bool is_held)
+{
+    test_n_failures = 0;
+    alarm(20); /* SIGALRM ends a child that hangs */
+    switch (action) {
+    case 0:
+        if (is_held)
+            CHECK_FAILS(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE,
+                        "forked");
+        else
+            (void)gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST);
+        break;
+    case 1:
+        use_inherited_stream(comm, stream);
+        break;
+    case 2:
+        use_inherited_comm(comm);
+        break;
+    case 3: /* the child's only thread ends, and its default stream with it */
+        pthread_exit(NULL);
+    case 4: /* destructors and handlers run */
+        exit(0);
+    case 5:
+        use_own();
+        break;
+    case 6: /* the parent's group is not the child's */
+        CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "without group_start");
+        use_own();
+        break;
+    default: { /* the child's child, beside a communicator of the child's */
+        use_own();
+        fflush(NULL);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            use_inherited_comm(comm);
+            use_own();
+            exit(test_n_failures == 0 ? 0 : 1);
+        }
+        CHECK(test_wait_rank(pid));
+    }
+    }
+    fflush(NULL);
+    if (action % 2 == 0)
+        exit(test_n_failures == 0 ? 0 : 1);
+    _exit(test_n_failures == 0 ? 0 : 1);
+}
+
+static float element(int rank, uint32_t round, uint32_t i)
+{
+    return (float)(((i + round) % 97 + 1) * (rank == 0 ? 1 : 3));
+}
+
+static void fork_in_each_round(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct rounds *rounds = argument;
+    const char *asked = getenv("TEST_FORKS");
+    const uint32_t n_rounds = asked != NULL ? (uint32_t)atoi(asked) : 2 * N_ACTIONS;
+    float *data = calloc(2 * N_ELEMS, sizeof(*data)), *sum = data + N_ELEMS;
+    gyre_stream stream = NULL;
+    (void)n_ranks;
+    CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
+    for (uint32_t round = 0; round < n_rounds && test_n_failures == 0; round++) {
+        const uint32_t action = round / 2 % N_ACTIONS;
+        const bool is_held = round % 2 == 0, is_group = rank == 1 && action == 6;
+        for (uint32_t i = 0; i < N_ELEMS; i++) {
+            data[i] = element(rank, round, i);
+            sum[i] = -1;
+        }
+        while (rank == 0 && is_held && gyre_load_acquire_u32(&rounds->n_forked) <= round)
+            sched_yield();
+        if (is_group)
+            CHECK_OK(gyre_group_start());
+        CHECK_OK(gyre_all_reduce(data, sum, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm,
+                                 action == 1 ? stream : NULL));
+        if (rank == 1) {
+            fflush(NULL);
+            const pid_t pid = fork();
+            if (pid == 0)
+                be_child(comm, stream, action, is_held);
+            CHECK_MSG(test_wait_rank(pid), "the child of round %u, action %u", round, action);
+            gyre_store_release_u32(&rounds->n_forked, round + 1);
+        }
+        if (is_group)
+            CHECK_OK(gyre_group_end());
+        CHECK_OK(gyre_stream_synchronize(action == 1 ? stream : NULL, GYRE_DEVICE_HOST));
+        for (uint32_t i = 0; i < N_ELEMS; i++)
+            CHECK_MSG(sum[i] == element(0, round, i) + element(1, round, i),
+                      "rank %d, round %u, element %u is %g", rank, round, i, (double)sum[i]);
+    }
+    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    free(data);
+}
+
+static struct rounds *share_rounds(void)
+{
+    return mmap(NULL, sizeof(struct rounds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                0);
+}
+
+static void threads_may_fork(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(2, fork_in_each_round, share_rounds());
+}
+
+static void processes_may_fork_over(const char *transport)
+{
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_TRANSPORT", transport, 1);
+    test_on_processes(2, fork_in_each_round, share_rounds());
+}
+
+static void processes_may_fork_over_shared_memory(void)
+{
+    processes_may_fork_over("shm");
+}
+
+static void processes_may_fork_over_sockets(void)
+{
+    processes_may_fork_over("socket");
+}
+
+/* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
+static void processes_may_fork_over_rdma(void)
+{
+    if (getenv("TEST_RDMA") != NULL)
+        processes_may_fork_over("ib");
+}
+
+/* The parent has used a GPU; the child may still use the host. */
+static void a_forked_child_is_refused_its_parents_gpus(void)
+{
+    const gyre_device_kind kinds[] = {GYRE_DEVICE_CUDA, GYRE_DEVICE_AUTO};
+    gyre_config config = test_config(0);
+    gyre_comm *comms[2];
+    gyre_stream stream = NULL;
+    void *memory = NULL;
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    CHECK_OK(gyre_comm_init_all(comms, 1, NULL, &config));
+    CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_CUDA, 0));
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        test_n_failures = 0;
+        alarm(20);
+        CHECK_FAILS(gyre_comm_destroy(comms[0]), GYRE_ERROR_INVALID_USAGE, "forked");
+        for (int i = 0; i < 2; i++) {
+            config.device_kind = (int)kinds[i];
+            CHECK_FAILS(gyre_comm_init_all(comms, 1, NULL, &config), GYRE_ERROR_INVALID_USAGE,
+                        "spawn");
+            CHECK_FAILS(gyre_stream_synchronize(stream, kinds[i]), GYRE_ERROR_INVALID_USAGE,
+                        "spawn");
+            CHECK_FAILS(gyre_mem_alloc(&memory, 1, kinds[i], -1), GYRE_ERROR_INVALID_USAGE,
+                        "spawn");
+        }
+        setenv("TEST_DEVICE", "host", 1);
+        use_own();
+        exit(test_n_failures == 0 ? 0 : 1);
+    }
+    CHECK(test_wait_rank(pid));
+    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_CUDA));
+    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_CUDA));
+    CHECK_OK(gyre_comm_destroy(comms[0]));
+}
+
+/* Threads that make and end communicators hold the locks of the process at any moment. */
+static void *make_and_end(void *argument)
+{
+    const gyre_config config = test_config(0);
+    while (gyre_load_acquire_u32(argument) == 0) {
+        gyre_comm *comm = NULL;
+        void *memory = NULL;
+        CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+        CHECK_OK(gyre_mem_alloc(&memory, 1, GYRE_DEVICE_HOST, -1));
+        CHECK_OK(gyre_mem_free(memory, GYRE_DEVICE_HOST));
+        CHECK_OK(gyre_comm_destroy(comm));
+    }
+    return NULL;
+}
+
+static void a_fork_beside_busy_threads_leaves_no_lock_taken(void)
+{
+#ifndef __SANITIZE_THREAD__
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    pthread_t threads[2];
+    uint32_t is_over = 0;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, make_and_end, &is_over);
+    for (int i = 0; i < 10 && test_n_failures == 0; i++) {
+        fflush(NULL);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            test_n_failures = 0;
+            alarm(20);
+            use_own();
+            _exit(test_n_failures == 0 ? 0 : 1);
+        }
+        CHECK_MSG(test_wait_rank(pid), "child %d", i);
+    }
+    gyre_store_release_u32(&is_over, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+#endif
+}
+
+static const struct test_case cases[] = {
+    {"threads may fork while their streams have work", threads_may_fork},
+    {"processes may fork over shared memory", processes_may_fork_over_shared_memory},
+    {"processes may fork over sockets", processes_may_fork_over_sockets},
+    {"processes may fork over RDMA", processes_may_fork_over_rdma},
+    {"a forked child is refused its parent's GPUs", a_forked_child_is_refused_its_parents_gpus},
+    {"a fork beside busy threads leaves no lock taken",
+     a_fork_beside_busy_threads_leaves_no_lock_taken},
+};
+
+TEST_MAIN(cases)
