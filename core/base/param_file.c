@@ -7,8 +7,8 @@
  */
 #include "core/base/file.h"
 #include "core/base/param_value.h"
+#include "core/base/text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <pwd.h>
@@ -32,20 +32,20 @@ struct conf {
  * the line is a comment or something else. */
 static char *entry_of_line(char *line)
 {
-    while (isspace((unsigned char)*line))
+    while (gyre_text_is_space(*line))
         line++;
     char *equals = strchr(line, '=');
     if (*line == '#' || equals == NULL ||
         (strncmp(line, "NCCL_", 5) != 0 && strncmp(line, "GYRE_", 5) != 0))
         return NULL;
     char *name_end = equals;
-    while (name_end > line && isspace((unsigned char)name_end[-1]))
+    while (name_end > line && gyre_text_is_space(name_end[-1]))
         name_end--;
     char *value = equals + 1;
-    while (isspace((unsigned char)*value))
+    while (gyre_text_is_space(*value))
         value++;
     char *end = value + strlen(value);
-    while (end > value && isspace((unsigned char)end[-1]))
+    while (end > value && gyre_text_is_space(end[-1]))
         end--;
     *end = '\0';
     *name_end = '=';

@@ -176,9 +176,9 @@ static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
 {
     const char *end = text + strlen(text);
     for (bool goes_on = true; goes_on;) {
-        while (isspace((unsigned char)*text))
+        while (gyre_text_is_space(*text))
             text++;
-        while (end > text && isspace((unsigned char)end[-1]))
+        while (end > text && gyre_text_is_space(end[-1]))
             end--;
         goes_on = end - text >= 2 && (*text == '"' || *text == '\'') && end[-1] == *text;
         text += goes_on;

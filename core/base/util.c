@@ -4,7 +4,8 @@
  */
 #include "core/base/util.h"
 
-#include <ctype.h>
+#include "core/base/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -105,7 +106,7 @@ bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out)
     const char *start = *at + strspn(*at, ", \t\r\n");
     const char *end = start + strcspn(start, ",");
     *at = end;
-    while (end > start && isspace((unsigned char)end[-1]))
+    while (end > start && gyre_text_is_space(end[-1]))
         end--;
     *word_out = start;
     *n_bytes_out = (size_t)(end - start);
