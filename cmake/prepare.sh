@@ -114,9 +114,13 @@ configure() {
         cmake -S "$root" -B "$directory" >"$log" 2>&1 || { cat "$log" >&2; die "cmake failed"; }
         return
     fi
-    local generator=()
-    [ ! -f "$directory/CMakeCache.txt" ] && have ninja && generator=(-G Ninja)
-    cmake -S "$root" -B "$directory" "${generator[@]}" "$@" >"$log" 2>&1 ||
+    local first=() # options that only a new directory takes
+    if [ ! -f "$directory/CMakeCache.txt" ]; then
+        have ninja && first+=(-G Ninja)
+        [ -z "${CMAKE_C_COMPILER_LAUNCHER:-}" ] && have ccache &&
+            first+=(-DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache)
+    fi
+    cmake -S "$root" -B "$directory" "${first[@]}" "$@" >"$log" 2>&1 ||
         { cat "$log" >&2; die "cmake failed"; }
     grep '^-- gyre:' "$log" >&2 || true
 }
