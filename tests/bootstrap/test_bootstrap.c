@@ -645,4 +645,4 @@ static const struct test_case cases[] = {
     {"a malformed frame ends only its own link", a_malformed_frame_ends_only_its_own_link},
 };
 
-TEST_MAIN(cases)
+TEST_MAIN_TOGETHER(cases)

@@ -338,5 +338,5 @@ int main(int argc, char **argv)
                "the kernel's veth\n");
         return TEST_SKIPPED;
     }
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main_together(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), 8);
 }

@@ -317,4 +317,4 @@ static const struct test_case cases[] = {
      a_stopped_server_does_not_answer_and_joining_it_can_be_given_up},
 };
 
-TEST_MAIN(cases)
+TEST_MAIN_TOGETHER(cases)

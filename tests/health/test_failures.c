@@ -396,4 +396,4 @@ static const struct test_case cases[] = {
     {"a missing rank is named", a_missing_rank_is_named},
 };
 
-TEST_MAIN(cases)
+TEST_MAIN_TOGETHER(cases)

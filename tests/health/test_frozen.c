@@ -305,4 +305,4 @@ static const struct test_case cases[] = {
      destroying_does_not_wait_for_a_frozen_rank_that_carries_the_rendezvous},
 };
 
-TEST_MAIN(cases)
+TEST_MAIN_TOGETHER(cases)

@@ -182,4 +182,4 @@ static const struct test_case cases[] = {
      fatal_events_end_the_communicator_and_other_ports_do_not},
 };
 
-TEST_MAIN(cases)
+TEST_MAIN_TOGETHER(cases)

@@ -151,4 +151,11 @@ static inline int test_main_together(int argc, char **argv, const struct test_ca
         return test_main(argc, argv, cases, sizeof(cases) / sizeof((cases)[0])); \
     }
 
+/** For cases that spend their time waiting: several at once. */
+#define TEST_MAIN_TOGETHER(cases)                                                            \
+    int main(int argc, char **argv)                                                          \
+    {                                                                                        \
+        return test_main_together(argc, argv, cases, sizeof(cases) / sizeof((cases)[0]), 8); \
+    }
+
 #endif
