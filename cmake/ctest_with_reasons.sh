@@ -2,11 +2,13 @@
 # ctest, and before its summary the output of every test that failed and the reason of every test
 # that was skipped.
 #   ctest_with_reasons.sh BUILD_DIR [ctest options]
+# Twice as many tests at once as there are processors, without an option -j: many mostly wait.
 set -uo pipefail
 build=$1
 shift
 "$(dirname "${BASH_SOURCE[0]}")/ctest_options.sh" "$@" || exit
 cd "$build" || exit 1
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$((2 * $(nproc)))}
 summary=$(mktemp)
 trap 'rm -f "$summary"' EXIT
 # The summary begins at "N% tests passed"; it is kept until the outputs and the reasons are out.
