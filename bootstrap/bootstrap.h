@@ -89,12 +89,22 @@ struct gyre_bootstrap_ops {
  * `id_out`. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
+/** gyre_unique_id_at_address - the id that every process makes itself, of COMM_ID's address.
+ * Errors: INVALID_ARGUMENT. */
+gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_unique_id *id_out);
+
 /* The rank that joins, and the fault that ends its waiting. */
 struct gyre_bootstrap_place {
     int n_ranks;
     int rank;
     const struct gyre_fault *fault; /* raised: give up within a second or so; NULL = never */
 };
+
+/** gyre_unique_id_settle - if the id is one of gyre_unique_id_at_address(), meet the other ranks
+ * and replace it by the id that rank 0 made. Errors: those of gyre_meet_open(). */
+gyre_status gyre_unique_id_settle(const struct gyre_params *params,
+                                  const struct gyre_bootstrap_place *place, uint64_t timeout_ns,
+                                  gyre_unique_id *id);
 
 /** gyre_bootstrap_tcp_open - join the rendezvous server that the id names. Returns when all n_ranks
  * joined. Errors: INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken,

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The unique id. It is made together with the rendezvous server that it names, and checked before a
- * rank connects to that server.
+ * rank connects to that server. With COMM_ID an id names an address instead, where the ranks meet
+ * and rank 0 hands out such an id.
  */
 #include "bootstrap/bootstrap_server.h"
 
+#include "core/base/meet.h"
 #include "core/base/util.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,6 +32,93 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
     layout.checksum = id_checksum(&layout);
     memcpy(id_out->bytes, &layout, sizeof(layout));
     return GYRE_SUCCESS;
+}
+
+/* An id that names where the ranks meet. Every process that makes one for the same address makes
+ * the same bytes. */
+struct meeting {
+    uint32_t magic;
+    uint32_t wire_version;
+    uint32_t port;
+    char host[108];
+    uint64_t checksum; /* of everything before it */
+};
+static_assert(sizeof(struct meeting) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
+
+#define MEETING_MAGIC 0x5445454du /* "MEET" */
+
+static uint64_t meeting_checksum(const struct meeting *meeting)
+{
+    return gyre_hash(GYRE_HASH_INIT, meeting, offsetof(struct meeting, checksum));
+}
+
+gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_unique_id *id_out)
+{
+    struct meeting meeting;
+    const char *text = gyre_param_text(params, GYRE_PARAM_COMM_ID);
+    const char *colon = strrchr(text, ':');
+    const size_t n_host = colon == NULL ? 0 : (size_t)(colon - text);
+    char *end = NULL;
+    const long port = colon == NULL ? 0 : strtol(colon + 1, &end, 10);
+    const bool is_bracketed = n_host > 2 && text[0] == '[' && text[n_host - 1] == ']';
+    if (n_host == 0 || n_host >= sizeof(meeting.host) || end == colon + 1 || *end != '\0' ||
+        port < 1 || port > 65535 || (!is_bracketed && memchr(text, ':', n_host) != NULL))
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "%s=%s is neither host:port nor [IPv6 address]:port, with a port from 1 to "
+            "65535 and a host of at most %zu characters",
+            gyre_param_source(params, GYRE_PARAM_COMM_ID), text, sizeof(meeting.host) - 1);
+    memset(&meeting, 0, sizeof(meeting));
+    meeting.magic = MEETING_MAGIC;
+    meeting.wire_version = GYRE_WIRE_VERSION;
+    meeting.port = (uint32_t)port;
+    memcpy(meeting.host, text, n_host);
+    meeting.checksum = meeting_checksum(&meeting);
+    memcpy(id_out->bytes, &meeting, sizeof(meeting));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_unique_id_settle(const struct gyre_params *params,
+                                  const struct gyre_bootstrap_place *place, uint64_t timeout_ns,
+                                  gyre_unique_id *id)
+{
+    struct meeting meeting;
+    memcpy(&meeting, id->bytes, sizeof(meeting));
+    meeting.host[sizeof(meeting.host) - 1] = '\0';
+    if (meeting.magic != MEETING_MAGIC || meeting.checksum != meeting_checksum(&meeting) ||
+        meeting.wire_version != GYRE_WIRE_VERSION || place->rank < 0 ||
+        place->rank >= place->n_ranks || place->n_ranks > GYRE_MAX_RANKS)
+        return GYRE_SUCCESS;
+    const struct gyre_meet_place where = {.rank = place->rank,
+                                          .n_ranks = place->n_ranks,
+                                          .source =
+                                              gyre_param_is_set(params, GYRE_PARAM_COMM_ID)
+                                                  ? gyre_param_source(params, GYRE_PARAM_COMM_ID)
+                                                  : "NCCL_COMM_ID",
+                                          .address = meeting.host,
+                                          .port = (int)meeting.port,
+                                          .job = "",
+                                          .timeout_ns = timeout_ns,
+                                          .params = params,
+                                          .fault = place->fault};
+    struct gyre_meet meet;
+    gyre_unique_id mine = {{0}};
+    gyre_unique_id *all = calloc((size_t)place->n_ranks, sizeof(*all));
+    if (all == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d ids", place->n_ranks);
+    gyre_status status = GYRE_SUCCESS;
+    if (place->rank == 0)
+        status = gyre_unique_id_create(params, &mine);
+    if (status == GYRE_SUCCESS)
+        status = gyre_meet_open(&where, &meet);
+    if (status == GYRE_SUCCESS) {
+        status = gyre_meet_all_gather(&meet, &mine, sizeof(mine), all, gyre_now_ns() + timeout_ns);
+        gyre_meet_close(&meet);
+    }
+    if (status == GYRE_SUCCESS)
+        *id = all[0];
+    free(all);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "init");
 }
 
 gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out)

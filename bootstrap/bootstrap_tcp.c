@@ -280,8 +280,12 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
 static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
                     const char *text, uint64_t deadline_ns)
 {
+    static char *const none[] = {NULL};
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
+    gyre_unique_id own_id = *id;
+    /* The settings of the environment may be the reason for giving up. */
+    struct gyre_params *defaults = malloc(sizeof(*defaults));
     /* This join has no fault that ends it, because a fault may be the reason for giving up. */
     const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
     char before[GYRE_CAUSE_MAX_BYTES];
@@ -290,7 +294,11 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     snprintf(before, sizeof(before), "%s", gyre_cause());
     snprintf(words, sizeof(words), "%s", text);
     /* With one rank there is no other rank to tell. */
-    if (place->n_ranks != 1 && gyre_id_read(id, &layout) == GYRE_SUCCESS &&
+    if (place->n_ranks != 1 && defaults != NULL &&
+        gyre_params_from(none, defaults) == GYRE_SUCCESS &&
+        gyre_unique_id_settle(defaults, &own, deadline_ns - gyre_now_ns(), &own_id) ==
+            GYRE_SUCCESS &&
+        gyre_id_read(&own_id, &layout) == GYRE_SUCCESS &&
         make_tcp(&layout, &own, &tcp) == GYRE_SUCCESS) {
         /* The server closes the link when it has read the frame. */
         if (gyre_tcp_connect(tcp, &layout, deadline_ns) == GYRE_SUCCESS) {
@@ -299,6 +307,7 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
         }
         tcp_close(&tcp->base);
     }
+    free(defaults);
     gyre_set_cause(before);
 }
 

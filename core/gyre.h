@@ -57,7 +57,8 @@
  *
  *     core/base/status.c        gyre_status_name gyre_last_error
  *     core/comm/library.c       gyre_get_version gyre_get_variable
- *                               gyre_get_variable_name gyre_log_text
+ *                               gyre_get_variable_name gyre_log_text gyre_get_launch
+ *                               gyre_get_launch_id
  *     core/comm/make.c          gyre_get_unique_id gyre_comm_init_rank gyre_comm_init_all
  *     core/comm/split.c         gyre_comm_split gyre_comm_shrink
  *     core/comm/grow.c          gyre_comm_grow
@@ -303,6 +304,43 @@ GYRE_API const char *gyre_last_error(void);
  * live as long as the communicator: the communicator fails when the process ends. Errors: SYSTEM
  * (no usable interface, no socket), INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
+
+/** What the launcher of this process (torchrun, mpirun, srun, ...) says in the environment. */
+typedef struct gyre_launch {
+    uint32_t struct_bytes; /* sizeof(gyre_launch) of the caller */
+    uint32_t version;      /* GYRE_VERSION of the caller */
+    int rank;
+    int n_ranks;
+    int local_rank;    /* among the ranks of its host; -1 = the launcher does not say */
+    int n_local_ranks; /* on its host; -1 = the launcher does not say */
+    int port;          /* where rank 0 listens, with address */
+    char name[32];     /* of the launcher, such as "torchrun"; "" = the process was started alone */
+    char address[256]; /* a host, or "@" and a name that only this host knows; "" = not said */
+    char job[256];     /* the job's and the step's identity: "SLURM_JOB_ID=7 SLURM_STEP_ID=0" */
+    char choice[512];  /* why this launcher, if several say different things; else "" */
+} gyre_launch;
+
+#define GYRE_LAUNCH_INIT                                                   \
+    {                                                                      \
+        sizeof(gyre_launch), GYRE_VERSION, 0, 1, -1, -1, 0, "", "", "", "" \
+    }
+
+/** gyre_get_launch - find out which launcher started this process. The innermost one counts.
+ * @launch_out: initialised with GYRE_LAUNCH_INIT.
+ * Errors: INVALID_ARGUMENT, INVALID_USAGE (launchers disagree, or one is unknown: the process would
+ * run as a lonely copy). The cause names the variables, their values and the remedy. */
+GYRE_API gyre_status gyre_get_launch(gyre_launch *launch_out);
+
+/** gyre_get_launch_id - one unique id for all processes that the launcher started, each of which
+ * calls this. Rank 0 listens at the launch's port on all addresses (GYRE_SOCKET_IFNAME: on those
+ * of its interfaces and loopback). A process of another job is refused, and told why.
+ * @launch: from gyre_get_launch(); local_rank and n_local_ranks are filled in where they were -1.
+ * @number: 0, 1, 2, ..., of the id, the same on all ranks.
+ * @timeout_ms: 0 = GYRE_BOOTSTRAP_TIMEOUT.
+ * Errors: INVALID_ARGUMENT, INVALID_USAGE (another job listens there, the ranks' numbers of ranks
+ * differ, or two ranks have one number), TIMEOUT (names the ranks that never came), SYSTEM. */
+GYRE_API gyre_status gyre_get_launch_id(gyre_launch *launch, unsigned number, int timeout_ms,
+                                        gyre_unique_id *id_out);
 
 /** gyre_comm_init_rank - join a communicator. Every rank calls this once.
  * @comm_out: set on success only.

@@ -331,3 +331,8 @@ const char *gyre_param_master_address(void)
 {
     return getenv("MASTER_ADDR");
 }
+
+char *const *gyre_param_environment(void)
+{
+    return environ;
+}

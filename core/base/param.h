@@ -171,4 +171,7 @@ void gyre_params_print_help(FILE *file);
  * Launchers set it. NULL or "" = none. */
 const char *gyre_param_master_address(void);
 
+/** gyre_param_environment - the environment of the process, a list that ends with NULL. */
+char *const *gyre_param_environment(void);
+
 #endif

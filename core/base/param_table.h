@@ -11,6 +11,7 @@ X(DEBUG_SUBSYS, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", GYRE_LOG_SUBSYS_WORDS, "w
 X(DEBUG_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "log to this file instead of stderr; %h = host, %p = pid")
 X(HOSTID, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "ranks with the same text count as one host; lets one machine stand for several")
 X(BOOTSTRAP_TIMEOUT, GYRE_PARAM_INT, 0, "120", 1, 86400, "s", "", "longest time that communicator set-up and tear-down may take")
+X(COMM_ID, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "host:port or [IPv6 address]:port where the ranks meet: every rank calls gyre_get_unique_id itself, and rank 0 listens there on all addresses")
 X(SOCKET_IFNAME, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "network interfaces to use: [^][=]name,... (prefixes unless =; ^ excludes)")
 X(SOCKET_FAMILY, GYRE_PARAM_CHOICE, NCCL, "", 0, 0, "", "AF_INET AF_INET6", "address family of sockets")
 X(SOCKET_NSOCKS, GYRE_PARAM_INT, 0, "0", 0, 16, "", "", "TCP connections of one pair of ranks; 0 = 8 with up to 16 peers and 16 processors or more for a rank, 4 with up to 64 peers, else 2")

@@ -26,7 +26,9 @@ gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
         return gyre_fail_errno(ENOMEM, "get_unique_id");
     gyre_status status = gyre_params_load(params);
     if (status == GYRE_SUCCESS)
-        status = gyre_unique_id_create(params, id_out);
+        status = gyre_param_is_set(params, GYRE_PARAM_COMM_ID)
+                     ? gyre_unique_id_at_address(params, id_out)
+                     : gyre_unique_id_create(params, id_out);
     free(params);
     return status;
 }
@@ -66,7 +68,7 @@ static gyre_status give_up_joining(const struct gyre_init_request *request, gyre
     return status;
 }
 
-static gyre_status join_rendezvous(gyre_comm *comm, const struct gyre_init_request *request)
+static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *request)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank,
                                                &comm->member.fault};
@@ -82,8 +84,13 @@ static gyre_status join_rendezvous(gyre_comm *comm, const struct gyre_init_reque
         return give_up_joining(request, status);
     gyre_member_end_stage(&comm->member, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    const gyre_status joined = gyre_bootstrap_tcp_open(&comm->member.params, &request->id, &place,
-                                                       &comm->member.bootstrap);
+    const struct gyre_params *params = &comm->member.params;
+    gyre_status joined = gyre_unique_id_settle(
+        params, &place,
+        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL,
+        &request->id);
+    if (joined == GYRE_SUCCESS)
+        joined = gyre_bootstrap_tcp_open(params, &request->id, &place, &comm->member.bootstrap);
     if (joined != GYRE_SUCCESS)
         return gyre_origin_settle(&comm->member, comm->origin, joined);
     gyre_origin_set_joined(comm->origin);

@@ -613,6 +613,76 @@ static void the_words_of_a_reset_do_not_depend_on_who_saw_its_error(void)
     }
 }
 
+/* ---- COMM_ID: every rank makes the id itself ------------------------------------------------ */
+
+/* One communicator of ranks in one group, each with an id of its own; rank 0 comes last. */
+static void make_at_address(const char *address, int n_ranks)
+{
+    gyre_comm *comms[3] = {NULL};
+    uint64_t ids[3] = {0};
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("NCCL_COMM_ID", address, 1);
+    CHECK_OK(gyre_group_start());
+    for (int rank = n_ranks - 1; rank >= 0; rank--) {
+        gyre_unique_id id;
+        CHECK_OK(gyre_get_unique_id(&id));
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], n_ranks, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    for (int rank = 0; rank < n_ranks; rank++) {
+        gyre_properties facts = GYRE_PROPERTIES_INIT;
+        CHECK_OK(gyre_comm_properties(comms[rank], &facts));
+        CHECK(facts.rank == rank && facts.n_ranks == n_ranks);
+        ids[rank] = facts.id;
+        CHECK(ids[rank] == ids[0]);
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    }
+}
+
+static void ranks_that_make_the_id_themselves_meet_at_the_address(void)
+{
+    static const char *const hosts[] = {"127.0.0.1", "[::1]", "localhost", "127.0.0.1"};
+    char address[64];
+    const int port = free_port();
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(hosts); i++) {
+        snprintf(address, sizeof(address), "%s:%d", hosts[i], port);
+        make_at_address(address, 3 - (int)i % 3); /* also a communicator of one rank */
+    }
+}
+
+static void an_address_that_is_none_is_refused_by_name(void)
+{
+    static const char *const bad[] = {"host",       "host:",   ":1",    "host:0",
+                                      "host:65536", "host:9x", "::1:9", "[::1]"};
+    gyre_unique_id id;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(bad); i++) {
+        setenv("NCCL_COMM_ID", bad[i], 1);
+        CHECK_FAILS(gyre_get_unique_id(&id), GYRE_ERROR_INVALID_ARGUMENT, "NCCL_COMM_ID=");
+    }
+}
+
+/* The address has ranks that disagree, and one that fails before it joins. */
+static void failures_at_the_address_are_told_to_all(void)
+{
+    struct gyre_params params = params_with("30");
+    char address[64];
+    gyre_unique_id id;
+    struct rank_run differ[2] = {{.params = &params, .id = &id, .n_ranks = 2, .rank = 0},
+                                 {.params = &params, .id = &id, .n_ranks = 3, .rank = 1}};
+    snprintf(address, sizeof(address), "localhost:%d", free_port());
+    CHECK_OK(gyre_param_override(&params, GYRE_PARAM_COMM_ID, "NCCL_COMM_ID", address));
+    CHECK_OK(gyre_unique_id_at_address(&params, &id));
+    check_open_fails(differ, 2, GYRE_ERROR_INVALID_USAGE, "rank 0 has n_ranks=2, rank 1 (pid ");
+    const struct gyre_bootstrap_place place = {2, 1, NULL};
+    struct rank_run waiting[1] = {{.params = &params, .id = &id, .n_ranks = 2, .rank = 0}};
+    start_runs(waiting, 1);
+    gyre_bootstrap_tcp_give_up(&id, &place, "GYRE_X is no variable");
+    join_runs(waiting, 1);
+    CHECK_MSG(strstr(waiting[0].open_cause, "GYRE_X is no variable") != NULL, "%s",
+              waiting[0].open_cause);
+}
+
 static const struct test_case cases[] = {
     {"only the same secret authenticates", only_the_same_secret_authenticates},
     {"the words of a reset do not depend on who saw its error",
@@ -643,6 +713,10 @@ static const struct test_case cases[] = {
      a_wrong_secret_or_a_mangled_id_is_refused_soon},
     {"strangers do not keep ranks out", strangers_do_not_keep_ranks_out},
     {"a malformed frame ends only its own link", a_malformed_frame_ends_only_its_own_link},
+    {"ranks that make the id themselves meet at the address",
+     ranks_that_make_the_id_themselves_meet_at_the_address},
+    {"an address that is none is refused by name", an_address_that_is_none_is_refused_by_name},
+    {"failures at the address are told to all", failures_at_the_address_are_told_to_all},
 };
 
 TEST_MAIN_TOGETHER(cases)

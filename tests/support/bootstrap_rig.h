@@ -16,7 +16,9 @@ static inline gyre_status open_tcp(const struct gyre_params *params, const gyre_
                                    int n_ranks, int rank, struct gyre_bootstrap **bootstrap_out)
 {
     const struct gyre_bootstrap_place place = {n_ranks, rank, NULL};
-    return gyre_bootstrap_tcp_open(params, id, &place, bootstrap_out);
+    gyre_unique_id own = *id;
+    GYRE_TRY(gyre_unique_id_settle(params, &place, TIMEOUT_NS, &own));
+    return gyre_bootstrap_tcp_open(params, &own, &place, bootstrap_out);
 }
 
 static inline struct gyre_params params_with(const char *timeout)
@@ -29,6 +31,18 @@ static inline struct gyre_params params_with(const char *timeout)
     snprintf(text, sizeof(text), "GYRE_BOOTSTRAP_TIMEOUT=%s", timeout);
     CHECK_OK(gyre_params_from(environment, &params));
     return params;
+}
+
+/* A port on which a rank can listen a moment later. */
+static inline int free_port(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    socklen_t n_name = sizeof(name);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(fd, (struct sockaddr *)&name, n_name) == 0 &&
+          getsockname(fd, (struct sockaddr *)&name, &n_name) == 0);
+    close(fd);
+    return ntohs(name.sin_port);
 }
 
 /* The first address of the rendezvous, for connections that are no rank's. */

@@ -86,6 +86,23 @@ class gyre_config(ctypes.Structure):
     ]
 
 
+class gyre_launch(ctypes.Structure):
+    """struct gyre_launch."""
+    _fields_ = [
+        ("struct_bytes", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("rank", ctypes.c_int),
+        ("n_ranks", ctypes.c_int),
+        ("local_rank", ctypes.c_int),
+        ("n_local_ranks", ctypes.c_int),
+        ("port", ctypes.c_int),
+        ("name", ctypes.c_char * 32),
+        ("address", ctypes.c_char * 256),
+        ("job", ctypes.c_char * 256),
+        ("choice", ctypes.c_char * 512),
+    ]
+
+
 class gyre_properties(ctypes.Structure):
     """struct gyre_properties."""
     _fields_ = [
@@ -193,6 +210,7 @@ GYRE_CONFIG_INIT = (ctypes.sizeof(gyre_config), GYRE_VERSION, GYRE_DEVICE_AUTO, 
                     GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,
                     GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,
                     GYRE_CONFIG_UNDEFINED, None, None, None, None)
+GYRE_LAUNCH_INIT = (ctypes.sizeof(gyre_launch), GYRE_VERSION, 0, 1, -1, -1, 0, b"", b"", b"", b"")
 GYRE_PROPERTIES_INIT = (ctypes.sizeof(gyre_properties), GYRE_VERSION, -1, 0, 0, GYRE_DEVICE_AUTO, -1, 0, 0, 0,
                         0, 0, b"", b"")
 GYRE_CALL_ARGS_INIT = (ctypes.sizeof(gyre_call_args), GYRE_VERSION, GYRE_CALL_ALL_REDUCE, 0, None, None, 0,
@@ -208,6 +226,9 @@ FUNCTIONS = {
     "gyre_status_name": (ctypes.c_char_p, [ctypes.c_int]),
     "gyre_last_error": (ctypes.c_char_p, []),
     "gyre_get_unique_id": (ctypes.c_int, [ctypes.POINTER(gyre_unique_id)]),
+    "gyre_get_launch": (ctypes.c_int, [ctypes.POINTER(gyre_launch)]),
+    "gyre_get_launch_id": (ctypes.c_int, [ctypes.POINTER(gyre_launch), ctypes.c_uint, ctypes.c_int,
+                                          ctypes.POINTER(gyre_unique_id)]),
     "gyre_comm_init_rank": (ctypes.c_int, [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int,
                                            ctypes.POINTER(gyre_unique_id), ctypes.c_int,
                                            ctypes.POINTER(gyre_config)]),
