@@ -8,6 +8,7 @@
 #include "bench/driver/streams.h"
 #include "bench/launch/launcher.h"
 #include "bench/limits/limits.h"
+#include "core/base/param.h"
 #include "core/topo/topo.h"
 
 #include <stdio.h>
@@ -45,7 +46,9 @@ static gyre_status note_nics(struct bench_limits *limits)
 static gyre_status check_launcher(void)
 {
     const struct bench_launcher_ops *ops = NULL;
-    if (bench_launcher_detect(getenv, &ops) == GYRE_SUCCESS && ops == &bench_launcher_alone)
+    gyre_launch launch;
+    if (bench_launcher_detect(gyre_param_environment(), &launch, &ops) == GYRE_SUCCESS &&
+        ops == &bench_launcher_alone)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                      "one process measures all GPUs: start it once, without mpirun, torchrun, srun "

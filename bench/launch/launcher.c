@@ -6,70 +6,25 @@
  */
 #include "bench/launch/launcher.h"
 
+#include "core/base/launch.h"
+#include "core/base/meet.h"
 #include "core/base/util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static long number_of(char *(*lookup)(const char *), const char *name)
-{
-    const char *text = lookup(name);
-    return text == NULL ? 0 : strtol(text, NULL, 10);
-}
+#define GATHER_NS (3600 * 1000000000ULL) /* until the slowest process has finished a size */
 
-/* Torchrun's variables must be set all or not at all. */
-static gyre_status detect_environment(char *(*lookup)(const char *), bool *is_found_out)
-{
-    static const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
-    const char *absent = NULL;
-    *is_found_out = false;
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(names); i++)
-        if (lookup(names[i]) == NULL)
-            absent = names[i];
-    if (absent != NULL && lookup("RANK") != NULL && number_of(lookup, "WORLD_SIZE") > 1)
-        return gyre_fail(
-            GYRE_ERROR_INVALID_ARGUMENT,
-            "RANK and WORLD_SIZE=%s are set but %s is not: start with torchrun, or set "
-            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
-            lookup("WORLD_SIZE"), absent);
-    *is_found_out = absent == NULL;
-    return GYRE_SUCCESS;
-}
-
-gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
+gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out)
 {
-    /* Only these variables show that mpirun (or srun --mpi=pmix) started this process. */
-    const bool is_mpi = lookup("OMPI_COMM_WORLD_SIZE") != NULL || lookup("PMIX_RANK") != NULL;
+    GYRE_TRY(gyre_launch_find(environment, launch_out));
+    *ops_out = launch_out->n_ranks > 1 ? &bench_launcher_meet : &bench_launcher_alone;
 #ifdef GYRE_BENCH_WITH_MPI
-    if (is_mpi) {
+    if (gyre_launch_has_pmix(environment, launch_out))
         *ops_out = &bench_launcher_mpi;
-        return GYRE_SUCCESS;
-    }
-#else
-    if (is_mpi && number_of(lookup, "OMPI_COMM_WORLD_SIZE") != 1)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "mpirun started this process, but it was built without MPI: install "
-                         "libopenmpi-dev and build again (bench/run does both)");
 #endif
-    bool is_found;
-    GYRE_TRY(detect_environment(lookup, &is_found));
-    if (is_found) {
-        *ops_out = &bench_launcher_torchrun;
-        return GYRE_SUCCESS;
-    }
-    static const char *const sizes[] = {
-        "PMI_SIZE",           "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
-        "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",       "ALPS_APP_PE_COUNT"};
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++)
-        if (number_of(lookup, sizes[i]) > 1)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "a launcher started %s processes (%s), but this bench cannot join "
-                             "them, and they would run as lonely copies: start with OpenMPI's "
-                             "mpirun, with srun --mpi=pmix, or with RANK, WORLD_SIZE, MASTER_ADDR "
-                             "and MASTER_PORT set",
-                             lookup(sizes[i]), sizes[i]);
-    *ops_out = &bench_launcher_alone;
     return GYRE_SUCCESS;
 }
 
@@ -100,6 +55,61 @@ const struct bench_launcher_ops bench_launcher_alone = {
     .close = alone_close,
 };
 
+/* ---- processes that meet at an address ---------------------------------------------------- */
+
+static gyre_status meet_open(struct bench_launcher *launcher)
+{
+    struct gyre_params params;
+    /* A process whose variables are wrong joins all the same, and tells the others (rendezvous.h).
+     */
+    static char *const none[] = {NULL};
+    if (gyre_params_load(&params) != GYRE_SUCCESS)
+        GYRE_TRY(gyre_params_from(none, &params));
+    const gyre_launch *launch = &launcher->launch;
+    const struct gyre_meet_place place = {
+        .rank = launch->rank,
+        .n_ranks = launch->n_ranks,
+        .source = "MASTER_ADDR",
+        .address = launch->address,
+        .port = launch->port,
+        .job = launch->job,
+        .timeout_ns =
+            (uint64_t)gyre_param_number(&params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL,
+        .params = &params};
+    struct gyre_meet *meet = calloc(1, sizeof(*meet));
+    if (meet == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for connections");
+    const gyre_status status = gyre_meet_open(&place, meet);
+    if (status != GYRE_SUCCESS) {
+        free(meet);
+        return status;
+    }
+    launcher->process = launch->rank;
+    launcher->n_processes = launch->n_ranks;
+    launcher->state = meet;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status meet_all_gather(struct bench_launcher *launcher, const void *mine,
+                                   size_t n_bytes, void *all_out)
+{
+    return gyre_meet_all_gather(launcher->state, mine, n_bytes, all_out, gyre_now_ns() + GATHER_NS);
+}
+
+static void meet_close(struct bench_launcher *launcher)
+{
+    gyre_meet_close(launcher->state);
+    free(launcher->state);
+    launcher->state = NULL;
+}
+
+const struct bench_launcher_ops bench_launcher_meet = {
+    .name = "meet",
+    .open = meet_open,
+    .all_gather = meet_all_gather,
+    .close = meet_close,
+};
+
 /* Counts the processes on this host and those of them before this process. It compares hosts by
  * their hash and does not rely on the launcher's numbers. */
 static gyre_status find_local_process(struct bench_launcher *launcher)
@@ -122,7 +132,10 @@ static gyre_status find_local_process(struct bench_launcher *launcher)
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out)
 {
     *launcher_out = (struct bench_launcher){0};
-    GYRE_TRY(bench_launcher_detect(getenv, &launcher_out->ops));
+    GYRE_TRY(
+        bench_launcher_detect(gyre_param_environment(), &launcher_out->launch, &launcher_out->ops));
+    if (launcher_out->launch.rank == 0 && launcher_out->launch.choice[0] != '\0')
+        fprintf(stderr, "%s\n", launcher_out->launch.choice);
     GYRE_TRY(launcher_out->ops->open(launcher_out));
     const gyre_status status = find_local_process(launcher_out);
     if (status != GYRE_SUCCESS)

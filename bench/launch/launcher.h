@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the processes of a run were started: by mpirun, with torchrun's variables, or as one process
- * alone. Each launcher is one table of operations. A launcher can gather a few bytes from every
- * process. The gathers carry the unique id, the times and the error counts, and never the data that
- * is measured.
+ * How the processes of a run exchange a few bytes: over MPI, over connections to process 0, or not
+ * at all, for one process alone. Each way is one table of operations. The gathers carry the unique
+ * id, the times and the error counts, and never the data that is measured.
  */
 #ifndef GYRE_BENCH_LAUNCHER_H
 #define GYRE_BENCH_LAUNCHER_H
@@ -18,12 +17,14 @@ struct bench_launcher {
     int n_processes;
     int local_process;     /* index of this process among those of its host */
     int n_local_processes; /* number of processes on its host */
+    gyre_launch launch;    /* what the launcher's variables say (core/base/launch.h) */
     void *state;           /* owned by the launcher's operations */
 };
 
 struct bench_launcher_ops {
     const char *name;
-    /* Joins the other processes and fills in process, n_processes and state. It has a deadline. */
+    /* Joins the other processes and fills in process, n_processes and state. It has a deadline:
+     * GYRE_BOOTSTRAP_TIMEOUT. */
     gyre_status (*open)(struct bench_launcher *launcher);
     /* Gathers n_bytes from each process. all_out holds n_processes * n_bytes, ordered by process.
      * The call is also a barrier. Only the main thread may call it. */
@@ -33,17 +34,15 @@ struct bench_launcher_ops {
 };
 
 extern const struct bench_launcher_ops bench_launcher_alone;
-extern const struct bench_launcher_ops bench_launcher_torchrun; /* RANK, WORLD_SIZE, MASTER_* */
+extern const struct bench_launcher_ops bench_launcher_meet; /* process 0 listens at an address */
 #ifdef GYRE_BENCH_WITH_MPI
 extern const struct bench_launcher_ops bench_launcher_mpi;
 #endif
 
 /** bench_launcher_detect - find out from the environment which launcher started this process.
- * @lookup: getenv(), or a test's own function.
- * Errors: UNSUPPORTED with a remedy when a launcher started several processes that this build
- * cannot join, because each of them would measure itself alone; INVALID_ARGUMENT when only some of
- * torchrun's variables are set. */
-gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
+ * @environment: a list of "NAME=value" that ends with NULL.
+ * Errors: those of gyre_launch_find(). */
+gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out);
 
 /** bench_launcher_open - detect the launcher, join the other processes, and find the index of this

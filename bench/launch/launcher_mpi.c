@@ -24,13 +24,16 @@ static gyre_status mpi_open(struct bench_launcher *launcher)
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &launcher->process);
     MPI_Comm_size(MPI_COMM_WORLD, &launcher->n_processes);
-    const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
-    if (promised != NULL && strtol(promised, NULL, 10) != launcher->n_processes) {
+    const gyre_launch *launch = &launcher->launch;
+    if (launch->n_ranks != launcher->n_processes) {
         MPI_Finalize();
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "mpirun started %s processes, but MPI sees %d: this bench was built with "
-                         "another MPI; build it again with the MPI whose mpirun you use",
-                         promised, launcher->n_processes);
+        return gyre_fail(
+            GYRE_ERROR_UNSUPPORTED,
+            "%s started %d processes, but MPI sees %d: this bench was built with "
+            "another MPI, or PMIX_RANK was inherited and no PMIx server is there; start "
+            "with this MPI's mpirun or srun --mpi=pmix, or unset PMIX_RANK and set RANK, "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+            launch->name, launch->n_ranks, launcher->n_processes);
     }
     return GYRE_SUCCESS;
 }

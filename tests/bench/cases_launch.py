@@ -64,14 +64,14 @@ def case_threads(directory, _):
 
 
 def case_torchrun(directory, _):
-    """Other programs connect to the port: silent ones, ones that send garbage, and one that sends
-    the hello of another run. The ranks find each other all the same."""
+    """Other programs connect to the port: silent ones, ones that send garbage, and one that stops in
+    the middle of a hello. The ranks find each other all the same."""
     port = free_port()
     stop = threading.Event()
 
     def disturb():
         held = []
-        words = [b"", b"GET / HTTP/1.1\r\n\r\n" * 4, b"gyre bench 0001\0" + b"\1\0\0\0\7\0\0\0"]
+        words = [b"", b"GET / HTTP/1.1\r\n\r\n" * 4, b"gyre meets 0001\0" + b"\1\0\0\0\7\0\0\0"]
         while not stop.is_set():
             for word in words:
                 try:
@@ -149,18 +149,31 @@ def case_agreement(directory, _):
 
 def case_launchers(directory, _):
     """A process that was started as one of many and cannot join the others refuses to run, with a
-    remedy."""
+    remedy. Two steps of one job that run side by side do not meet."""
+    one = [bench(directory, "allreduce"), "-b", "8", "-e", "8", "-n", "1", "--device", "host"]
+    address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
     for variables, words in [
-            ({"PMI_SIZE": "4"}, "lonely copies"),
-            ({"SLURM_STEP_NUM_TASKS": "2"}, "srun --mpi=pmix"),
+            ({"PMI_SIZE": "4"}, "lonely copy"),
+            ({"PMIX_RANK": "0"}, "unset PMIX_RANK"),
+            ({"GLOO_RANK": "0", "GLOO_SIZE": "2"}, "GLOO_SIZE=2 and GLOO_RANK=0"),
             ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "MASTER_PORT"),
-            ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
-             "RANK=2"),
+            ({"RANK": "2", "WORLD_SIZE": "2", **address}, "RANK=2"),
+            ({"RANK": "0", "WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3", **address},
+             "RANK=0 WORLD_SIZE=2, OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3"),
+            ({"RANK": "0", "WORLD_SIZE": "2", "GYRE_BOOTSTRAP_TIMEOUT": "1", **address}, "ranks 1 never came"),
+            ({"RANK": "1", "WORLD_SIZE": "2", "GYRE_BOOTSTRAP_TIMEOUT": "1", **address}, "within 1 s"),
             ({"GYRE_NO_SUCH_THING": "1"}, "GYRE_NO_SUCH_THING")]:
-        done = run([bench(directory, "allreduce"), "-b", "8", "-e", "8", "--device", "host"],
-                   status=1, environment=variables)
+        done = run(one, status=1, environment=variables)
         assert words in done.stderr, (variables, done.stderr)
         assert done.stdout == "", done.stdout
+    steps = [[start(one, {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": str(step), "SLURM_PROCID": str(rank),
+                          "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1"}) for rank in range(2)]
+             for step in range(2)]
+    for step in steps:
+        texts = [rank.communicate(timeout=60) for rank in step]
+        assert [rank.returncode for rank in step] == [0, 0], texts
+        pids = sorted(line.split("Pid")[1].split()[0] for line in texts[0][0].splitlines() if line.startswith("#  Rank"))
+        assert pids == sorted(str(rank.pid) for rank in step), (pids, texts)
 
 
 def run_hosts(directory, environment, of_last=None, ranks_a_host=2):

@@ -73,7 +73,7 @@ def parse(text, n_ranks):
 
 
 def clean_environment():
-    drop = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "NCCL_", "GYRE_")
+    drop = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "NCCL_", "GYRE_", "TORCHELASTIC_")
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     return {k: v for k, v in os.environ.items() if not k.startswith(drop) and k not in names}
 

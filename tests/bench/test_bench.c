@@ -216,51 +216,30 @@ static void an_options_words_replace_choices_that_were_predicted_before(void)
     CHECK(unlink(path) == 0);
 }
 
-/* An environment for bench_launcher_detect(): NAME, value, ..., NULL. */
-static const char *const *variables;
-
-static char *lookup(const char *name)
-{
-    static char value[64];
-    for (const char *const *at = variables; *at != NULL; at += 2)
-        if (strcmp(at[0], name) == 0) {
-            snprintf(value, sizeof(value), "%s", at[1]);
-            return value;
-        }
-    return NULL;
-}
-
-static void each_launcher_is_recognised(void)
+static void a_process_joins_the_others_over_mpi_or_at_an_address(void)
 {
     const struct bench_launcher_ops *ops = NULL;
-    static const char *const none[] = {NULL};
-    variables = none;
-    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    gyre_launch launch;
+    CHECK_OK(bench_launcher_detect((char *[]){NULL}, &launch, &ops));
     CHECK(ops == &bench_launcher_alone);
-
-    static const char *const torchrun[] = {"RANK",        "1",    "WORLD_SIZE",  "4",
-                                           "MASTER_ADDR", "host", "MASTER_PORT", "29500",
-                                           "PMI_SIZE",    "4",    NULL};
-    variables = torchrun;
-    CHECK_OK(bench_launcher_detect(lookup, &ops));
-    CHECK(ops == &bench_launcher_torchrun);
-
-    static const char *const slurm[] = {"SLURM_STEP_NUM_TASKS", "8", NULL};
-    variables = slurm;
-    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
-
-    static const char *const one_task[] = {"SLURM_STEP_NUM_TASKS", "1", NULL};
-    variables = one_task;
-    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    char *const torchrun[] = {
+        "RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=host", "MASTER_PORT=29500", "PMIX_RANK=1", NULL};
+    CHECK_OK(bench_launcher_detect(torchrun, &launch, &ops));
+    CHECK(ops == &bench_launcher_meet && launch.rank == 1 && launch.n_ranks == 4);
+    char *const srun[] = {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_JOB_ID=7",
+                          "SLURM_STEP_ID=0", NULL};
+    CHECK_OK(bench_launcher_detect(srun, &launch, &ops));
+    CHECK(ops == &bench_launcher_meet);
+    char *const one_task[] = {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", NULL};
+    CHECK_OK(bench_launcher_detect(one_task, &launch, &ops));
     CHECK(ops == &bench_launcher_alone);
-
-    static const char *const mpirun[] = {"OMPI_COMM_WORLD_SIZE", "2", NULL};
-    variables = mpirun;
+    char *const mpirun[] = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "PMIX_RANK=1",
+                            "PMIX_NAMESPACE=9", NULL};
+    CHECK_OK(bench_launcher_detect(mpirun, &launch, &ops));
 #ifdef GYRE_BENCH_WITH_MPI
-    CHECK_OK(bench_launcher_detect(lookup, &ops));
     CHECK(ops == &bench_launcher_mpi);
 #else
-    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
+    CHECK(ops == &bench_launcher_meet);
 #endif
 }
 
@@ -327,7 +306,8 @@ static const struct test_case cases[] = {
      an_options_words_replace_the_variables_and_are_named_in_errors},
     {"an option's words replace choices that were predicted before",
      an_options_words_replace_choices_that_were_predicted_before},
-    {"each launcher is recognised", each_launcher_is_recognised},
+    {"a process joins the others over MPI or at an address",
+     a_process_joins_the_others_over_mpi_or_at_an_address},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},
     {"reports of a sweep keep folder and extension", reports_of_a_sweep_keep_folder_and_extension},

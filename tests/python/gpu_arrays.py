@@ -311,15 +311,14 @@ def case_libraries():
 
 def case_devices():
     """The GPU of a process is that of its number on its host, among those that it can see."""
-    for environment, device, wanted in (
-            ({"LOCAL_RANK": "3"}, "auto", "auto:3"), ({"LOCAL_RANK": "3"}, "cuda", "cuda:3"),
-            ({"LOCAL_RANK": "3"}, "cuda:0", "cuda:0"), ({"LOCAL_RANK": "3"}, "host", "host"), ({}, "cuda", "cuda"),
-            ({"OMPI_COMM_WORLD_LOCAL_RANK": "1"}, "auto", "auto:1"), ({"SLURM_LOCALID": "2"}, "cuda", "cuda:2"),
+    for local_rank, visible, device, wanted in (
+            (3, None, "auto", "auto:3"), (3, None, "cuda", "cuda:3"), (3, None, "cuda:0", "cuda:0"),
+            (3, None, "host", "host"), (-1, None, "cuda", "cuda"), (-1, "4,7", "cuda", "cuda"),
             # The launcher gave each process one GPU of its own, or the user gave all of them two.
-            ({"LOCAL_RANK": "3", "CUDA_VISIBLE_DEVICES": "3"}, "cuda", "cuda:0"),
-            ({"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4,7"}, "cuda", "cuda:1")):
+            (3, "3", "cuda", "cuda:0"), (1, "4,7", "cuda", "cuda:1")):
+        environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
         with mock.patch.dict(os.environ, environment, clear=True):
-            assert rendezvous._device_of_rank(device) == wanted, (environment, device)
+            assert rendezvous._device_of_rank(device, local_rank) == wanted, (local_rank, visible, device)
     # The GPU is the current one in the block only, also if the block or the driver fails.
     whole = ["cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
              "cuDevicePrimaryCtxRelease_v2"]

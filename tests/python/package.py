@@ -533,6 +533,30 @@ def check_job(folder, outputs, n_ranks):
         os.remove(path)
 
 
+def meet(launch, number, milliseconds=60000):
+    """The unique id of the launch."""
+    import ctypes
+    from gyre import native
+    from gyre.library import call
+    result = native.gyre_unique_id()
+    call("gyre_get_launch_id", ctypes.byref(launch), number, milliseconds, ctypes.byref(result))
+    return bytes(result.bytes)
+
+
+def same_table_as_the_benches():
+    """Each row of tests/support/launchers.txt, which tests/base/test_launch.c reads, too."""
+    from gyre import rendezvous
+    from unittest import mock
+    with open(os.path.join(SOURCE, "tests", "support", "launchers.txt"), encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("; ") for line in file if line[0] != "#"]
+    assert len(rows) > 10
+    for name, _, numbers, _, variables in rows:
+        with mock.patch.dict(os.environ, dict(word.split("=", 1) for word in variables.split())):
+            found = rendezvous.launch()
+            assert [found.rank, found.n_ranks, found.local_rank] == list(map(int, numbers.split())), name
+            assert found.name.decode() == name and rendezvous.ranks_of_environment() == (found.rank, found.n_ranks)
+
+
 def case_launchers():
     """Processes with torchrun's variables, and processes of mpirun; each makes two communicators."""
     sys.path[:0] = [os.path.join(SOURCE, "tests", folder) for folder in ("support", "bench")]
@@ -545,19 +569,25 @@ def case_launchers():
                              env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
                                   "MASTER_PORT": str(port)}) for rank in range(3)]
     check_job(folder, [job.communicate(timeout=60)[0] for job in jobs], 3)
-    refused(gyre.InvalidUsage, ["no launcher", "RANK with WORLD_SIZE"], gyre.from_environment)
+    refused(gyre.InvalidUsage, ["no launcher", "WORLD_SIZE"], gyre.from_environment)
+    same_table_as_the_benches()
     os.environ.update({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
     # A rank that is at its next communicator already does not get the id of this one.
     from gyre import rendezvous
-    deadline = time.monotonic() + 60
-    server = threading.Thread(target=rendezvous._hand_out, args=(b"7" * 128, 2, 7, deadline))
+    start = time.monotonic()
+    ranks = [rendezvous.launch() for _ in range(2)]
+    ranks[0].rank = 0
+    ids = []
+    server = threading.Thread(target=lambda: ids.append(meet(ranks[0], 7)))
     server.start()
-    refused(gyre.Timeout, ["rank 0 is not there yet"], rendezvous._fetch, 1, 8, time.monotonic() + 1)
-    assert rendezvous._fetch(1, 7, deadline) == b"7" * 128
+    refused(gyre.Timeout, ["rank 0 is not there yet"], meet, ranks[1], 8, 500)
+    ids.append(meet(ranks[1], 7))
     server.join()
-    refused(gyre.Timeout, ["rank 1 got no unique id"], gyre.from_environment, "host", wait_seconds=0.2)
+    assert ids[0] == ids[1] and ranks[1].local_rank == 1 and ranks[1].n_local_ranks == 2, ids
+    refused(gyre.Timeout, ["rank 1 cannot reach rank 0"], gyre.from_environment, "host", wait_seconds=0.2)
     os.environ["RANK"] = "0"
     refused(gyre.Timeout, ["ranks 1 never came"], gyre.from_environment, "host", wait_seconds=0.2)
+    assert time.monotonic() - start < 60  # GYRE_BOOTSTRAP_TIMEOUT is 120 s
     if shutil.which("mpirun") is None:
         skip("no mpirun; torchrun's variables were tried")
     done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "3", *script],

@@ -14,8 +14,9 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
     const struct bench_launcher *launcher = &doctor->launcher;
     const char *slurm = bench_variable(doctor, "SLURM_JOB_NUM_NODES");
     if (launcher->n_processes > 1)
-        bench_say(doctor, BENCH_OK, NULL, NULL, "%s: %d processes", launcher->ops->name,
-                  launcher->n_processes);
+        bench_say(doctor, BENCH_OK, NULL, NULL, "%s: %d processes%s%s", launcher->launch.name,
+                  launcher->n_processes, launcher->launch.choice[0] != '\0' ? "; " : "",
+                  launcher->launch.choice);
     else if (slurm != NULL && atoi(slurm) > 1)
         bench_say(doctor, BENCH_WARN, NULL,
                   "srun --mpi=pmix gyre doctor, or mpirun gyre doctor, inside the allocation",

@@ -1,173 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
 """Communicators of processes that a launcher started, and of threads.
 
-gyre's unique id has to reach all processes once. torchrun gives them MASTER_ADDR and MASTER_PORT: rank 0 hands
-the id out there. mpirun and srun give only ranks: on one host the id goes through a socket without a file,
-whose name begins with the user's number; for several hosts MASTER_ADDR and MASTER_PORT must be set, too. As
-torchrun's own store does, this trusts the network at MASTER_ADDR.
+Which launcher started the process, and how its ranks meet to get one unique id, is decided by the library
+(gyre_get_launch), as for the benches. As torchrun's own store does, this trusts the network at MASTER_ADDR.
 """
 import contextlib
+import ctypes
 import itertools
 import os
-import socket
-import struct
+import sys
 import threading
-import time
 
 from . import native
-from .communicator import Communicator, init_all, unique_id
-from .errors import GyreError, InvalidUsage, RemoteFailure, Timeout
+from .communicator import Communicator, init_all
+from .errors import GyreError, InvalidUsage
 from .gpu import use_device
+from .library import call, text
 
-_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
-          ("SLURM_PROCID", "SLURM_NTASKS"))
-_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-_JOBS = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SLURM_JOB_ID")
-_HELLO = struct.Struct("!16sII")  # magic, number of the communicator, rank
-_MAGIC = b"gyre python 0001"
-_RETRY_SECONDS = 0.02
-_HELLO_SECONDS = 2
 _numbers = itertools.count()  # the communicators that this process has made with from_environment()
 
 
+def launch():
+    """What the launcher of this process says: a gyre_launch. Its name is empty where there is none."""
+    found = native.gyre_launch(*native.GYRE_LAUNCH_INIT)
+    call("gyre_get_launch", ctypes.byref(found))
+    return found
+
+
 def ranks_of_environment():
-    """(rank, number of ranks), as torchrun, mpirun or srun say."""
-    for rank, n_ranks in _RANKS:
-        if rank in os.environ and n_ranks in os.environ:
-            return int(os.environ[rank]), int(os.environ[n_ranks])
-    raise InvalidUsage("no launcher is in the environment: neither "
-                       + " nor ".join(f"{rank} with {n_ranks}" for rank, n_ranks in _RANKS))
+    """(rank, number of ranks), as the launcher says."""
+    found = launch()
+    if not found.name:
+        raise InvalidUsage("no launcher is in the environment: start with torchrun, mpirun or srun, or set RANK, "
+                           "WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
+    return found.rank, found.n_ranks
 
 
-def _device_of_rank(device):
+def _device_of_rank(device, local_rank):
     """ "auto" and "cuda" with the GPU of the rank's number on its host. Launchers that give each process GPUs of its
     own name them in CUDA_VISIBLE_DEVICES, and they count from 0 in the process."""
-    local_rank = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
-    if device not in ("auto", "cuda") or local_rank is None:
+    if device not in ("auto", "cuda") or local_rank < 0:
         return device
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    ordinal = int(local_rank) % len(visible.split(",")) if visible else int(local_rank)
-    return f"{device}:{ordinal}"
+    return f"{device}:{local_rank % len(visible.split(',')) if visible else local_rank}"
 
 
-def _addresses():
-    """Where rank 0 hands out the id: a list of (family, address)."""
-    if "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
-        port = int(os.environ["MASTER_PORT"])
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # torchrun itself listens at MASTER_PORT
-            port = port + 1 if port < 65535 else 1024
-        found = socket.getaddrinfo(os.environ["MASTER_ADDR"], port, type=socket.SOCK_STREAM)
-        return [(family, address) for family, _, _, _, address in found]
-    job = next((os.environ[name] for name in _JOBS if name in os.environ), None)
-    if job is None:
-        raise InvalidUsage("set MASTER_ADDR and MASTER_PORT: the launcher names neither an address nor a job")
-    local = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or os.environ.get("MPI_LOCALNRANKS")
-    if local is not None and int(local) != ranks_of_environment()[1]:
-        raise InvalidUsage("the ranks run on several hosts: set MASTER_ADDR to the host of rank 0 and "
-                           "MASTER_PORT to a free port of it (mpirun -x MASTER_ADDR=... -x MASTER_PORT=...)")
-    return [(socket.AF_UNIX, f"\0gyre-{os.getuid()}-{job}")]
+def _meet(found, wait_seconds):
+    """The unique id of all ranks. The library's wait is on a thread of its own, so that Ctrl-C ends this one."""
+    result, errors = native.gyre_unique_id(), []
+    number = next(_numbers)
+    milliseconds = 0 if wait_seconds is None else max(1, int(wait_seconds * 1000))
+
+    def wait():
+        try:
+            call("gyre_get_launch_id", ctypes.byref(found), number, milliseconds, ctypes.byref(result))
+        except GyreError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait, name="gyre meets", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if errors:
+        raise errors[0]
+    return bytes(result.bytes)
 
 
-def _is_own_user(connection):
-    """A socket without a file can be opened by every user of the host."""
-    if connection.family != socket.AF_UNIX:
-        return True
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", raw)[1] == os.getuid()
-
-
-def _read(connection, n_bytes):
-    """n_bytes, or fewer if the connection ended."""
-    data = b""
-    while len(data) < n_bytes:
-        part = connection.recv(n_bytes - len(data))
-        if not part:
-            break
-        data += part
-    return data
-
-
-def _listen(addresses, deadline):
-    error = None
-    while time.monotonic() < deadline:
-        for family, address in addresses:
-            server = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                if family != socket.AF_UNIX:
-                    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                server.bind(address)
-                server.listen(1024)
-                return server
-            except OSError as failure:
-                error = failure
-                server.close()
-        time.sleep(_RETRY_SECONDS)
-    raise Timeout(f"rank 0 cannot listen at {addresses[0][1]!r}: {error}")
-
-
-def _hand_out(id_bytes, n_ranks, number, deadline):
-    """Rank 0 gives the id to every other rank once."""
-    missing = set(range(1, n_ranks))
-    with _listen(_addresses(), deadline) as server:
-        while missing:
-            server.settimeout(max(0.001, deadline - time.monotonic()))
-            try:
-                connection, _ = server.accept()
-            except socket.timeout:
-                raise Timeout(f"ranks {', '.join(map(str, sorted(missing)))} never came for the unique id "
-                              "(MASTER_ADDR, MASTER_PORT)") from None
-            with connection:
-                connection.settimeout(_HELLO_SECONDS)
-                try:
-                    hello = _read(connection, _HELLO.size)
-                    if len(hello) != _HELLO.size or not _is_own_user(connection):
-                        continue
-                    magic, their_number, rank = _HELLO.unpack(hello)
-                    # A rank that is ahead, at its next communicator, is turned away and comes back.
-                    if magic == _MAGIC and their_number == number and rank in missing:
-                        connection.sendall(id_bytes)
-                        missing.discard(rank)
-                except OSError:
-                    continue
-
-
-def _fetch(rank, number, deadline):
-    """Gets the id from rank 0, which may start later than this rank."""
-    error = None
-    while time.monotonic() < deadline:
-        for family, address in _addresses():
-            try:
-                with socket.socket(family, socket.SOCK_STREAM) as connection:
-                    connection.settimeout(max(0.001, deadline - time.monotonic()))
-                    connection.connect(address)
-                    if not _is_own_user(connection):
-                        raise RemoteFailure(f"another user of this host listens at {address!r}")
-                    connection.sendall(_HELLO.pack(_MAGIC, number, rank))
-                    id_bytes = _read(connection, native.GYRE_UNIQUE_ID_BYTES)
-                    if len(id_bytes) == native.GYRE_UNIQUE_ID_BYTES:
-                        return id_bytes
-                    error = "rank 0 is not there yet"
-            except socket.timeout as failure:
-                error = error or str(failure)  # the last try has little time, and says less than those before
-            except OSError as failure:
-                error = str(failure)
-        time.sleep(_RETRY_SECONDS)
-    raise Timeout(f"rank {rank} got no unique id from rank 0 at {_addresses()[0][1]!r}: "
-                  f"{error or 'nothing was tried'}")
-
-
-def from_environment(device="auto", wait_seconds=120, **settings):
-    """A communicator of the processes that torchrun, mpirun or srun started, each of which calls this.
-    @device: "auto" or "cuda" (the GPU of the rank's number on its host), "host", or "cuda:1"."""
+def from_environment(device="auto", wait_seconds=None, **settings):
+    """A communicator of the processes that a launcher (torchrun, mpirun, srun, ...) started, each of which calls this.
+    @device: "auto" or "cuda" (the GPU of the rank's number on its host), "host", or "cuda:1".
+    @wait_seconds: until all ranks have come; None: GYRE_BOOTSTRAP_TIMEOUT."""
     rank, n_ranks = ranks_of_environment()
-    number, deadline = next(_numbers), time.monotonic() + wait_seconds
-    device = _device_of_rank(device)
-    if rank != 0:
-        return Communicator(n_ranks, _fetch(rank, number, deadline), rank, device, **settings)
-    id_bytes = unique_id()
-    if n_ranks > 1:
-        _hand_out(id_bytes, n_ranks, number, deadline)
-    return Communicator(n_ranks, id_bytes, rank, device, **settings)
+    found = launch()
+    if rank == 0 and found.choice:
+        print(text(found.choice), file=sys.stderr, flush=True)
+    local_rank = found.local_rank
+    id_bytes = _meet(found, wait_seconds)
+    if n_ranks > 1:  # a rank that is alone keeps the current GPU
+        local_rank = found.local_rank
+    return Communicator(n_ranks, id_bytes, rank, _device_of_rank(device, local_rank), **settings)
 
 
 def run_threads(n_ranks, function, *arguments, programs=None, device="host", **settings):
