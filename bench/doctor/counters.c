@@ -141,12 +141,8 @@ static void read_port(struct bench_counters *counters, const char *root, const c
     struct port port = {.netdev = ""};
     snprintf(port.name, sizeof(port.name), "%.60s:%.8s", device, number);
     snprintf(port.device, sizeof(port.device), "%.63s", device);
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/ports/%.8s/gid_attrs/ndevs/0", device,
-             number);
     const bool has_netdev =
-        bench_read_text(root, path, port.netdev, sizeof(port.netdev)) == BENCH_READ_OK;
-    if (!has_netdev)
-        port.netdev[0] = '\0';
+        bench_rdma_netdev(root, device, atoi(number), port.netdev, sizeof(port.netdev));
     for (size_t i = 0; i < N_MEANINGS; i++) {
         int64_t value = 0;
         snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/ports/%.8s/%.80s", device, number,

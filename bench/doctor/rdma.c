@@ -46,7 +46,7 @@ static void read_port(const char *root, const char *device, int number,
     read_port_file(root, port, "phys_state", port->physical, sizeof(port->physical));
     read_port_file(root, port, "rate", port->rate, sizeof(port->rate));
     read_port_file(root, port, "link_layer", port->layer, sizeof(port->layer));
-    read_port_file(root, port, "gid_attrs/ndevs/0", port->netdev, sizeof(port->netdev));
+    bench_rdma_netdev(root, device, number, port->netdev, sizeof(port->netdev));
     read_device_file(root, device, "fw_ver", port->firmware, sizeof(port->firmware));
     read_device_file(root, device, "board_id", port->board, sizeof(port->board));
     char *rest;

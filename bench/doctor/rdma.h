@@ -6,7 +6,11 @@
 #define GYRE_BENCH_DOCTOR_RDMA_H
 
 #include "bench/doctor/doctor.h"
+#include "core/topo/topo.h"
 #include "transport/ib/rules/ib_gid.h"
+
+#include <limits.h>
+#include <stdio.h>
 
 #define BENCH_MAX_RDMA_PORTS 64
 #define BENCH_MAX_GIDS       256
@@ -45,6 +49,15 @@ bool bench_rdma_is_roce(const struct bench_rdma_port *port);
 
 /** bench_rdma_path - "/sys/class/infiniband/DEVICE/ports/PORT/FILE". @text_out: 256 bytes. */
 const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file, char *text_out);
+
+/** bench_rdma_netdev - as gyre_topo_port_netdev(), below the root. */
+static inline bool bench_rdma_netdev(const char *root, const char *device, int port,
+                                     char *netdev_out, size_t n_bytes)
+{
+    char sysfs[PATH_MAX];
+    snprintf(sysfs, sizeof(sysfs), "%.4000s/sys", root);
+    return gyre_topo_port_netdev(sysfs, device, port, netdev_out, n_bytes);
+}
 
 /** bench_rdma_gids - the rows of a port's GID table that are not empty. @rows_out: BENCH_MAX_GIDS.
  * Returns their number; -1 if a row is not understood. */

@@ -37,16 +37,39 @@ static uint64_t parse_guid(const char *text)
     return guid;
 }
 
-/* The interface of an RDMA port: its GIDs name it; else the software device's parent. */
-static void read_netdev(const struct gyre_detect *detect, const char *name, int port,
-                        struct gyre_topo_node *net)
+/* The greatest number that is a name in a folder, or -1. */
+static int last_number(const struct gyre_detect *detect, const char *path)
 {
+    struct dirent **names;
+    const int n_names = gyre_detect_list_names(detect, path, &names);
+    long last = -1;
+    for (int i = 0; i < n_names; i++) {
+        char *end;
+        const long number = strtol(names[i]->d_name, &end, 10);
+        if (*end == '\0' && number > last && number <= UINT16_MAX)
+            last = number;
+    }
+    gyre_detect_free_names(names, n_names);
+    return (int)last;
+}
+
+/* Rows of a bond or of a virtual function may be empty, row 0 too; the kernel has no interface for
+ * an empty row. */
+bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
+                           size_t n_bytes)
+{
+    const struct gyre_detect detect = {sysfs_root, NULL};
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/gid_attrs/ndevs/0", name, port);
-    if (gyre_detect_read_line(detect, path, net->netdev, sizeof(net->netdev)))
-        return;
-    snprintf(path, sizeof(path), "class/infiniband/%s/parent", name);
-    gyre_detect_read_line(detect, path, net->netdev, sizeof(net->netdev));
+    snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/gid_attrs/ndevs", device, port);
+    const int last = last_number(&detect, path);
+    for (int row = 0; row <= last; row++) {
+        snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", device,
+                 port, row);
+        if (gyre_detect_read_line(&detect, path, netdev_out, n_bytes))
+            return true;
+    }
+    snprintf(path, sizeof(path), "class/infiniband/%s/parent", device); /* of a software device */
+    return gyre_detect_read_line(&detect, path, netdev_out, n_bytes);
 }
 
 static gyre_status add_rdma_port(struct gyre_detect *detect, const char *name, int port,
@@ -69,7 +92,7 @@ static gyre_status add_rdma_port(struct gyre_detect *detect, const char *name, i
         if (gbit_per_s > 0.0 && gbit_per_s < 100000.0)
             net.speed_mbit_per_s = (uint32_t)(gbit_per_s * 1000.0);
     }
-    read_netdev(detect, name, port, &net);
+    gyre_topo_port_netdev(detect->root, name, port, net.netdev, sizeof(net.netdev));
     return gyre_topo_add_node(detect->topo, &net, NULL);
 }
 
@@ -86,12 +109,13 @@ static gyre_status add_rdma_device(struct gyre_detect *detect, const char *name,
     GYRE_TRY(add_nic(detect, path, &nic));
     if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC)
         return GYRE_SUCCESS; /* a GPU's function cannot be a NIC's: a broken tree */
-    for (int port = 1; port <= 255; port++) {
+    snprintf(path, sizeof(path), "class/infiniband/%s/ports", name);
+    const int last = last_number(detect, path);
+    for (int port = 1; port <= last && port <= 255; port++) {
         char state[64];
         snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/state", name, port);
-        if (!gyre_detect_read_line(detect, path, state, sizeof(state)))
-            break; /* ports are numbered without gaps */
-        GYRE_TRY(add_rdma_port(detect, name, port, nic, n_nets));
+        if (gyre_detect_read_line(detect, path, state, sizeof(state)))
+            GYRE_TRY(add_rdma_port(detect, name, port, nic, n_nets));
     }
     return GYRE_SUCCESS;
 }

@@ -220,6 +220,12 @@ struct gyre_topo_detect_options {
 gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
                              struct gyre_topo *topo_out);
 
+/** gyre_topo_port_netdev - the interface of an RDMA port: that of the first row of its GID table
+ * that names one, or the parent of a software device. False, and "", if there is none.
+ * @sysfs_root: as in gyre_topo_detect_options, but not NULL. */
+bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
+                           size_t n_bytes);
+
 /** gyre_topo_xml_read - read a file in NCCL's topology format. Unknown elements and attributes are
  * skipped. The file is untrusted: at most 4 MiB, without document type and entities, and reading it
  * never uses the network. Errors: INVALID_ARGUMENT with file, line and problem; SYSTEM; UNSUPPORTED

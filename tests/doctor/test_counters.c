@@ -144,6 +144,23 @@ static void a_port_whose_interface_is_unknown_has_a_fix_in_words(void)
     tear_down();
 }
 
+/* A bond: row 0 of the GID table is empty, and the kernel has no interface for it. */
+static void the_interface_is_that_of_the_first_row_that_names_one(void)
+{
+    prepare();
+    put(PORT "/gid_attrs/ndevs/0", "");
+    put(PORT "/gid_attrs/ndevs/2", "eth1\n");
+    put(PORT "/gid_attrs/ndevs/10", "eth9\n");
+    struct bench_rise rise;
+    struct bench_counters *before = bench_counters_read(root);
+    put("ethtool/eth1", "NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 6\n");
+    struct bench_counters *after = bench_counters_read(root);
+    CHECK(bench_counters_compare(before, after, &rise, 1) == 1 && rise.n == 6);
+    bench_counters_free(before);
+    bench_counters_free(after);
+    tear_down();
+}
+
 static const struct test_case cases[] = {
     {"without a load no counter rises", nothing_rises_without_a_load},
     {"counters that rose are named with their meaning, losses first",
@@ -153,6 +170,8 @@ static const struct test_case cases[] = {
     {"a fix names the port that it is about", a_fix_names_the_port},
     {"a port whose interface is unknown has a fix in words",
      a_port_whose_interface_is_unknown_has_a_fix_in_words},
+    {"the interface is that of the first row that names one",
+     the_interface_is_that_of_the_first_row_that_names_one},
 };
 
 TEST_MAIN(cases)

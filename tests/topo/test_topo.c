@@ -5,6 +5,7 @@
 #include "core/topo/topo.h"
 #include "core/topo/topo_nvml.h"
 #include "tests/support/check.h"
+#include "tests/support/locale.h"
 
 #include <ftw.h>
 #include <limits.h>
@@ -370,6 +371,45 @@ static void bus_ids_have_one_form(void)
         CHECK_MSG(gyre_topo_bus_id_parse(bad[i], id) == GYRE_ERROR_INVALID_ARGUMENT, "%s", bad[i]);
 }
 
+static void a_ports_interface_is_that_of_the_first_row_that_names_one(void)
+{
+    struct gyre_topo topo;
+    begin_tree(1);
+    put_rdma("pci0000:00/0000:11:00.0", "mlx5_bond_0", 0);
+    put_rdma("pci0000:00/0000:12:00.0", "mlx5_1", 0);
+    put("", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0"); /* an empty row */
+    put("vlan7", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/10");
+    put("bond0", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/9");
+    put("", "class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0");
+    put("4: ACTIVE", "class/infiniband/mlx5_1/ports/3/state"); /* port 2 is not shown */
+    put("eth3", "class/infiniband/mlx5_1/ports/3/gid_attrs/ndevs/1");
+    detect("", &topo);
+    const int32_t bond = gyre_topo_find_net(&topo, "mlx5_bond_0", 1);
+    const int32_t first = gyre_topo_find_net(&topo, "mlx5_1", 1);
+    const int32_t third = gyre_topo_find_net(&topo, "mlx5_1", 3);
+    CHECK(bond >= 0 && first >= 0 && third >= 0);
+    CHECK_MSG(strcmp(topo.nodes[bond].netdev, "bond0") == 0, "%s", topo.nodes[bond].netdev);
+    CHECK(topo.nodes[first].netdev[0] == '\0' && strcmp(topo.nodes[third].netdev, "eth3") == 0);
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
+static void numbers_of_sysfs_are_read_in_every_locale(void)
+{
+    struct gyre_topo topo;
+    begin_tree(1);
+    put_rdma("pci0000:00/0000:11:00.0", "mlx5_0", 0);
+    put("2.5 Gb/sec (1X SDR)", "class/infiniband/mlx5_0/ports/1/rate");
+    put("2.5 GT/s PCIe", "devices/pci0000:00/0000:11:00.0/max_link_speed");
+    (void)test_enter_locale(); /* without it, a plain test */
+    detect("", &topo);
+    setlocale(LC_ALL, "C");
+    CHECK(topo.nodes[gyre_topo_find_bus_id(&topo, "11:00.0")].link_mt_per_s == 2500);
+    CHECK(topo.nodes[gyre_topo_find_net(&topo, "mlx5_0", 1)].speed_mbit_per_s == 2500);
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
 /* ---- XML ----------------------------------------------------------------------------------- */
 
 #ifdef GYRE_WITH_LIBXML2
@@ -573,6 +613,9 @@ static const struct test_case cases[] = {
      a_callers_bus_ids_decide_which_gpus_and_their_order},
     {"levels parse as words and legacy numbers", levels_parse_as_words_and_legacy_numbers},
     {"bus ids have one form", bus_ids_have_one_form},
+    {"a port's interface is that of the first row that names one",
+     a_ports_interface_is_that_of_the_first_row_that_names_one},
+    {"numbers of sysfs are read in every locale", numbers_of_sysfs_are_read_in_every_locale},
 #ifdef GYRE_WITH_LIBXML2
     {"what is written reads back equal", what_is_written_reads_back_equal},
     {"a dump replaces files and nothing else", a_dump_replaces_files_and_nothing_else},
