@@ -100,6 +100,8 @@ static void print_topo(const struct gyre_topo *topo)
         printf("GPU%d uses %s (%s)\n", topo->nodes[gpu].ordinal, name,
                gyre_topo_level_name(gyre_topo_level_between(topo, gpu, net)));
     }
+    if (topo->skipped[0] != '\0')
+        printf("\nof the file this was skipped: %s\n", topo->skipped);
     printf("\ntopology hash %016" PRIx64 "\n", gyre_topo_hash(topo));
 }
 

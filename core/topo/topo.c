@@ -124,7 +124,9 @@ static bool parent_fits(const struct gyre_topo *topo, const struct gyre_topo_nod
 static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_topo_node *node)
 {
     if (topo->n_nodes >= GYRE_TOPO_MAX_NODES)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "topology has more than %d nodes",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "topology has more than %d nodes; it may leave out ports and functions "
+                         "that are not used",
                          GYRE_TOPO_MAX_NODES);
     if (!parent_fits(topo, node))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a %s cannot stand below node %d",
@@ -135,7 +137,9 @@ static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_to
     if (depth > GYRE_TOPO_MAX_DEPTH)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "PCI nodes nest deeper than %d",
                          GYRE_TOPO_MAX_DEPTH);
-    if (node->bus_id[0] != '\0' && gyre_topo_find_bus_id(topo, node->bus_id) >= 0)
+    const int32_t known = node->bus_id[0] != '\0' ? gyre_topo_find_bus_id(topo, node->bus_id) : -1;
+    if (known >= 0 && (node->kind != GYRE_TOPO_GPU || topo->nodes[known].kind != GYRE_TOPO_GPU ||
+                       topo->nodes[known].parent != node->parent))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "PCI device %s stands there twice",
                          node->bus_id);
     if (node->kind == GYRE_TOPO_CPU && gyre_topo_find_numa(topo, node->numa_id) >= 0)
@@ -209,7 +213,7 @@ gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_li
                          "a link of %u lanes cannot join nodes %d and %d", link->n_lanes,
                          link->from, link->to);
     double bytes_per_ns = link->bytes_per_ns;
-    if (link->kind == GYRE_TOPO_NVLINK)
+    if (!(bytes_per_ns > 0.0) && link->kind == GYRE_TOPO_NVLINK)
         bytes_per_ns = link->n_lanes * nvlink_lane_bytes_per_ns(topo->nodes[link->from].arch_sm);
     else if (!(bytes_per_ns > 0.0))
         bytes_per_ns = link->n_lanes * C2C_BYTES_PER_NS;
@@ -222,7 +226,8 @@ gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_li
         }
     }
     if (topo->n_links >= GYRE_TOPO_MAX_LINKS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "topology has more than %d links",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "topology has more than %d links: take out GPUs of other hosts",
                          GYRE_TOPO_MAX_LINKS);
     void *array = topo->links;
     GYRE_TRY(reserve(&array, topo->n_links, &topo->n_links_allocated, sizeof(*topo->links)));

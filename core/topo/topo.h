@@ -102,6 +102,7 @@ struct gyre_topo {
     struct gyre_topo_link *links;
     int32_t n_links;
     int32_t n_links_allocated;
+    char skipped[256]; /* what a file has that was not read: "2 elements of unknown names"; "" */
 };
 
 struct gyre_topo_hop {
@@ -148,15 +149,15 @@ void gyre_topo_fini(struct gyre_topo *topo);
 /** gyre_topo_node_init - make a node whose other fields all are unknown. */
 void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, int32_t parent);
 
-/** gyre_topo_add_node - add a copy of a node. @index_out: may be NULL. Errors: INVALID_ARGUMENT
- * (too many nodes, nested too deeply, a parent of the wrong kind, a bus id or NUMA node that exists
- * already), OUT_OF_MEMORY. */
+/** gyre_topo_add_node - add a copy of a node. The parts of a partitioned GPU share their bus id and
+ * parent. @index_out: may be NULL. Errors: INVALID_ARGUMENT (too many nodes, nested too deeply, a
+ * parent of the wrong kind, a bus id or NUMA node that exists already), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
                                int32_t *index_out);
 
 /** gyre_topo_add_link - add lanes from a GPU. Lanes between the same two nodes are added up. The
- * bandwidth of an NVLink follows from the GPU's architecture; link->bytes_per_ns counts for C2C
- * links only, where 0 means an estimate. Errors: INVALID_ARGUMENT (ends of the wrong kind, too many
+ * bandwidth, link->bytes_per_ns, is estimated if it is 0: for an NVLink from the GPU's
+ * architecture. Errors: INVALID_ARGUMENT (ends of the wrong kind, too many
  * links), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link);
 
@@ -226,9 +227,10 @@ gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes);
 
-/** gyre_topo_xml_read - read a file in NCCL's topology format. Unknown elements and attributes are
- * skipped. The file is untrusted: at most 4 MiB, without document type and entities, and reading it
- * never uses the network. Errors: INVALID_ARGUMENT with file, line and problem; SYSTEM; UNSUPPORTED
+/** gyre_topo_xml_read - read a file in NCCL's topology format, also in AMD's. What gyre cannot use
+ * is skipped and counted: topo_out->skipped, and a line in the log. Of several hosts the first one
+ * is read. The file is untrusted: at most 4 MiB, without entities, and reading it never uses the
+ * network. Errors: INVALID_ARGUMENT with file, line and problem; SYSTEM; UNSUPPORTED
  * (built without libxml2). */
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out);
 

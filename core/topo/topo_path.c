@@ -123,7 +123,10 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
     }
     climb(topo, from, top, path);
     descend(topo, top, to, path);
-    if (topo->nodes[top].kind == GYRE_TOPO_CPU) {
+    const char *bus_id = topo->nodes[from].bus_id;
+    if (bus_id[0] != '\0' && strcmp(bus_id, topo->nodes[to].bus_id) == 0) {
+        path->level = GYRE_TOPO_LOC; /* parts of one GPU */
+    } else if (topo->nodes[top].kind == GYRE_TOPO_CPU) {
         path->level = from == to ? GYRE_TOPO_LOC : GYRE_TOPO_PHB;
     } else if (topo->nodes[top].kind != GYRE_TOPO_PCI || from == to) {
         path->level = GYRE_TOPO_LOC; /* ports of one NIC; a NIC and its port */

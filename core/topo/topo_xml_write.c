@@ -17,6 +17,8 @@
 /* The address that NCCL writes for the NVSwitch if the GPU's links do not name one. */
 #define NVSWITCH_TARGET "fffffff:ffff:ff"
 
+#define PCI_ACCELERATOR 0x12 /* the upper part of the class of AMD's GPUs */
+
 static void indent(FILE *file, int depth)
 {
     fprintf(file, "%*s", 2 * depth, "");
@@ -53,7 +55,8 @@ static void put_links(FILE *file, const struct gyre_topo *topo, int32_t gpu, int
             fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x068000\"/>\n",
                     NVSWITCH_TARGET, link->n_lanes);
         else
-            fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x%06x\"/>\n",
+            fprintf(file, "<%s target=\"%s\" count=\"%u\" tclass=\"0x%06x\"/>\n",
+                    topo->nodes[gpu].pci_class >> 16 == PCI_ACCELERATOR ? "xgmi" : "nvlink",
                     topo->nodes[link->to].bus_id, link->n_lanes,
                     topo->nodes[link->to].pci_class != 0 ? topo->nodes[link->to].pci_class
                                                          : 0x030200);
@@ -99,14 +102,27 @@ static void put_nic(FILE *file, const struct gyre_topo *topo, int32_t nic, int d
     fprintf(file, "</nic>\n");
 }
 
+/* A GPU, or all parts of it, which share their bus id. */
+static void put_gpus(FILE *file, const struct gyre_topo *topo, int32_t first, int depth)
+{
+    const char *bus_id = topo->nodes[first].bus_id;
+    put_gpu(file, topo, first, depth);
+    for (int32_t i = first + 1; i < topo->n_nodes && bus_id[0] != '\0'; i++)
+        if (strcmp(topo->nodes[i].bus_id, bus_id) == 0)
+            put_gpu(file, topo, i, depth);
+}
+
 /* Everything below a CPU or a switch; depth is bounded by GYRE_TOPO_MAX_DEPTH. */
 static void put_children(FILE *file, const struct gyre_topo *topo, int32_t parent, int depth)
 {
     for (int32_t i = 0; i < topo->n_nodes; i++) {
         const struct gyre_topo_node *node = &topo->nodes[i];
-        if (node->parent != parent)
+        const bool is_part = node->kind == GYRE_TOPO_GPU && node->bus_id[0] != '\0' &&
+                             gyre_topo_find_bus_id(topo, node->bus_id) < i;
+        if (node->parent != parent || is_part)
             continue;
-        if (node->kind == GYRE_TOPO_NIC && node->bus_id[0] == '\0') {
+        if (node->kind == GYRE_TOPO_NIC && node->bus_id[0] == '\0' &&
+            topo->nodes[parent].kind == GYRE_TOPO_CPU) {
             put_nic(file, topo, i, depth);
             continue;
         }
@@ -115,7 +131,7 @@ static void put_children(FILE *file, const struct gyre_topo *topo, int32_t paren
         put_link_speed(file, node);
         fprintf(file, ">\n");
         if (node->kind == GYRE_TOPO_GPU)
-            put_gpu(file, topo, i, depth + 1);
+            put_gpus(file, topo, i, depth + 1);
         else if (node->kind == GYRE_TOPO_NIC)
             put_nic(file, topo, i, depth + 1);
         else
