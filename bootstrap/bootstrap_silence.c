@@ -28,6 +28,7 @@
 #include <errno.h>
 #include <linux/tcp.h> /* its tcp_info counts segments; that of netinet/tcp.h is an old one */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SECOND_NS 1000000000ULL
@@ -78,20 +79,21 @@ void gyre_wire_reset(int fd)
 /* Finds out whether this host itself has lost its address, its interface or its link. */
 static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, size_t text_bytes)
 {
-    struct gyre_sock_interface all[GYRE_MAX_INTERFACES];
+    struct gyre_sock_interface *all = NULL;
     char address[64];
-    int n = 0;
-    if (own->family == 0 || gyre_sock_interfaces(all, &n) != GYRE_SUCCESS)
+    int n = 0, at = 0;
+    if (own->family == 0 || gyre_sock_interfaces(&all, &n) != GYRE_SUCCESS)
         return false;
-    for (int i = 0; i < n; i++) {
-        if (!gyre_sock_is_same_host(&all[i].address, own))
-            continue;
-        if (all[i].is_running)
-            return false;
-        snprintf(text_out, text_bytes, "this host's interface %s %s", all[i].name,
-                 all[i].is_up ? "has no link" : "is down");
-        return true;
-    }
+    while (at < n && !gyre_sock_is_same_host(&all[at].address, own))
+        at++;
+    const bool is_there = at < n;
+    const bool is_running = is_there && all[at].is_running;
+    if (is_there && !is_running)
+        snprintf(text_out, text_bytes, "this host's interface %s %s", all[at].name,
+                 all[at].is_up ? "has no link" : "is down");
+    free(all);
+    if (is_there)
+        return !is_running;
     struct gyre_sock_address host = *own;
     host.port = 0;
     snprintf(text_out, text_bytes, "this host has lost its address %s",

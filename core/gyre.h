@@ -393,7 +393,7 @@ GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_c
  * lists differ, reported on every rank that calls within a second and names the same lowest
  * remaining rank), REMOTE (another rank died, or with GYRE_SHRINK_ABORT the lowest remaining rank
  * excludes another rank: exclude that rank too and call again), TIMEOUT (names the ranks that did
- * not come), UNSUPPORTED (no network interface). */
+ * not come), SYSTEM (no network interface). */
 GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
                                       int flags, gyre_comm **comm_out, const gyre_config *config);
 

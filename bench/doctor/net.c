@@ -115,7 +115,7 @@ static bool add_address(const struct bench_net *net, const char *name, int famil
                         struct gyre_sock_interface *addresses_out, int *n)
 {
     const struct bench_netdev *device = bench_net_find(net, name);
-    if (*n == GYRE_MAX_INTERFACES || device == NULL)
+    if (*n == BENCH_MAX_ADDRESSES || device == NULL)
         return false;
     struct gyre_sock_interface *entry = &addresses_out[(*n)++];
     memset(entry, 0, sizeof(*entry));
@@ -250,6 +250,17 @@ int bench_net_addresses_of_proc(const char *root, const struct bench_net *net,
 
 /* ---- all together -------------------------------------------------------------------------- */
 
+static gyre_status read_own_addresses(struct bench_net *net)
+{
+    struct gyre_sock_interface *all;
+    int n = 0;
+    GYRE_TRY(gyre_sock_interfaces(&all, &n));
+    net->n_addresses = n < BENCH_MAX_ADDRESSES ? n : BENCH_MAX_ADDRESSES;
+    memcpy(net->addresses, all, (size_t)net->n_addresses * sizeof(*all));
+    free(all);
+    return GYRE_SUCCESS;
+}
+
 struct bench_net *bench_net_read(const struct bench_doctor *doctor)
 {
     struct bench_net *net = calloc(1, sizeof(*net));
@@ -259,7 +270,7 @@ struct bench_net *bench_net_read(const struct bench_doctor *doctor)
     if (doctor->root[0] != '\0')
         net->n_addresses = bench_net_addresses_of_proc(doctor->root, net, net->addresses);
     else
-        net->status = gyre_sock_interfaces(net->addresses, &net->n_addresses);
+        net->status = read_own_addresses(net);
     const int64_t family = gyre_param_number(&doctor->params, GYRE_PARAM_SOCKET_FAMILY);
     if (net->status == GYRE_SUCCESS)
         net->status = gyre_sock_select(net->addresses, net->n_addresses,

@@ -8,7 +8,8 @@
 #include "bench/doctor/doctor.h"
 #include "core/base/sock.h"
 
-#define BENCH_MAX_NETDEVS 128
+#define BENCH_MAX_NETDEVS   4096
+#define BENCH_MAX_ADDRESSES 8192
 
 struct bench_netdev {
     char name[16];
@@ -25,9 +26,9 @@ struct bench_netdev {
 struct bench_net {
     struct bench_netdev devices[BENCH_MAX_NETDEVS];
     int n_devices;
-    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    struct gyre_sock_interface addresses[BENCH_MAX_ADDRESSES];
     int n_addresses;
-    struct gyre_sock_interface chosen[GYRE_MAX_INTERFACES]; /* best first */
+    struct gyre_sock_interface chosen[BENCH_MAX_ADDRESSES]; /* best first */
     int n_chosen;
     gyre_status status; /* of the choice; the cause is in `cause` */
     char cause[512];

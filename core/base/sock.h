@@ -21,7 +21,9 @@ struct gyre_sock_address {
     uint8_t bytes[16];
 };
 
-#define GYRE_MAX_INTERFACES 32
+#define GYRE_MAX_INTERFACES                                              \
+    32 /* addresses that gyre_sock_list_addresses() gives, the best ones \
+        */
 
 /* One address of one interface. */
 struct gyre_sock_interface {
@@ -31,17 +33,22 @@ struct gyre_sock_interface {
     bool is_up;                       /* the administrator has enabled the interface */
     bool is_running;                  /* and its link is there: a cable, a carrier */
     bool is_loopback;
+    bool has_default_route;
 };
 
-/** gyre_sock_interfaces - all addresses of all interfaces. */
-gyre_status gyre_sock_interfaces(struct gyre_sock_interface *interfaces_out, int *n_out);
+/** gyre_sock_interfaces - all addresses of all interfaces, however many there are.
+ * @interfaces_out: to be freed by the caller. */
+gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out);
 
 /** gyre_sock_select - pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule:
- * ib* first, then other real ones, then docker*, virbr*, veth*, then those that are up but not
- * running (a link that may still come), and last loopback. A list's own order comes before that;
- * interfaces of it that are not running still come after those that are.
- * @ifname: [^][=]name,... or "". @family: AF_INET, AF_INET6 or 0 = both.
- * Errors: INVALID_ARGUMENT listing the interfaces that exist when none matches. */
+ * ib* first, then those with a default route, then other real ones, then virtual ones by their
+ * names (docker*, veth*, tun*, ...), then those that are up but not running (a link that may still
+ * come), and last loopback; second addresses come after all first ones of a kind. A list's own
+ * order comes before that; interfaces of it that are not running still come after those that are.
+ * @ifname: [^][=]name,... or ""; blanks around names do not count. @family: AF_INET, AF_INET6 or 0
+ * = both. @chosen_out: room for n. Errors, listing the interfaces that exist: INVALID_ARGUMENT
+ * (none matches ifname and family; the text does not name the variables), SYSTEM (neither is
+ * given). */
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out);
@@ -75,6 +82,13 @@ gyre_status gyre_sock_choose(const struct gyre_params *params,
  * addresses: leave its list as it is. */
 void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
                          struct gyre_sock_address *addresses, int n_addresses);
+
+/** gyre_sock_localise - give the link-local addresses of another host the scopes of this one: a
+ * scope is the number of an interface, and each host has its own numbers. Such an address becomes
+ * one for each running interface of `own` that has a link-local address, in their order.
+ * @addresses: n, with room for n_max. Returns their new number. */
+int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
+                       struct gyre_sock_address *addresses, int n, int n_max);
 
 /** gyre_sock_describe_interfaces - for messages: all interfaces, also those without an address,
  * with their addresses and state: "lo (127.0.0.1), eth0 (10.0.0.1, up but without a link)". */

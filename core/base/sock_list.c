@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -130,6 +131,9 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
     }
     if (listeners.n == 0)
         return status;
+    if (listeners.n < n)
+        GYRE_INFO(BOOTSTRAP, "init: of %d addresses, ranks are told the best %d; %s chooses others",
+                  n, listeners.n, gyre_param_called(params, GYRE_PARAM_SOCKET_IFNAME));
     if (addresses[0].is_loopback && gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME)[0] == '\0')
         GYRE_INFO(BOOTSTRAP,
                   "init: only loopback is up, ranks on other hosts cannot reach this one; "
@@ -147,13 +151,81 @@ void gyre_sock_close_all(struct gyre_sock_listeners *listeners)
     listeners->n = 0;
 }
 
+/* ---- a peer's addresses ------------------------------------------------------------------- */
+
+static bool is_in_subnet(const struct gyre_sock_interface *own,
+                         const struct gyre_sock_address *address)
+{
+    const size_t n_bytes = own->prefix_bits / 8;
+    const unsigned n_bits = own->prefix_bits % 8;
+    if (own->prefix_bits == 0 || own->address.family != address->family)
+        return false;
+    if (memcmp(own->address.bytes, address->bytes, n_bytes) != 0)
+        return false;
+    return n_bits == 0 ||
+           (own->address.bytes[n_bytes] ^ address->bytes[n_bytes]) >> (8 - n_bits) == 0;
+}
+
+/* Lower is better: in a common subnet, elsewhere, this host's own. */
+static int distance_of(const struct gyre_sock_interface *own, int n_own,
+                       const struct gyre_sock_address *address)
+{
+    int distance = 1;
+    for (int i = 0; i < n_own; i++) {
+        if (gyre_sock_is_same_host(&own[i].address, address))
+            return 2;
+        if (is_in_subnet(&own[i], address))
+            distance = 0;
+    }
+    return distance;
+}
+
+void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
+                         struct gyre_sock_address *addresses, int n_addresses)
+{
+    /* Insertion keeps the order among equals. */
+    for (int i = 1; i < n_addresses; i++) {
+        const struct gyre_sock_address moved = addresses[i];
+        const int distance = distance_of(own, n_own, &moved);
+        int at = i;
+        for (; at > 0 && distance_of(own, n_own, &addresses[at - 1]) > distance; at--)
+            addresses[at] = addresses[at - 1];
+        addresses[at] = moved;
+    }
+}
+
+int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
+                       struct gyre_sock_address *addresses, int n, int n_max)
+{
+    struct gyre_sock_address *localised = calloc((size_t)n_max + 1, sizeof(*localised));
+    int n_localised = 0;
+    if (localised == NULL)
+        return n; /* the scopes of the peer; the connection fails */
+    for (int i = 0; i < n; i++) {
+        if (!gyre_sock_is_link_local(&addresses[i])) {
+            if (n_localised < n_max)
+                localised[n_localised++] = addresses[i];
+            continue;
+        }
+        for (int k = 0; k < n_own && n_localised < n_max; k++) {
+            const struct gyre_sock_interface *through = &own[k];
+            if (!gyre_sock_is_link_local(&through->address) || !through->is_running)
+                continue;
+            localised[n_localised] = addresses[i];
+            localised[n_localised++].scope = through->address.scope;
+        }
+    }
+    memcpy(addresses, localised, (size_t)n_localised * sizeof(*addresses));
+    free(localised);
+    return n_localised;
+}
+
 gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                                    struct gyre_sock_address *addresses_out, int *n_out)
 {
-    struct gyre_sock_interface own[GYRE_MAX_INTERFACES];
+    struct gyre_sock_interface *own = NULL, *sorted;
     uint64_t network = 0;
-    int n_own = 0;
-    int n_kept = 0;
+    int n_own = 0, n_sorted = 0, n_kept = 0;
     const int n = gyre_sock_list_read(list, addresses_out);
     if (n == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "there is no address in it");
@@ -168,9 +240,21 @@ gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
     if (n_kept == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "it can be reached on its own host alone: no interface but loopback was "
-                         "up or allowed there (GYRE_SOCKET_IFNAME)");
-    GYRE_TRY(gyre_sock_interfaces(own, &n_own));
+                         "up or allowed there (GYRE_SOCKET_IFNAME or NCCL_SOCKET_IFNAME)");
+    GYRE_TRY(gyre_sock_interfaces(&own, &n_own));
     gyre_sock_order_for(own, n_own, addresses_out, n_kept);
+    /* The best interface first, also among those whose scopes a link-local address gets. */
+    sorted = calloc((size_t)n_own + 1, sizeof(*sorted));
+    if (sorted == NULL ||
+        gyre_sock_select(own, n_own, "", AF_INET6, sorted, &n_sorted) != GYRE_SUCCESS)
+        n_sorted = 0;
+    n_kept = gyre_sock_localise(sorted, n_sorted, addresses_out, n_kept, GYRE_SOCK_LIST_MAX);
+    free(sorted);
+    free(own);
+    if (n_kept == 0)
+        return gyre_fail(GYRE_ERROR_SYSTEM,
+                         "it has link-local IPv6 addresses alone, and this host has no interface "
+                         "with one");
     *n_out = n_kept;
     return GYRE_SUCCESS;
 }

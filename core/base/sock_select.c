@@ -4,19 +4,34 @@
  */
 #include "core/base/sock.h"
 
+#include "core/base/log.h"
 #include "core/base/util.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <net/route.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Names of virtual bridges and containers: reachable from other hosts only by luck. */
-static const char *const virtual_prefixes[] = {"docker", "virbr", "veth", "br-"};
+/* Names of bridges, tunnels and virtual links, as containers, virtual machines and their networks
+ * make them: other hosts reach them only by luck. */
+static const char *const virtual_prefixes[] = {
+    "docker",  "virbr", "veth",      "br-",   "cni",  "flannel", "cali",   "kube-",
+    "cilium",  "lxc",   "lxd",       "incus", "tun",  "tap",     "vnet",   "vmnet",
+    "podman",  "weave", "antrea",    "ovs-",  "ovn-", "genev_",  "vxlan",  "dummy",
+    "nerdctl", "wg",    "tailscale", "zt",    "gre",  "sit",     "ip6tnl", "nodelocal",
+};
 
-/* More words than fit a parameter's text. */
+/* More words than fit a parameter's text, and more addresses than an interface has. */
 #define MAX_LIST_WORDS 100000
+#define MAX_PLACES     10000
+
+#define MAX_DESCRIBED  3 /* addresses of an interface that messages list */
+
+/* Lines that are read of a table of routes. Those of default routes come first. */
+#define MAX_ROUTES 4096
 
 static bool has_prefix(const char *text, const char *prefix)
 {
@@ -86,16 +101,59 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
     return true;
 }
 
-gyre_status gyre_sock_interfaces(struct gyre_sock_interface *interfaces_out, int *n_out)
+/* Marks the interfaces of default routes, which /proc/net/route has for IPv4 and
+ * /proc/net/ipv6_route for IPv6. Without these files no interface is marked. */
+static void mark_default_routes(struct gyre_sock_interface *interfaces, int n)
+{
+    static const struct {
+        uint16_t family;
+        const char *path;
+    } tables[] = {{AF_INET, "/proc/net/route"}, {AF_INET6, "/proc/net/ipv6_route"}};
+    for (size_t t = 0; t < GYRE_ARRAY_LENGTH(tables); t++) {
+        char line[256];
+        FILE *file = fopen(tables[t].path, "re");
+        for (int i = 0; file != NULL && i < MAX_ROUTES && fgets(line, sizeof(line), file) != NULL;
+             i++) {
+            char name[17], destination[33];
+            unsigned bits = 0, flags = 0;
+            const int n_fields =
+                tables[t].family == AF_INET
+                    ? sscanf(line, "%16s %32[0-9A-F] %*x %x %*u %*u %*u %x", name, destination,
+                             &flags, &bits)
+                    : sscanf(line, "%32[0-9a-f] %x %*x %*x %*x %*x %*x %*x %x %16s", destination,
+                             &bits, &flags, name);
+            /* RTF_REJECT: the kernel's route to nowhere */
+            if (n_fields != 4 || bits != 0 || (flags & (RTF_UP | RTF_REJECT)) != RTF_UP ||
+                destination[strspn(destination, "0")] != '\0')
+                continue;
+            for (int k = 0; k < n; k++)
+                if (interfaces[k].address.family == tables[t].family &&
+                    strcmp(interfaces[k].name, name) == 0)
+                    interfaces[k].has_default_route = true;
+        }
+        if (file != NULL)
+            fclose(file);
+    }
+}
+
+gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out)
 {
     struct ifaddrs *list = NULL;
+    size_t n_entries = 1;
     int n = 0;
     if (getifaddrs(&list) != 0)
         return gyre_fail_errno(errno, "getifaddrs");
-    for (const struct ifaddrs *entry = list; entry != NULL && n < GYRE_MAX_INTERFACES;
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
+        n_entries++;
+    struct gyre_sock_interface *interfaces = calloc(n_entries, sizeof(*interfaces));
+    for (const struct ifaddrs *entry = list; entry != NULL && interfaces != NULL;
          entry = entry->ifa_next)
-        n += read_interface(entry, &interfaces_out[n]);
+        n += read_interface(entry, &interfaces[n]);
     freeifaddrs(list);
+    if (interfaces == NULL)
+        return gyre_fail_errno(ENOMEM, "addresses of interfaces");
+    mark_default_routes(interfaces, n);
+    *interfaces_out = interfaces;
     *n_out = n;
     return GYRE_SUCCESS;
 }
@@ -105,32 +163,40 @@ static int match_position(const char *list, bool exact, const char *name)
 {
     int position = 0;
     const size_t n_name = strlen(name);
-    for (const char *at = list; *at != '\0'; position++) {
-        const size_t n_word = strcspn(at, ",");
-        if (n_word > 0 && strncmp(at, name, n_word) == 0 && (!exact || n_word == n_name))
+    const char *word;
+    size_t n_word;
+    for (const char *at = list; gyre_list_next(&at, &word, &n_word); position++)
+        if (strncmp(word, name, n_word) == 0 && (!exact || n_word == n_name))
             return position;
-        at += n_word + (at[n_word] == ',');
-    }
     return -1;
 }
 
-/* Rank of an interface by its kind, best first: fabric, real, virtual, without a link, loopback. */
+/* Rank of an interface by its kind, best first: fabric, with a default route, real, virtual,
+ * without a link, loopback. */
 static int kind_of(const struct gyre_sock_interface *interface)
 {
     if (interface->is_loopback)
-        return 4;
+        return 5;
     if (!interface->is_running)
-        return 3;
+        return 4;
+    if (has_prefix(interface->name, "ib"))
+        return 0;
+    if (interface->has_default_route)
+        return 1;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(virtual_prefixes); i++) {
         if (has_prefix(interface->name, virtual_prefixes[i]))
-            return 2;
+            return 3;
     }
-    return has_prefix(interface->name, "ib") ? 0 : 1;
+    return 2;
 }
 
-/* Lower is better; -1 = not taken. */
-static int score(const struct gyre_sock_interface *interface, const char *ifname, int family)
+/* Lower is better; -1 = not taken. @place: how many addresses of the family and interface come
+ * before this one. Without a list, second addresses come after all first ones of their kind, so
+ * that an interface with hundreds of addresses does not crowd out the others. */
+static int64_t score(const struct gyre_sock_interface *interface, const char *ifname, int family,
+                     int place)
 {
+    ifname += strspn(ifname, " ");
     const bool inverted = ifname[0] == '^';
     const bool exact = ifname[inverted] == '=';
     const char *list = ifname + inverted + exact;
@@ -147,7 +213,8 @@ static int score(const struct gyre_sock_interface *interface, const char *ifname
     const int address_order = gyre_sock_is_link_local(&interface->address) ? 2
                               : interface->address.family == AF_INET6      ? 1
                                                                            : 0;
-    return order * 3 + address_order;
+    const int64_t kept_place = by_list ? 0 : place < MAX_PLACES ? place : MAX_PLACES - 1;
+    return ((int64_t)order * 3 + address_order) * MAX_PLACES + kept_place;
 }
 
 static const char *state_of(const struct gyre_sock_interface *interface)
@@ -171,45 +238,63 @@ static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, i
 {
     char list[512] = "";
     size_t n_list = 0;
-    for (int i = 0; i < n && n_list < sizeof(list) - 96; i++) {
+    for (int i = 0; i < n; i++) {
         char text[64];
+        if (n_list > sizeof(list) - 128) {
+            snprintf(list + n_list, sizeof(list) - n_list, " and %d more addresses", n - i);
+            break;
+        }
         host_text(&interfaces[i].address, text, sizeof(text));
         n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s%s (%s%s)",
                                    i == 0 ? "" : ", ", interfaces[i].name, text,
                                    state_of(&interfaces[i]));
     }
-    return gyre_fail(
-        GYRE_ERROR_INVALID_ARGUMENT,
-        "no network interface that is up matches SOCKET_IFNAME=\"%s\"%s; there are: %s", ifname,
-        family == AF_INET    ? " with an IPv4 address"
-        : family == AF_INET6 ? " with an IPv6 address"
-                             : "",
-        n == 0 ? "none" : list);
+    const bool has_rule = ifname[0] != '\0' || family != 0;
+    return gyre_fail(has_rule ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_SYSTEM,
+                     "no network interface that is up %s%s%s%s; there are: %s",
+                     ifname[0] != '\0' ? "matches \"" : "has an address", ifname,
+                     ifname[0] != '\0' ? "\"" : "",
+                     family == AF_INET    ? " with an IPv4 address"
+                     : family == AF_INET6 ? " with an IPv6 address"
+                                          : "",
+                     n == 0 ? "none" : list);
+}
+
+/* An address that is taken. */
+struct candidate {
+    int64_t score;
+    int index;
+};
+
+static int compare_candidates(const void *a, const void *b)
+{
+    const struct candidate *first = a, *second = b;
+    if (first->score != second->score)
+        return first->score < second->score ? -1 : 1;
+    return first->index < second->index ? -1 : 1; /* the system's order */
 }
 
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out)
 {
-    int scores[GYRE_MAX_INTERFACES];
     int n_chosen = 0;
-    if (n < 0 || n > GYRE_MAX_INTERFACES)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d interfaces; at most %d are looked at", n,
-                         GYRE_MAX_INTERFACES);
-    /* Insertion keeps the system's order among equals. */
-    for (int i = 0; i < n; i++) {
-        const int own = score(&interfaces[i], ifname, family);
-        int at = n_chosen;
-        if (own < 0)
-            continue;
-        for (; at > 0 && scores[at - 1] > own; at--) {
-            scores[at] = scores[at - 1];
-            chosen_out[at] = chosen_out[at - 1];
-        }
-        scores[at] = own;
-        chosen_out[at] = interfaces[i];
-        n_chosen++;
+    struct candidate *candidates = calloc(n > 0 ? (size_t)n : 1, sizeof(*candidates));
+    if (candidates == NULL)
+        return gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n);
+    for (int i = 0, place = 0; i < n; i++) {
+        /* The addresses of an interface and family follow each other. */
+        const bool goes_on = i > 0 && strcmp(interfaces[i].name, interfaces[i - 1].name) == 0 &&
+                             interfaces[i].address.family == interfaces[i - 1].address.family;
+        place = goes_on ? place + 1 : 0;
+        const int64_t own = score(&interfaces[i], ifname, family, place);
+        if (own >= 0)
+            candidates[n_chosen++] = (struct candidate){own, i};
     }
+    qsort(candidates, (size_t)n_chosen, sizeof(*candidates), compare_candidates);
+    for (int i = 0; i < n_chosen; i++)
+        chosen_out[i] = interfaces[candidates[i].index];
+    free(candidates);
     if (n_chosen == 0)
         return fail_no_match(interfaces, n, ifname, family);
     *n_chosen_out = n_chosen;
@@ -231,18 +316,36 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out)
 {
     static const int families[] = {AF_INET, AF_INET6}; /* in the order of the table's words */
-    struct gyre_sock_interface all[GYRE_MAX_INTERFACES];
-    int n = 0;
+    struct gyre_sock_interface *all = NULL;
+    int n_all = 0, n = 0;
     const int64_t word = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
     const int family = word == 0 || word == 1 ? families[word] : 0;
-    GYRE_TRY(gyre_sock_interfaces(all, &n));
-    GYRE_TRY(gyre_sock_select(all, n, gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME), family,
-                              addresses_out, &n));
-    /* Loopback goes first, because a link-local address reaches another host and loopback does
-     * not. */
-    n = drop_unless_alone(addresses_out, n, gyre_sock_is_loopback);
-    *n_out = drop_unless_alone(addresses_out, n, gyre_sock_is_link_local);
-    return GYRE_SUCCESS;
+    const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
+    GYRE_TRY(gyre_sock_interfaces(&all, &n_all));
+    struct gyre_sock_interface *chosen = calloc((size_t)n_all + 1, sizeof(*chosen));
+    gyre_status status = chosen != NULL
+                             ? gyre_sock_select(all, n_all, ifname, family, chosen, &n)
+                             : gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n_all);
+    if (status == GYRE_ERROR_INVALID_ARGUMENT)
+        gyre_fail_context(status, "%s",
+                          gyre_param_called(params, ifname[0] != '\0' ? GYRE_PARAM_SOCKET_IFNAME
+                                                                      : GYRE_PARAM_SOCKET_FAMILY));
+    if (status == GYRE_SUCCESS) {
+        /* Loopback goes first, because a link-local address reaches another host and loopback does
+         * not. */
+        n = drop_unless_alone(chosen, n, gyre_sock_is_loopback);
+        n = drop_unless_alone(chosen, n, gyre_sock_is_link_local);
+        if (n > GYRE_MAX_INTERFACES)
+            GYRE_INFO(BOOTSTRAP,
+                      "init: %d addresses may be used, the best %d count; %s chooses interfaces", n,
+                      GYRE_MAX_INTERFACES, gyre_param_called(params, GYRE_PARAM_SOCKET_IFNAME));
+        n = n < GYRE_MAX_INTERFACES ? n : GYRE_MAX_INTERFACES;
+        memcpy(addresses_out, chosen, (size_t)n * sizeof(*chosen));
+        *n_out = n;
+    }
+    free(chosen);
+    free(all);
+    return status;
 }
 
 /* Moves the first `n_moved` addresses to the end. */
@@ -285,49 +388,6 @@ gyre_status gyre_sock_choose(const struct gyre_params *params,
     return GYRE_SUCCESS;
 }
 
-/* ---- a peer's addresses ------------------------------------------------------------------- */
-
-static bool is_in_subnet(const struct gyre_sock_interface *own,
-                         const struct gyre_sock_address *address)
-{
-    const size_t n_bytes = own->prefix_bits / 8;
-    const unsigned n_bits = own->prefix_bits % 8;
-    if (own->prefix_bits == 0 || own->address.family != address->family)
-        return false;
-    if (memcmp(own->address.bytes, address->bytes, n_bytes) != 0)
-        return false;
-    return n_bits == 0 ||
-           (own->address.bytes[n_bytes] ^ address->bytes[n_bytes]) >> (8 - n_bits) == 0;
-}
-
-/* Lower is better: in a common subnet, elsewhere, this host's own. */
-static int distance_of(const struct gyre_sock_interface *own, int n_own,
-                       const struct gyre_sock_address *address)
-{
-    int distance = 1;
-    for (int i = 0; i < n_own; i++) {
-        if (gyre_sock_is_same_host(&own[i].address, address))
-            return 2;
-        if (is_in_subnet(&own[i], address))
-            distance = 0;
-    }
-    return distance;
-}
-
-void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
-                         struct gyre_sock_address *addresses, int n_addresses)
-{
-    /* Insertion keeps the order among equals. */
-    for (int i = 1; i < n_addresses; i++) {
-        const struct gyre_sock_address moved = addresses[i];
-        const int distance = distance_of(own, n_own, &moved);
-        int at = i;
-        for (; at > 0 && distance_of(own, n_own, &addresses[at - 1]) > distance; at--)
-            addresses[at] = addresses[at - 1];
-        addresses[at] = moved;
-    }
-}
-
 /* ---- words -------------------------------------------------------------------------------- */
 
 /* Appends the interface called `name`: its addresses, then its state. */
@@ -347,9 +407,13 @@ static void describe_one(const struct ifaddrs *list, const struct ifaddrs *link,
         if (strcmp(entry->ifa_name, link->ifa_name) != 0 || !read_interface(entry, &interface))
             continue;
         used = strlen(text_out);
-        snprintf(text_out + used, text_bytes - used, "%s%s", n_addresses++ > 0 ? ", " : "",
-                 host_text(&interface.address, text, sizeof(text)));
+        if (n_addresses++ < MAX_DESCRIBED)
+            snprintf(text_out + used, text_bytes - used, "%s%s", n_addresses > 1 ? ", " : "",
+                     host_text(&interface.address, text, sizeof(text)));
     }
+    used = strlen(text_out);
+    if (n_addresses > MAX_DESCRIBED)
+        snprintf(text_out + used, text_bytes - used, " and %d more", n_addresses - MAX_DESCRIBED);
     used = strlen(text_out);
     snprintf(text_out + used, text_bytes - used, "%s%s)", n_addresses > 0 ? "" : "no address",
              state);
@@ -364,9 +428,16 @@ const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
         return text_out;
     }
     /* Every interface has one entry of the link layer, with or without addresses. */
-    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
-        if (entry->ifa_addr != NULL && entry->ifa_addr->sa_family == AF_PACKET)
-            describe_one(list, entry, text_out, text_bytes);
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+        const size_t used = strlen(text_out);
+        if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_PACKET)
+            continue;
+        if (used + 128 > text_bytes) {
+            snprintf(text_out + used, text_bytes - used, " and more");
+            break;
+        }
+        describe_one(list, entry, text_out, text_bytes - 16);
+    }
     freeifaddrs(list);
     return text_out;
 }

@@ -82,6 +82,64 @@ static void rules_are_prefixes_unless_exact_and_can_be_inverted(void)
     CHECK_CHOSEN(table, "=lo", 0, "lo/4");
 }
 
+static void blanks_in_a_list_lose_no_interface(void)
+{
+    const struct gyre_sock_interface table[] = {four("eth0", "10.0.0.1"), four("eth1", "10.0.1.1"),
+                                                four("lo", "127.0.0.1")};
+    CHECK_CHOSEN(table, "eth0, eth1", 0, "eth0/4 eth1/4");
+    CHECK_CHOSEN(table, " =eth1 ,eth0 ", 0, "eth1/4 eth0/4");
+    CHECK_CHOSEN(table, "^ eth0 , lo", 0, "eth1/4");
+    CHECK_CHOSEN(table, ",,eth1,", 0, "eth1/4");
+}
+
+static void many_virtual_addresses_do_not_crowd_out_a_real_one(void)
+{
+    enum { N = 1000, LAST = N - 1 };
+    static struct gyre_sock_interface table[N], out[N];
+    static const char *const kinds[] = {"cali%d", "veth%d", "kube-ipvs0", "docker0", "svc0"};
+    int n = 0;
+    for (size_t k = 0; k < GYRE_ARRAY_LENGTH(kinds); k++) {
+        for (int i = 0; i < LAST; i++) {
+            char name[32];
+            snprintf(name, sizeof(name), kinds[k], i);
+            table[i] = four(name, "10.96.0.1");
+        }
+        table[LAST] = four("eth0", "10.0.0.1");
+        CHECK_OK(gyre_sock_select(table, N, "=eth0", 0, out, &n));
+        CHECK(n == 1 && strcmp(out[0].name, "eth0") == 0);
+        CHECK_OK(gyre_sock_select(table, N, "", 0, out, &n));
+        const char *first = out[0].name, *second = out[1].name;
+        /* Of an unknown kind of interface all but the first address come later. */
+        CHECK_MSG(n == N && (strcmp(first, "eth0") == 0 || strcmp(second, "eth0") == 0),
+                  "%s: %s %s", kinds[k], first, second);
+        table[LAST].has_default_route = true;
+        CHECK_OK(gyre_sock_select(table, N, "", 0, out, &n));
+        CHECK_MSG(strcmp(out[0].name, "eth0") == 0, "%s: %s", kinds[k], out[0].name);
+        CHECK_OK(gyre_sock_select(table, N, "^docker", 0, out, &n));
+        CHECK(strcmp(out[0].name, "eth0") == 0);
+    }
+}
+
+static void a_link_local_address_gets_the_scopes_of_this_host(void)
+{
+    struct gyre_sock_interface own[] = {four("eth0", "10.0.0.2"), six("eth0", "fe80::2"),
+                                        six("eth1", "fe80::3"), six("eth2", "fe80::4"),
+                                        six("eth0", "2001:db8::2")};
+    struct gyre_sock_address theirs[8] = {four("", "10.0.0.1").address, six("", "fe80::1").address};
+    const char *const expected[] = {"10.0.0.1:0", "[fe80::1%21]:0", "[fe80::1%41]:0"};
+    char text[64];
+    for (int i = 1; i < 4; i++)
+        own[i].address.scope = 11 + 10 * (uint32_t)i;
+    own[2].is_running = false;
+    theirs[1].scope = 7;
+    CHECK(gyre_sock_localise(own, 5, theirs, 2, 8) == 3);
+    for (int i = 0; i < 3; i++)
+        CHECK_MSG(strcmp(gyre_sock_to_text(&theirs[i], text, sizeof(text)), expected[i]) == 0,
+                  "%d: %s", i, text);
+    CHECK(gyre_sock_localise(own, 5, theirs, 3, 4) == 4); /* no more than there is room for */
+    CHECK(gyre_sock_localise(own, 1, theirs, 3, 8) == 1); /* this host has no such address */
+}
+
 static void families_filter_and_scoped_addresses_come_last(void)
 {
     const struct gyre_sock_interface table[] = {six("eth0", "fe80::1"), six("eth0", "2001:db8::1"),
@@ -100,9 +158,10 @@ static void no_match_lists_what_exists(void)
     struct gyre_sock_interface table[] = {four("eth0", "10.0.0.1"), six("eth1", "2001:db8::1")};
     int n = 0;
     table[1].is_up = false;
-    CHECK_FAILS(gyre_sock_select(table, 2, "ens", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT,
-                "SOCKET_IFNAME=\"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
-    CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT, "none");
+    CHECK_FAILS(
+        gyre_sock_select(table, 2, "ens", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT,
+        "that is up matches \"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
+    CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_SYSTEM, "none");
 }
 
 static void a_link_that_is_not_there_comes_after_those_that_are_and_before_loopback(void)
@@ -139,6 +198,22 @@ static void interfaces_are_described_with_their_state(void)
     char text[1024];
     gyre_sock_describe_interfaces(text, sizeof(text));
     CHECK_MSG(strstr(text, "lo (127.0.0.1") != NULL, "%s", text);
+}
+
+static void the_error_names_the_variable_that_is_set(void)
+{
+    static struct gyre_params params;
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    int n = 0;
+    char *const lists[][2] = {{"NCCL_SOCKET_IFNAME=nothing9", NULL},
+                              {"GYRE_SOCKET_IFNAME==nothing9", NULL}};
+    const char *const expected[] = {"NCCL_SOCKET_IFNAME: no network interface that is up matches",
+                                    "GYRE_SOCKET_IFNAME: no network interface that is up matches"};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(gyre_params_from(lists[i], &params));
+        CHECK_FAILS(gyre_sock_list_addresses(&params, addresses, &n), GYRE_ERROR_INVALID_ARGUMENT,
+                    expected[i]);
+    }
 }
 
 static void loopback_is_listed_only_when_it_is_alone(void)
@@ -311,6 +386,11 @@ static void every_wait_ends_at_its_deadline(void)
 }
 
 static const struct test_case cases[] = {
+    {"blanks in a list lose no interface", blanks_in_a_list_lose_no_interface},
+    {"many virtual addresses do not crowd out a real one",
+     many_virtual_addresses_do_not_crowd_out_a_real_one},
+    {"a link-local address gets the scopes of this host",
+     a_link_local_address_gets_the_scopes_of_this_host},
     {"ranks spread over the interfaces that are listed",
      ranks_spread_over_the_interfaces_that_are_listed},
     {"without a rule, fabric comes first and loopback last",
@@ -324,6 +404,7 @@ static const struct test_case cases[] = {
      a_link_that_is_not_there_comes_after_those_that_are_and_before_loopback},
     {"a peer's addresses are sorted by subnet", a_peers_addresses_are_sorted_by_subnet},
     {"interfaces are described with their state", interfaces_are_described_with_their_state},
+    {"the error names the variable that is set", the_error_names_the_variable_that_is_set},
     {"loopback is listed only when it is alone", loopback_is_listed_only_when_it_is_alone},
     {"a list of addresses comes back as it was packed",
      a_list_of_addresses_comes_back_as_it_was_packed},

@@ -139,17 +139,6 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
 
 /* ---- reading blobs --------------------------------------------------------------------------- */
 
-/* The scope of an address names an interface of the host that it is used on. */
-static void localise_scope(const struct socket_transport *transport,
-                           struct gyre_sock_address *address)
-{
-    if (!gyre_sock_is_link_local(address))
-        return;
-    for (int i = transport->n_addresses - 1; i >= 0; i--)
-        if (gyre_sock_is_link_local(&transport->addresses[i].address))
-            address->scope = transport->addresses[i].address.scope;
-}
-
 /* Loopback addresses reach only ranks of the same network namespace. */
 static gyre_status check_loopback(const struct socket_peer *peer, struct socket_blob *blob)
 {
@@ -174,16 +163,32 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     return GYRE_SUCCESS;
 }
 
+/* Replaces the peer's scopes by those of the interfaces that this rank listens on, or else of all.
+ */
+static void localise(const struct socket_transport *transport, struct socket_peer *peer)
+{
+    struct gyre_sock_interface *all = NULL;
+    int n_all = 0;
+    int n = gyre_sock_localise(transport->addresses, transport->n_addresses, peer->addresses,
+                               peer->n_addresses, SOCKET_MAX_ADDRESSES);
+    if (n < peer->n_addresses && gyre_sock_interfaces(&all, &n_all) == GYRE_SUCCESS)
+        n = gyre_sock_localise(all, n_all, peer->addresses, peer->n_addresses,
+                               SOCKET_MAX_ADDRESSES);
+    free(all);
+    peer->n_addresses = n;
+}
+
 static void take_addresses(struct socket_peer *peer, const struct socket_blob *blob)
 {
     const struct socket_transport *transport = peer->transport;
     const bool is_same_host = transport->config.infos[peer->rank].host_hash ==
                               transport->config.infos[transport->config.rank].host_hash;
     int first = 0;
+    bool has_scopes = false;
     peer->n_addresses = (int)blob->n_addresses;
     for (int i = 0; i < peer->n_addresses; i++) {
         peer->addresses[i] = blob->addresses[i].address;
-        localise_scope(transport, &peer->addresses[i]);
+        has_scopes = has_scopes || gyre_sock_is_link_local(&peer->addresses[i]);
     }
     /* The peer's order of interfaces is kept, because the user may have chosen it. */
     for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
@@ -193,6 +198,10 @@ static void take_addresses(struct socket_peer *peer, const struct socket_blob *b
                             i - first);
         first = i;
     }
+    uint64_t network_id = 0;
+    if (has_scopes && find_network_id(&network_id) == GYRE_SUCCESS &&
+        network_id != blob->network_id)
+        localise(transport, peer);
 }
 
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
