@@ -869,7 +869,7 @@ GYRE_API gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits
  * each allocation is an anonymous file of its own, which takes a descriptor. When half of the
  * process's descriptors are in use (ulimit -n), or files may not be so large (ulimit -f), it is
  * ordinary memory, which is no window of processes. A child of fork() shares the memory with its
- * parent.
+ * parent. Memory that was freed before, or never allocated here, is refused.
  * @ordinal: the CUDA device, or -1 for the current one. Ignored on the host. */
 GYRE_API gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind,
                                     int ordinal);

@@ -70,8 +70,7 @@ static gyre_status host_mem_alloc(struct gyre_device *device, size_t n_bytes, vo
 static gyre_status host_mem_free(struct gyre_device *device, void *ptr)
 {
     (void)device;
-    gyre_host_memory_free(ptr);
-    return GYRE_SUCCESS;
+    return gyre_host_memory_free(ptr);
 }
 
 /* A communicator's memory, which no other process needs. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host memory of this process that lies in files, by address (core/device/host_memory.h).
+ * The host memory of this process that users have or that lies in files, by address
+ * (core/device/host_memory.h).
  */
 #include "core/device/host_memory.h"
 
@@ -18,6 +19,8 @@ struct allocation {
     struct allocation *next;
     unsigned char *base; /* of the file */
     struct gyre_shared_file file;
+    void *ordinary; /* memory of the heap, where a file's contents would be; NULL = a file */
+    bool is_owned;  /* the user has not freed it yet; false for files of other processes */
     bool is_imported;
     uint32_t n_users;
 };
@@ -65,32 +68,29 @@ static unsigned char *map_new(int fd, const struct gyre_shared_file *file)
     return base;
 }
 
-/* Returns NULL if there can be no such file. */
-static struct allocation *make_file(size_t n_bytes)
+/* Returns false if there can be no such file. */
+static bool make_file(struct allocation *made, size_t n_bytes)
 {
-    struct allocation *made = calloc(1, sizeof(*made));
-    if (made == NULL)
-        return NULL;
     made->file.n_bytes = n_bytes;
-    made->n_users = 1;
     made->file.fd = is_size_allowed(n_bytes) ? memfd_create("gyre", MFD_CLOEXEC) : -1;
     if (made->file.fd >= 0 &&
         gyre_random_bytes(made->file.token, sizeof(made->file.token)) == GYRE_SUCCESS)
         made->base = map_new(made->file.fd, &made->file);
-    if (made->base != NULL)
-        return made;
-    if (made->file.fd >= 0)
+    if (made->base == NULL && made->file.fd >= 0)
         close(made->file.fd);
-    free(made);
-    return NULL;
+    return made->base != NULL;
 }
 
-/* Unmaps a file that has no users any more. */
-static void end_file(struct allocation *allocation)
+/* Gives back memory that has no users any more. */
+static void end_allocation(struct allocation *allocation)
 {
-    munmap(allocation->base, (size_t)allocation->file.n_bytes);
-    if (!allocation->is_imported)
-        close(allocation->file.fd);
+    if (allocation->ordinary != NULL) {
+        free(allocation->ordinary);
+    } else {
+        munmap(allocation->base, (size_t)allocation->file.n_bytes);
+        if (!allocation->is_imported)
+            close(allocation->file.fd);
+    }
     free(allocation);
 }
 
@@ -110,44 +110,54 @@ gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
                          n_bytes);
     const size_t n_rounded =
         (size_t)gyre_round_up(n_bytes == 0 ? 1 : n_bytes, GYRE_HOST_MEMORY_OFFSET_BYTES);
-    struct allocation *made = make_file(n_rounded + GYRE_HOST_MEMORY_OFFSET_BYTES);
-    if (made != NULL) {
-        pthread_mutex_lock(&lock);
-        add(made);
-        pthread_mutex_unlock(&lock);
-        *ptr_out = made->base + GYRE_HOST_MEMORY_OFFSET_BYTES;
-        return GYRE_SUCCESS;
+    struct allocation *made = calloc(1, sizeof(*made));
+    if (made != NULL && !make_file(made, n_rounded + GYRE_HOST_MEMORY_OFFSET_BYTES)) {
+        made->ordinary = aligned_alloc(GYRE_HOST_MEMORY_OFFSET_BYTES, n_rounded);
+        if (made->ordinary != NULL)
+            made->base = (unsigned char *)made->ordinary - GYRE_HOST_MEMORY_OFFSET_BYTES;
     }
-    void *ptr = aligned_alloc(GYRE_HOST_MEMORY_OFFSET_BYTES, n_rounded);
-    if (ptr == NULL)
+    if (made == NULL || made->base == NULL) {
+        free(made);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes of host memory",
                          n_bytes);
-    *ptr_out = ptr;
+    }
+    made->is_owned = true;
+    made->n_users = 1;
+    *ptr_out = made->base + GYRE_HOST_MEMORY_OFFSET_BYTES;
+    pthread_mutex_lock(&lock);
+    add(made);
+    pthread_mutex_unlock(&lock);
     return GYRE_SUCCESS;
 }
 
-/* Takes the allocation out of the list if this was its last user. Returns false if no file begins
- * there. */
-static bool drop_user(uintptr_t base)
+/* Drops a user, or the owner, of the memory whose file begins there, and ends it after the last
+ * one. Returns false if there is none. */
+static bool drop_user(uintptr_t base, bool is_owner)
 {
     pthread_mutex_lock(&lock);
     struct allocation **link = &first;
-    while (*link != NULL && (uintptr_t)(*link)->base != base)
+    while (*link != NULL && ((uintptr_t)(*link)->base != base || (is_owner && !(*link)->is_owned)))
         link = &(*link)->next;
     struct allocation *found = *link;
     const bool is_last = found != NULL && --found->n_users == 0;
+    if (found != NULL && is_owner)
+        found->is_owned = false;
     if (is_last)
         *link = found->next;
     pthread_mutex_unlock(&lock);
     if (is_last)
-        end_file(found);
+        end_allocation(found);
     return found != NULL;
 }
 
-void gyre_host_memory_free(void *ptr)
+gyre_status gyre_host_memory_free(void *ptr)
 {
-    if (ptr != NULL && !drop_user((uintptr_t)ptr - GYRE_HOST_MEMORY_OFFSET_BYTES))
-        free(ptr);
+    if (ptr == NULL || drop_user((uintptr_t)ptr - GYRE_HOST_MEMORY_OFFSET_BYTES, true))
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "mem_free: %p was not allocated by gyre_mem_alloc on the host, or was freed "
+                     "before",
+                     ptr);
 }
 
 /* ---- sharing ------------------------------------------------------------------------------ */
@@ -158,8 +168,9 @@ bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
     const uintptr_t address = (uintptr_t)ptr;
     pthread_mutex_lock(&lock);
     const struct allocation *at = first;
-    while (at != NULL && (address < (uintptr_t)at->base ||
-                          address - (uintptr_t)at->base >= at->file.n_bytes || at->is_imported))
+    while (at != NULL &&
+           (address < (uintptr_t)at->base || address - (uintptr_t)at->base >= at->file.n_bytes ||
+            at->is_imported || at->ordinary != NULL))
         at = at->next;
     if (at != NULL) {
         *file_out = at->file;
@@ -194,7 +205,8 @@ gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool i
     gyre_status status = GYRE_SUCCESS;
     pthread_mutex_lock(&lock);
     struct allocation *at = first;
-    while (at != NULL && memcmp(at->file.token, file->token, sizeof(file->token)) != 0)
+    while (at != NULL &&
+           (at->ordinary != NULL || memcmp(at->file.token, file->token, sizeof(file->token)) != 0))
         at = at->next;
     if (at == NULL)
         status = is_own ? gyre_fail(GYRE_ERROR_REMOTE, "the memory was freed in the meantime")
@@ -209,5 +221,5 @@ gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool i
 
 void gyre_host_memory_release(void *base)
 {
-    (void)drop_user((uintptr_t)base);
+    (void)drop_user((uintptr_t)base, false);
 }

@@ -19,8 +19,9 @@
  * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out);
 
-/** gyre_host_memory_free - stop being a user. @ptr: from gyre_host_memory_alloc(), or NULL. */
-void gyre_host_memory_free(void *ptr);
+/** gyre_host_memory_free - stop being a user. @ptr: from gyre_host_memory_alloc(), or NULL.
+ * Errors: INVALID_ARGUMENT (another address, or freed before). */
+gyre_status gyre_host_memory_free(void *ptr);
 
 /** gyre_host_memory_find - the file that an address lies in.
  * @offset_bytes_out: of the address in the file. Returns false if it lies in none. */

@@ -100,7 +100,7 @@ static void another_process_reads_and_writes_the_memory(void)
     gyre_store_release_u32(&announced->is_ready, 1);
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(strcmp(ptr + N_BYTES - 6, "child") == 0);
-    gyre_host_memory_free(ptr);
+    CHECK_OK(gyre_host_memory_free(ptr));
     munmap(announced, sizeof(*announced));
 }
 
@@ -111,7 +111,8 @@ static void memory_lives_as_long_as_its_last_user(void)
     void *base = NULL, *again = NULL;
     CHECK_OK(gyre_host_memory_acquire(&file, true, &base));
     CHECK((char *)base + GYRE_HOST_MEMORY_OFFSET_BYTES == ptr);
-    gyre_host_memory_free(ptr);
+    CHECK_OK(gyre_host_memory_free(ptr));
+    CHECK_FAILS(gyre_host_memory_free(ptr), GYRE_ERROR_INVALID_ARGUMENT, "freed before");
     *ptr = 7; /* still mapped */
     CHECK_OK(gyre_host_memory_acquire(&file, true, &again));
     CHECK(again == base);
@@ -119,7 +120,17 @@ static void memory_lives_as_long_as_its_last_user(void)
     gyre_host_memory_release(base);
     CHECK_FAILS(gyre_host_memory_acquire(&file, true, &base), GYRE_ERROR_REMOTE, "freed");
     CHECK_FAILS(gyre_host_memory_acquire(&file, false, &base), GYRE_ERROR_REMOTE, "is gone");
-    gyre_host_memory_free(NULL);
+    CHECK_OK(gyre_host_memory_free(NULL));
+}
+
+static void memory_that_is_not_allocated_is_not_freed(void)
+{
+    char *ptr = allocate(N_BYTES);
+    char *const wrong[] = {ptr + 1, ptr + N_BYTES / 2, ptr - 1, (char *)&ptr, (char *)1};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        CHECK_FAILS(gyre_host_memory_free(wrong[i]), GYRE_ERROR_INVALID_ARGUMENT, "not allocated");
+    CHECK_OK(gyre_host_memory_free(ptr));
+    CHECK_FAILS(gyre_host_memory_free(ptr), GYRE_ERROR_INVALID_ARGUMENT, "freed before");
 }
 
 enum { N_DESCRIPTORS = 64 };
@@ -142,11 +153,11 @@ static void few_descriptors(void *argument)
     CHECK_MSG(n_shared > 0 && n_shared <= N_DESCRIPTORS / 2, "%d shared", n_shared);
     for (int i = 0; i < N_DESCRIPTORS; i++) {
         CHECK(all[i][N_BYTES - 1] == i);
-        gyre_host_memory_free(all[i]);
+        CHECK_OK(gyre_host_memory_free(all[i]));
     }
     char *ptr = allocate(1); /* the descriptors are free again */
     (void)find(ptr, 4096);
-    gyre_host_memory_free(ptr);
+    CHECK_OK(gyre_host_memory_free(ptr));
 }
 
 /* Past this limit the kernel would end the process by SIGXFSZ. */
@@ -160,7 +171,9 @@ static void short_files(void *argument)
     char *ptr = allocate(N_BYTES);
     memset(ptr, 1, N_BYTES);
     CHECK(!gyre_host_memory_find(ptr, &file, &offset_bytes));
-    gyre_host_memory_free(ptr);
+    CHECK_FAILS(gyre_host_memory_free(ptr + 4096), GYRE_ERROR_INVALID_ARGUMENT, "not allocated");
+    CHECK_OK(gyre_host_memory_free(ptr));
+    CHECK_FAILS(gyre_host_memory_free(ptr), GYRE_ERROR_INVALID_ARGUMENT, "freed before");
 }
 
 static void without_files_it_is_ordinary_memory(void)
@@ -180,6 +193,7 @@ static void more_than_any_machine_has_is_refused(void)
 static const struct test_case cases[] = {
     {"another process reads and writes the memory", another_process_reads_and_writes_the_memory},
     {"memory lives as long as its last user", memory_lives_as_long_as_its_last_user},
+    {"memory that is not allocated is not freed", memory_that_is_not_allocated_is_not_freed},
     {"without files it is ordinary memory", without_files_it_is_ordinary_memory},
     {"more than any machine has is refused", more_than_any_machine_has_is_refused},
 };
