@@ -33,8 +33,8 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
     const int op = (int)call->op;
     if (op >= 0 && op < GYRE_N_OPS)
         return GYRE_SUCCESS;
-    const int user = op - GYRE_FIRST_USER_OP;
-    if (user < 0 || user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
+    const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP; /* wraps for those below */
+    if (user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: op %d is neither sum prod max min avg nor one made by "
                          "gyre_op_create_premul_sum on this communicator",
@@ -381,8 +381,8 @@ gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_
 
 static gyre_status destroy_op(gyre_op op, gyre_comm *comm)
 {
-    const int user = (int)op - GYRE_FIRST_USER_OP;
-    if (user < 0 || user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
+    const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP;
+    if (user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "op_destroy: %d is not an operation made on this communicator", (int)op);
     comm->user_ops[user].is_used = false;

@@ -24,9 +24,11 @@ static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *a
                                 int *is_forced_out)
 {
     ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
-    if (given->magic != NCCL_API_MAGIC || given->size < offsetof(ncclCollConfig_t, minCTAs))
-        return nccl_refuse(ncclInvalidArgument, "the call's config was not initialised with "
-                                                "NCCL_COLLCONFIG_INITIALIZER");
+    const ncclResult_t result =
+        nccl_check_head("the call's config is not as NCCL_COLLCONFIG_INITIALIZER makes it", given,
+                        NCCL_API_MAGIC, offsetof(ncclCollConfig_t, minCTAs));
+    if (result != ncclSuccess)
+        return result;
     memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
     if ((config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.minCTAs < 1) ||
         (config.maxCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs < 1))
@@ -44,17 +46,17 @@ static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *a
 }
 
 static ncclResult_t call(gyre_call_args *args, ncclDataType_t dtype, int op, ncclComm_t comm,
-                         cudaStream_t stream, const ncclCollConfig_t *config)
+                         cudaStream_t stream, const ncclCollConfig_t *config, const char *name)
 {
     ncclResult_t result;
     int is_forced = 1;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, name, &result);
     if (own != NULL && config != NULL)
         result = take_config(config, args, &is_forced);
     if (result != ncclSuccess)
         return nccl_group_note(result);
     args->dtype = (gyre_dtype)dtype;
-    args->op = nccl_to_op((ncclRedOp_t)op);
+    args->op = (gyre_op)op;
     const int is_own_group = nccl_profile_enter(comm);
     gyre_status status = gyre_collective(args, own, stream);
     /* The same refusal comes on all ranks, so all of them let gyre choose. */
@@ -85,7 +87,7 @@ NCCL_EXPORT ncclResult_t pncclAllReduceConfig(const void *sendbuff, void *recvbu
                                               const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_ALL_REDUCE, sendbuff, recvbuff, count, 0);
-    return call(&args, datatype, (int)op, comm, stream, config);
+    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -93,7 +95,7 @@ NCCL_EXPORT ncclResult_t pncclBroadcastConfig(const void *sendbuff, void *recvbu
                                               cudaStream_t stream, const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_BROADCAST, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -102,7 +104,7 @@ NCCL_EXPORT ncclResult_t pncclReduceConfig(const void *sendbuff, void *recvbuff,
                                            const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_REDUCE, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)op, comm, stream, config);
+    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclAllGatherConfig(const void *sendbuff, void *recvbuff,
@@ -111,7 +113,7 @@ NCCL_EXPORT ncclResult_t pncclAllGatherConfig(const void *sendbuff, void *recvbu
                                               const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_ALL_GATHER, sendbuff, recvbuff, sendcount, 0);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclReduceScatterConfig(const void *sendbuff, void *recvbuff,
@@ -121,7 +123,7 @@ NCCL_EXPORT ncclResult_t pncclReduceScatterConfig(const void *sendbuff, void *re
                                                   const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, 0);
-    return call(&args, datatype, (int)op, comm, stream, config);
+    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -129,7 +131,7 @@ NCCL_EXPORT ncclResult_t pncclAlltoAllConfig(const void *sendbuff, void *recvbuf
                                              cudaStream_t stream, const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_ALL_TO_ALL, sendbuff, recvbuff, count, 0);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclGatherConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -137,7 +139,7 @@ NCCL_EXPORT ncclResult_t pncclGatherConfig(const void *sendbuff, void *recvbuff,
                                            cudaStream_t stream, const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_GATHER, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_EXPORT ncclResult_t pncclScatterConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -145,7 +147,7 @@ NCCL_EXPORT ncclResult_t pncclScatterConfig(const void *sendbuff, void *recvbuff
                                             cudaStream_t stream, const ncclCollConfig_t *config)
 {
     gyre_call_args args = args_of(GYRE_CALL_SCATTER, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
 }
 
 NCCL_CONFIG_CALL_FUNCTIONS(NCCL_ALIAS)

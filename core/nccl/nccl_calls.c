@@ -4,45 +4,47 @@
  */
 #include "core/nccl/nccl_shim.h"
 
-#include <limits.h>
+#include <assert.h>
 
-/* Built-in operations have the same values. User operations are moved behind NCCL's own. */
-gyre_op nccl_to_op(ncclRedOp_t op)
-{
-    const int value = (int)op;
-    if (value > INT_MAX - GYRE_FIRST_USER_OP)
-        return (gyre_op)INT_MAX; /* none that was made */
-    return (gyre_op)(value < ncclNumOps ? value : value - ncclNumOps + GYRE_FIRST_USER_OP);
-}
+/* Built-in operations have the same values, and gyre's own ones lie behind NCCL's built-in ones, so
+ * that a refusal names the number that the caller gave. */
+static_assert(GYRE_SUM == (int)ncclSum && GYRE_PROD == (int)ncclProd && GYRE_MAX == (int)ncclMax &&
+                  GYRE_MIN == (int)ncclMin && GYRE_AVG == (int)ncclAvg &&
+                  GYRE_FIRST_USER_OP >= (int)ncclNumOps,
+              "operations are handed on as they are");
 
 NCCL_EXPORT ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar,
                                                    ncclDataType_t datatype,
                                                    ncclScalarResidence_t residence, ncclComm_t comm)
 {
-    (void)residence; /* gyre reads either kind, now */
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL)
         return result;
     if (op == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
+    /* gyre reads either kind during the call. */
+    if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclRedOpCreatePreMulSum: residence is neither ncclScalarDevice nor "
+                           "ncclScalarHostImmediate");
     gyre_op made = GYRE_SUM;
     result = nccl_result_of(gyre_op_create_premul_sum(&made, scalar, (gyre_dtype)datatype, own));
     if (result == ncclSuccess)
-        *op = (ncclRedOp_t)((int)made - GYRE_FIRST_USER_OP + ncclNumOps);
+        *op = (ncclRedOp_t)made;
     return result;
 }
 
 NCCL_EXPORT ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
-    return own == NULL ? result : nccl_result_of(gyre_op_destroy(nccl_to_op(op), own));
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    return own == NULL ? result : nccl_result_of(gyre_op_destroy((gyre_op)op, own));
 }
 
 #define CALL(expression)                                                         \
     ncclResult_t result;                                                         \
-    gyre_comm *own = nccl_usable(comm, &result);                                 \
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);                      \
     const int is_own_group = own != NULL && nccl_profile_enter(comm);            \
     result = nccl_group_note(own == NULL ? result : nccl_result_of(expression)); \
     return nccl_profile_exit(is_own_group, result)
@@ -51,7 +53,7 @@ NCCL_EXPORT ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_
                                      ncclDataType_t datatype, ncclRedOp_t op, int root,
                                      ncclComm_t comm, cudaStream_t stream)
 {
-    CALL(gyre_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, nccl_to_op(op), root, own,
+    CALL(gyre_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, (gyre_op)op, root, own,
                      stream));
 }
 
@@ -72,16 +74,16 @@ NCCL_EXPORT ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, si
                                         ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                         cudaStream_t stream)
 {
-    CALL(gyre_all_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, nccl_to_op(op), own,
-                         stream));
+    CALL(
+        gyre_all_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, (gyre_op)op, own, stream));
 }
 
 NCCL_EXPORT ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                             ncclDataType_t datatype, ncclRedOp_t op,
                                             ncclComm_t comm, cudaStream_t stream)
 {
-    CALL(gyre_reduce_scatter(sendbuff, recvbuff, recvcount, (gyre_dtype)datatype, nccl_to_op(op),
-                             own, stream));
+    CALL(gyre_reduce_scatter(sendbuff, recvbuff, recvcount, (gyre_dtype)datatype, (gyre_op)op, own,
+                             stream));
 }
 
 NCCL_EXPORT ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,

@@ -11,61 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Refuses a handle of the process that this one was forked from. */
-static ncclResult_t check_process(const struct ncclComm *comm)
-{
-    return comm->n_forks == nccl_n_forks()
-               ? ncclSuccess
-               : nccl_refuse(ncclInvalidUsage,
-                             "the communicator belongs to the process that this one was forked "
-                             "from; a forked process has to make its own");
-}
-
-gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out)
-{
-    *result_out = ncclSuccess;
-    if (comm == NULL)
-        *result_out = nccl_refuse(ncclInvalidArgument, "the communicator is NULL");
-    else if (check_process(comm) != ncclSuccess)
-        *result_out = ncclInvalidUsage;
-    else if (comm->comm == NULL && comm->failure != ncclSuccess)
-        *result_out =
-            nccl_refuse(comm->failure, "the group that was to make the communicator failed");
-    else if (comm->comm == NULL)
-        *result_out =
-            nccl_refuse(ncclInvalidUsage, "the communicator was not initialised, or its group "
-                                          "has not ended");
-    return *result_out == ncclSuccess ? comm->comm : NULL;
-}
-
-static struct ncclComm *new_handle(void)
-{
-    struct ncclComm *comm = calloc(1, sizeof(*comm));
-    if (comm == NULL) {
-        nccl_refuse(ncclSystemError, "out of host memory");
-        return NULL;
-    }
-    pthread_mutex_init(&comm->lock, NULL);
-    comm->n_forks = nccl_n_forks();
-    comm->wants_profile = nccl_plugin_is_asked();
-    return comm;
-}
-
-static void free_handle(struct ncclComm *comm)
-{
-    pthread_mutex_destroy(&comm->lock);
-    free(comm);
-}
-
-/* A new handle, and the configuration that is asked for. */
-static ncclResult_t prepare(const ncclConfig_t *given, struct ncclComm **handle_out,
+/* What a new handle will stand for, and the configuration that is asked for. */
+static ncclResult_t prepare(const ncclConfig_t *given, struct nccl_comm **comm_out,
                             gyre_config *config_out)
 {
     const ncclResult_t result = nccl_config_take(given, config_out);
     if (result != ncclSuccess)
         return result;
-    *handle_out = new_handle();
-    return *handle_out != NULL ? ncclSuccess : ncclSystemError;
+    *comm_out = nccl_comm_new();
+    return *comm_out != NULL ? ncclSuccess : ncclSystemError;
 }
 
 /* Makes a configuration with which a call of gyre fails on all ranks by this thread's last error:
@@ -78,18 +32,20 @@ static void refuse_on_all_ranks(gyre_config *config_out)
 }
 
 /* The handle and the result that a call which makes a communicator returns. */
-static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclComm_t *comm_out)
+static ncclResult_t hand_out(struct nccl_comm *comm, gyre_status status, ncclComm_t *comm_out)
 {
     const ncclResult_t result = nccl_result_of(status);
     if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS) {
-        free_handle(handle);
-        handle = NULL;
-    } else if (handle->comm == NULL) {
-        nccl_group_promise(handle);
-    } else {
-        nccl_profile_attach(handle);
+        nccl_comm_unpin(comm);
+        *comm_out = NULL;
+        return result;
     }
-    *comm_out = handle;
+    comm->comm = comm->made;
+    if (comm->comm == NULL)
+        nccl_group_promise(comm);
+    else
+        nccl_profile_attach(comm);
+    *comm_out = nccl_comm_publish(comm);
     return result;
 }
 
@@ -98,14 +54,14 @@ ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueI
 {
     gyre_config config;
     gyre_unique_id own_id;
-    struct ncclComm *handle = NULL;
+    struct nccl_comm *comm = NULL;
     ncclResult_t result;
     memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
     if (comm_out == NULL) {
         result = nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
     } else {
         *comm_out = NULL;
-        result = prepare(given, &handle, &config);
+        result = prepare(given, &comm, &config);
     }
     if (result != ncclSuccess) {
         gyre_comm *none = NULL;
@@ -113,7 +69,7 @@ ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueI
         (void)gyre_comm_init_rank(&none, n_ranks, &own_id, rank, &config);
         return result;
     }
-    return hand_out(handle, gyre_comm_init_rank(&handle->comm, n_ranks, &own_id, rank, &config),
+    return hand_out(comm, gyre_comm_init_rank(&comm->made, n_ranks, &own_id, rank, &config),
                     comm_out);
 }
 
@@ -129,14 +85,14 @@ ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *i
                             ncclComm_t *comm_out, const ncclConfig_t *given)
 {
     gyre_config config;
-    struct ncclComm *handle;
-    const ncclResult_t result = prepare(given, &handle, &config);
+    struct nccl_comm *comm;
+    const ncclResult_t result = prepare(given, &comm, &config);
     if (result != ncclSuccess) {
         nccl_comm_refuse_growth(own, n_ranks, id);
         return result;
     }
-    return hand_out(handle,
-                    gyre_comm_grow(own, n_ranks, id, &handle->comm, given != NULL ? &config : NULL),
+    return hand_out(comm,
+                    gyre_comm_grow(own, n_ranks, id, &comm->made, given != NULL ? &config : NULL),
                     comm_out);
 }
 
@@ -166,11 +122,26 @@ NCCL_EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, n
 NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nId,
                                                    ncclUniqueId *commIds, ncclConfig_t *config)
 {
-    if (nId < 1 || commIds == NULL)
+    if (nId < 1 || nId > nranks || commIds == NULL)
         return nccl_group_note(
-            nccl_refuse(ncclInvalidArgument, "ncclCommInitRankScalable: no unique id was given"));
+            nccl_refuse(ncclInvalidArgument,
+                        "ncclCommInitRankScalable: nId is none of 1..nranks, or commIds is NULL"));
     /* One rendezvous serves all ranks; further ids are for NCCL's several roots. */
     return nccl_group_note(nccl_comm_init(comm, nranks, &commIds[0], rank, config));
+}
+
+/* Communicators of one process, with their `made` set; none after a failure. */
+static ncclResult_t init_all(struct nccl_comm **comms, gyre_comm **made, int n, const int *devices)
+{
+    for (int i = 0; i < n; i++) {
+        comms[i] = nccl_comm_new();
+        if (comms[i] == NULL)
+            return ncclSystemError;
+    }
+    const ncclResult_t result = nccl_result_of(gyre_comm_init_all(made, n, devices, NULL));
+    for (int i = 0; i < n && result == ncclSuccess; i++)
+        comms[i]->made = made[i];
+    return result;
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
@@ -178,112 +149,141 @@ NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int
     if (comms == NULL || ndev < 1)
         return nccl_refuse(ncclInvalidArgument, "ncclCommInitAll: no communicators or no devices");
     gyre_comm **made = calloc((size_t)ndev, sizeof(*made));
-    ncclResult_t result =
-        made != NULL ? ncclSuccess : nccl_refuse(ncclSystemError, "out of memory");
-    for (int i = 0; i < ndev && result == ncclSuccess; i++) {
-        comms[i] = new_handle();
-        if (comms[i] == NULL) {
-            while (i-- > 0) {
-                free_handle(comms[i]);
-                comms[i] = NULL;
-            }
-            result = ncclSystemError;
-        }
-    }
-    if (result == ncclSuccess) {
-        result = nccl_result_of(gyre_comm_init_all(made, ndev, devlist, NULL));
-        for (int i = 0; i < ndev; i++) {
-            comms[i]->comm = made[i];
-            if (result == ncclSuccess) {
-                nccl_profile_attach(comms[i]);
-                continue;
-            }
-            free_handle(comms[i]);
-            comms[i] = NULL;
-        }
+    struct nccl_comm **own = calloc((size_t)ndev, sizeof(*own));
+    const ncclResult_t result = made != NULL && own != NULL
+                                    ? init_all(own, made, ndev, devlist)
+                                    : nccl_refuse(ncclSystemError, "out of host memory");
+    for (int i = 0; i < ndev; i++) {
+        comms[i] = NULL;
+        if (result == ncclSuccess)
+            (void)hand_out(own[i], GYRE_SUCCESS, &comms[i]);
+        else if (own != NULL && own[i] != NULL)
+            nccl_comm_unpin(own[i]);
     }
     free(made);
+    free(own);
     return result;
 }
 
 NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
-    return own == NULL ? result : nccl_result_of(gyre_comm_finalize(own));
+    struct nccl_comm *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
+    if (pinned == NULL)
+        return result;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own != NULL && __atomic_load_n(&pinned->is_finalized, __ATOMIC_ACQUIRE))
+        result = nccl_refuse(ncclInvalidArgument,
+                             "ncclCommFinalize: the communicator was finalized or revoked before");
+    else if (own != NULL)
+        result = nccl_result_of(gyre_comm_finalize(own));
+    if (result == ncclSuccess || result == ncclInProgress)
+        __atomic_store_n(&pinned->is_finalized, 1, __ATOMIC_RELEASE);
+    nccl_comm_unpin(pinned);
+    return result;
 }
 
-ncclResult_t nccl_comm_end(struct ncclComm *comm, int aborts)
+void nccl_comm_end_twin(struct nccl_comm *comm)
 {
-    if (comm == NULL)
+    ncclComm_t twin = __atomic_exchange_n(&comm->twin, NULL, __ATOMIC_ACQ_REL);
+    if (twin != NULL && comm->is_aborted)
+        nccl_fallback_get()->CommAbort(twin);
+    else if (twin != NULL)
+        nccl_fallback_get()->CommDestroy(twin);
+}
+
+ncclResult_t nccl_comm_end(struct nccl_comm *comm)
+{
+    gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
+    ncclResult_t result = ncclSuccess;
+    nccl_group_forget(own);
+    nccl_comm_end_twin(comm);
+    if (own != NULL && comm->is_aborted)
+        result = nccl_result_of(gyre_comm_abort(own));
+    if (own != NULL && result == ncclSuccess)
+        result = nccl_result_of(gyre_comm_destroy(own));
+    return result;
+}
+
+/* NULL is no communicator and ends without an error, as in NCCL. */
+static ncclResult_t end(ncclComm_t handle, const char *call, int aborts)
+{
+    if (handle == NULL)
         return ncclSuccess;
-    ncclResult_t result = check_process(comm);
-    if (result != ncclSuccess || nccl_group_drop(comm, aborts))
+    ncclResult_t result;
+    struct nccl_comm *comm = nccl_comm_claim(handle, call, aborts, &result);
+    if (comm == NULL)
         return result;
-    nccl_group_forget(comm->comm);
-    if (comm->twin != NULL && aborts)
-        nccl_fallback_get()->CommAbort(comm->twin);
-    else if (comm->twin != NULL)
-        nccl_fallback_get()->CommDestroy(comm->twin);
-    if (comm->comm != NULL && aborts)
-        result = nccl_result_of(gyre_comm_abort(comm->comm));
-    if (comm->comm != NULL && result == ncclSuccess)
-        result = nccl_result_of(gyre_comm_destroy(comm->comm));
-    free_handle(comm);
+    if (!comm->is_dropped)
+        result = nccl_comm_end(comm);
+    nccl_comm_unpin(comm);
     return result;
 }
 
 NCCL_EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
 {
-    return nccl_comm_end(comm, 0);
+    return end(comm, NCCL_CALL, 0);
 }
 
 NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
 {
-    return nccl_comm_end(comm, 1);
+    return end(comm, NCCL_CALL, 1);
 }
 
-/* Has the user revoked the communicator? */
-static int is_revoked(struct ncclComm *comm)
+/* Has the user revoked the live communicator? */
+static int is_revoked(ncclComm_t handle, const char *call)
 {
-    pthread_mutex_lock(&comm->lock);
-    const int revoked = comm->is_revoked;
-    pthread_mutex_unlock(&comm->lock);
+    ncclResult_t result;
+    struct nccl_comm *comm = nccl_comm_pin(handle, call, &result);
+    if (comm == NULL)
+        return 0;
+    const int revoked = __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE);
+    nccl_comm_unpin(comm);
     return revoked;
+}
+
+static ncclResult_t revoke(struct nccl_comm *comm, gyre_comm *own, int flags)
+{
+    if (flags != NCCL_REVOKE_DEFAULT)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
+    if (__atomic_exchange_n(&comm->is_finalized, 1, __ATOMIC_ACQ_REL))
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommRevoke: the communicator was finalized or revoked before");
+    __atomic_store_n(&comm->is_revoked, 1, __ATOMIC_RELEASE);
+    return nccl_result_of(gyre_comm_abort(own));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
-    if (own == NULL)
+    struct nccl_comm *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
+    if (pinned == NULL)
         return result;
-    if (revokeFlags != NCCL_REVOKE_DEFAULT)
-        return nccl_refuse(ncclInvalidArgument,
-                           "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
-    pthread_mutex_lock(&comm->lock);
-    comm->is_revoked = 1;
-    pthread_mutex_unlock(&comm->lock);
-    return nccl_result_of(gyre_comm_abort(own));
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own != NULL)
+        result = revoke(pinned, own, revokeFlags);
+    nccl_comm_unpin(pinned);
+    return result;
 }
 
-static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t *comm_out,
+static ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t *comm_out,
                           const ncclConfig_t *given)
 {
     gyre_config config;
-    struct ncclComm *handle = NULL;
+    struct nccl_comm *comm = NULL;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(parent, "ncclCommSplit", &result);
     if (own == NULL)
         return result;
-    if (is_revoked(comm))
+    if (is_revoked(parent, "ncclCommSplit"))
         return nccl_refuse(ncclInvalidUsage,
                            "gyre does not split a revoked communicator: make a new one of all its "
                            "ranks by ncclCommShrink without excluded ranks and split that");
     if (comm_out == NULL)
         result = nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
     else
-        result = prepare(given, &handle, &config);
+        result = prepare(given, &comm, &config);
     if (result != ncclSuccess) {
         gyre_comm *none = NULL;
         refuse_on_all_ranks(&config);
@@ -291,10 +291,10 @@ static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t 
         return result;
     }
     const gyre_status status =
-        gyre_comm_split(own, color, key, &handle->comm, given != NULL ? &config : NULL);
+        gyre_comm_split(own, color, key, &comm->made, given != NULL ? &config : NULL);
     if (color != NCCL_SPLIT_NOCOLOR)
-        return hand_out(handle, status, comm_out);
-    free_handle(handle);
+        return hand_out(comm, status, comm_out);
+    nccl_comm_unpin(comm);
     return nccl_result_of(status);
 }
 
@@ -306,29 +306,29 @@ NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncc
     return nccl_group_note(split(comm, color, key, newcomm, config));
 }
 
-static ncclResult_t shrink(struct ncclComm *comm, const int *excluded_ranks, int n_excluded,
+static ncclResult_t shrink(ncclComm_t parent, const int *excluded_ranks, int n_excluded,
                            ncclComm_t *comm_out, const ncclConfig_t *given, int flags)
 {
     gyre_config config;
-    struct ncclComm *handle = NULL;
+    struct nccl_comm *comm = NULL;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(parent, "ncclCommShrink", &result);
     if (own == NULL)
         return result;
-    if (is_revoked(comm)) /* its operations have ended already */
+    if (is_revoked(parent, "ncclCommShrink")) /* its operations have ended already */
         flags = NCCL_SHRINK_ABORT;
     if (comm_out == NULL)
         result = nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
     else
-        result = prepare(given, &handle, &config);
+        result = prepare(given, &comm, &config);
     if (result != ncclSuccess) {
         gyre_comm *none = NULL;
         refuse_on_all_ranks(&config);
         (void)gyre_comm_shrink(own, excluded_ranks, n_excluded, flags, &none, &config);
         return result;
     }
-    return hand_out(handle,
-                    gyre_comm_shrink(own, excluded_ranks, n_excluded, flags, &handle->comm,
+    return hand_out(comm,
+                    gyre_comm_shrink(own, excluded_ranks, n_excluded, flags, &comm->made,
                                      given != NULL ? &config : NULL),
                     comm_out);
 }
@@ -343,49 +343,64 @@ NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
         shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 
-NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_out)
 {
-    if (comm == NULL || asyncError == NULL)
-        return nccl_refuse(ncclInvalidArgument,
-                           "ncclCommGetAsyncError: comm or asyncError is NULL");
-    if (check_process(comm) != ncclSuccess)
-        return ncclInvalidUsage;
-    if (comm->comm == NULL) { /* its group has not ended, or has failed */
-        *asyncError = comm->failure != ncclSuccess ? comm->failure : ncclInProgress;
+    gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
+    if (own == NULL) { /* its group has not ended, or has failed */
+        const ncclResult_t failure = __atomic_load_n(&comm->failure, __ATOMIC_ACQUIRE);
+        *error_out = failure != ncclSuccess ? failure : ncclInProgress;
         return ncclSuccess;
     }
     gyre_status status = GYRE_SUCCESS;
-    const ncclResult_t result = nccl_result_of(gyre_comm_async_error(comm->comm, &status));
-    if (result == ncclSuccess && is_revoked(comm)) { /* quiescent, and no longer an error */
-        *asyncError = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
+    const ncclResult_t result = nccl_result_of(gyre_comm_async_error(own, &status));
+    if (result == ncclSuccess && __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE)) {
+        /* quiescent, and no longer an error */
+        *error_out = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
         return ncclSuccess;
     }
-    *asyncError = nccl_translate(status);
+    *error_out = nccl_translate(status);
     /* The failure happened on another thread. Callers ask this thread's last error for the cause,
      * so set it. */
     if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
-        nccl_refuse(*asyncError, gyre_comm_last_error(comm->comm));
+        nccl_refuse(*error_out, gyre_comm_last_error(own));
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+    ncclResult_t result;
+    struct nccl_comm *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
+    if (pinned == NULL)
+        return result;
+    result = asyncError != NULL
+                 ? get_async_error(pinned, asyncError)
+                 : nccl_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+    nccl_comm_unpin(pinned);
     return result;
 }
 
 NCCL_EXPORT ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     return own == NULL ? result : nccl_result_of(gyre_comm_count(own, count));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
-    return own == NULL ? result : nccl_result_of(gyre_comm_device(own, NULL, device));
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own == NULL)
+        return result;
+    if (device == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommCuDevice: device is NULL");
+    return nccl_result_of(gyre_comm_device(own, NULL, device));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     return own == NULL ? result : nccl_result_of(gyre_comm_rank(own, rank));
 }
 

@@ -24,6 +24,52 @@ struct range {
     int highest;
 };
 
+ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
+                             size_t least_bytes)
+{
+    enum { MOST_BYTES = 4096 }; /* ten times the largest that NCCL has */
+    struct {
+        size_t size;
+        unsigned magic;
+        unsigned version;
+    } head;
+    char text[240];
+    if (given == NULL) {
+        snprintf(text, sizeof(text), "%s: it is NULL", what);
+        return nccl_refuse(ncclInvalidArgument, text);
+    }
+    memcpy(&head, given, sizeof(head));
+    /* 2.14 was the first version with such a struct. This library has the name of NCCL 2. */
+    if (head.magic == magic && head.size >= least_bytes && head.size <= MOST_BYTES &&
+        head.version >= NCCL_VERSION(2, 14, 0) && head.version < NCCL_VERSION(3, 0, 0))
+        return ncclSuccess;
+    snprintf(
+        text, sizeof(text),
+        "%s: it has size %zu, magic 0x%x, version %u; right are a size of %zu..%d, magic 0x%x, "
+        "and a version of 21400..29999",
+        what, head.size, head.magic, head.version, least_bytes, (int)MOST_BYTES, magic);
+    return nccl_refuse(ncclInvalidArgument, text);
+}
+
+/* The bytes of a config that are read: what follows was no field yet in the caller's version. */
+static size_t known_bytes(const ncclConfig_t *given)
+{
+    const struct {
+        unsigned first_version;
+        size_t offset; /* of the first field that it added */
+    } additions[] = {
+        {NCCL_VERSION(2, 17, 0), offsetof(ncclConfig_t, cgaClusterSize)},
+        {NCCL_VERSION(2, 18, 0), offsetof(ncclConfig_t, splitShare)},
+        {NCCL_VERSION(2, 25, 0), offsetof(ncclConfig_t, trafficClass)},
+        {NCCL_VERSION(2, 27, 0), offsetof(ncclConfig_t, collnetEnable)},
+        {NCCL_VERSION(2, 28, 0), offsetof(ncclConfig_t, nChannelsPerNetPeer)},
+    };
+    for (size_t i = 0; i < sizeof(additions) / sizeof(additions[0]); i++)
+        if (given->version < additions[i].first_version && given->size > additions[i].offset)
+            return additions[i].offset;
+    return given->size < sizeof(*given) ? given->size : sizeof(*given);
+}
+
 static ncclResult_t check_ranges(const ncclConfig_t *config)
 {
     const struct range ranges[] = {
@@ -32,7 +78,12 @@ static ncclResult_t check_ranges(const ncclConfig_t *config)
         {"minCTAs", config->minCTAs, 1, INT_MAX},
         {"maxCTAs", config->maxCTAs, 1, INT_MAX},
         {"splitShare", config->splitShare, 0, 1},
+        {"collnetEnable", config->collnetEnable, 0, 1},
+        {"CTAPolicy", config->CTAPolicy, 0, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO},
         {"shrinkShare", config->shrinkShare, 0, 1},
+        {"nvlsCTAs", config->nvlsCTAs, 1, INT_MAX},
+        {"nChannelsPerNetPeer", config->nChannelsPerNetPeer, 1, MAX_CHANNELS},
+        {"nvlinkCentricSched", config->nvlinkCentricSched, 0, 1},
     };
     char text[160];
     for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
@@ -81,13 +132,15 @@ ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out
     const gyre_config defaults = GYRE_CONFIG_INIT;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     *config_out = defaults;
+    ncclResult_t result = ncclSuccess;
     if (given != NULL) {
-        if (given->magic != NCCL_CONFIG_MAGIC || given->size < offsetof(ncclConfig_t, blocking))
-            return nccl_refuse(ncclInvalidArgument,
-                               "the config was not initialised with NCCL_CONFIG_INITIALIZER");
-        memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
+        result = nccl_check_head("the config is not as NCCL_CONFIG_INITIALIZER makes it", given,
+                                 NCCL_CONFIG_MAGIC, offsetof(ncclConfig_t, cgaClusterSize));
+        if (result == ncclSuccess)
+            memcpy(&config, given, known_bytes(given));
     }
-    ncclResult_t result = check_ranges(&config);
+    if (result == ncclSuccess)
+        result = check_ranges(&config);
     if (result == ncclSuccess)
         result = take_net(config.netName, &config_out->net);
     if (result != ncclSuccess)

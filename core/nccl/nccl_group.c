@@ -15,7 +15,7 @@ struct group {
     int depth;
     ncclResult_t failure; /* the first; with its cause */
     char cause[NCCL_CAUSE_MAX_BYTES];
-    struct ncclComm *promised;
+    struct nccl_comm *promised;
     struct nccl_window_wish *wishes;
     size_t n_wishes;
     size_t max_wishes;
@@ -73,40 +73,28 @@ ncclResult_t nccl_group_note(ncclResult_t result)
 
 /* ---- handles ------------------------------------------------------------------------------ */
 
-void nccl_group_promise(struct ncclComm *comm)
+void nccl_group_promise(struct nccl_comm *comm)
 {
-    comm->is_promised = 1;
+    nccl_comm_promise(comm);
     comm->next_promised = group.promised;
     group.promised = comm;
 }
 
-int nccl_group_drop(struct ncclComm *comm, int aborts)
-{
-    pthread_mutex_lock(&comm->lock);
-    const int is_promised = comm->is_promised;
-    comm->is_dropped = is_promised;
-    comm->is_aborted = is_promised && aborts;
-    pthread_mutex_unlock(&comm->lock);
-    return is_promised;
-}
-
-/* The group has ended: every handle that it was to fill in is there, or will never be. */
+/* The group has ended: every handle that it was to fill in has its communicator, or never will. */
 static void settle(const struct group *ended)
 {
-    struct ncclComm *next;
-    for (struct ncclComm *comm = ended->promised; comm != NULL; comm = next) {
+    struct nccl_comm *next;
+    for (struct nccl_comm *comm = ended->promised; comm != NULL; comm = next) {
         next = comm->next_promised;
-        if (comm->comm !=
-            NULL) /* before the promise ends: then another thread may free the handle */
-            nccl_profile_attach(comm);
-        pthread_mutex_lock(&comm->lock);
-        if (comm->comm == NULL)
-            comm->failure = ended->failure != ncclSuccess ? ended->failure : ncclInternalError;
-        comm->is_promised = 0;
-        const int is_dropped = comm->is_dropped;
-        pthread_mutex_unlock(&comm->lock);
-        if (is_dropped)
-            (void)nccl_comm_end(comm, comm->is_aborted);
+        if (comm->made == NULL)
+            __atomic_store_n(&comm->failure,
+                             ended->failure != ncclSuccess ? ended->failure : ncclInternalError,
+                             __ATOMIC_RELEASE);
+        __atomic_store_n(&comm->comm, comm->made, __ATOMIC_RELEASE);
+        nccl_profile_attach(comm);
+        if (nccl_comm_keep_promise(comm))
+            (void)nccl_comm_end(comm);
+        nccl_comm_unpin(comm);
     }
 }
 
@@ -197,11 +185,11 @@ NCCL_EXPORT ncclResult_t pncclGroupEnd(void)
 NCCL_EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
     double time_us = 0;
-    if (simInfo == NULL || simInfo->magic != NCCL_SIM_INFO_MAGIC ||
-        simInfo->size < sizeof(*simInfo))
-        return nccl_refuse(
-            ncclInvalidArgument,
-            "ncclGroupSimulateEnd: initialise simInfo with NCCL_SIM_INFO_INITIALIZER");
+    const ncclResult_t head = nccl_check_head(
+        "ncclGroupSimulateEnd: simInfo is not as NCCL_SIM_INFO_INITIALIZER makes it", simInfo,
+        NCCL_SIM_INFO_MAGIC, sizeof(*simInfo));
+    if (head != ncclSuccess)
+        return head;
     if (group.depth != 1) /* refused: an open group stays as it is */
         return nccl_result_of(gyre_group_simulate_end(&time_us));
     struct group ending = take_group();

@@ -13,7 +13,7 @@
 NCCL_EXPORT ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
 {
     ncclResult_t result;
-    return nccl_usable(comm, &result) == NULL ? result : pncclGetUniqueId(uniqueId);
+    return nccl_usable(comm, NCCL_CALL, &result) == NULL ? result : pncclGetUniqueId(uniqueId);
 }
 
 static ncclResult_t grow(ncclComm_t comm, int n_ranks, const ncclUniqueId *id, int rank,
@@ -27,7 +27,7 @@ static ncclResult_t grow(ncclComm_t comm, int n_ranks, const ncclUniqueId *id, i
                            "communicator passes its communicator");
     if (comm == NULL)
         return nccl_comm_init(comm_out, n_ranks, id, rank, given);
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, "ncclCommGrow", &result);
     if (own == NULL)
         return result;
     if (id != NULL)
@@ -70,7 +70,7 @@ NCCL_EXPORT ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t st
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL)
         return result;
     if (value == NULL || (int)stat < ncclStatGpuMemSuspend || (int)stat > ncclStatGpuMemTotal)
@@ -85,9 +85,11 @@ NCCL_EXPORT ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t st
 
 NCCL_EXPORT ncclResult_t pncclSetEncryption(const ncclEncryptionConfig_t *config)
 {
-    if (config == NULL || config->magic != NCCL_API_MAGIC || config->size < sizeof(*config))
-        return nccl_refuse(ncclInvalidArgument, "ncclSetEncryption: initialise the config with "
-                                                "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+    const ncclResult_t result = nccl_check_head(
+        "ncclSetEncryption: the config is not as NCCL_ENCRYPTION_CONFIG_INITIALIZER makes it",
+        config, NCCL_API_MAGIC, sizeof(*config));
+    if (result != ncclSuccess)
+        return result;
     if (config->mode == NCCL_ENCRYPTION_MODE_NONE)
         return ncclSuccess;
     return nccl_refuse(ncclInvalidUsage,
@@ -111,15 +113,14 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
     gyre_properties facts = GYRE_PROPERTIES_INIT;
     ncclCommProperties_t known;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL)
         return result;
-    if (props == NULL || props->magic != NCCL_API_MAGIC ||
-        props->size < offsetof(ncclCommProperties_t, rank))
-        return nccl_refuse(ncclInvalidArgument,
-                           "ncclCommQueryProperties: initialise the properties with "
-                           "NCCL_COMM_PROPERTIES_INITIALIZER");
-    result = nccl_result_of(gyre_comm_properties(own, &facts));
+    result = nccl_check_head("ncclCommQueryProperties: the properties are not as "
+                             "NCCL_COMM_PROPERTIES_INITIALIZER makes them",
+                             props, NCCL_API_MAGIC, offsetof(ncclCommProperties_t, rank));
+    if (result == ncclSuccess)
+        result = nccl_result_of(gyre_comm_properties(own, &facts));
     if (result != ncclSuccess)
         return result;
     memset(&known, 0, sizeof(known)); /* without the device API all that describes it is 0 */

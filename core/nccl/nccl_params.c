@@ -35,10 +35,21 @@ static const char *find(const char *key)
     return NULL;
 }
 
+/* The name of the variable that a handle of ncclParamBind() is; NULL if it is none. */
+static const char *name_of(ncclParamHandle_t handle)
+{
+    const char *name = NULL;
+    for (int i = 0; (name = gyre_get_variable_name(i)) != NULL; i++)
+        if (name == (const char *)handle)
+            break;
+    return name;
+}
+
 static ncclResult_t read_text(const char *name, char text_out[VALUE_BYTES])
 {
     if (name == NULL)
-        return nccl_refuse(ncclInvalidArgument, "the parameter's handle is NULL");
+        return nccl_refuse(ncclInvalidArgument,
+                           "the parameter's handle is not one that ncclParamBind made");
     return nccl_result_of(gyre_get_variable(name, text_out, VALUE_BYTES));
 }
 
@@ -85,7 +96,7 @@ static ncclResult_t read_number(ncclParamHandle_t handle, int64_t lowest, uint64
 {
     char text[VALUE_BYTES] = "";
     char cause[VALUE_BYTES + 160];
-    const char *name = (const char *)handle;
+    const char *name = name_of(handle);
     if (out == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclParamGet: out is NULL");
     const ncclResult_t result = read_text(name, text);
@@ -123,7 +134,7 @@ NCCL_EXPORT ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char **out)
     static _Thread_local char text[VALUE_BYTES];
     if (out == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclParamGetStr: out is NULL");
-    const ncclResult_t result = read_text((const char *)h, text);
+    const ncclResult_t result = read_text(name_of(h), text);
     if (result == ncclSuccess)
         *out = text;
     return result;
@@ -134,7 +145,7 @@ NCCL_EXPORT ncclResult_t pncclParamGet(ncclParamHandle_t h, void *out, int maxLe
     char text[VALUE_BYTES] = "";
     if (out == NULL || len == NULL || maxLen < 0)
         return nccl_refuse(ncclInvalidArgument, "ncclParamGet: out or len is NULL, or maxLen < 0");
-    const ncclResult_t result = read_text((const char *)h, text);
+    const ncclResult_t result = read_text(name_of(h), text);
     if (result != ncclSuccess)
         return result;
     const size_t n_bytes = strlen(text) + 1;

@@ -379,22 +379,26 @@ static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
     return NULL;
 }
 
-void nccl_profile_attach(struct ncclComm *comm)
+void nccl_profile_attach(struct nccl_comm *comm)
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
-    if (!comm->wants_profile || comm->comm == NULL ||
-        gyre_comm_properties(comm->comm, &facts) != GYRE_SUCCESS)
+    gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
+    if (!comm->wants_profile || own == NULL || gyre_comm_properties(own, &facts) != GYRE_SUCCESS)
         return; /* perhaps it is still being made */
     comm->wants_profile = 0;
-    comm->profile = make(comm->comm, &facts);
+    comm->profile = make(own, &facts);
 }
 
-int nccl_profile_enter(struct ncclComm *comm)
+int nccl_profile_enter(ncclComm_t handle)
 {
-    nccl_profile_attach(comm);
-    if (comm->profile == NULL || nccl_group_is_open())
+    ncclResult_t result;
+    struct nccl_comm *comm = nccl_comm_pin(handle, "a profiled call", &result);
+    if (comm == NULL)
         return 0;
-    return pncclGroupStart() == ncclSuccess;
+    nccl_profile_attach(comm);
+    const int is_profiled = comm->profile != NULL;
+    nccl_comm_unpin(comm);
+    return is_profiled && !nccl_group_is_open() && pncclGroupStart() == ncclSuccess;
 }
 
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result)

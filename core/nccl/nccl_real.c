@@ -16,7 +16,7 @@ NCCL_EXPORT ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, si
 {
     gyre_registration made = NULL;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL)
         return result;
     if (handle == NULL)
@@ -29,7 +29,7 @@ NCCL_EXPORT ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, si
 NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL || handle == NULL) /* no registration, as NCCL's for buffers it does not use */
         return result;
     return nccl_result_of(gyre_comm_deregister(own, handle));
@@ -93,17 +93,20 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
 
 /* The communicator's twin in the real library; made by the first handed-over call, which is
  * collective as all of them are. */
-static ncclResult_t get_twin(struct ncclComm *comm, ncclComm_t *twin_out)
+static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *twin_out)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
-    if (own == NULL)
+    gyre_comm *own = nccl_usable(handle, call, &result);
+    struct nccl_comm *comm = own != NULL ? nccl_comm_pin(handle, call, &result) : NULL;
+    if (comm == NULL)
         return result;
-    pthread_mutex_lock(&comm->lock);
-    if (comm->twin == NULL)
-        result = make_twin(own, nccl_fallback_get(), &comm->twin);
-    *twin_out = comm->twin;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&comm->making);
+    *twin_out = __atomic_load_n(&comm->twin, __ATOMIC_ACQUIRE);
+    if (*twin_out == NULL)
+        result = make_twin(own, nccl_fallback_get(), twin_out);
+    __atomic_store_n(&comm->twin, *twin_out, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&comm->making);
+    nccl_comm_unpin(comm);
     return result;
 }
 
@@ -113,21 +116,24 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     const struct nccl_fallback *real = nccl_fallback_get();
     ncclComm_t twin = NULL;
     ncclResult_t result;
-    if (nccl_usable(comm, &result) == NULL)
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    const int is_right = buff != NULL && size > 0 && win != NULL;
+    if (own == NULL)
         return nccl_group_note(result);
     if (win != NULL)
         *win = NULL; /* documented: no window, collectives use the buffer like any other */
-    if (real == NULL) {
-        const struct nccl_window_wish wish = {comm->comm, buff, size, win};
-        /* Only symmetric windows promise that a call's buffers lie alike on all ranks. */
-        return (winFlags & NCCL_WIN_COLL_SYMMETRIC) == 0
-                   ? ncclSuccess
-                   : nccl_group_note(nccl_group_want_window(&wish));
+    if (real == NULL && (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0) {
+        /* gyre refuses wrong arguments, and tells the other ranks. */
+        const struct nccl_window_wish wish = {own, buff, size, win};
+        return nccl_group_note(nccl_group_want_window(&wish));
     }
-    if (buff == NULL || size == 0 || win == NULL)
-        return nccl_refuse(ncclInvalidArgument,
-                           "ncclCommWindowRegister: no buffer, or no place for it");
-    result = get_twin(comm, &twin);
+    if (!is_right)
+        return nccl_group_note(nccl_refuse(ncclInvalidArgument,
+                                           "ncclCommWindowRegister: buff or win is NULL, or size "
+                                           "is 0"));
+    if (real == NULL) /* only symmetric windows promise that buffers lie alike on all ranks */
+        return ncclSuccess;
+    result = get_twin(comm, NCCL_CALL, &twin);
     if (result != ncclSuccess)
         return result;
     return result_of_real(real->CommWindowRegister(twin, buff, size, win, winFlags), twin);
@@ -153,12 +159,12 @@ NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t
     const struct nccl_fallback *real = nccl_fallback_get();
     ncclComm_t twin = NULL;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL || win == NULL)
         return result;
     if (real == NULL)
         return deregister_window(own, (gyre_window)(uintptr_t)win);
-    result = get_twin(comm, &twin);
+    result = get_twin(comm, NCCL_CALL, &twin);
     return result != ncclSuccess ? result
                                  : result_of_real(real->CommWindowDeregister(twin, win), twin);
 }
@@ -170,7 +176,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommCreate(ncclComm_t comm, const void *require
     ncclComm_t twin = NULL;
     if (real == NULL)
         return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommCreate)");
-    const ncclResult_t result = get_twin(comm, &twin);
+    const ncclResult_t result = get_twin(comm, NCCL_CALL, &twin);
     return result != ncclSuccess
                ? result
                : result_of_real(real->DevCommCreate(twin, requirements, devComm), twin);
@@ -182,7 +188,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const void *devCom
     ncclComm_t twin = NULL;
     if (real == NULL)
         return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommDestroy)");
-    const ncclResult_t result = get_twin(comm, &twin);
+    const ncclResult_t result = get_twin(comm, NCCL_CALL, &twin);
     return result != ncclSuccess ? result
                                  : result_of_real(real->DevCommDestroy(twin, devComm), twin);
 }

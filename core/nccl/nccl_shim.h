@@ -25,22 +25,26 @@
 
 #define NCCL_CAUSE_MAX_BYTES 1024
 
-/* A communicator handle points to this. */
-struct ncclComm {
-    gyre_comm *comm; /* NULL until the end of the group that makes it */
-    pthread_mutex_t lock;
-    ncclComm_t twin; /* the communicator of the same ranks in NVIDIA's library, made when the first
-                      * call is passed on; guarded by `lock` */
-    struct ncclComm *next_promised; /* next handle that the end of its thread's group completes */
-    int is_promised;                /* 1: the end of a group will set `comm`; guarded by `lock` */
-    int is_dropped;                 /* 1: the user destroyed the handle before the group ended;
-                                     * guarded by `lock` */
-    int is_aborted;                 /* 1: the user aborted it before then; guarded by `lock` */
-    int is_revoked;                 /* 1: the user revoked it; guarded by `lock` */
-    ncclResult_t failure;           /* why the group could not make `comm` */
-    unsigned n_forks;               /* nccl_n_forks() when the handle was made */
-    int wants_profile;              /* 1: a profiler plugin is named and does not know it yet */
-    struct nccl_profile *profile;   /* NULL = no plugin; nccl_profile.c */
+/* What a handle stands for. A handle is a number, not a pointer (nccl_handles.c). */
+struct nccl_comm {
+    ncclComm_t handle;
+    gyre_comm *comm;        /* atomic; NULL until the end of the group that makes it */
+    gyre_comm *made;        /* written by gyre at that end, and copied to `comm` */
+    ncclComm_t twin;        /* the communicator of the same ranks in NVIDIA's library, made when the
+                             * first call is passed on; atomic */
+    pthread_mutex_t making; /* held while the twin is made */
+    struct nccl_comm *next; /* in the table of handles; this and the next four under its lock */
+    int n_users;            /* the live handle, a group that is to make `comm`, and calls */
+    int is_promised;        /* 1: the end of a group will set `comm` */
+    int is_dropped;         /* 1: the user ended the handle before that; the group's end ends it */
+    int is_aborted;         /* 1: the user ended the handle by an abort */
+    int is_finalized;       /* 1: the user finalized or revoked it; atomic */
+    int is_revoked;         /* 1: the user revoked it; atomic */
+    unsigned n_forks;       /* nccl_n_forks() when the handle was made */
+    ncclResult_t failure;   /* why the group could not make `comm`; atomic */
+    struct nccl_comm *next_promised; /* next one that the end of its thread's group completes */
+    int wants_profile;               /* 1: a profiler plugin is named and does not know it yet */
+    struct nccl_profile *profile;    /* NULL = no plugin; nccl_profile.c */
 };
 
 /* ---- nccl_result.c ------------------------------------------------------------------------ */
@@ -60,17 +64,55 @@ ncclResult_t nccl_translate(gyre_status status);
  * end reports it. */
 ncclResult_t nccl_result_of(gyre_status status);
 
+/* ---- nccl_handles.c ----------------------------------------------------------------------- */
+
+/* The name of the function that a user has called, of the pnccl function that calls this. */
+#define NCCL_CALL (__func__ + 1)
+
+/** nccl_comm_pin - what a handle stands for. It is not freed before nccl_comm_unpin(). Any thread.
+ * @call: the function that the user called, for the error's text. Returns NULL with a last error if
+ * the handle is NULL, was destroyed or aborted, or was never made (ncclInvalidArgument), or is of
+ * the process that this one was forked from (ncclInvalidUsage). */
+struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
+void nccl_comm_unpin(struct nccl_comm *comm);
+
+/** nccl_usable - the gyre communicator of a handle. Returns NULL if the handle is refused as by
+ * nccl_comm_pin(), or has none before its group ends; the last error then says which. gyre itself
+ * refuses a communicator that another thread has destroyed since. */
+gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
+
+/** nccl_comm_new - without a communicator and without a handle. nccl_comm_unpin() frees it. NULL =
+ * out of memory. */
+struct nccl_comm *nccl_comm_new(void);
+
+/** nccl_comm_publish - give it a handle, which is returned. */
+ncclComm_t nccl_comm_publish(struct nccl_comm *comm);
+
+/** nccl_comm_promise - the end of a group will make the communicator, and pins it until then.
+ * nccl_comm_keep_promise - the group has ended. Returns 1 if the user ended the handle before. */
+void nccl_comm_promise(struct nccl_comm *comm);
+int nccl_comm_keep_promise(struct nccl_comm *comm);
+
+/** nccl_comm_claim - end a handle: no later call finds it. If the result has is_dropped set, the
+ * end of a group ends the communicator; else the caller does. The caller unpins it. Returns NULL as
+ * nccl_comm_pin(). */
+struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int aborts,
+                                  ncclResult_t *result_out);
+
 /* ---- nccl_config.c ------------------------------------------------------------------------ */
+
+/** nccl_check_head - was a struct of the user's initialised? NCCL's structs with settings begin
+ * with their size, a magic number, and the version of the header that the user was compiled with.
+ * @what: the struct and its initialiser, for the error's text. @least_bytes: of its first version.
+ * Errors: ncclInvalidArgument, also if `given` is NULL. */
+ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
+                             size_t least_bytes);
 
 /** nccl_config_take - translate the caller's configuration; NULL = all defaults. Strings are not
  * copied. Errors: ncclInvalidArgument, ncclInvalidUsage (a network that gyre does not have). */
 ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out);
 
 /* ---- nccl_comm.c -------------------------------------------------------------------------- */
-
-/** nccl_usable - the gyre communicator of a handle. Returns NULL if the handle has none, or has
- * none before its group ends; the last error then says which. */
-gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out);
 
 /** nccl_comm_init - a rank joins a new communicator.
  * @given: NULL = all defaults. *comm_out is set, and NULL after a failure. */
@@ -85,15 +127,10 @@ ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *i
  * they wait for this rank. The last error stays. */
 void nccl_comm_refuse_growth(gyre_comm *own, int n_ranks, const gyre_unique_id *id);
 
-/** nccl_comm_end - destroy the handle's communicators, after an abort if `aborts` is set, and free
- * the handle. */
-ncclResult_t nccl_comm_end(struct ncclComm *comm, int aborts);
-
-/* ---- nccl_calls.c ------------------------------------------------------------------------- */
-
-/** nccl_to_op - gyre's operation for NCCL's. If the value is out of range, the result is no
- * operation of gyre, so gyre refuses the call. */
-gyre_op nccl_to_op(ncclRedOp_t op);
+/** nccl_comm_end - destroy the communicators, after an abort if the handle ended by one.
+ * nccl_comm_end_twin - likewise, that in NVIDIA's library, if there is one. */
+ncclResult_t nccl_comm_end(struct nccl_comm *comm);
+void nccl_comm_end_twin(struct nccl_comm *comm);
 
 /* ---- nccl_group.c ------------------------------------------------------------------------- */
 
@@ -111,13 +148,8 @@ int nccl_group_is_open(void);
  * reports the first failure and launches nothing. Returns `result`. */
 ncclResult_t nccl_group_note(ncclResult_t result);
 
-/** nccl_group_promise - note that the end of this thread's group makes the communicator of the
- * handle. */
-void nccl_group_promise(struct ncclComm *comm);
-
-/** nccl_group_drop - if a group has not made the handle's communicator yet, let the group's end
- * destroy the handle, and return 1. Otherwise return 0. Any thread may call it. */
-int nccl_group_drop(struct ncclComm *comm, int aborts);
+/** nccl_group_promise - note that the end of this thread's group makes the communicator. */
+void nccl_group_promise(struct nccl_comm *comm);
 
 /** nccl_group_want_window - make a symmetric window; inside a group, at the group's end. */
 ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish);
@@ -129,11 +161,12 @@ void nccl_group_forget(const gyre_comm *comm);
 
 /** nccl_profile_attach - let the profiler plugin see the communicator's calls, if one is named and
  * the communicator is made. May be repeated. Only by a thread that may make calls on it. */
-void nccl_profile_attach(struct ncclComm *comm);
+void nccl_profile_attach(struct nccl_comm *comm);
 
-/** nccl_profile_enter / nccl_profile_exit - around a call that is profiled. A call outside groups
- * becomes a group of its own then, as in NCCL. @is_own_group: what enter returned. */
-int nccl_profile_enter(struct ncclComm *comm);
+/** nccl_profile_enter / nccl_profile_exit - around a call on a live handle that is profiled. A call
+ * outside groups becomes a group of its own then, as in NCCL. @is_own_group: what enter returned.
+ */
+int nccl_profile_enter(ncclComm_t handle);
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result);
 
 /** nccl_profile_forget - in a forked child: the thread's open group is the parent's. */

@@ -12,7 +12,7 @@ NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, v
 {
     ncclResult_t result;
     int rank = 0;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL)
         return result;
     if (outUserPtr == NULL)
@@ -48,7 +48,7 @@ NCCL_EXPORT ncclResult_t pncclPutSignal(const void *localbuff, size_t count,
 {
     gyre_put_target target = {peer, (gyre_window)(uintptr_t)peerWin, peerWinOffset, 0};
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own != NULL)
         result = number_of(sigIdx, ctx, flags, &target.signal);
     if (result == ncclSuccess)
@@ -62,7 +62,7 @@ NCCL_EXPORT ncclResult_t pncclSignal(int peer, int sigIdx, int ctx, unsigned int
 {
     ncclResult_t result;
     int signal = 0;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own != NULL)
         result = number_of(sigIdx, ctx, flags, &signal);
     if (result == ncclSuccess)
@@ -94,7 +94,7 @@ NCCL_EXPORT ncclResult_t pncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signal
                                          ncclComm_t comm, cudaStream_t stream)
 {
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own != NULL)
         result = wait_signals(nDesc, signalDescs, own, stream);
     return nccl_group_note(result);

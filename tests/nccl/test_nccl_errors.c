@@ -5,6 +5,9 @@
 #include "core/nccl/nccl_device.h"
 #include "tests/nccl/clients.h"
 
+#include <limits.h>
+#include <stdint.h>
+
 /* ---- the last error ----------------------------------------------------------------------- */
 
 /* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is
@@ -76,6 +79,47 @@ static void a_config_is_checked_as_nccl_does(void)
     config = blank;
     config.netName = "NoSuchPlugin";
     check_config(&config, ncclInvalidUsage, "those are IB and Socket");
+}
+
+/* Size, magic number and version of a config. NCCL 2.14 had the first, of 24 bytes. */
+static void a_config_that_was_not_initialised_is_refused(void)
+{
+    const ncclConfig_t blank = NCCL_CONFIG_INITIALIZER;
+    const struct {
+        size_t size;
+        unsigned magic, version;
+        ncclResult_t expected;
+    } rows[] = {
+        {80, NCCL_CONFIG_MAGIC, 22809, ncclSuccess},
+        {24, NCCL_CONFIG_MAGIC, 21400, ncclSuccess},
+        {96, NCCL_CONFIG_MAGIC, 23203, ncclSuccess},
+        {80, NCCL_CONFIG_MAGIC, 29999, ncclSuccess},
+        {80, NCCL_CONFIG_MAGIC, 0, ncclInvalidArgument},
+        {80, NCCL_CONFIG_MAGIC, 21399, ncclInvalidArgument},
+        {80, NCCL_CONFIG_MAGIC, 30000, ncclInvalidArgument},
+        {80, NCCL_CONFIG_MAGIC, 99999999, ncclInvalidArgument},
+        {80, NCCL_CONFIG_MAGIC, UINT_MAX, ncclInvalidArgument},
+        {80, 0, 22809, ncclInvalidArgument},
+        {80, ~NCCL_CONFIG_MAGIC, 22809, ncclInvalidArgument},
+        {0, NCCL_CONFIG_MAGIC, 22809, ncclInvalidArgument},
+        {16, NCCL_CONFIG_MAGIC, 22809, ncclInvalidArgument},
+        {1 << 20, NCCL_CONFIG_MAGIC, 22809, ncclInvalidArgument},
+        {SIZE_MAX, NCCL_CONFIG_MAGIC, 22809, ncclInvalidArgument},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ncclConfig_t configs[2] = {blank, blank};
+        configs[0].size = rows[i].size;
+        configs[0].magic = rows[i].magic;
+        configs[0].version = rows[i].version;
+        check_config(&configs[0], rows[i].expected, "NCCL_CONFIG_INITIALIZER");
+    }
+    /* A field that the caller's version did not have is not read. */
+    ncclConfig_t old = blank;
+    old.minCTAs = -1;
+    old.version = NCCL_VERSION(2, 14, 3);
+    check_config(&old, ncclSuccess, "minCTAs came with 2.17");
+    old.version = NCCL_VERSION(2, 17, 1);
+    check_config(&old, ncclInvalidArgument, "minCTAs is -1");
 }
 
 static const char *net_name;
@@ -235,6 +279,7 @@ static const struct test_case cases[] = {
     {"the cause of an asynchronous failure is the last error",
      the_cause_of_an_asynchronous_failure_is_the_last_error},
     {"a config is checked as NCCL does", a_config_is_checked_as_nccl_does},
+    {"a config that was not initialised is refused", a_config_that_was_not_initialised_is_refused},
     {"a network leaves ranks of one host alone", a_network_leaves_ranks_of_one_host_alone},
     {"wrong arguments are refused and write nothing",
      wrong_arguments_are_refused_and_write_nothing},
