@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/base/thread.h"
 
+#include "core/base/float_env.h"
 #include "core/base/sync.h"
 
 #include <errno.h>
@@ -27,8 +28,11 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
         pthread_attr_getstacksize(&attributes, &stack_bytes);
     pthread_attr_setstacksize(&attributes,
                               stack_bytes > MIN_STACK_BYTES ? stack_bytes : MIN_STACK_BYTES);
+    /* The thread inherits the signals that are blocked, and the floating-point state. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    const struct gyre_float_env callers = gyre_float_begin();
     const int error = pthread_create(thread_out, &attributes, run, argument);
+    gyre_float_end(callers);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (error == EAGAIN) /* the kernel does not say which limit it was */

@@ -12,7 +12,7 @@
 
 /** gyre_thread_start - as pthread_create(). The thread blocks the signals that are sent to the
  * process, because the application's threads wait for them. Signals that the thread causes itself,
- * such as SIGSEGV, still go to the application's handlers.
+ * such as SIGSEGV, still go to the application's handlers. Its floating-point state is the default.
  * @stack_bytes: 0 = the default, which is ulimit -s; at least 256 KiB in any case.
  * @what: the purpose of the thread, for error messages.
  * Errors: SYSTEM, OUT_OF_MEMORY. */

@@ -5,6 +5,7 @@
  */
 #include "core/call/group.h"
 
+#include "core/base/float_env.h"
 #include "core/base/thread.h"
 #include "core/call/launch.h"
 
@@ -46,7 +47,9 @@ gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call
 {
     gyre_observe_submitted(caller->observing, call);
     if (group.depth == 0) {
+        const struct gyre_float_env callers = gyre_float_begin();
         const gyre_status status = gyre_launch_one(caller, call);
+        gyre_float_end(callers);
         gyre_observed_release(call->observed);
         return status;
     }
@@ -136,8 +139,11 @@ gyre_status gyre_group_end(void)
         return GYRE_SUCCESS;
     const struct group ending = take_group();
     gyre_status status = finish_tasks(&ending);
-    if (status == GYRE_SUCCESS && ending.n_calls > 0)
+    if (status == GYRE_SUCCESS && ending.n_calls > 0) {
+        const struct gyre_float_env callers = gyre_float_begin();
         status = gyre_launch_all(ending.calls, ending.n_calls);
+        gyre_float_end(callers);
+    }
     if (status == GYRE_SUCCESS && ending.has_background)
         status = GYRE_IN_PROGRESS;
     free_group(&ending);
@@ -207,13 +213,16 @@ gyre_status gyre_group_simulate_end(double *time_us_out)
     const struct group ending = take_group();
     gyre_status status = finish_tasks(&ending);
     double longest_ns = 0;
+    const struct gyre_float_env callers = gyre_float_begin();
     for (size_t i = 0; i < ending.n_calls && status == GYRE_SUCCESS; i++) {
         double time_ns = 0;
         status = predict_comm(ending.calls, ending.n_calls, i, &time_ns);
         longest_ns = time_ns > longest_ns ? time_ns : longest_ns;
     }
+    const double longest_us = longest_ns / 1e3;
+    gyre_float_end(callers);
     free_group(&ending);
     if (status == GYRE_SUCCESS)
-        *time_us_out = longest_ns / 1e3;
+        *time_us_out = longest_us;
     return status;
 }

@@ -6,6 +6,7 @@
  */
 #include "core/comm/comm.h"
 
+#include "core/base/float_env.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
@@ -107,9 +108,11 @@ static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *re
 /* Makes the communicator. After an error its fault is raised. */
 static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
+    const struct gyre_float_env callers = gyre_float_begin();
     gyre_status status = find(comm, request, in_background);
     if (status == GYRE_SUCCESS && comm != NULL)
         status = join_rendezvous(comm, request);
+    gyre_float_end(callers);
     if (in_background)
         gyre_authenticate_release();
     free(request->is_member);

@@ -17,6 +17,7 @@
  */
 #include "core/device/host_stream.h"
 
+#include "core/base/float_env.h"
 #include "core/base/sync.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
@@ -241,6 +242,7 @@ static void drain(struct host_stream *stream)
         return;
     gyre_fetch_add_u32(&stream->n_callers, 1);
     pthread_mutex_lock(&stream->run_lock);
+    const struct gyre_float_env callers = gyre_float_begin();
     uint32_t n_idle_polls = 0;
     bool has_woken = false;
     while (gyre_load_relaxed_u64(&stream->n_completed) < target) {
@@ -252,6 +254,7 @@ static void drain(struct host_stream *stream)
             has_woken = wake_other_helpers(stream);
         wait_a_little(n_idle_polls++);
     }
+    gyre_float_end(callers);
     pthread_mutex_unlock(&stream->run_lock);
     gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
 }
@@ -423,8 +426,10 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
     if (stream == NULL || is_empty(stream))
         return GYRE_SUCCESS;
     if (pthread_mutex_trylock(&stream->run_lock) == 0) {
+        const struct gyre_float_env callers = gyre_float_begin();
         if (!is_empty(stream))
             (void)poll_head(stream);
+        gyre_float_end(callers);
         pthread_mutex_unlock(&stream->run_lock);
     }
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;

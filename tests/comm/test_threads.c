@@ -7,7 +7,11 @@
 #include "core/comm/comm.h"
 #include "tests/support/ranks.h"
 
+#include <fenv.h>
 #include <sched.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 enum { N_ELEMS = 1000 };
 
@@ -275,6 +279,154 @@ static void ranks_may_use_a_host_stream_after_each_other(void)
     }
 }
 
+/* ---- the caller's floating-point state ---------------------------------------------------- */
+
+enum { N_STATES = 7, FLOAT_ELEMS = 300, N_FLOATS = 6, N_FLOAT_OPS = 3 };
+
+struct float_rank {
+    pthread_t thread;
+    const gyre_unique_id *id;
+    int rank;
+    int state; /* 0 = the default */
+    uint64_t results[N_FLOATS][N_FLOAT_OPS][FLOAT_ELEMS];
+};
+
+static const struct {
+    gyre_dtype dtype;
+    unsigned n_bytes;
+    uint64_t exponent;
+} floats[N_FLOATS] = {
+    {GYRE_FLOAT32, 4, 0x7f800000}, {GYRE_FLOAT64, 8, 0x7ff0000000000000},
+    {GYRE_FLOAT16, 2, 0x7c00},     {GYRE_BFLOAT16, 2, 0x7f80},
+    {GYRE_FLOAT8_E4M3, 1, 0x78},   {GYRE_FLOAT8_E5M2, 1, 0x7c},
+};
+
+/* Bits of a number below 2, of which every third is denormal. */
+static uint64_t float_bits(int type, int rank, int i)
+{
+    const uint64_t exponent = floats[type].exponent;
+    uint64_t bits = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15 + (uint64_t)rank * 0xc2b2ae3d27d4eb4f;
+    bits ^= bits >> 29;
+    bits &= UINT64_MAX >> (64 - 8 * floats[type].n_bytes);
+    return i % 3 == 0 ? bits & ~exponent : bits & ~(exponent & ~(exponent >> 1));
+}
+
+static void set_float_state(int state)
+{
+    static const int roundings[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    if (state < 4)
+        fesetround(roundings[state]);
+    if (state == 4)
+        feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INEXACT);
+#ifdef __x86_64__
+    if (state == 5) /* -ffast-math: results and operands that are denormal become 0 */
+        _mm_setcsr(_mm_getcsr() | 0x8040);
+    if (state == 6) /* a trap for each denormal operand */
+        _mm_setcsr(_mm_getcsr() & ~0x100U);
+#endif
+}
+
+static unsigned long float_state(void)
+{
+#ifdef __x86_64__
+    return _mm_getcsr();
+#else
+    return (unsigned long)fegetround() << 16 | (unsigned long)fetestexcept(FE_ALL_EXCEPT) << 8 |
+           (unsigned long)fegetexcept();
+#endif
+}
+
+static void *reduce_in_state(void *argument)
+{
+    static const gyre_op ops[N_FLOAT_OPS] = {GYRE_SUM, GYRE_PROD, GYRE_AVG};
+    struct float_rank *own = argument;
+    gyre_config config = test_config(0);
+    gyre_comm *comm = NULL;
+    uint64_t data[FLOAT_ELEMS];
+    set_float_state(own->state);
+    const unsigned long before = float_state();
+    CHECK_OK(gyre_comm_init_rank(&comm, 2, own->id, own->rank, &config));
+    for (int type = 0; type < N_FLOATS && test_n_failures == 0; type++) {
+        const unsigned n_bytes = floats[type].n_bytes;
+        for (int op = 0; op < N_FLOAT_OPS; op++) {
+            unsigned char *bytes = (unsigned char *)data;
+            for (int i = 0; i < FLOAT_ELEMS; i++) {
+                const uint64_t bits = float_bits(type, own->rank, i);
+                memcpy(bytes + (unsigned)i * n_bytes, &bits, n_bytes); /* little-endian */
+            }
+            CHECK_OK(
+                gyre_all_reduce(data, data, FLOAT_ELEMS, floats[type].dtype, ops[op], comm, NULL));
+            if (op == 1) /* until the helper thread is done */
+                while (gyre_stream_query(NULL, GYRE_DEVICE_HOST) == GYRE_IN_PROGRESS)
+                    sched_yield();
+            CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+            for (int i = 0; i < FLOAT_ELEMS; i++)
+                memcpy(&own->results[type][op][i], bytes + (unsigned)i * n_bytes, n_bytes);
+        }
+    }
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_MSG(float_state() == before, "state %d: 0x%lx became 0x%lx", own->state, before,
+              float_state());
+    return NULL;
+}
+
+/* Rank 0 has the state, rank 1 the default one. */
+static void reduce_with_a_state(int state, struct float_rank *ranks)
+{
+    gyre_unique_id id;
+    memset(ranks, 0, 2 * sizeof(*ranks));
+    CHECK_OK(gyre_get_unique_id(&id));
+    for (int rank = 0; rank < 2; rank++) {
+        ranks[rank].id = &id;
+        ranks[rank].rank = rank;
+        ranks[rank].state = rank == 0 ? state : 0;
+        pthread_create(&ranks[rank].thread, NULL, reduce_in_state, &ranks[rank]);
+    }
+    for (int rank = 0; rank < 2; rank++)
+        pthread_join(ranks[rank].thread, NULL);
+}
+
+static void check_float_sums(const struct float_rank *own)
+{
+    for (int i = 0; i < FLOAT_ELEMS; i++) {
+        float narrow[2];
+        double wide[2];
+        for (int rank = 0; rank < 2; rank++) {
+            const uint32_t bits = (uint32_t)float_bits(0, rank, i);
+            const uint64_t wide_bits = float_bits(1, rank, i);
+            memcpy(&narrow[rank], &bits, sizeof(bits));
+            memcpy(&wide[rank], &wide_bits, sizeof(wide_bits));
+        }
+        narrow[0] += narrow[1];
+        wide[0] += wide[1];
+        CHECK_MSG(memcmp(&own->results[0][0][i], &narrow[0], sizeof(narrow[0])) == 0 &&
+                      memcmp(&own->results[1][0][i], &wide[0], sizeof(wide[0])) == 0,
+                  "state %d, rank %d, element %d", own->state, own->rank, i);
+    }
+}
+
+/* Sums of float and double are compared with the processor's, and everything with the results of
+ * two ranks in the default state. */
+static void the_callers_floating_point_state_does_not_reach_the_data(void)
+{
+    static const char *const algos[] = {"direct", "ring", "tree"};
+    static struct float_rank plain[2], ranks[2];
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    for (int algo = 0; algo < 3; algo++) {
+        setenv("GYRE_ALGO", algos[algo], 1);
+        reduce_with_a_state(0, plain);
+        check_float_sums(&plain[0]);
+        for (int state = 1; state < N_STATES && test_n_failures == 0; state++) {
+            reduce_with_a_state(state, ranks);
+            for (int rank = 0; rank < 2; rank++)
+                CHECK_MSG(memcmp(ranks[rank].results, plain[0].results, sizeof(plain[0].results)) ==
+                              0,
+                          "%s, state %d, rank %d", algos[algo], state, rank);
+        }
+    }
+}
+
 static const struct test_case cases[] = {
     {"a call beside another thread's is refused", a_call_beside_another_threads_is_refused},
     {"a group beside another thread's call is refused",
@@ -287,6 +439,8 @@ static const struct test_case cases[] = {
      two_ranks_of_a_group_on_one_host_stream_are_refused},
     {"two ranks on one host stream are refused", two_ranks_on_one_host_stream_are_refused},
     {"ranks may use a host stream after each other", ranks_may_use_a_host_stream_after_each_other},
+    {"the caller's floating-point state does not reach the data",
+     the_callers_floating_point_state_does_not_reach_the_data},
 };
 
 TEST_MAIN(cases)
