@@ -6,6 +6,7 @@
  */
 #include "bootstrap/bootstrap_server.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sync.h"
 #include "core/base/thread.h"
@@ -198,7 +199,7 @@ static gyre_status start_thread(struct gyre_server *server)
 static gyre_status watch_listeners(struct gyre_server *server)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     bool is_watched = server->epoll_fd >= 0;
     for (int i = 0; i < server->listeners.n && is_watched; i++)
         is_watched =

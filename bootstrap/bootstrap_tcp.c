@@ -4,6 +4,7 @@
  */
 #include "bootstrap/bootstrap_tcp.h"
 
+#include "core/base/file.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
 
@@ -257,7 +258,7 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     struct gyre_tcp *tcp = calloc(1, sizeof(*tcp));
     if (tcp == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the link to the rendezvous");
-    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tcp->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (tcp->wake_fd < 0) {
         free(tcp);
         return gyre_fail_errno(errno, "eventfd");

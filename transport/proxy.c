@@ -5,6 +5,7 @@
  */
 #include "transport/proxy.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sync.h"
 #include "core/base/thread.h"
@@ -185,7 +186,7 @@ gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clien
     proxy->rank = rank;
     proxy->n_clients = n_clients;
     pthread_mutex_init(&proxy->lock, NULL);
-    proxy->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    proxy->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     proxy->clients = calloc((size_t)n_clients + 1, sizeof(*proxy->clients));
     proxy->nap_fds = calloc((size_t)n_clients + 1, sizeof(*proxy->nap_fds));
     if (proxy->wake_fd < 0) {

@@ -6,7 +6,11 @@
  */
 #include "transport/slab.h"
 
+<<<<<<< HEAD
 #include "core/base/text.h"
+=======
+#include "core/base/file.h"
+>>>>>>> ef19220 (core/base/log: only into stderr, without signals, and a full disk is said)
 #include "core/device/shared_file.h"
 
 #include <errno.h>
@@ -127,7 +131,7 @@ static gyre_status finish_mapping(const struct gyre_transport_config *config, vo
 static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t n_bytes,
                              struct gyre_slab_handle *handle, struct gyre_slab_mapping *mapping_out)
 {
-    const int fd = memfd_create("gyre", MFD_CLOEXEC);
+    const int fd = gyre_descriptor_keep(memfd_create("gyre", MFD_CLOEXEC));
     if (fd < 0)
         return gyre_fail_errno(errno, "shared memory: memfd_create for %zu bytes", n_bytes);
     gyre_status status;

@@ -11,16 +11,65 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FIRST_READ_BYTES 65536
 #define N_NAMES          16 /* random names that are tried before giving up */
+
+/* ---- descriptors -------------------------------------------------------------------------- */
+
+int gyre_descriptor_keep(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    const int kept = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return kept;
+}
+
+int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
+{
+    const char *at = bytes;
+    const struct timespec now = {0, 0};
+    sigset_t ours, pending, before;
+    int error = 0;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    sigpending(&pending);
+    while (n_bytes > 0 && error == 0) {
+        const ssize_t n_written = write(fd, at, n_bytes);
+        if (n_written >= 0) {
+            at += n_written;
+            n_bytes -= (size_t)n_written;
+        } else if (errno != EINTR) {
+            error = errno;
+        }
+    }
+    /* Both signals go to the thread that writes. Takes the one that this write has raised, unless
+     * one of the caller's waits already. */
+    const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+    if (raised != 0 && sigismember(&pending, raised) == 0) {
+        sigdelset(&ours, raised == SIGPIPE ? SIGXFSZ : SIGPIPE);
+        while (sigtimedwait(&ours, NULL, &now) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
 
 /* `path` leads to no file: it is a new name, or a link whose target does not exist. */
 static gyre_status take_new_name(const char *path, char *target_out)
@@ -61,7 +110,8 @@ static gyre_status create_beside(const char *target, mode_t mode, char *beside_o
         GYRE_TRY(gyre_random_bytes(&random, sizeof(random)));
         if (snprintf(beside_out, PATH_MAX, "%s.%016" PRIx64 ".part", target, random) >= PATH_MAX)
             return gyre_fail_errno(ENAMETOOLONG, "%.64s...", target);
-        const int fd = open(beside_out, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        const int fd = gyre_descriptor_keep(
+            open(beside_out, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
         if (fd >= 0) {
             *fd_out = fd;
             return GYRE_SUCCESS;
@@ -70,21 +120,6 @@ static gyre_status create_beside(const char *target, mode_t mode, char *beside_o
             break;
     }
     return gyre_fail_errno(errno, "cannot make a new file in the folder of %s", target);
-}
-
-static int write_all(int fd, const void *bytes, size_t n_bytes)
-{
-    const char *at = bytes;
-    while (n_bytes > 0) {
-        const ssize_t n_written = write(fd, at, n_bytes);
-        if (n_written < 0 && errno == EINTR)
-            continue;
-        if (n_written < 0)
-            return errno;
-        at += n_written;
-        n_bytes -= (size_t)n_written;
-    }
-    return 0;
 }
 
 gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes)
@@ -105,7 +140,7 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
     /* Gives back the permissions that the umask has removed. */
     int error = exists && fchmod(fd, there.st_mode & 0777) != 0 ? errno : 0;
     if (error == 0)
-        error = write_all(fd, bytes, n_bytes);
+        error = gyre_descriptor_write(fd, bytes, n_bytes);
     if (close(fd) != 0 && error == 0)
         error = errno;
     if (error == 0 && rename(beside, target) != 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and replaces whole files. No process ever reads half of a replaced file. No file name from
- * a user can make the program wait for ever or use up its memory.
+ * Reads and replaces whole files, and keeps descriptors and signals of writes away from the
+ * caller's. No process ever reads half of a replaced file. No file name from a user can make the
+ * program wait for ever or use up its memory.
  */
 #ifndef GYRE_BASE_FILE_H
 #define GYRE_BASE_FILE_H
@@ -10,6 +11,16 @@
 
 #include <limits.h>
 #include <stddef.h>
+
+/** gyre_descriptor_keep - a descriptor that was just opened, above those of stdin, stdout and
+ * stderr. A program may run with some of these three closed; what it writes there must not reach a
+ * file or a peer of ours. Returns the descriptor, with close-on-exec; or -1 with errno, also if fd
+ * is -1. */
+int gyre_descriptor_keep(int fd);
+
+/** gyre_descriptor_write - write all bytes. Raises neither SIGPIPE nor SIGXFSZ, which would end the
+ * program. Returns 0 or an errno. */
+int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
 
 /** gyre_file_to_replace - the file that a replacement of `path` would replace: the file at the end
  * of symbolic links, or `path` itself if it does not exist. Devices, pipes and folders are never

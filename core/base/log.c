@@ -3,9 +3,13 @@
  * The log. Level, subsystems and file belong to the process, as stderr does. They are set once,
  * before a second thread logs, and are read with acquire loads. A line is one write(2), so lines of
  * several threads and processes never mix.
+ *
+ * Descriptor 2 is written to only as long as it is the standard error. In a program that started
+ * without one, or has closed it, whatever gets that number is none of the log's.
  */
 #include "core/base/log.h"
 
+#include "core/base/file.h"
 #include "core/base/sync.h"
 #include "core/base/text.h"
 #include "core/base/util.h"
@@ -30,6 +34,9 @@
 static uint32_t log_level = GYRE_LOG_WARN;
 static uint32_t log_subsys = DEFAULT_SUBSYS;
 static uint32_t log_fd = STDERR_FILENO;
+static char log_path[FILE_MAX_BYTES]; /* of log_fd; written before it */
+static uint32_t has_lost_lines;       /* and that was said; 0 or 1, as the next */
+static uint32_t has_no_stderr;
 static _Thread_local int thread_rank = -1;
 
 static const char *const subsys_names[] = {
@@ -57,17 +64,35 @@ bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys)
     return level <= GYRE_LOG_WARN || (gyre_load_acquire_u32(&log_subsys) >> subsys & 1U) != 0;
 }
 
-static void write_all(int fd, const char *bytes, size_t n_bytes)
+/* Looked at when the library is loaded, when the log is set up, and by each line. */
+static void look_at_stderr(void)
 {
-    while (n_bytes > 0) {
-        const ssize_t n_written = write(fd, bytes, n_bytes);
-        if (n_written < 0 && errno == EINTR)
-            continue;
-        if (n_written <= 0)
-            return; /* an error of the log itself cannot be reported */
-        bytes += n_written;
-        n_bytes -= (size_t)n_written;
+    if (fcntl(STDERR_FILENO, F_GETFD) < 0)
+        gyre_store_release_u32(&has_no_stderr, 1);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    look_at_stderr();
+}
+
+/* Writes one line. Says once on stderr why a log file cannot be written; that stderr cannot be
+ * written can be said nowhere. */
+static void write_line(int fd, const char *line, size_t n_line)
+{
+    char text[FILE_MAX_BYTES + 128], reason[64];
+    if (fd != STDERR_FILENO) {
+        const int error = gyre_descriptor_write(fd, line, n_line);
+        if (error == 0 || !gyre_compare_exchange_u32(&has_lost_lines, 0, 1))
+            return;
+        snprintf(text, sizeof(text), "GYRE WARN log file %s: %s (errno %d); its lines are lost\n",
+                 log_path, strerror_r(error, reason, sizeof(reason)), error);
+        line = text;
+        n_line = strlen(text);
     }
+    if (gyre_load_acquire_u32(&has_no_stderr) == 0 &&
+        gyre_descriptor_write(STDERR_FILENO, line, n_line) == EBADF)
+        gyre_store_release_u32(&has_no_stderr, 1);
 }
 
 void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
@@ -90,7 +115,7 @@ void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char
     va_end(args);
     const size_t n_line = strlen(line);
     line[n_line] = '\n'; /* the format left room for it */
-    write_all((int)gyre_load_acquire_u32(&log_fd), line, n_line + 1);
+    write_line((int)gyre_load_acquire_u32(&log_fd), line, n_line + 1);
     errno = saved_errno;
 }
 
@@ -188,16 +213,16 @@ static gyre_status expand_file(const char *file, char *path_out, size_t path_byt
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_file(const char *file, int *fd_out)
+static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *fd_out)
 {
-    char path[FILE_MAX_BYTES];
     if (file == NULL || file[0] == '\0') {
         *fd_out = STDERR_FILENO;
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(expand_file(file, path, sizeof(path)));
+    GYRE_TRY(expand_file(file, path, FILE_MAX_BYTES));
     /* Appending: ranks that share the name share the file, and a line stays whole. */
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int fd = gyre_descriptor_keep(
+        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
     if (fd < 0 && errno == ENXIO) /* a pipe: a blocking open would wait for a reader */
         return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads", path);
     if (fd < 0)
@@ -212,12 +237,16 @@ gyre_status gyre_log_configure(const char *level, const char *subsystems, const 
 {
     uint32_t new_level = GYRE_LOG_WARN;
     uint32_t new_subsys = 0;
+    char new_path[FILE_MAX_BYTES] = "";
     int new_fd = -1;
+    look_at_stderr();
     GYRE_TRY(parse_level(level, &new_level));
     GYRE_TRY(parse_subsystems(subsystems == NULL ? "" : subsystems, &new_subsys));
-    GYRE_TRY(open_file(file, &new_fd));
+    GYRE_TRY(open_file(file, new_path, &new_fd));
     const int old_fd = (int)gyre_load_acquire_u32(&log_fd);
     gyre_store_release_u32(&log_subsys, new_subsys);
+    memcpy(log_path, new_path, sizeof(log_path));
+    gyre_store_release_u32(&has_lost_lines, 0);
     gyre_store_release_u32(&log_fd, (uint32_t)new_fd);
     gyre_store_release_u32(&log_level, new_level);
     if (old_fd != STDERR_FILENO)

@@ -6,6 +6,7 @@
  */
 #include "core/base/sock.h"
 
+#include "core/base/file.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
 
@@ -57,7 +58,7 @@ static int mark(int fd)
 int gyre_sock_new(int family)
 {
     pthread_mutex_lock(&lock);
-    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = gyre_descriptor_keep(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd >= 0)
         fd = mark(fd);
     pthread_mutex_unlock(&lock);
@@ -67,7 +68,7 @@ int gyre_sock_new(int family)
 int gyre_sock_take(int listen_fd)
 {
     pthread_mutex_lock(&lock);
-    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = gyre_descriptor_keep(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0)
         fd = mark(fd);
     pthread_mutex_unlock(&lock);

@@ -6,6 +6,7 @@
  */
 #include "core/comm/comm.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sync.h"
 #include "core/base/thread.h"
@@ -227,29 +228,15 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
     return GYRE_SUCCESS;
 }
 
-static gyre_status write_all(int fd, const char *text)
-{
-    size_t n_left = strlen(text);
-    while (n_left > 0) {
-        const ssize_t n = write(fd, text, n_left);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return gyre_fail_errno(errno, "comm_dump: write to descriptor %d", fd);
-        text += n;
-        n_left -= (size_t)n;
-    }
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_comm_dump(gyre_comm *comm, int fd)
 {
     char *text = NULL;
     GYRE_TRY(gyre_comm_pin_made(comm));
     gyre_status status = gyre_health_dump(comm->health, &text);
     gyre_comm_unpin(comm);
-    if (status == GYRE_SUCCESS)
-        status = write_all(fd, text);
+    const int error = status == GYRE_SUCCESS ? gyre_descriptor_write(fd, text, strlen(text)) : 0;
+    if (error != 0)
+        status = gyre_fail_errno(error, "comm_dump: write to descriptor %d", fd);
     free(text);
     return status;
 }

@@ -5,6 +5,7 @@
  */
 #include "core/device/host_memory.h"
 
+#include "core/base/file.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
 
@@ -72,7 +73,8 @@ static unsigned char *map_new(int fd, const struct gyre_shared_file *file)
 static bool make_file(struct allocation *made, size_t n_bytes)
 {
     made->file.n_bytes = n_bytes;
-    made->file.fd = is_size_allowed(n_bytes) ? memfd_create("gyre", MFD_CLOEXEC) : -1;
+    made->file.fd =
+        is_size_allowed(n_bytes) ? gyre_descriptor_keep(memfd_create("gyre", MFD_CLOEXEC)) : -1;
     if (made->file.fd >= 0 &&
         gyre_random_bytes(made->file.token, sizeof(made->file.token)) == GYRE_SUCCESS)
         made->base = map_new(made->file.fd, &made->file);

@@ -4,6 +4,8 @@
  */
 #include "core/device/shared_file.h"
 
+#include "core/base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,7 +45,7 @@ gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **bas
     char path[64];
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", file->pid, file->fd);
     /* Should the pid be somebody else's now, this may be a pipe or a device: never wait for it. */
-    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = gyre_descriptor_keep(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0 && errno == ENOENT)
         return gyre_fail(GYRE_ERROR_REMOTE, "%s is gone: the process has ended", path);
     if (fd < 0)

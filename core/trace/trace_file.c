@@ -5,6 +5,7 @@
  */
 #include "core/trace/trace_file.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/base/util.h"
@@ -278,7 +279,8 @@ static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
 
 gyre_status gyre_trace_file_add(const struct gyre_trace_part *part)
 {
-    const int fd = open(part->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    const int fd = gyre_descriptor_keep(
+        open(part->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
     struct stat about;
     if (fd < 0)
         return gyre_fail_errno(errno, "open");

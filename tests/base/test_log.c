@@ -4,11 +4,15 @@
  */
 #include "core/base/log.h"
 #include "core/base/param.h"
+#include "core/base/sock.h"
 #include "core/base/util.h"
 #include "tests/support/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,6 +170,86 @@ static void a_pipe_without_a_reader_is_no_log_file(void)
     CHECK(unlink(path) == 0);
 }
 
+/* ---- descriptors that cannot be written, or are not ours ---------------------------------- */
+
+/* Makes descriptor 2 the writing end of a pipe. Returns the reading end. */
+static int catch_stderr(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    close(ends[1]);
+    return ends[0];
+}
+
+/* What is in the pipe; the next call reuses the buffer. */
+static const char *caught(int fd)
+{
+    static char text[4096];
+    CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+    const ssize_t n = read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    return text;
+}
+
+static void a_full_disk_is_said_once(void)
+{
+    const int end = catch_stderr();
+    CHECK_OK(gyre_log_configure("WARN", "", "/dev/full"));
+    GYRE_WARN("a-lost line");
+    GYRE_WARN("a-lost line");
+    const char *said = strstr(caught(end), "log file /dev/full: No space left on device");
+    CHECK(said != NULL && strstr(said + 1, "log file") == NULL && strstr(said, "a-lost") == NULL);
+}
+
+/* A log file past ulimit -f raises SIGXFSZ, a pipe without a reader SIGPIPE; each ends a program.
+ */
+static void writing_raises_no_signal(void)
+{
+    const struct rlimit small = {16, 16};
+    char path[128];
+    sigset_t pending;
+    const int end = catch_stderr();
+    const int saved = dup(STDERR_FILENO);
+    snprintf(path, sizeof(path), "%s/fifo", directory);
+    CHECK(mkfifo(path, 0600) == 0);
+    const int reader = open(path, O_RDONLY | O_NONBLOCK);
+    CHECK_OK(gyre_log_configure("WARN", "", path));
+    close(reader);
+    GYRE_WARN("to nobody");
+    CHECK(strstr(caught(end), "Broken pipe") != NULL);
+    CHECK(unlink(path) == 0);
+    snprintf(path, sizeof(path), "%s/short", directory);
+    CHECK_OK(gyre_log_configure("WARN", "", path));
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    GYRE_WARN("more than the limit");
+    GYRE_WARN("and more");
+    CHECK(strstr(caught(end), "File too large") != NULL && unlink(path) == 0);
+    CHECK_OK(gyre_log_configure("WARN", "", NULL));
+    close(end);
+    GYRE_WARN("to nobody");
+    CHECK(write(saved, "", 0) == 0 && sigpending(&pending) == 0);
+    CHECK(!sigismember(&pending, SIGPIPE) && !sigismember(&pending, SIGXFSZ));
+}
+
+/* A program that closed its stderr, and whose own file gets the number. */
+static void what_has_got_descriptor_2_is_not_written_to(void)
+{
+    char path[128];
+    struct stat about;
+    const int failures = test_n_failures;
+    close(STDERR_FILENO);
+    CHECK_OK(gyre_log_configure("WARN", "", NULL));
+    snprintf(path, sizeof(path), "%s/data", directory);
+    CHECK(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) == STDERR_FILENO);
+    GYRE_WARN("not into the data");
+    CHECK(fstat(STDERR_FILENO, &about) == 0 && about.st_size == 0 && unlink(path) == 0);
+    close(STDERR_FILENO);
+    GYRE_WARN("to nobody");
+    const int sock = gyre_sock_new(AF_INET);
+    CHECK(sock > STDERR_FILENO && fcntl(sock, F_GETFD) == FD_CLOEXEC);
+    CHECK(failures == test_n_failures);
+}
+
 static const struct test_case cases[] = {
     {"a pipe without a reader is no log file", a_pipe_without_a_reader_is_no_log_file},
     {"levels and subsystems decide what is written", levels_and_subsystems_decide_what_is_written},
@@ -173,6 +257,9 @@ static const struct test_case cases[] = {
     {"logging changes neither errno nor the cause", logging_changes_neither_errno_nor_the_cause},
     {"a long line is cut and stays one line", a_long_line_is_cut_and_stays_one_line},
     {"loading the variables says what is ignored", loading_the_variables_says_what_is_ignored},
+    {"a full disk is said once", a_full_disk_is_said_once},
+    {"writing raises no signal", writing_raises_no_signal},
+    {"what has got descriptor 2 is not written to", what_has_got_descriptor_2_is_not_written_to},
 };
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
  */
 #include "transport/ib/ib_transport.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/base/util.h"
@@ -172,7 +173,7 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
 
 static gyre_status open_naps(struct gyre_ib_transport *ib)
 {
-    ib->nap_fd = epoll_create1(EPOLL_CLOEXEC);
+    ib->nap_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (ib->nap_fd < 0)
         return gyre_fail_errno(errno, "epoll_create1");
     for (int i = 0; i < ib->n_rails; i++) {

@@ -5,6 +5,7 @@
  */
 #include "transport/socket/socket.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/util.h"
 
@@ -138,7 +139,7 @@ static gyre_status open_threads(struct socket_transport *transport)
         transport->threads[t] =
             (struct socket_thread){.transport = transport, .index = t, .epoll_fd = -1};
     for (uint32_t t = 0; t < transport->n_threads; t++) {
-        transport->threads[t].epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        transport->threads[t].epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
         if (transport->threads[t].epoll_fd < 0)
             return gyre_fail_errno(errno, "epoll_create1");
     }

@@ -10,6 +10,7 @@
  */
 #include "transport/socket/socket.h"
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"
 #include "core/base/util.h"
@@ -229,7 +230,7 @@ static gyre_status reception_open(struct reception *reception, struct socket_tra
     memset(reception, 0, sizeof(*reception));
     reception->transport = transport;
     reception->n_missing = count_missing(transport);
-    reception->stop_fd = eventfd(0, EFD_CLOEXEC);
+    reception->stop_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC));
     if (reception->stop_fd < 0)
         return gyre_fail_errno(errno, "eventfd");
     gyre_cond_init(&reception->changed);
