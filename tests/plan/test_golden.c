@@ -101,14 +101,15 @@ static const struct machine machines[] = {
      .is_ll128_safe = true,
      .has_hosts = true,
      .has_net_lines = true,
-     .network = {false, 10000, 0}},
+     .network = {false, 10000, 40000}},
 };
 
 /* Which machine a communicator has; 6 = one of those that predict. */
-static const uint8_t machine_of[] = {2, 0, 2, 4, 2, 6, 2, 3, 2, 0, 2, 4, 2, 5, 2, 1, 4, 2, 3, 0};
+static const uint8_t machine_of[] = {2, 0, 2, 4, 2, 6, 2, 3, 2, 6, 2, 4, 2, 5, 2, 1, 4, 6, 3, 0};
 
 static const uint16_t one_host[] = {1, 2, 2, 2, 2, 3, 3, 4, 4, 4, 4, 5, 6, 7, 8, 8, 9, 16, 32, 64};
-static const uint8_t several_hosts[][5] = {{1, 1}, {2, 2}, {1, 2, 3}, {1, 1, 1}, {2, 2, 2}, {3, 3}};
+static const uint8_t several_hosts[][5] = {{1, 1},    {1, 1},    {2, 2}, {1, 2, 3},
+                                           {1, 1, 1}, {2, 2, 2}, {3, 3}};
 
 /* Every second communicator has no settings, the others have one or two. */
 static const char *const settings[] = {
@@ -178,6 +179,8 @@ static void load_file(void)
         shape.coll = GYRE_COLL_REDUCE_SCATTER;
         shape.grouping = n == 4 ? &crossed : NULL;
         write_programs(to, &gyre_algorithm_ring, shape, "crossed");
+        shape.coll = GYRE_COLL_REDUCE;
+        write_programs(to, &gyre_algorithm_tree, shape, "branched");
         shape = (struct gyre_shape){.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = n, .is_placed = true};
         write_programs(to, &gyre_algorithm_spread, shape, "laid");
     }
@@ -208,7 +211,7 @@ static void group_ranks(void)
 
 static void limit_channels(void)
 {
-    static const uint32_t sms[] = {132, 132, 132, 132, 114, 78, 148, 48, 16};
+    static const uint32_t sms[] = {132, 132, 132, 132, 114, 78, 148, 124, 48, 16};
     static const int most[] = {0, 0, 0, 0, 0, 0, 0, 64, 63, 48, 47, 32, 31, 16, 15, 8, 1};
     gyre_config *config = &block.member.config;
     const uint32_t n_sharers = roll(16) == 0 ? 2 + 2 * roll(2) : 1;
@@ -262,7 +265,7 @@ static void link_ranks(void)
     CHECK_OK(gyre_near_peers_find(&links->grouping, n_ranks, block.member.rank, links->is_far));
     links->spec = gyre_tuner_fifo_spec_across(kind, &peers, false, links->uses_rdma, buffer_bytes,
                                               max_channels);
-    if (machine->has_net_lines)
+    if (machine->has_net_lines || (machine->is_cuda && n_ranks == 2))
         gyre_fifo_spec_add_net_lines(&links->spec, kind, &peers, false);
 }
 
@@ -300,7 +303,7 @@ static void open_block(int number)
     memset(&block, 0, sizeof(block));
     dice = (uint64_t)number << 32;
     const uint32_t kind = machine_of[(size_t)number % sizeof(machine_of)];
-    block.machine = &machines[kind < 6 ? kind : 6 + (uint32_t)number / sizeof(machine_of) % 5];
+    block.machine = &machines[kind < 6 ? kind : 6 + roll(5)];
     group_ranks();
     char *environment[3] = {NULL, NULL, NULL};
     for (uint32_t i = roll(5) < 2 ? 1 + roll(2) : 0, n = 0; n < i; n++) {
@@ -335,15 +338,28 @@ struct launch_facts {
     uint32_t misaligned_bytes;
 };
 
-static uint64_t roll_count(enum gyre_collective coll, uint32_t element)
+/* Sizes at which choices change; of a vector, or of all blocks. */
+static const uint64_t edges[] = {
+    512,       1 << 10,  2 << 10,   4 << 10,   8 << 10,   16 << 10,  32 << 10,  64 << 10,
+    80 << 10,  96 << 10, 112 << 10, 128 << 10, 160 << 10, 192 << 10, 256 << 10, 448 << 10,
+    512 << 10, 1 << 20,  2 << 20,   3 << 20,   4 << 20,   5 << 20,   6 << 20,   8 << 20,
+    9 << 20,   12 << 20, 13 << 20,  16 << 20,  20 << 20,  24 << 20,  32 << 20,  48 << 20,
+    64 << 20,  96 << 20, 192 << 20, 384 << 20, 768 << 20, 1 << 30};
+
+/* Half of the sizes are edges, or one element beside one. */
+static uint64_t roll_count(const struct gyre_call *call)
 {
-    const bool is_predicted = block.cache->facts.cost != NULL && coll != GYRE_COLL_SEND_RECV;
-    const uint32_t power = is_predicted ? roll(5) * 5 + 6 : 3 + roll(28);
-    uint64_t n_bytes = ((uint64_t)1 << power) * (is_predicted ? 8 : 8 + roll(8)) / 8;
-    if (roll(2) == 0)
-        n_bytes /= (uint64_t)block.member.n_ranks;
-    const uint32_t change = roll(5);
-    return roll(64) == 0 ? 0 : n_bytes / element + (change == 0) - (change == 1 && n_bytes > 64);
+    const uint32_t element = gyre_dtype_bytes(call->dtype);
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const uint64_t n_blocks =
+        traits->in_blocks || traits->out_blocks ? (uint64_t)block.member.n_ranks : 1;
+    const uint32_t change = roll(4), zero = roll(64);
+    uint64_t n_bytes = PICK(edges) / n_blocks;
+    if (block.cache->facts.cost != NULL && call->coll != GYRE_COLL_SEND_RECV)
+        n_bytes = (uint64_t)1 << (6 + (block.member.n_ranks == 2 ? roll(21) : roll(6) * 4));
+    else if (roll(2) == 0)
+        n_bytes = ((uint64_t)1 << (3 + roll(28))) * (8 + roll(8)) / 8;
+    return zero == 0 ? 0 : n_bytes / element + (change == 0) - (change == 1 && n_bytes > 64);
 }
 
 static struct gyre_call roll_call(struct launch_facts *launch)
@@ -359,7 +375,7 @@ static struct gyre_call roll_call(struct launch_facts *launch)
     call.coll = coll < GYRE_N_COLLECTIVES ? (enum gyre_collective)coll : GYRE_COLL_ALL_REDUCE;
     call.op = PICK(ops);
     call.dtype = is_predicted ? GYRE_FLOAT32 : PICK(dtypes);
-    call.count = roll_count(call.coll, gyre_dtype_bytes(call.dtype));
+    call.count = roll_count(&call);
     if (gyre_collectives[call.coll].has_root)
         call.root = (int)roll((uint32_t)block.member.n_ranks);
     call.is_send = call.coll == GYRE_COLL_SEND_RECV && roll(2) == 0;
@@ -426,9 +442,10 @@ static void add_fused(struct text *text, const struct gyre_fused_call *call, uin
         add(text, "; steps in blocks of %u",
             gyre_cuda_block_threads(call->proto, step_bytes, call->n_threads));
     else
-        add(text, "; %s%s, %ux%u blocks of %u, %u a peer, unroll %u, %u B", run.kernel->name,
-            run.is_exact ? " exact" : "", run.places_blocks ? block.n_sms : n_channels, run.n_rows,
-            run.n_threads, run.threads_per_peer, run.unroll, run.shared_bytes);
+        add(text, "; %s%s of %u, %ux%u blocks of %u, %u a peer, unroll %u, %u B", run.kernel->name,
+            run.is_exact ? " exact" : "", gyre_cuda_peers_class(call->n_peers),
+            run.places_blocks ? block.n_sms : n_channels, run.n_rows, run.n_threads,
+            run.threads_per_peer, run.unroll, run.shared_bytes);
 }
 
 static void add_launch(struct text *text, const struct gyre_call *call,
