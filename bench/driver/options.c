@@ -39,6 +39,7 @@ enum {
     NCCL_ALGO,
     NCCL_PROTO,
     NCCL_MODE,
+    OLD_LIB,
     HELP_VARS
 };
 
@@ -99,7 +100,8 @@ enum {
       "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R",                \
       TEXT(result_path))                                                                          \
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]", WORD(device, device_names, 3))       \
-    X(COMPARE, "compare", "engine", "also time mpi or nccl, in turn with gyre", ENGINE(compare))  \
+    X(COMPARE, "compare", "engine", "also time mpi, nccl or old, in turn with gyre",              \
+      ENGINE(compare))                                                                            \
     X(COMPARE_ALGOS, "compare-algos", "names",                                                    \
       "time these algorithms in turns, each with \"@\" and a protocol or none with it; \"file\" " \
       "is "                                                                                       \
@@ -132,6 +134,8 @@ enum {
     X(NCCL_MODE, "nccl-mode", "mode",                                                             \
       "how NCCL runs: plain, registered, window, zero-sm or best (the fastest) [plain]",          \
       WORD(nccl_mode, bench_nccl_mode_names, BENCH_N_NCCL_MODES))                                 \
+    X(OLD_LIB, "old-lib", "file", "the libgyre.so of --compare old, as of an earlier version",    \
+      TEXT(old_library))                                                                          \
     X(HELP_VARS, "help-vars", "", "print the table of the library's variables",                   \
       FLAG(wants_variables))                                                                      \
     X('h', "help", "", "print this text", FLAG(wants_help))
@@ -147,7 +151,7 @@ const char *const bench_nccl_mode_names[] = {"plain",      "window",  "best",
                                              "registered", "zero-sm", "default"};
 
 static const char *const device_names[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
-static const char *const engine_names[] = {"mpi", "nccl"};
+static const char *const engine_names[] = {"mpi", "nccl", "old"};
 
 /* How the value of an option is read and which field of struct bench_options it sets. */
 struct rule {
@@ -178,7 +182,7 @@ static const struct rule rules[] = {
 #define BOOLEAN(field)                          RULE(READ_BOOLEAN, field, 0, 1, NULL)
 #define WORD(field, words, n)                   RULE(READ_WORD, field, 0, n, words)
 #define WORD_OR_ALL(field, words, n)            RULE(READ_WORD_OR_ALL, field, 0, n, words)
-#define ENGINE(field)                           RULE(READ_ENGINE, field, 0, 2, engine_names)
+#define ENGINE(field)                           RULE(READ_ENGINE, field, 0, 3, engine_names)
 #define TEXT(field)                             RULE(READ_TEXT, field, 0, 0, NULL)
 #define FLAG(field)                             RULE(SET_FLAG, field, 0, 0, NULL)
 #define IGNORED                                 READ_NOTHING, 0, 0, 1, NULL

@@ -75,6 +75,7 @@ struct bench_options {
     const char *nccl_algo;
     const char *nccl_proto;
     int nccl_mode;           /* enum bench_nccl_mode */
+    const char *old_library; /* of --compare old */
     const char *limits_path; /* of build/bench/limits; NULL = no such column */
     const char *json_path;
     const char *csv_path;

@@ -141,6 +141,21 @@ static gyre_status check_kind(const struct bench_options *options, const struct 
     return GYRE_SUCCESS;
 }
 
+/* The words of gyre's side would hold for one of the two libraries only. */
+static gyre_status check_old(const struct bench_options *options)
+{
+    const bool is_old = options->compare != NULL && strcmp(options->compare, "old") == 0;
+    if (is_old != (options->old_library != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare old and --old-lib need each other");
+    if (is_old && (options->algo != NULL || options->proto != NULL || options->algo_file != NULL ||
+                   options->result_path != NULL || options->is_sweep))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare old does not go with --algo, --proto, --path, --algo-file or "
+                         "--sweep: set GYRE_ALGO and the like, which both libraries read");
+    return GYRE_SUCCESS;
+}
+
 static gyre_status check_nccl(const struct bench_options *options)
 {
     const struct {
@@ -278,6 +293,7 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_sizes(options));
     GYRE_TRY(check_modes(options));
     GYRE_TRY(check_kind(options, kind));
+    GYRE_TRY(check_old(options));
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
     GYRE_TRY(check_allowed(options, kind));

@@ -4,6 +4,7 @@
  */
 #include "bench/driver/rank.h"
 
+#include "bench/driver/library.h"
 #include "core/base/util.h"
 #include "core/comm/local.h"
 #include "kernels/pattern.h"
@@ -181,64 +182,14 @@ int bench_next_rank(const struct bench_rank *rank)
     return (rank->member.rank + 1) % rank->member.n_ranks;
 }
 
-static gyre_status enqueue_send_recv(const struct bench_rank *rank, const struct bench_call *call)
-{
-    const int n_ranks = rank->member.n_ranks;
-    const int next = bench_next_rank(rank);
-    const int previous = (rank->member.rank + n_ranks - 1) % n_ranks;
-    GYRE_TRY(gyre_group_start());
-    gyre_status status =
-        gyre_send(call->send, call->what.count, call->what.dtype, next, rank->comm, rank->stream);
-    if (status == GYRE_SUCCESS)
-        status = gyre_recv(call->recv, call->what.count, call->what.dtype, previous, rank->comm,
-                           rank->stream);
-    const gyre_status ended = gyre_group_end();
-    return status != GYRE_SUCCESS ? status : ended;
-}
-
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call)
 {
-    const struct bench_case *what = &call->what;
-    switch (what->coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        return gyre_all_reduce(call->send, call->recv, what->count, what->dtype, what->op,
-                               rank->comm, rank->stream);
-    case GYRE_COLL_BROADCAST:
-        return gyre_broadcast(call->send, call->recv, what->count, what->dtype, what->root,
-                              rank->comm, rank->stream);
-    case GYRE_COLL_REDUCE:
-        return gyre_reduce(call->send, call->recv, what->count, what->dtype, what->op, what->root,
-                           rank->comm, rank->stream);
-    case GYRE_COLL_ALL_GATHER:
-        return gyre_all_gather(call->send, call->recv, what->count, what->dtype, rank->comm,
-                               rank->stream);
-    case GYRE_COLL_REDUCE_SCATTER:
-        return gyre_reduce_scatter(call->send, call->recv, what->count, what->dtype, what->op,
-                                   rank->comm, rank->stream);
-    case GYRE_COLL_ALL_TO_ALL:
-        return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
-                               rank->stream);
-    case GYRE_COLL_GATHER:
-        return gyre_gather(call->send, call->recv, what->count, what->dtype, what->root, rank->comm,
-                           rank->stream);
-    case GYRE_COLL_SCATTER:
-        return gyre_scatter(call->send, call->recv, what->count, what->dtype, what->root,
-                            rank->comm, rank->stream);
-    case GYRE_COLL_SEND_RECV:
-        return enqueue_send_recv(rank, call);
-    default:
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures collective %d", (int)what->coll);
-    }
+    return bench_library_call(&bench_linked_library, rank->comm, rank->stream, rank, call);
 }
 
 gyre_status bench_wait(const struct bench_rank *rank)
 {
-    GYRE_TRY(gyre_stream_synchronize(rank->stream, rank->device_kind));
-    gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(gyre_comm_async_error(rank->comm, &status));
-    if (status != GYRE_SUCCESS)
-        gyre_set_cause(gyre_comm_last_error(rank->comm));
-    return status;
+    return bench_library_wait(&bench_linked_library, rank->comm, rank->stream, rank->device_kind);
 }
 
 static struct gyre_pattern pattern_of(const struct bench_rank *rank, const struct bench_case *what)

@@ -73,7 +73,7 @@ static gyre_status run_side(struct bench_rank *rank, const struct side *side,
         return bench_wait(rank);
     }
     GYRE_TRY(side->engine->ops->run(side->engine->state, call));
-    return side->engine->ops->is_on_stream ? bench_wait(rank) : GYRE_SUCCESS;
+    return side->engine->ops->wait(side->engine->state);
 }
 
 /* Measures one call. The result is cleared first, so that the result of the other side cannot be

@@ -37,7 +37,9 @@ static gyre_status run_batch(struct bench_rank *rank, const struct bench_batch *
         *host_us += (double)(gyre_now_ns() - start_ns) / 1e3;
     for (int i = 0; i < batch->n_replays && batch->graph != NULL; i++)
         GYRE_TRY(bench_graph_launch(batch->graph, rank->stream));
-    return is_on_stream(batch) ? bench_wait(rank) : GYRE_SUCCESS;
+    return batch->engine == NULL || batch->graph != NULL
+               ? bench_wait(rank)
+               : batch->engine->ops->wait(batch->engine->state);
 }
 
 gyre_status bench_batch_select(struct bench_rank *rank, const struct bench_batch *batch)

@@ -95,16 +95,11 @@ static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batch
     return GYRE_SUCCESS;
 }
 
-struct run_context {
-    const struct bench_rank *rank;
-    const struct bench_engine *engine;
-};
-
 static gyre_status run_engine(void *context, const struct bench_call *call)
 {
-    const struct run_context *run = context;
-    GYRE_TRY(run->engine->ops->run(run->engine->state, call));
-    return run->engine->ops->is_on_stream ? bench_wait(run->rank) : GYRE_SUCCESS;
+    const struct bench_engine *engine = context;
+    GYRE_TRY(engine->ops->run(engine->state, call));
+    return engine->ops->wait(engine->state);
 }
 
 /* A comparison with an engine that computes something else would mean nothing. All ranks know the
@@ -112,7 +107,7 @@ static gyre_status run_engine(void *context, const struct bench_call *call)
 static gyre_status check_engine(struct bench_rank *rank, const struct bench_engine *engine,
                                 const struct bench_call *call)
 {
-    struct run_context run = {rank, engine};
+    struct bench_engine run = *engine;
     int64_t n_wrong = 0;
     if (!bench_is_checked(rank, call))
         return GYRE_SUCCESS;

@@ -27,11 +27,13 @@ struct bench_engine_ops {
     int (*modes)(void *state, struct bench_mode *modes_out);
     /* Checks whether the engine can run this case. Errors: UNSUPPORTED with the reason. */
     gyre_status (*check)(void *state, const struct bench_call *call);
-    /* True: run() enqueues the call on the rank's stream. False: run() returns when the call is
-     * done. */
+    /* True: run() enqueues the call, on the rank's stream if that can be captured. False: run()
+     * returns when the call is done. */
     bool is_on_stream;
     /* Carries out the call. */
     gyre_status (*run)(void *state, const struct bench_call *call);
+    /* Waits until everything that run() enqueued is done. */
+    gyre_status (*wait)(void *state);
     /* Known reasons why values of this call may be wrong, and a remedy, as the end of a sentence;
      * "" if none is known. Pure. */
     const char *(*wrong_value_hint)(const struct bench_call *call);
@@ -41,6 +43,8 @@ struct bench_engine_ops {
 #ifdef GYRE_BENCH_WITH_MPI
 extern const struct bench_engine_ops bench_engine_mpi;
 #endif
+
+extern const struct bench_engine_ops bench_engine_old;
 
 #ifdef GYRE_BENCH_WITH_NCCL
 extern const struct bench_engine_ops bench_engine_nccl;

@@ -307,6 +307,12 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
                            &nccl->rank->member, call, nccl->rank->stream);
 }
 
+static gyre_status nccl_wait(void *state)
+{
+    const struct nccl *nccl = state;
+    return bench_wait(nccl->rank);
+}
+
 static const char *nccl_wrong_value_hint(const struct bench_call *call)
 {
     (void)call;
@@ -321,6 +327,7 @@ const struct bench_engine_ops bench_engine_nccl = {
     .modes = nccl_modes,
     .check = nccl_check,
     .run = nccl_run,
+    .wait = nccl_wait,
     .wrong_value_hint = nccl_wrong_value_hint,
     .close = nccl_close,
 };

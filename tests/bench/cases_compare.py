@@ -73,6 +73,24 @@ if not glob.glob("/sys/class/infiniband/*"):
 CONNECTIONS = {"GYRE_SOCKET_NSOCKS": "8", "NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "2"}
 
 
+def case_compare_old(directory, source):
+    """Beside a second copy of the library, between threads and between processes."""
+    library = os.path.join(directory, "..", "libgyre.so")
+    for options in (["-R", "0"], ["-R", "2"], ["-z", "1"]):
+        done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host", "--compare", "old",
+                    "--old-lib", library, "--rounds", "3"] + options + SMALL)
+        assert "# Comparing with gyre" in done.stdout and library in done.stdout, done.stdout
+    done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host", "--compare", "old",
+                "--old-lib", "/nonexistent.so"], status=1)
+    assert "--old-lib: /nonexistent.so: cannot open" in done.stderr, done.stderr
+    needs_mpi_build(directory)
+    for name in BENCHES:
+        done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "old", "--old-lib",
+                          library, "--rounds", "3"] + SMALL)
+        rows = [line.split() for line in done.stdout.split("\n") if line and line[0] != "#"]
+        assert len(rows) == 4 and all(float(row[-4]) > 0 for row in rows), done.stdout
+
+
 def gpu_compare(source, status=0, **variables):
     """The commands that tests/gpu/compare would run, each as its variables and its words."""
     done = run([os.path.join(source, "tests/gpu/compare"), "reports", "built"],

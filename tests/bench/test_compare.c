@@ -85,6 +85,12 @@ static gyre_status engine_run(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
+static gyre_status engine_wait(void *state)
+{
+    (void)state;
+    return GYRE_SUCCESS;
+}
+
 static const char *engine_wrong_value_hint(const struct bench_call *call)
 {
     (void)call;
@@ -98,6 +104,7 @@ static const struct bench_engine_ops engine_ops = {
     .modes = engine_modes,
     .check = engine_check,
     .run = engine_run,
+    .wait = engine_wait,
     .wrong_value_hint = engine_wrong_value_hint,
 };
 
