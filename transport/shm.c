@@ -6,11 +6,8 @@
  */
 #include "transport/slab.h"
 
-<<<<<<< HEAD
-#include "core/base/text.h"
-=======
 #include "core/base/file.h"
->>>>>>> ef19220 (core/base/log: only into stderr, without signals, and a full disk is said)
+#include "core/base/text.h"
 #include "core/device/shared_file.h"
 
 #include <errno.h>
