@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum format { HTML, SVG, DOT, JSON };
+enum format { HTML, SVG, JSON };
 
 static bool say(const char *cause)
 {
@@ -38,9 +38,6 @@ static bool write_format(const struct bench_drawing *drawing,
         break;
     case SVG:
         status = bench_draw_svg(drawing, title, options->round, file);
-        break;
-    case DOT:
-        bench_draw_dot(drawing, title, options->has_steps, file);
         break;
     case JSON:
         status = bench_draw_json(drawing, title, file);
@@ -80,7 +77,6 @@ static bool write_all(const struct bench_drawing *drawing, const struct bench_dr
         return say(gyre_cause());
     const bool ok = write_file(drawing, options, title, HTML, options->html) &&
                     write_file(drawing, options, title, SVG, options->svg) &&
-                    write_file(drawing, options, title, DOT, options->dot) &&
                     write_file(drawing, options, title, JSON, options->json);
     if (ok && !drawing->is_proved)
         fprintf(stderr, "draw: the programs are wrong%s: %s\n",

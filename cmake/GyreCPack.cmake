@@ -1,5 +1,5 @@
-# Packages by CPack, one for each component: libgyre0, libgyre-dev, gyre-tools, gyre-nccl as .deb or
-# .rpm, and everything in one tarball. cmake/package builds them (docs/install.md).
+# Packages by CPack, one for each component: libgyre0, libgyre-dev, gyre-tools, gyre-nccl as .deb,
+# and everything in one tarball. cmake/package builds them (docs/install.md).
 if(NOT PROJECT_IS_TOP_LEVEL OR NOT GYRE_BENCH)
   return()
 endif()
@@ -117,12 +117,4 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME} EXCLUDE_FROM_ALL)
 endforeach()
 
-# ---- RPM --------------------------------------------------------------------------------------
-set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
-set(CPACK_RPM_COMPRESSION_TYPE xz)
-set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
-# Nothing else may take this package for NCCL.
-set(CPACK_RPM_NCCL_PACKAGE_AUTOPROV " no")
-set(CPACK_RPM_DEVELOPMENT_PACKAGE_REQUIRES "${library_deb} = ${PROJECT_VERSION}")
-set(CPACK_RPM_NCCL_PACKAGE_REQUIRES "${library_deb} = ${PROJECT_VERSION}")
 include(CPack)

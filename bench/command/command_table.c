@@ -41,7 +41,7 @@ const struct bench_command bench_commands[] = {
                   "gyre schedule --algo ring --coll all_reduce --ranks 8 --rounds --verify"},
      .program = "schedule"},
     {.name = "draw",
-     .help = "draw the program of a collective: a page that plays it, SVG, dot",
+     .help = "draw the program of a collective: a page that plays it, SVG",
      .examples = {"gyre draw --algo ring --coll all_reduce --ranks 4 --html ring.html",
                   "gyre draw --algo twoshot --coll all_reduce --ranks 4 --svg twoshot.svg"},
      .program = "draw"},

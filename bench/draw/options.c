@@ -16,15 +16,13 @@
 #define DEFAULT_BYTES (1U << 20)
 #define MAX_ROUND     1000000
 
-enum { HTML = 256, SVG, DOT, JSON, ROUND, STEPS, BYTES, TRACE, CALL };
+enum { HTML = 256, SVG, JSON, ROUND, BYTES, TRACE, CALL };
 
 static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"html", required_argument, NULL, HTML},
                                              {"svg", required_argument, NULL, SVG},
-                                             {"dot", required_argument, NULL, DOT},
                                              {"json", required_argument, NULL, JSON},
                                              {"round", required_argument, NULL, ROUND},
-                                             {"steps", no_argument, NULL, STEPS},
                                              {"bytes", required_argument, NULL, BYTES},
                                              {"from-trace", required_argument, NULL, TRACE},
                                              {"call", required_argument, NULL, CALL},
@@ -36,14 +34,12 @@ void bench_draw_print_usage(const char *program, FILE *out)
 {
     fprintf(out,
             "usage: %s --algo NAME --coll NAME --ranks N --html FILE [options]\n"
-            "       %s --file PROGRAMS {--html FILE | --svg FILE | --dot FILE | --json FILE}\n",
+            "       %s --file PROGRAMS {--html FILE | --svg FILE | --json FILE}\n",
             program, program);
     fputs("      --html FILE     a page that shows the programs step by step (- = standard "
           "output)\n"
           "      --svg FILE      a picture of the rounds, side by side\n"
           "      --round R       this round alone, in the SVG\n"
-          "      --dot FILE      a graph for Graphviz: which ranks are connected\n"
-          "      --steps         the graph of the steps instead, with an edge for each slot\n"
           "      --json FILE     the data of the page\n",
           out);
     bench_shape_print_usage(out);
@@ -91,17 +87,11 @@ static bool take_option(int id, struct bench_draw_options *options)
     case SVG:
         options->svg = optarg;
         return true;
-    case DOT:
-        options->dot = optarg;
-        return true;
     case JSON:
         options->json = optarg;
         return true;
     case ROUND:
         return bench_parse_number("draw", "--round", optarg, 0, MAX_ROUND, &options->round);
-    case STEPS:
-        options->has_steps = true;
-        return true;
     case TRACE:
         options->trace = optarg;
         return true;
@@ -132,12 +122,10 @@ static bool check_together(const struct bench_draw_options *options)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (options->request.net != BENCH_NET_UNNAMED && shape->hosts == NULL)
         wrong = "--net needs --hosts: it is the network between hosts";
-    else if (!has_times && options->svg == NULL && options->dot == NULL)
-        wrong = "nothing to write: give --html, --svg, --dot or --json, each with a file";
+    else if (!has_times && options->svg == NULL)
+        wrong = "nothing to write: give --html, --svg or --json, each with a file";
     else if (options->round >= 0 && options->svg == NULL)
         wrong = "--round needs --svg";
-    else if (options->has_steps && options->dot == NULL)
-        wrong = "--steps needs --dot";
     else if (options->asks_for_times && !has_times)
         wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --net need --html or "
                 "--json, which show times";

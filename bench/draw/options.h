@@ -14,14 +14,12 @@ struct bench_draw_options {
     struct bench_schedule_request request; /* cost, proto, channels, tile, depth of the times */
     const char *html;                      /* files to write; "-" = standard output */
     const char *svg;
-    const char *dot;
     const char *json;
     const char *trace; /* its times are shown instead of predicted ones */
     int call;          /* of the trace; -1 = the last one that fits */
     uint64_t n_bytes;
     bool asks_for_times; /* some option is about them */
     int round;           /* the only one in the SVG; -1 = several */
-    bool has_steps;      /* the graph is one of steps */
     bool wants_help;
 };
 

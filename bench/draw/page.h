@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three ways in which a drawing is written: a page, a picture, a graph.
+ * The ways in which a drawing is written: a page, a picture, the data of the page.
  */
 #ifndef GYRE_BENCH_DRAW_PAGE_H
 #define GYRE_BENCH_DRAW_PAGE_H
@@ -22,11 +22,5 @@ gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *tit
  * many others as there is room for. Errors: INVALID_ARGUMENT (no such round), OUT_OF_MEMORY. */
 gyre_status bench_draw_svg(const struct bench_drawing *drawing, const char *title, int round,
                            FILE *file);
-
-/** bench_draw_dot - write a graph for Graphviz.
- * @has_steps: one node for each step and one edge for each slot; else one node for each rank and
- * one edge for each pair of ranks that are connected. */
-void bench_draw_dot(const struct bench_drawing *drawing, const char *title, bool has_steps,
-                    FILE *file);
 
 #endif

@@ -252,22 +252,6 @@ def case_pictures(directory):
         assert os.path.getsize(os.path.join(pictures, name)) < 60000, name
 
 
-def case_dot(directory):
-    """The graphs have the edges of the ring and of the double tree."""
-    text = draw(directory, options_of(SHAPES[0]), "dot").stdout
-    edges = re.findall(r"r(\d) -> r(\d) \[label=\"(\d+)\"", text)
-    assert edges == [(str(i), str((i + 1) % 4), "6") for i in range(4)], edges
-    text = draw(directory, options_of(SHAPES[0]) + ["--steps"], "dot").stdout
-    assert len(re.findall(r"^ +s\d_\d+ \[label", text, re.M)) == 4 * 7
-    slots = re.findall(r"s(\d)_(\d+) -> s(\d)_(\d+);", text)
-    assert sorted(slots) == sorted((str(rank), str(i), str((rank + 1) % 4), str(i + 1))
-                                   for rank in range(4) for i in range(6)), slots
-    text = draw(directory, options_of(SHAPES[7]), "dot").stdout
-    assert len(re.findall(r"subgraph cluster_\d", text)) == 3
-    if shutil.which("dot"):
-        run(["dot", "-Tsvg"], given=text)
-
-
 # How programs are made wrong: the shape, the text that is replaced, the new text, the number of its
 # occurrence, and where and what the verifier finds.
 MISTAKES = [
@@ -308,7 +292,6 @@ def case_wrong(directory):
         marked = [box for box in root.iter(SVG + "rect") if box.get("class") == "w"]
         shown = " ".join(text.text or "" for text in root.iter(SVG + "text"))
         assert marked and "wrong: " in shown, new
-        assert "wrong: " in draw(directory, ["--file", "-"], "dot", given=text).stdout
         if n_drawn == 0:
             last = draw(directory, ["--file", "-", "--round", "6"], "svg", given=text).stdout
             assert count_framed(parse_svg(last)) == 12, "chunk 3 is not complete on any rank"
@@ -331,7 +314,7 @@ def case_options(directory):
             (ring + ["--round", "2", "--html", "-"], "--round needs --svg"),
             (ring + ["--round", "7", "--svg", "-"], "there are 7 rounds"),
             (ring + ["--round", "x", "--svg", "-"], "expected a number"),
-            (ring + ["--steps", "--svg", "-"], "--steps needs --dot"),
+            (ring + ["--dot", "-"], "unrecognized option"),
             (ring + ["--bytes", "1M", "--svg", "-"], "which show times"),
             (ring + ["--bytes", "0", "--html", "-"], "expected a size"),
             (ring + ["--bytes", "64G", "--tile", "4096", "--html", "-"], "fewer --bytes"),

@@ -177,11 +177,11 @@ class Programs:
             return _predictions(["--file", path, *self._hosts], bytes, cost)
 
     def draw(self, path, *options):
-        """Writes a page or a picture, by the ending of `path`: .html, .svg, .dot or .json. A wrong program is
+        """Writes a page or a picture, by the ending of `path`: .html, .svg or .json. A wrong program is
         drawn too, as far as it runs. @options: further ones of `gyre draw`, such as "--bytes", "1M"."""
         kind = os.path.splitext(path)[1][1:]
-        if kind not in ("html", "svg", "dot", "json"):
-            raise InvalidArgument(f"{path} ends with neither .html, .svg, .dot nor .json")
+        if kind not in ("html", "svg", "json"):
+            raise InvalidArgument(f"{path} ends with neither .html, .svg nor .json")
         with self._file() as programs:
             _command("draw", "--file", programs, *self._hosts, f"--{kind}", path, *options)
 
