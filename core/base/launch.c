@@ -230,7 +230,7 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
     if (nearness == launchers[outer].nearness)
         return false;
     /* One inner rank and several outer ones: lonely copies, if the inner variables are a rest. */
-    if (all[inner].n_ranks == 1 && all[outer].n_ranks > 1)
+    if (all[inner].n_ranks == 1 && (all[outer].n_ranks > 1 || all[outer].rank > 0))
         return !is_step || (nearness == AGENT && launchers[outer].nearness < MPI);
     if (nearness == BY_HAND && launchers[outer].nearness == MPI)
         return is_inside(&all[inner], &all[outer]);

@@ -276,7 +276,11 @@ gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet
             "the ranks run on several hosts, or the launcher gives the job no identity: set "
             "MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port of it "
             "(mpirun -x MASTER_ADDR=... -x MASTER_PORT=...)");
-    if (!gyre_meet_is_named(place) && colon != NULL && strchr(colon + 1, ':') == NULL)
+    const char *bracket = strchr(place->address, ']');
+    const bool has_port = place->address[0] == '['
+                              ? bracket == NULL || bracket[1] != '\0'
+                              : colon != NULL && strchr(colon + 1, ':') == NULL;
+    if (!gyre_meet_is_named(place) && has_port)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s=%s: a host without a port is needed",
                          place->source, place->address);
     meet.n_fds = place->rank == 0 ? place->n_ranks : 1;

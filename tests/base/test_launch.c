@@ -126,6 +126,8 @@ static void what_cannot_be_told_is_refused_with_names_and_values(void)
     /* A shell's leftovers of one rank inside a launcher of several. */
     CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"),
                 GYRE_ERROR_INVALID_USAGE, "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4");
+    CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=1", "PMIX_RANK=1"), GYRE_ERROR_INVALID_USAGE,
+                "RANK=0 WORLD_SIZE=1, PMIX_RANK=1");
     /* mpirun in a batch script, which is no task of a step; and of variables that mpirun left in
      * the environment of srun's tasks. */
     CHECK_OK(FIND("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_PROCID=0",
@@ -288,6 +290,25 @@ static void ranks_of_another_job_are_told_and_the_first_job_goes_on(void)
         finish(&own[rank], GYRE_SUCCESS, "");
 }
 
+/* Another program has the port of rank 0, on one address or on all. */
+static void a_program_at_the_port_is_named(void)
+{
+    for (int is_any = 0; is_any < 2; is_any++) {
+        struct sockaddr_in name = {.sin_family = AF_INET,
+                                   .sin_addr = {is_any ? INADDR_ANY : htonl(INADDR_LOOPBACK)}};
+        struct guest guest;
+        const int on = 1;
+        const int port = free_port();
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        name.sin_port = htons((uint16_t)port);
+        CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0);
+        CHECK(bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0 && listen(fd, 1) == 0);
+        start(&guest, 0, 2, "localhost", port, "", 100);
+        finish(&guest, GYRE_ERROR_SYSTEM, "another job or program listens there");
+        close(fd);
+    }
+}
+
 static void ranks_that_cannot_meet_are_told_why(void)
 {
     struct guest guests[3];
@@ -304,8 +325,11 @@ static void ranks_that_cannot_meet_are_told_why(void)
     finish(&guests[1], GYRE_ERROR_TIMEOUT, "ranks 2 never came");
     start(&guests[2], 2, 3, "localhost", port, "", 100);
     finish(&guests[2], GYRE_ERROR_TIMEOUT, "which is loopback");
-    start(&guests[2], 2, 3, "host:80", port, "", 100);
-    finish(&guests[2], GYRE_ERROR_INVALID_ARGUMENT, "without a port");
+    static const char *const with_port[] = {"host:80", "[::1]:80", "[::1"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(with_port); i++) {
+        start(&guests[2], 2, 3, with_port[i], port, "", 100);
+        finish(&guests[2], GYRE_ERROR_INVALID_ARGUMENT, "without a port");
+    }
 }
 
 static const struct test_case cases[] = {
@@ -321,6 +345,7 @@ static const struct test_case cases[] = {
     {"ranks meet at every kind of address", ranks_meet_at_every_kind_of_address},
     {"ranks of another job are told, and the first job goes on",
      ranks_of_another_job_are_told_and_the_first_job_goes_on},
+    {"a program at the port is named", a_program_at_the_port_is_named},
     {"ranks that cannot meet are told why", ranks_that_cannot_meet_are_told_why},
 };
 

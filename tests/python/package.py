@@ -569,6 +569,16 @@ def case_launchers():
                              env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
                                   "MASTER_PORT": str(port)}) for rank in range(3)]
     check_job(folder, [job.communicate(timeout=60)[0] for job in jobs], 3)
+    # Two steps of one Slurm job, side by side: each meets by its identity.
+    steps = [(tempfile.mkdtemp(dir=folder), {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": str(step),
+                                             "SLURM_STEP_NUM_TASKS": "2"}) for step in range(2)]
+    jobs = [subprocess.Popen(script[:-1] + [path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env={**os.environ, **variables, "SLURM_PROCID": str(rank)})
+            for path, variables in steps for rank in range(2)]
+    outputs = [job.communicate(timeout=60)[0] for job in jobs]
+    for step, (path, _) in enumerate(steps):
+        check_job(path, outputs[2 * step:2 * step + 2], 2)
+        os.rmdir(path)
     refused(gyre.InvalidUsage, ["no launcher", "WORLD_SIZE"], gyre.from_environment)
     same_table_as_the_benches()
     os.environ.update({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
