@@ -161,12 +161,23 @@ static gyre_status read_number(char *const *environment, const char *name, int l
     return GYRE_SUCCESS;
 }
 
+/* A batch script of Slurm has a rank and a number of tasks, too, but is none of these tasks. */
+static bool is_batch_script(char *const *environment, const struct launcher *row)
+{
+    char text[8];
+    return row->hosts != NULL && !is_set(environment, "SLURM_STEP_ID") &&
+           !is_set(environment, "SLURM_STEP_NUM_TASKS") &&
+           find(environment, "ENVIRONMENT", text, sizeof(text)) != NULL &&
+           strcmp(text, "BATCH") == 0;
+}
+
 static gyre_status listen_to(char *const *environment, const struct launcher *row,
                              struct said *said_out)
 {
     struct said said = {.rank = -1, .rank_name = row->rank};
     int n = 0;
-    if (row->mark != NULL && !is_set(environment, row->mark)) {
+    if ((row->mark != NULL && !is_set(environment, row->mark)) ||
+        is_batch_script(environment, row)) {
         *said_out = said;
         return GYRE_SUCCESS;
     }

@@ -133,6 +133,10 @@ static void what_cannot_be_told_is_refused_with_names_and_values(void)
     CHECK_OK(FIND("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_PROCID=0",
                   "SLURM_NTASKS=4"));
     CHECK(launch.n_ranks == 1);
+    CHECK_OK(FIND("ENVIRONMENT=BATCH", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=7"));
+    CHECK(launch.n_ranks == 1 && launch.name[0] == '\0');
+    CHECK_OK(FIND("ENVIRONMENT=BATCH", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_STEP_ID=0"));
+    CHECK(launch.n_ranks == 4);
     CHECK_OK(FIND("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_PROCID=2",
                   "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_ID=1", "PMIX_RANK=2",
                   "PMIX_NAMESPACE=slurm.pmix.7.1"));
