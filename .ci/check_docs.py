@@ -10,9 +10,12 @@
   file that is named without its folder, such as `launch.c`.
 - Every `name()` and every `gyre_...` in backticks occurs in the sources.
 - Every page that a comment of a source file names exists.
+- Commands exist as written: programs below build/bench, subcommands of gyre, and their options in the
+  sources of bench; scripts that begin a command can be executed; the head of a script names the script
+  by its path from the root.
 
 Run by check_tree.py, and by itself:
-    check_docs.py [root]
+    python3 .ci/check_docs.py [root]
 """
 
 import os
@@ -30,6 +33,9 @@ FILE = re.compile(r"^[\w-]+\.(?:c|h|cu|cuh|py|sh|cmake|md)$")
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", re.M)
 NAME = re.compile(r"`(gyre_\w+|\w+(?=\(\)))(?:\(\))?`")
 SOURCE = (".c", ".h", ".cu", ".cuh", ".cmake", "CMakeLists.txt")
+# A command of gyre up to its end: not into a comment, a pipe or the words behind a quotation mark.
+COMMAND = re.compile(r"(?:(?:build|\.)/bench/(\w+)|(?<![\w/.-])gyre (?=[a-z]+ --?\w))([^\n`#|;&'\"()]*)")
+PROGRAM_OF_OTHERS = re.compile(r"(?:\brun\b|\s)-- .*")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
@@ -52,6 +58,7 @@ class Tree:
         self.names = {os.path.basename(p) for p in self.files}
         self.texts = {}
         self.words = None
+        self.options = None
 
     def text(self, path):
         if path not in self.texts:
@@ -73,6 +80,15 @@ class Tree:
         kernel = rf"^\s+{word}\(const __grid_constant__"
         return re.search(rf"^[^\s/].*\b{word}\b|^\s*(?:def|class) {word}\b|^{word}\b|{kernel}",
                          code, re.M) is not None
+
+    def knows(self, option):
+        """Is it an option of a program in bench?"""
+        if self.options is None:
+            texts = [self.text(p) for p in self.files
+                     if p.startswith("bench/") and p.endswith((".c", ".h", ".py"))]
+            self.options = set(re.findall(r'"([a-z][\w-]+)"|--([a-z][\w-]+)', "\n".join(texts)))
+            self.options = {word for pair in self.options for word in pair}
+        return option in self.options
 
     def uses(self, word):
         if self.words is None:
@@ -122,6 +138,36 @@ def check_words(tree, text):
             yield match.start(), f"{match.group(1)} is not in the sources"
 
 
+def check_commands(tree, text):
+    """Yields (position, what is wrong)."""
+    text = text.replace("\\\n", "  ")  # as long as before
+    for match in COMMAND.finditer(text):
+        program, rest = match.groups()
+        words = PROGRAM_OF_OTHERS.sub("", rest).split()
+        if program not in (None, "gyre") and f"bench/{program}.c" not in tree.files:
+            yield match.start(), f"there is no program build/bench/{program}"
+        elif program in (None, "gyre") and words and re.fullmatch("[a-z-]+", words[0]) \
+                and f'"{words[0]}"' not in tree.text("bench/command/command_table.c"):
+            yield match.start(), f"there is no command gyre {words[0]}"
+        for option in re.findall(r"(?<![\w-])--([a-z][\w-]+)", " ".join(words)):
+            if not tree.knows(option):
+                yield match.start(), f"no program of bench has --{option}"
+    for match in re.finditer(r"^    (?:\$ )?(?:\w+=\S* )*((?:tests|bench|cmake|\.ci)/[\w/.]+)", text, re.M):
+        path = os.path.join(tree.root, match.group(1))
+        if os.path.isfile(path) and not os.access(path, os.X_OK):
+            yield match.start(), f"{match.group(1)} cannot be executed"
+
+
+def check_heads(tree, complain):
+    for path in sorted(tree.files):
+        if not path.endswith((".py", ".sh")) and not os.access(os.path.join(tree.root, path), os.X_OK):
+            continue
+        name = re.escape(os.path.basename(path))
+        for number, line in enumerate(tree.text(path).split("\n")[:40], 1):
+            if re.match(rf"(?:#  +|  +)(?:[A-Z_]+=\S+ +)*{name}(?= |$)", line):
+                complain(f"{path}:{number}", f"this command is {path} from the root")
+
+
 def check_page(tree, page, complain):
     text = tree.text(page)
     for number, line in enumerate(text.split("\n"), 1):
@@ -138,8 +184,9 @@ def check_page(tree, page, complain):
     # What a link leads to was looked at; addresses of other sites are no paths of ours.
     words = re.sub(r"\]\([^)\s]+\)|^\[[^\]]+\]: \S+|https?://\S+",
                    lambda m: " " * len(m.group(0)), text, flags=re.M)
-    for position, what in check_words(tree, words):
-        complain_at(position, what)
+    for check in (check_words, check_commands):
+        for position, what in check(tree, words):
+            complain_at(position, what)
 
 
 def check_comments(tree, complain):
@@ -156,6 +203,7 @@ def check_docs(root, complain):
     """Returns how many pages there are. @complain: gets the place and what is wrong."""
     tree = Tree(root)
     check_comments(tree, complain)
+    check_heads(tree, complain)
     pages = sorted(p for p in tree.files if p.endswith(".md")
                    and (p.startswith("docs/") or p in ("README.md", "CHANGELOG.md")))
     for page in pages:

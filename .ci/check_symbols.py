@@ -3,7 +3,7 @@
 of a folder above it (check_tree.py lists the folders), and no two files use each other, directly or
 through others.
 
-    check_symbols.py object...
+    python3 .ci/check_symbols.py object...
 """
 
 import os

@@ -3,7 +3,7 @@
 world may be touched, the index in gyre.h, formatting; and of the pages (check_docs.py).
 
 Run from anywhere; prints one line a violation and exits 1 if there is any.
-    check_tree.py [--no-format] [root]
+    .ci/check_tree.py [--no-format] [root]
 """
 
 import os

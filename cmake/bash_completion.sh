@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes the bash completion of gyre: commands, benches, and the options that each one's --help has.
-#   bash_completion.sh FILE PROGRAM...      PROGRAM... starts gyre (an emulator may stand first)
+#   sh cmake/bash_completion.sh FILE PROGRAM...      PROGRAM... starts gyre (an emulator may stand first)
 set -eu
 file=$1
 shift

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Refuses options that ctest does not know. ctest 3.22 of Ubuntu 22.04 ignores them without a word,
 # and runs every test.
-#   ctest_options.sh [ctest options]
+#   cmake/ctest_options.sh [ctest options]
 set -euo pipefail
 known=$(ctest --help | grep -oE '(^|[ ,])--?[A-Za-z][A-Za-z0-9-]*' | tr -d ' ,')
 for word in "$@"; do

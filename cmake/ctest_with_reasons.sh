@@ -1,7 +1,7 @@
 #!/bin/bash
 # ctest, and before its summary the output of every test that failed and the reason of every test
 # that was skipped.
-#   ctest_with_reasons.sh BUILD_DIR [ctest options]
+#   cmake/ctest_with_reasons.sh BUILD_DIR [ctest options]
 # Twice as many tests at once as there are processors, without an option -j: many mostly wait.
 set -uo pipefail
 build=$1

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes the man pages of gyre and its commands, from what they print with --help.
-#   man_pages.sh FOLDER VERSION PROGRAM...      PROGRAM... starts gyre (an emulator may stand first)
+#   sh cmake/man_pages.sh FOLDER VERSION PROGRAM...      PROGRAM... starts gyre (an emulator may stand first)
 set -eu
 folder=$1
 version=$2

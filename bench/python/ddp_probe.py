@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time of one iteration of DistributedDataParallel, started with torchrun's variables.
 
-    ddp_probe.py BACKEND      BACKEND: gloo, or nccl (needs a GPU for each rank)
+    python3 bench/python/ddp_probe.py BACKEND      BACKEND: gloo, or nccl (needs a GPU for each rank)
 
 Rank 0 prints "ddp_iteration_ms X", the median of 10 iterations after 3 that do not count. The model has
 8.4 million parameters in float32, so that an iteration all-reduces 34 MB in two buckets.

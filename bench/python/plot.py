@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gyre plot` (bench/command/plot.c starts it and prints its help).
 
-    plot.py TOOLS_FOLDER [options] [LABEL=]FILE...
+    python3 bench/python/plot.py TOOLS_FOLDER [options] [LABEL=]FILE...
 """
 import argparse
 import html

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gyre report` (bench/command/report.c starts it and prints its help).
 
-    report.py TOOLS_FOLDER [options]      TOOLS_FOLDER has gyre and the benches
+    python3 bench/python/report.py TOOLS_FOLDER [options]      TOOLS_FOLDER has gyre and the benches
 
 This file needs Python's own library alone: it reads the options, and lets python_packages.py find a
 Python that has matplotlib and Jinja2.

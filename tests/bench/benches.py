@@ -2,7 +2,8 @@
 """Runs one case of the bench tests. The benches are started as their users start them, and their
 output is parsed strictly.
 
-    benches.py CASE BENCH_DIR SOURCE_DIR      (CASE: the name of a case_* function, without "case_")
+    python3 tests/bench/benches.py CASE BENCH_DIR SOURCE_DIR
+        (CASE: the name of a case_* function, without "case_")
 """
 
 import sys

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The course (docs/course): its pages cannot rot.
 
-    course.py check PAGE BENCH_FOLDER SOURCE      run every command of a page, and compare its output
-    course.py solutions BENCH_FOLDER SOURCE       prove, run and predict the solution of each exercise
-    course.py update BENCH_FOLDER SOURCE          write the outputs and pictures of the pages anew
+    tests/course/course.py check PAGE BENCH_FOLDER SOURCE
+        run every command of a page, and compare its output
+    tests/course/course.py solutions BENCH_FOLDER SOURCE
+        prove, run and predict the solution of each exercise
+    tests/course/course.py update BENCH_FOLDER SOURCE
+        write the outputs and pictures of the pages anew
 
 A command of a page is an indented line that begins with "$ ". The indented lines below it are its
 output. What gyre schedule and gyre draw print is the same everywhere, so it must be equal. What

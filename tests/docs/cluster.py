@@ -3,7 +3,7 @@
 """docs/cluster.md: commands that need no cluster are run, and what they print is compared with the page;
 of the others, options, ids of checks, variables and quoted messages must exist.
 
-    cluster.py BENCH_FOLDER SOURCE
+    python3 tests/docs/cluster.py BENCH_FOLDER SOURCE
 """
 import os
 import re

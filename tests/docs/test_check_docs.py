@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """That check_docs.py finds each kind of mistake on a page, and nothing on a page without one.
 
-    test_check_docs.py FOLDER      the folder of check_docs.py
+    python3 tests/docs/test_check_docs.py FOLDER      the folder of check_docs.py
 """
 import os
 import subprocess
@@ -39,6 +39,14 @@ CASES = [
     ("[a](#another)", "no heading"),
     ("`gyre_subtract`", "not in the sources"),
     ("`called()`", None),
+    ("    build/bench/x --size 4 \\\n        --json f -- other --strange", None),
+    ("`gyre x --size 4`, `gyre plot`, gyre is here", None),
+    ("    build/bench/y", "no program build/bench/y"),
+    ("    cd build && ./bench/x --length 4", "no program of bench has --length"),
+    ("    build/bench/x -n 1 \\\n      --length 4", "no program of bench has --length"),
+    ("    build/bench/gyre y --size", "no command gyre y"),
+    ("    gyre y --size", "no command gyre y"),
+    ("    bench/x.c --size", "cannot be executed"),
     ("`subtract()`", "not in the sources"),
 ]
 
@@ -73,11 +81,17 @@ def main():
             print("skipped: no git")
             return 77
         write(root, "core/a.c", SOURCE)
+        write(root, "bench/x.c", '{"size", "json"}\n')
+        write(root, "bench/command/command_table.c", '{"x"}\n')
         for text, expected in CASES:
             n_failed += not check_case(root, text, expected)
         write(root, "core/a.c", SOURCE.replace("docs/page.md", "docs/gone.md"))
         n_failed += not check_case(root, "", "docs/gone.md does not exist")
-    print(f"{len(CASES) + 1} cases, {n_failed} failed")
+        write(root, "core/a.c", SOURCE)
+        for line, expected in (("    tests/run.py BUILD", None), ("    run.py BUILD", "is tests/run.py from")):
+            write(root, "tests/run.py", f'"""Runs.\n\n{line}\n"""\n')
+            n_failed += not check_case(root, "", expected)
+    print(f"{len(CASES) + 3} cases, {n_failed} failed")
     return 0 if n_failed == 0 else 1
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests of `gyre doctor`: the real reading code runs on prepared machines (machines.py).
 
-    doctor.py BENCH_DIR SOURCE_DIR [NAME...]      (NAME: of a test_* function, without "test_")
+    python3 tests/doctor/doctor.py BENCH_DIR SOURCE_DIR [NAME...]
+        (NAME: of a test_* function, without "test_")
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 # gyre doctor between two hosts that are network namespaces: an MTU that only one side has, a firewall
 # that drops TCP, one that drops UDP, and a healthy network.
 #
-#   path.sh BUILD_DIR
+#   tests/doctor/path.sh BUILD_DIR
 #
 # Exits 77 with the reason where this machine cannot run it.
 set -u

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one case of the tests of `draw`.
 
-    draw.py CASE BENCH_DIR      (CASE: the name of a case_* function, without "case_")
+    python3 tests/draw/draw.py CASE BENCH_DIR      (CASE: the name of a case_* function, without "case_")
 """
 
 import json

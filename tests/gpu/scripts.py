@@ -3,7 +3,7 @@
 """The scripts of this folder without a GPU: how run_clients judges its cases, and that a signal to compare,
 run_clients or with_mps ends what the script started. Stand-ins take the place of Python, mpirun and MPS.
 
-    scripts.py [CASE...]
+    tests/gpu/scripts.py [CASE...]
 """
 import os
 import signal

@@ -3,7 +3,7 @@
 """PyTorch programs as users write them, one a case: nothing here knows which library carries them.
 
     torchrun --nproc-per-node=N torch_clients.py CASE... [--backend nccl|gloo] [--json FOLDER/%s-gyre-1.json]
-    torch_clients.py --report FOLDER       compares the files CASE-ENGINE-ROUND.json there
+    tests/gpu/torch_clients.py --report FOLDER       compares the files CASE-ENGINE-ROUND.json there
 
 tests/gpu/run_clients runs all cases on gyre and on NCCL. With --backend gloo they run without a GPU
 (what gloo does not have is left out), which tries their own logic. Values are checked against

@@ -3,7 +3,8 @@
 """`gyre doctor` on two virtual machines with two rails of Soft-RoCE: a healthy job, then one trouble
 after the other, each of which must be named by the check that it belongs to.
 
-    doctor_lab.py BUILD_DIR [--out FOLDER] [CASE...]     (--out keeps the reports of the healthy job)
+    tests/lab/doctor_lab.py BUILD_DIR [--out FOLDER] [CASE...]
+        (--out keeps the reports of the healthy job)
 
 It takes minutes, because the machines are emulated. Exit status: 0, 1 if a case failed, 77 with the
 reason if nothing can run here.

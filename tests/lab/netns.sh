@@ -4,7 +4,7 @@
 # up. Needs root and ip; without them it exits 77. A link is shaped by netem or, in kernels without
 # it, by wire.c (a C compiler and /dev/net/tun needed).
 #
-#   netns.sh [--gbit 1] [--delay-us 500] [--loss 1] [--wire] 'command' ['command of host 1']
+#   tests/lab/netns.sh [--gbit 1] [--delay-us 500] [--loss 1] [--wire] 'command' ['command of host 1']
 #
 # --gbit (per second), --delay-us and --loss (percent) act on each direction: --delay-us 500 is a
 # round trip of 1 ms. --wire takes wire.c even where there is netem.

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives between hosts with several slow rails, beside Open MPI's over the same interfaces.
 
-    rails.py BUILD_DIR [--hosts 2] [--ranks 2] [--rails 2] [--mbit 200] [--sizes 4K:16M] [--measured]
-             [--priority] [--json FILE]
+ 
+     tests/lab/rails.py BUILD_DIR [--hosts 2] [--ranks 2] [--rails 2] [--mbit 200] [--sizes 4K:16M]
+             [--measured] [--priority] [--json FILE]
 
 Hosts are network namespaces of this machine (rails_net.py), so slow that two cores can fill the links. For each
 collective and size it prints gyre's time, the share of the bound (docs/across_hosts.md), how many of a large

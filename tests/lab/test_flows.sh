@@ -6,7 +6,7 @@
 #   - an interface with a second subnet that the other host has no route to: it works
 #   - a rank that may use nothing but loopback: an error at once that names the interfaces
 #
-#   test_flows.sh BUILD_DIR
+#   tests/lab/test_flows.sh BUILD_DIR
 #
 # Exits 77 with the reason where this machine cannot run it.
 set -u

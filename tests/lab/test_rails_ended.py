@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """rails.py leaves no namespace and no process when it is told to end, while it makes its hosts or measures.
 
-    test_rails_ended.py BUILD_DIR
+    tests/lab/test_rails_ended.py BUILD_DIR
 
 Exit status: 0 good, 1 not, 77 this machine cannot run it.
 """

@@ -2,8 +2,8 @@
 # Every bench over sockets between two hosts (network namespaces, netns.sh), two ranks on each,
 # started as torchrun would. A bench checks every value that it moves and fails if one is wrong.
 #
-#   test_two_hosts.sh BUILD_DIR          all benches, plain link; all_reduce also with 1% loss
-#   test_two_hosts.sh BUILD_DIR --rate   what 64 MiB all_reduce reaches through 1 Gbit/s, 1 ms round
+#   tests/lab/test_two_hosts.sh BUILD_DIR          all benches, plain link; all_reduce also with 1% loss
+#   tests/lab/test_two_hosts.sh BUILD_DIR --rate   what 64 MiB all_reduce reaches through 1 Gbit/s, 1 ms round
 #                                        trip, beside iperf3 in the same run; prints, judges nothing
 #
 # Exits 77 with the reason where this machine cannot run it.

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Litmus tests of gyre's memory orderings (docs/memory_order.md).
 
-    run.py SOURCE c11          our own checker of C11's model (rc11.py): every test and every mutant of it
-    run.py SOURCE herd         the same under herd7, and the tests in ARM64 instructions under its model of ARMv8;
-                               skipped without herd7 (HERD7 may name it)
-    run.py SOURCE arm64        the instructions that compilers make of core/base/sync.h for ARM64; skipped without one
-    run.py SOURCE table        docs/memory_order.md names every file that orders memory, no other file, and every test
+    tests/litmus/run.py SOURCE c11
+        our own checker of C11's model (rc11.py): every test and every mutant of it
+    tests/litmus/run.py SOURCE herd
+        the same under herd7, and the tests in ARM64 instructions under its model of ARMv8; skipped
+        without herd7 (HERD7 may name it)
+    tests/litmus/run.py SOURCE arm64
+        the instructions that compilers make of core/base/sync.h for ARM64; skipped without one
+    tests/litmus/run.py SOURCE table
+        docs/memory_order.md names every file that orders memory, no other file, and every test
 
 A test says which outcome must not happen, which lines of gyre it stands for, and which changes of an ordering
 (mutants) must be found: then the outcome can happen, or there is a data race. The lines must be in the source,

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the Python package treats arrays and streams of GPUs, tried without a GPU.
 
-    gpu_arrays.py CASE BUILD_DIR      (CASE: the name of a case_* function, without "case_")
+    python3 tests/python/gpu_arrays.py CASE BUILD_DIR
+        (CASE: the name of a case_* function, without "case_")
 
 The arrays are objects that say they are on a GPU, torch and CuPy are stand-ins, and a communicator of the host
 takes itself for one of cuda:1. The library is replaced by a recorder of its calls, so that the tests see which

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the code of docs/examples/notebook.ipynb, cell by cell in one interpreter, without Jupyter.
 
-    notebook.py BUILD_DIR SOURCE_DIR             every cell must run and print what the notebook shows
-    notebook.py BUILD_DIR SOURCE_DIR --write     puts what the cells print into the notebook
+    tests/python/notebook.py BUILD_DIR SOURCE_DIR
+        every cell must run and print what the notebook shows
+    tests/python/notebook.py BUILD_DIR SOURCE_DIR --write     puts what the cells print into the notebook
 
 Pictures are not compared, and neither is the text of a cell with the tag "figures": predicted times change
 with the cost model. Exits 77 without NumPy.

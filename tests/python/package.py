@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the Python package gyre, from a build folder: PYTHONPATH=$PWD/build/python, as users have it.
 
-    package.py CASE BUILD_DIR SOURCE_DIR      (CASE: the name of a case_* function, without "case_")
+    tests/python/package.py CASE BUILD_DIR SOURCE_DIR
+        (CASE: the name of a case_* function, without "case_")
 
 Expected values come from NumPy, from torch or from a formula. Exits 77, with the reason, where a package is
 missing. The cases "table" and "plain" need Python alone.

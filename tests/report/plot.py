@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of `gyre plot`, as users start it: the points of its curves, its table, and what it refuses.
 
-    plot.py CASE BENCH_DIR SOURCE_DIR      (CASE: the name of a case_* function, without "case_")
+    python3 tests/report/plot.py CASE BENCH_DIR SOURCE_DIR
+        (CASE: the name of a case_* function, without "case_")
 
 Exits 77 where matplotlib is missing (case "absent" runs without it).
 """

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of `gyre report`, as users start it: what it writes of known reports, and what it refuses.
 
-    report.py CASE BENCH_DIR SOURCE_DIR      (CASE: the name of a case_* function, without "case_")
+    python3 tests/report/report.py CASE BENCH_DIR SOURCE_DIR
+        (CASE: the name of a case_* function, without "case_")
 
 Exits 77 where matplotlib or Jinja2 is missing (case "absent" runs without them).
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts gyre report or gyre plot as on a machine where no Python has matplotlib and Jinja2.
 
-    without_packages.py FOLDER_OF_BENCH_PYTHON COMMAND [arguments]
+    python3 tests/report/without_packages.py FOLDER_OF_BENCH_PYTHON COMMAND [arguments]
 """
 import importlib
 import sys

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuPy on all GPUs: NCCL communicators of one process (initAll, groups), and cupyx.distributed in processes.
 
-    cupy_client.py [--json FILE]
+    python3 tests/gpu/clients/cupy_client.py [--json FILE]
 
 One thread makes the calls of all GPUs between groupStart() and groupEnd(). Values are checked against formulas.
 """

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JAX on all GPUs of one process: shard_map with every collective, and a data-parallel training step.
 
-    jax_client.py [--cpu N] [--json FILE]     --cpu: N devices of the CPU, which tries the logic without GPUs
+    python3 tests/gpu/clients/jax_client.py [--cpu N] [--json FILE]
+        --cpu: N devices of the CPU, which tries the logic without GPUs
 
 XLA finds libnccl.so.2 with dlopen, so that a preloaded one is taken. It calls ncclCommInitRankConfig from one
 thread a GPU, then ncclAllReduce, ncclAllGather, ncclReduceScatter, ncclAlltoAll, ncclBroadcast and grouped

@@ -3,7 +3,7 @@
 """The whole verbs path without RDMA hardware: ranks are processes on two hosts that are one machine
 (GYRE_HOSTID), their RDMA devices the stand-in of this folder.
 
-    processes.py BUILD_DIR [--device host|cuda] [CASE...]
+    tests/nic/verbs_wire/processes.py BUILD_DIR [--device host|cuda] [CASE...]
 
 A case is a function case_*; its docstring is a sentence that is true when it passes. A case may say
 that it was skipped. Exit status: 0, 1 if a case failed, 77 if nothing can run here.

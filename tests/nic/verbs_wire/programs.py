@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of others over the stand-in RDMA device, and the life of its NIC process.
 
-    programs.py BUILD_DIR [CASE...]
+    tests/nic/verbs_wire/programs.py BUILD_DIR [CASE...]
 
 A case is a function case_*; its docstring is a sentence that is true when it passes. Exit status: 0, 1 if a
 case failed, 77 if nothing can run here. perftest and ibverbs-utils are Debian's packages of these names.
