@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own tests of torch.distributed, on gyre's libnccl.so.2 and on the NCCL that PyTorch came with.
 
-    torch_distributed.py BUILD_DIR [TEST...] [--jobs N] [--seconds S] [--json FILE] [--engines gyre,nccl]
+    tests/gpu/torch_distributed.py BUILD_DIR [TEST...] [--jobs N] [--seconds S] [--json FILE] [--engines gyre,nccl]
 
 The tests are those of the installed wheel (torch.testing._internal.distributed.distributed_test, backend
 nccl, two ranks, a GPU each). Several run at once. What fails then is tried again alone, because these
