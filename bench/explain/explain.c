@@ -9,6 +9,7 @@
 #include "bench/command/command.h"
 #include "bench/explain/account.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -209,9 +210,11 @@ static void write_source(FILE *file, const char *name, const struct source *sour
         bool has_rank = false;
         if (!is_first(accounts, i))
             continue;
-        /* The words of a file that is not trusted have no quotes: check_words() refuses others. */
-        fprintf(file, "%s\n{\"collective\":\"%s\",\"algorithm\":\"%s\",\"bytes\":%.0f,\"ranks\":[",
-                has_group ? "," : "", like->collective, like->algorithm, like->n_bytes);
+        fprintf(file, "%s\n{\"collective\":", has_group ? "," : "");
+        gyre_text_put_json(file, like->collective, SIZE_MAX);
+        fputs(",\"algorithm\":", file);
+        gyre_text_put_json(file, like->algorithm, SIZE_MAX);
+        fprintf(file, ",\"bytes\":%.0f,\"ranks\":[", like->n_bytes);
         has_group = true;
         for (int rank = 0; rank < count_ranks(accounts); rank++) {
             const struct group group = sum_up(accounts, like, rank);

@@ -3,6 +3,7 @@
  * CSV: one line for each size out of place and one in place, with plain numbers and no blanks.
  */
 #include "bench/report/output.h"
+#include "core/base/text.h"
 
 void bench_csv_header(FILE *file)
 {
@@ -25,15 +26,22 @@ static void write_half(FILE *file, const struct bench_setting *setting, const st
             is_in_place, timing->time_us, timing->algbw, timing->busbw);
     if (timing->n_wrong >= 0)
         fprintf(file, "%lld", (long long)timing->n_wrong);
-    fprintf(file, ",%.3f,%.3f,%.3f,%.3f,%.3f,%s,%s,%u,\"%s\",", timing->us.min, timing->us.median,
-            timing->us.mean, timing->us.p99, timing->us.max, row->plan.algorithm, row->plan.proto,
-            row->plan.n_channels, row->plan.transports);
-    if (row->comparison.is_present && !is_in_place)
-        fprintf(file, "%.3f,%.4f,%s,\"%.*s\"", row->comparison.reference_us, row->comparison.ratio,
-                row->comparison.mode_names[row->comparison.mode],
-                bench_n_reference_version(setting), setting->reference);
-    else
+    fprintf(file, ",%.3f,%.3f,%.3f,%.3f,%.3f,", timing->us.min, timing->us.median, timing->us.mean,
+            timing->us.p99, timing->us.max);
+    gyre_text_put_csv(file, row->plan.algorithm);
+    fprintf(file, ",%s,%u,", row->plan.proto, row->plan.n_channels);
+    gyre_text_put_csv(file, row->plan.transports);
+    fputc(',', file);
+    if (row->comparison.is_present && !is_in_place) {
+        char reference[128];
+        snprintf(reference, sizeof(reference), "%.*s", bench_n_reference_version(setting),
+                 setting->reference);
+        fprintf(file, "%.3f,%.4f,%s,", row->comparison.reference_us, row->comparison.ratio,
+                row->comparison.mode_names[row->comparison.mode]);
+        gyre_text_put_csv(file, reference);
+    } else {
         fputs(",,,", file);
+    }
     fprintf(file, ",%.3f", timing->host_us);
     if (row->comparison.is_present && !is_in_place)
         fprintf(file, ",%.3f,%.3f", row->comparison.gyre_host_us,

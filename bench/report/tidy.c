@@ -7,6 +7,7 @@
 
 #include "bench/report/bus_factor.h"
 #include "bench/report/table_file.h"
+#include "core/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,19 +46,11 @@ gyre_status bench_tidy_open(const char *path, bool appends, struct bench_tidy **
     return GYRE_SUCCESS;
 }
 
-/* Writes a field and the comma behind it. A text with a comma, a quotation mark or the end of a
- * line stands in quotation marks, and those in it are doubled. */
+/* Writes a field and the comma behind it. */
 static void put_text(FILE *file, const char *text)
 {
-    const bool is_quoted = text[strcspn(text, ",\"\r\n")] != '\0';
-    if (is_quoted)
-        fputc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            fputc('"', file);
-        fputc(*text, file);
-    }
-    fputs(is_quoted ? "\"," : ",", file);
+    gyre_text_put_csv(file, text);
+    fputc(',', file);
 }
 
 gyre_status bench_tidy_row(struct bench_tidy *tidy, const struct bench_tidy_row *row)

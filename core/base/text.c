@@ -151,44 +151,60 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes)
     return used;
 }
 
+/* Takes the first character off a text, or writes U+FFFD in its place. Returns its bytes if it is
+ * to be written, else 0. */
+static size_t take_character(FILE *file, const char **text, size_t *n_left, const char **taken_out)
+{
+    bool is_whole;
+    const size_t n_read = scan_character(*text, *n_left, &is_whole);
+    *taken_out = *text;
+    *text += n_read;
+    *n_left -= n_read;
+    if (!is_whole)
+        fputs(replacement, file);
+    return is_whole ? n_read : 0;
+}
+
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes)
 {
+    size_t n_left = strnlen(text, n_bytes);
     fputc('"', file);
-    for (size_t n_left = strnlen(text, n_bytes); n_left > 0;) {
-        bool is_whole;
-        const size_t n_read = scan_character(text, n_left, &is_whole);
-        if (!is_whole)
-            fputs(replacement, file);
-        else if ((unsigned char)text[0] < ' ' || strchr("\"\\<&", text[0]) != NULL)
-            fprintf(file, "\\u%04x", (unsigned char)text[0]);
+    while (n_left > 0) {
+        const char *at;
+        const size_t n = take_character(file, &text, &n_left, &at);
+        if (n == 1 && ((unsigned char)*at < ' ' || strchr("\"\\<&", *at) != NULL))
+            fprintf(file, "\\u%04x", (unsigned char)*at);
         else
-            fwrite(text, 1, n_read, file);
-        text += n_read;
-        n_left -= n_read;
+            fwrite(at, 1, n, file);
     }
     fputc('"', file);
 }
 
+void gyre_text_put_csv(FILE *file, const char *text)
+{
+    const char *quote = text[strcspn(text, ",\"\r\n")] != '\0' ? "\"" : "";
+    fputs(quote, file);
+    for (size_t n_left = strlen(text); n_left > 0;) {
+        const char *at;
+        const size_t n = take_character(file, &text, &n_left, &at);
+        if (n == 1 && *at == '"')
+            fputc('"', file);
+        fwrite(at, 1, n, file);
+    }
+    fputs(quote, file);
+}
+
 void gyre_text_put_markup(FILE *file, const char *text)
 {
+    static const char *const entities[] = {"<&lt;", ">&gt;", "&&amp;", "\"&quot;"};
     for (size_t n_left = strlen(text); n_left > 0;) {
-        bool is_whole;
-        const size_t n_read = scan_character(text, n_left, &is_whole);
-        if (!is_whole)
-            fputs(replacement, file);
-        else if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '>')
-            fputs("&gt;", file);
-        else if (*text == '&')
-            fputs("&amp;", file);
-        else if (*text == '"')
-            fputs("&quot;", file);
-        else if ((unsigned char)*text < ' ')
-            fputc(' ', file);
+        const char *at, *entity = NULL;
+        const size_t n = take_character(file, &text, &n_left, &at);
+        for (size_t i = 0; i < sizeof(entities) / sizeof(entities[0]) && n == 1; i++)
+            entity = *at == entities[i][0] ? entities[i] + 1 : entity;
+        if (entity != NULL)
+            fputs(entity, file);
         else
-            fwrite(text, 1, n_read, file);
-        text += n_read;
-        n_left -= n_read;
+            fwrite(n == 1 && (unsigned char)*at < ' ' ? " " : at, 1, n, file);
     }
 }

@@ -48,6 +48,10 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
  * may stand in a <script>, which "<" could end. @n_bytes: at most so many of the text. */
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes);
 
+/** gyre_text_put_csv - write a field of CSV, as gyre_text_to_utf8(). A text with a comma, a
+ * quotation mark or the end of a line stands in quotation marks, and those in it are doubled. */
+void gyre_text_put_csv(FILE *file, const char *text);
+
 /** gyre_text_put_markup - write a text so that it can stand in HTML, in XML and in a quoted
  * attribute, as gyre_text_to_utf8(). Control characters, which XML has not, become blanks. */
 void gyre_text_put_markup(FILE *file, const char *text);

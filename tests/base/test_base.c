@@ -114,6 +114,12 @@ static void any_bytes_become_utf8(void)
     gyre_text_put_json(file, "\"\\\n\x01</a>&", 7);
     fclose(file);
     CHECK_MSG(strcmp(json, "\"\\u0022\\u005c\\u000a\\u0001\\u003c/a\"") == 0, "%s", json);
+    char csv[64] = "";
+    file = fmemopen(csv, sizeof(csv), "w");
+    gyre_text_put_csv(file, "plain");
+    gyre_text_put_csv(file, "a,\"b\"\xe9");
+    fclose(file);
+    CHECK_MSG(strcmp(csv, "plain\"a,\"\"b\"\"" BAD "\"") == 0, "%s", csv);
     file = fmemopen(markup, sizeof(markup), "w");
     gyre_text_put_markup(file, "<\"&\n>");
     fclose(file);
