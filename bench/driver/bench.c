@@ -134,6 +134,9 @@ static gyre_status run_process(struct bench_run *run)
 {
     GYRE_TRY(bench_launcher_open(&run->launcher));
     const int n_local = run->options.n_threads * run->options.n_gpus;
+    if (run->launcher.process == 0)
+        for (const char *line = run->options.notes; *line != '\0'; line += strcspn(line, "\n") + 1)
+            fprintf(stderr, "%s: %.*s\n", run->kind->name, (int)strcspn(line, "\n"), line);
     gyre_status status;
     GYRE_TRY_GOTO(status, bench_options_agree(&run->launcher, run->kind, &run->options),
                   close_launcher);

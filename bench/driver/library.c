@@ -32,19 +32,18 @@ gyre_status bench_library_call(const struct bench_library *library, gyre_comm *c
     const struct bench_case *what = &call->what;
     const void *send = call->send;
     void *recv = call->recv;
+    const gyre_op op = what->is_mulsum ? rank->mulsum : what->op;
     switch (what->coll) {
     case GYRE_COLL_ALL_REDUCE:
-        return library->all_reduce(send, recv, what->count, what->dtype, what->op, comm, stream);
+        return library->all_reduce(send, recv, what->count, what->dtype, op, comm, stream);
     case GYRE_COLL_BROADCAST:
         return library->broadcast(send, recv, what->count, what->dtype, what->root, comm, stream);
     case GYRE_COLL_REDUCE:
-        return library->reduce(send, recv, what->count, what->dtype, what->op, what->root, comm,
-                               stream);
+        return library->reduce(send, recv, what->count, what->dtype, op, what->root, comm, stream);
     case GYRE_COLL_ALL_GATHER:
         return library->all_gather(send, recv, what->count, what->dtype, comm, stream);
     case GYRE_COLL_REDUCE_SCATTER:
-        return library->reduce_scatter(send, recv, what->count, what->dtype, what->op, comm,
-                                       stream);
+        return library->reduce_scatter(send, recv, what->count, what->dtype, op, comm, stream);
     case GYRE_COLL_ALL_TO_ALL:
         return library->all_to_all(send, recv, what->count, what->dtype, comm, stream);
     case GYRE_COLL_GATHER:

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,8 @@ enum {
     HELP_VARS
 };
 
+#define ACCEPTED_HELP "taken for nccl-tests' sake, without effect"
+
 /* X(letter or id, long name, name of the value ("" = none), help, how the value is read) */
 #define OPTION_TABLE(X)                                                                           \
     X('t', "nthreads", "n", "threads of each process [1]", NUMBER(n_threads, 1, 1024))            \
@@ -62,15 +65,16 @@ enum {
     X('N', "run_cycles", "n", "measure the whole table n times; 0 = until interrupted [1]",       \
       NUMBER(n_cycles, 0, INT_MAX))                                                               \
     X('p', "parallel_init", "0|1", "accepted and ignored; ranks always start in parallel",        \
-      IGNORED)                                                                                    \
+      ACCEPTED(1, NULL))                                                                          \
     X('c', "check", "n", "checked iterations of each size [1]", NUMBER(n_checks, 0, INT_MAX))     \
-    X('o', "op", "op", "sum, prod, max, min, avg or all [sum]",                                   \
-      WORD_OR_ALL(op, gyre_op_names, GYRE_N_OPS))                                                 \
+    X('o', "op", "op", "sum, prod, max, min, avg, mulsum (factor 1) or all but mulsum [sum]",     \
+      WORD_OR_ALL(op, bench_op_names, GYRE_N_OPS + 1))                                            \
     X('d', "datatype", "type",                                                                    \
       "int8, uint8, int32, ..., half, float, bfloat16, ... or all [float]",                       \
       WORD_OR_ALL(dtype, gyre_dtype_names, GYRE_N_DTYPES))                                        \
     X('r', "root", "rank", "root rank, or all [0]", NUMBER_OR_ALL(root, 0, INT_MAX))              \
-    X('z', "blocking", "0|1", "wait after each iteration [0]", BOOLEAN(is_blocking))              \
+    X('z', "blocking", "0..3", "1 to 3: wait after each iteration [0]",                           \
+      BOOLEAN_UP_TO(is_blocking, 3))                                                              \
     X('y', "stream_null", "0|1", "use the default stream [0]", BOOLEAN(is_stream_null))           \
     X('T', "timeout", "s", "an operation that takes longer fails; 0 = no limit [0]",              \
       NUMBER(timeout_s, 0, 1000000))                                                              \
@@ -90,6 +94,15 @@ enum {
       "1: register buffers, 2: put the receive buffer in a window [0]",                           \
       NUMBER(registration, 0, 2))                                                                 \
     X('J', "json", "file", "write a JSON report", TEXT(json_path))                                \
+    X('I', "iter-times", "n", ACCEPTED_HELP,                                                      \
+      ACCEPTED(INT_MAX, "single iterations have no times here, only the batch of -n"))            \
+    X('K', "iter-skip", "n", ACCEPTED_HELP, ACCEPTED(INT_MAX, "it counts with -I alone"))         \
+    X('M', "memory_report", "0|1", ACCEPTED_HELP, ACCEPTED(INT_MAX, "there is no memory report")) \
+    X('D', "device_implementation", "n", ACCEPTED_HELP,                                           \
+      ACCEPTED(INT_MAX, "the bench has no kernels of its own beside gyre's"))                     \
+    X('V', "device_cta_count", "n", ACCEPTED_HELP, ACCEPTED(INT_MAX, "it counts with -D alone"))  \
+    X('x', "cta_policy", "0..2", ACCEPTED_HELP,                                                   \
+      ACCEPTED(2, "see --path copy_engine and GYRE_SMS instead"))                                 \
     X(CSV, "csv", "file", "write a CSV table", TEXT(csv_path))                                    \
     X(ALGO, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", TEXT(algo))    \
     X(ALGO_FILE, "algo-file", "file",                                                             \
@@ -145,7 +158,34 @@ static const struct option long_options[] = {
     {name, sizeof(value) > 1 ? required_argument : no_argument, NULL, id},
     OPTION_TABLE(OPTION_ROW)
 #undef OPTION_ROW
-        {NULL, 0, NULL, 0}};
+    /* nccl-tests' other names */
+    {"output_file", required_argument, NULL, 'J'},
+    {"memory", required_argument, NULL, 'M'},
+    {NULL, 0, NULL, 0}};
+
+const char *const bench_op_names[] = {
+#define OP_NAME(id, name) [GYRE_##id] = #name,
+    GYRE_OP_TABLE(OP_NAME)
+#undef OP_NAME
+        [BENCH_MULSUM] = "mulsum"};
+
+/* Other names of types. */
+static const struct {
+    const char *name;
+    gyre_dtype dtype;
+} dtype_aliases[] = {{"char", GYRE_INT8},
+                     {"int", GYRE_INT32},
+                     {"float16", GYRE_FLOAT16},
+                     {"fp16", GYRE_FLOAT16},
+                     {"float32", GYRE_FLOAT32},
+                     {"fp32", GYRE_FLOAT32},
+                     {"float64", GYRE_FLOAT64},
+                     {"fp64", GYRE_FLOAT64},
+                     {"bf16", GYRE_BFLOAT16},
+                     {"fp8_e4m3", GYRE_FLOAT8_E4M3},
+                     {"float8_e4m3", GYRE_FLOAT8_E4M3},
+                     {"fp8_e5m2", GYRE_FLOAT8_E5M2},
+                     {"float8_e5m2", GYRE_FLOAT8_E5M2}};
 
 const char *const bench_nccl_mode_names[] = {"plain",      "window",  "best",
                                              "registered", "zero-sm", "default"};
@@ -172,10 +212,11 @@ struct rule {
     int low;
     int high; /* the largest number, or the number of words */
     const char *const *words;
+    const char *why; /* of an option without effect: the reason; NULL = none is told */
 };
 
 static const struct rule rules[] = {
-#define RULE(kind, field, ...)                  kind, offsetof(struct bench_options, field), __VA_ARGS__
+#define RULE(kind, field, ...)                  kind, offsetof(struct bench_options, field), __VA_ARGS__, NULL
 #define NUMBER(field, low, high)                RULE(READ_NUMBER, field, low, high, NULL)
 #define NUMBER_OR_ALL(field, low, high)         RULE(READ_NUMBER_OR_ALL, field, low, high, NULL)
 #define BYTES(field)                            RULE(READ_BYTES, field, 0, 0, NULL)
@@ -185,11 +226,13 @@ static const struct rule rules[] = {
 #define ENGINE(field)                           RULE(READ_ENGINE, field, 0, 3, engine_names)
 #define TEXT(field)                             RULE(READ_TEXT, field, 0, 0, NULL)
 #define FLAG(field)                             RULE(SET_FLAG, field, 0, 0, NULL)
-#define IGNORED                                 READ_NOTHING, 0, 0, 1, NULL
+#define BOOLEAN_UP_TO(field, high)              RULE(READ_BOOLEAN, field, 0, high, NULL)
+#define ACCEPTED(high, why)                     READ_NOTHING, 0, 0, high, NULL, why
 #define OPTION_RULE(id, name, value, help, ...) {id, __VA_ARGS__},
     OPTION_TABLE(OPTION_RULE)
 #undef OPTION_RULE
-#undef IGNORED
+#undef ACCEPTED
+#undef BOOLEAN_UP_TO
 #undef FLAG
 #undef TEXT
 #undef ENGINE
@@ -221,15 +264,18 @@ gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out)
     if (end != text && *end != '\0') {
         static const char letters[] = "KMG";
         const char *letter = strchr(letters, gyre_text_upper(*end));
-        if (letter == NULL || *letter == '\0' || end[1] != '\0')
+        const char *rest = letter != NULL && *letter != '\0' ? end + 1 : end;
+        if (*rest != '\0' && !gyre_text_same(rest, "B") &&
+            !(rest > end && gyre_text_same(rest, "iB")))
             end = NULL;
-        else
+        else if (rest > end)
             for (const char *at = letters; at <= letter; at++)
                 unit *= 1024;
     }
     if (end == NULL || end == text || errno != 0 || !(number >= 0) || number * unit > 1e15)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "\"%s\" is not a size: a number, then nothing, K, M or G", text);
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "\"%s\" is not a size: a number, then nothing, K, M or G (KB and KiB, too)", text);
     *n_bytes_out = (size_t)(number * unit);
     return GYRE_SUCCESS;
 }
@@ -257,7 +303,9 @@ static gyre_status parse_int(const char *text, int low, int high, int *value_out
 {
     char *end = NULL;
     errno = 0;
-    const long value = strtol(text, &end, 10);
+    /* Decimal or, as nccl-tests reads them, 0x10; never octal. */
+    const bool is_hex = text[0] == '0' && gyre_text_lower(text[1]) == 'x';
+    const long value = strtol(text, &end, is_hex ? 16 : 10);
     if (end == text || *end != '\0' || errno != 0 || value < low || value > high)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\" is not a number from %d to %d", text,
                          low, high);
@@ -265,11 +313,38 @@ static gyre_status parse_int(const char *text, int low, int high, int *value_out
     return GYRE_SUCCESS;
 }
 
-static gyre_status parse_bool(const char *text, bool *value_out)
+/* Adds a line to the notes; one that does not fit is left out. */
+static void note(struct bench_options *options, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void note(struct bench_options *options, const char *format, ...)
+{
+    const size_t used = strlen(options->notes);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(options->notes + used, sizeof(options->notes) - used, format, args);
+    va_end(args);
+}
+
+static gyre_status parse_bool(const char *text, const struct rule *rule,
+                              struct bench_options *options)
 {
     int value = 0;
-    GYRE_TRY(parse_int(text, 0, 1, &value));
-    *value_out = value != 0;
+    GYRE_TRY(parse_int(text, rule->low, rule->high, &value));
+    *(bool *)((char *)options + rule->offset) = value != 0;
+    if (value > 1)
+        note(options, "-%c %d is taken as -%c 1\n", rule->id, value, rule->id);
+    return GYRE_SUCCESS;
+}
+
+/* An option that has no effect. 0 turns it off, which is no news. */
+static gyre_status parse_nothing(const char *text, const struct rule *rule,
+                                 struct bench_options *options)
+{
+    int value = 0;
+    GYRE_TRY(parse_int(text, rule->low, rule->high, &value));
+    if (value != 0 && rule->why != NULL)
+        note(options, "-%c %d has no effect: %s\n", rule->id, value, rule->why);
     return GYRE_SUCCESS;
 }
 
@@ -277,11 +352,14 @@ static gyre_status parse_bool(const char *text, bool *value_out)
 static gyre_status parse_name(const char *text, const char *const *names, int n_names,
                               bool is_all_legal, int *value_out)
 {
-    if (is_all_legal && strcmp(text, "all") == 0) {
+    if (is_all_legal && gyre_text_same(text, "all")) {
         *value_out = BENCH_ALL;
         return GYRE_SUCCESS;
     }
     *value_out = gyre_name_find(names, n_names, text);
+    for (size_t i = 0; names == gyre_dtype_names && i < GYRE_ARRAY_LENGTH(dtype_aliases); i++)
+        if (gyre_text_same(dtype_aliases[i].name, text))
+            *value_out = (int)dtype_aliases[i].dtype;
     if (*value_out >= 0)
         return GYRE_SUCCESS;
     char legal[256] = "";
@@ -303,17 +381,16 @@ static gyre_status take_value(const struct rule *rule, const char *text,
                               struct bench_options *options)
 {
     void *field = (char *)options + rule->offset;
-    bool ignored;
     switch (rule->kind) {
     case READ_NUMBER_OR_ALL:
-        if (strcmp(text, "all") != 0)
+        if (!gyre_text_same(text, "all") && strcmp(text, "-1") != 0)
             return parse_int(text, rule->low, rule->high, field);
         *(int *)field = BENCH_ALL;
         return GYRE_SUCCESS;
     case READ_BYTES:
         return bench_parse_bytes(text, field);
     case READ_BOOLEAN:
-        return parse_bool(text, field);
+        return parse_bool(text, rule, options);
     case READ_WORD:
         return parse_name(text, rule->words, rule->high, false, field);
     case READ_WORD_OR_ALL:
@@ -327,7 +404,7 @@ static gyre_status take_value(const struct rule *rule, const char *text,
         *(bool *)field = true;
         return GYRE_SUCCESS;
     case READ_NOTHING:
-        return parse_bool(text, &ignored);
+        return parse_nothing(text, rule, options);
     default: /* READ_NUMBER */
         return parse_int(text, rule->low, rule->high, field);
     }
@@ -367,7 +444,8 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     for (;;) {
         const int at = optind;
         const int id = getopt_long(
-            argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:R:J:h", long_options, NULL);
+            argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:R:J:I:K:M:D:V:x:h",
+            long_options, NULL);
         if (id == -1)
             break;
         if (id == '?' || id == ':')

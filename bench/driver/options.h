@@ -11,9 +11,10 @@
 #include "core/model/types.h"
 #include "core/plan/plan.h"
 
-#define BENCH_ALL             (-1) /* value of -o, -d and -r: try each */
-#define BENCH_MAX_CONTENDERS  8    /* of --compare-algos */
-#define BENCH_CONTENDER_BYTES 48   /* of one of their names, with its protocol */
+#define BENCH_ALL             (-1)       /* value of -o, -d and -r: try each */
+#define BENCH_MULSUM          GYRE_N_OPS /* value of -o: a sum of products with the factor 1 */
+#define BENCH_MAX_CONTENDERS  8          /* of --compare-algos */
+#define BENCH_CONTENDER_BYTES 48         /* of one of their names, with its protocol */
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
@@ -32,6 +33,8 @@ enum bench_nccl_mode {
 };
 extern const char *const bench_nccl_mode_names[BENCH_N_NCCL_MODES];
 
+extern const char *const bench_op_names[GYRE_N_OPS + 1]; /* with nccl-tests' mulsum */
+
 struct bench_options {
     int n_threads; /* -t; a process has n_threads * n_gpus ranks, each a thread */
     int n_gpus;    /* -g */
@@ -45,7 +48,7 @@ struct bench_options {
     int n_cycles; /* 0 = until interrupted */
     int n_checks;
     int average; /* enum bench_average: how times of ranks are combined */
-    int op;      /* gyre_op or BENCH_ALL */
+    int op;      /* gyre_op, BENCH_MULSUM or BENCH_ALL */
     int dtype;   /* gyre_dtype or BENCH_ALL */
     int root;    /* or BENCH_ALL */
     int n_graph_launches;
@@ -84,6 +87,7 @@ struct bench_options {
     int n_rounds;               /* of --compare, --predict and tune */
     bool wants_help;
     bool wants_variables;
+    char notes[1024]; /* a line for each option that is taken and has no or another effect */
 };
 
 /** bench_options_parse - read the options from argv. Options that are not given have the defaults
@@ -115,7 +119,8 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
 /** bench_options_print_help - print the usage text on standard output. */
 void bench_options_print_help(const char *program);
 
-/** bench_parse_bytes - read a size: "8", "64K", "1M", "2G" (powers of 1024). Pure. */
+/** bench_parse_bytes - read a size: "8", "64K", "1M", "2G" (powers of 1024), with B or iB behind it
+ * or not. Pure. */
 gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 
 #endif

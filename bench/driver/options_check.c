@@ -109,6 +109,12 @@ static gyre_status check_compare_algos(const struct bench_options *options)
 /* Modes that replace the table or add to it. */
 static gyre_status check_modes(const struct bench_options *options)
 {
+    if (options->op == BENCH_MULSUM &&
+        (options->compare != NULL || options->compare_algos != NULL || options->is_predict ||
+         options->is_accuracy))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "-o mulsum does not go with --compare, --compare-algos, --predict or "
+                         "--accuracy");
     const bool reports = options->json_path != NULL || options->csv_path != NULL;
     if (options->is_predict && (options->is_sweep || options->compare != NULL || reports))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,

@@ -182,6 +182,11 @@ int bench_next_rank(const struct bench_rank *rank)
     return (rank->member.rank + 1) % rank->member.n_ranks;
 }
 
+const char *bench_op_name(const struct bench_case *what)
+{
+    return what->is_mulsum ? bench_op_names[BENCH_MULSUM] : gyre_op_names[what->op];
+}
+
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call)
 {
     return bench_library_call(&bench_linked_library, rank->comm, rank->stream, rank, call);

@@ -26,6 +26,7 @@ struct bench_rank {
     struct gyre_filter_words allowed; /* what the plan may choose from */
     struct bench_progress *progress;  /* of the process; set for local rank 0 of process 0 only */
     gyre_comm *comm;
+    gyre_op mulsum; /* of the type that is measured, with -o mulsum */
     gyre_stream stream;
     gyre_device_kind device_kind;
     int ordinal;
@@ -44,8 +45,12 @@ struct bench_case {
     size_t n_bytes; /* bytes that a rank sends or receives, whichever is more */
     gyre_dtype dtype;
     gyre_op op;
+    bool is_mulsum; /* op is GYRE_SUM, and calls take the rank's premultiplied sum */
     int root;
 };
+
+/** bench_op_name - the operation of a case as the table shows it; "mulsum" is one of them. */
+const char *bench_op_name(const struct bench_case *what);
 
 /* A case with the buffers of one rank. */
 struct bench_call {

@@ -14,6 +14,7 @@
 #include "bench/tools/predict.h"
 #include "core/base/text.h"
 #include "core/comm/local.h"
+#include "kernels/executor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,18 @@ static gyre_status measure_sizes(struct table *table, struct bench_case wanted, 
     return GYRE_SUCCESS;
 }
 
+/* As measure_sizes(), with an operation that belongs to the communicator and the type. Its factor
+ * is 1, so that the check of a sum holds. */
+static gyre_status measure_mulsum(struct table *table, struct bench_case wanted, int cycle)
+{
+    const uint64_t one = gyre_premultiply_scalar(wanted.dtype, 1);
+    struct bench_rank *rank = &table->rank;
+    GYRE_TRY(gyre_op_create_premul_sum(&rank->mulsum, &one, wanted.dtype, rank->comm));
+    const gyre_status status = measure_sizes(table, wanted, cycle);
+    const gyre_status destroyed = gyre_op_destroy(rank->mulsum, rank->comm);
+    return status != GYRE_SUCCESS ? status : destroyed;
+}
+
 /* All types, operations and roots that -d, -o and -r name. */
 static gyre_status measure_all(struct table *table, int cycle)
 {
@@ -221,6 +234,7 @@ static gyre_status measure_all(struct table *table, int cycle)
     const bool all_roots = options->root == BENCH_ALL && traits->has_root;
     const int n_dtypes = options->dtype == BENCH_ALL ? GYRE_N_DTYPES : 1;
     const int n_ops = options->op == BENCH_ALL && traits->reduces ? GYRE_N_OPS : 1;
+    const bool is_mulsum = options->op == BENCH_MULSUM && traits->reduces;
     const int n_roots = all_roots ? table->rank.member.n_ranks : 1;
     for (int d = 0; d < n_dtypes; d++)
         for (int o = 0; o < n_ops; o++)
@@ -228,10 +242,14 @@ static gyre_status measure_all(struct table *table, int cycle)
                 const struct bench_case wanted = {
                     .coll = coll,
                     .dtype = (gyre_dtype)(options->dtype == BENCH_ALL ? d : options->dtype),
-                    .op = (gyre_op)(options->op == BENCH_ALL ? o : options->op),
+                    .op = (gyre_op)(options->op == BENCH_ALL ? o
+                                    : is_mulsum              ? GYRE_SUM
+                                                             : options->op),
+                    .is_mulsum = is_mulsum,
                     .root = options->root == BENCH_ALL ? r : options->root,
                 };
-                GYRE_TRY(measure_sizes(table, wanted, cycle));
+                GYRE_TRY(is_mulsum ? measure_mulsum(table, wanted, cycle)
+                                   : measure_sizes(table, wanted, cycle));
                 if (table->summary.is_interrupted)
                     return GYRE_SUCCESS;
             }

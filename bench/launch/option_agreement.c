@@ -30,7 +30,7 @@
     NUMBER("-m", options->n_aggregated)                \
     NUMBER("-N", options->n_cycles)                    \
     NUMBER("-c", options->n_checks)                    \
-    NAME("-o", options->op, gyre_op_names)             \
+    NAME("-o", options->op, bench_op_names)            \
     NAME("-d", options->dtype, gyre_dtype_names)       \
     NUMBER("-r", options->root)                        \
     NUMBER("-z", options->is_blocking)                 \

@@ -21,7 +21,7 @@ static void write_half(FILE *file, const struct bench_setting *setting, const st
     const struct gyre_collective_traits *traits = &gyre_collectives[row->what.coll];
     fprintf(file, "%s,%zu,%zu,%s,%s,%d,%d,%.3f,%.6f,%.6f,", traits->name, row->what.n_bytes,
             row->what.count, gyre_dtype_names[row->what.dtype],
-            traits->reduces ? gyre_op_names[row->what.op] : "",
+            traits->reduces ? bench_op_name(&row->what) : "",
             traits->has_root && row->what.coll != GYRE_COLL_SEND_RECV ? row->what.root : -1,
             is_in_place, timing->time_us, timing->algbw, timing->busbw);
     if (timing->n_wrong >= 0)

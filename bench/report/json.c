@@ -123,6 +123,10 @@ gyre_status bench_json_write(struct json_object *root, const char *path)
     const char *text = json_object_to_json_string_ext(root, flags);
     if (text == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "--json %s", path);
+    if (bench_table_file_is_direct(path)) {
+        GYRE_TRY(bench_table_file_append("--json", path, text));
+        return bench_table_file_append("--json", path, "\n");
+    }
     const gyre_status status = gyre_file_replace(path, text, strlen(text));
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "--json");
 }
@@ -144,7 +148,8 @@ gyre_status bench_json_read(const char *path, struct json_object **root_out)
 
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out)
 {
-    GYRE_TRY(bench_table_file_check("--json", setting->options->json_path));
+    if (!bench_table_file_is_direct(setting->options->json_path))
+        GYRE_TRY(bench_table_file_check("--json", setting->options->json_path));
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for JSON report");
@@ -169,6 +174,13 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
     json->results = add_array(json->root, "results");
     *json_out = json;
     return GYRE_SUCCESS;
+}
+
+/* A name such as /dev/stdout gets the whole report at the end. */
+static gyre_status write_so_far(const struct bench_json *json)
+{
+    return bench_table_file_is_direct(json->path) ? GYRE_SUCCESS
+                                                  : bench_json_write(json->root, json->path);
 }
 
 static void add_timing(struct json_object *row, const char *key, const struct bench_timing *timing)
@@ -278,7 +290,7 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_int(object, "count", (int64_t)row->what.count);
     add_text(object, "type", gyre_dtype_names[row->what.dtype]);
     if (traits->reduces)
-        add_text(object, "op", gyre_op_names[row->what.op]);
+        add_text(object, "op", bench_op_name(&row->what));
     if (traits->has_root && row->what.coll != GYRE_COLL_SEND_RECV)
         add_int(object, "root", row->what.root);
     add_int(object, "cycle", row->cycle);
@@ -301,7 +313,7 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_comparison(object, "comparison", &row->comparison);
     add_comparison(object, "comparison_in_place", &row->comparison_in_place);
     json_object_array_add(json->results, object);
-    return bench_json_write(json->root, json->path);
+    return write_so_far(json);
 }
 
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
@@ -335,7 +347,7 @@ gyre_status bench_json_contender(struct bench_json *json, const struct bench_cas
         add_number(object, "ratio_high", comparison->ratio_high);
     }
     json_object_array_add(list, object);
-    return bench_json_write(json->root, json->path);
+    return write_so_far(json);
 }
 
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary)

@@ -179,8 +179,8 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
     const struct gyre_collective_traits *traits = &gyre_collectives[row->what.coll];
     const bool has_root = traits->has_root && row->what.coll != GYRE_COLL_SEND_RECV;
     printf("%12zu  %12zu  %8s  %6s  %6d", row->what.n_bytes, row->what.count,
-           gyre_dtype_names[row->what.dtype],
-           traits->reduces ? gyre_op_names[row->what.op] : "none", has_root ? row->what.root : -1);
+           gyre_dtype_names[row->what.dtype], traits->reduces ? bench_op_name(&row->what) : "none",
+           has_root ? row->what.root : -1);
     print_timing(&row->out_of_place);
     print_timing(&row->in_place);
     if (setting->options->has_timestamps) {

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -25,15 +26,48 @@ gyre_status bench_table_file_check(const char *option, const char *path)
     return GYRE_SUCCESS;
 }
 
-/* Is it a pipe, a device, or the name of an open descriptor such as /dev/stdout? Such a name may
- * lead to a regular file that the shell keeps open, so the file cannot be replaced. The files of
- * /dev/shm are ordinary ones. */
+bool bench_table_file_is_direct(const char *path)
+{
+    return (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
+           strncmp(path, "/proc/self/fd/", 14) == 0;
+}
+
+/* Is it written directly, or a pipe or a device elsewhere? */
 static bool is_special(const char *path)
 {
     struct stat there;
-    if (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0)
-        return true;
-    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    return bench_table_file_is_direct(path) || (stat(path, &there) == 0 && !S_ISREG(there.st_mode));
+}
+
+/* A descriptor of this process is duplicated, because the duplicate shares its position: opened by
+ * its name, a regular file behind it would be written at two places in turns. */
+static FILE *open_to_append(const char *path)
+{
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    int fd = -1, n_bytes = 0;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(path, names[i]) == 0)
+            fd = i;
+    if (fd < 0 && (sscanf(path, "/dev/fd/%d%n", &fd, &n_bytes) != 1 || path[n_bytes] != '\0') &&
+        (sscanf(path, "/proc/self/fd/%d%n", &fd, &n_bytes) != 1 || path[n_bytes] != '\0'))
+        return fopen(path, "ae");
+    fflush(stdout);
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *file = copy >= 0 ? fdopen(copy, "w") : NULL;
+    if (file == NULL && copy >= 0)
+        close(copy);
+    return file;
+}
+
+gyre_status bench_table_file_append(const char *option, const char *path, const char *text)
+{
+    FILE *file = open_to_append(path);
+    if (file == NULL)
+        return gyre_fail_errno(errno, "%s %s", option, path);
+    const bool is_written = fputs(text, file) >= 0;
+    if (fclose(file) != 0 || !is_written)
+        return gyre_fail_errno(errno, "%s %s", option, path);
+    return GYRE_SUCCESS;
 }
 
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
@@ -41,7 +75,7 @@ gyre_status bench_table_file_open(const char *option, const char *path, bool app
 {
     *file_out = (struct bench_table_file){.option = option, .path = path};
     if (appends || is_special(path)) {
-        file_out->file = fopen(path, "a");
+        file_out->file = open_to_append(path);
         return file_out->file != NULL ? GYRE_SUCCESS
                                       : gyre_fail_errno(errno, "%s %s", option, path);
     }

@@ -34,6 +34,14 @@ gyre_status bench_table_file_check(const char *option, const char *path);
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
                                   struct bench_table_file *file_out);
 
+/** bench_table_file_is_direct - is it the name of an open descriptor such as /dev/stdout, or of a
+ * device? Such a name may lead to a regular file that the shell keeps open, so the file is written
+ * directly and not replaced. The files of /dev/shm are ordinary ones. */
+bool bench_table_file_is_direct(const char *path);
+
+/** bench_table_file_append - write a text to such a name, behind what is there. Errors: SYSTEM. */
+gyre_status bench_table_file_append(const char *option, const char *path, const char *text);
+
 /** bench_table_file_put - bring everything that was printed so far into the file. Errors: SYSTEM.
  */
 gyre_status bench_table_file_put(struct bench_table_file *file);

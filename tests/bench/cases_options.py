@@ -1,6 +1,8 @@
 """Options and files that a bench refuses, and the words in which it does."""
 
+import json
 import os
+import subprocess
 import tempfile
 
 from report_schema import has_json
@@ -73,6 +75,52 @@ def case_options(directory, _):
     help_text = run([bench(directory, "allreduce"), "--help"]).stdout
     for option in "begtnwmcodrzifGuJ":
         assert f"-{option}," in help_text, option
+
+
+def case_options_of_nccl_tests(directory, _):
+    """Command lines of nccl-tests 2.19 run; an option without effect says so once, on stderr."""
+    small = ["--device", "host", "-g", "2", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0"]
+    silent = ["-o max", "-o MulSum", "-o all", "-d float16", "-d BF16", "-d fp8_e4m3", "-r -1", "-r all", "-z 1", "-I 0",
+              "-M 0", "-x 0", "-p 1", "-n 0x2", "-b 1KB -e 2kib -f 2", "-b 8B -e 16b -f 2", "-b 0.5M -e 1MB -i 512KiB",
+              "--minbytes 1K --maxbytes 2K --stepfactor 2 --iters 2 --warmup_iters 1 --agg_iters 1 --check 1 --op sum",
+              "--datatype float --root 0 --parallel_init 1 --blocking 0 --report_cputime 0 --average 3 --cudagraph 0",
+              "--local_register 0 --stream_null 0 --timeout 0 --report_timestamps 0 --unalign 0 --run_cycles 1",
+              "--memory_report 0 --memory 0 --cta_policy 0 --device_implementation 0 --device_cta_count 0"]
+    told = [("-I 1", "-I 1 has no effect"), ("-I 1 -K 5", "-K 5 has no effect"), ("-M 1", "-M 1 has no effect"),
+            ("-D 1 -R 0", "-D 1 has no effect"), ("-V 16", "-V 16 has no effect"), ("-x 2", "-x 2 has no effect"),
+            ("-z 2", "-z 2 is taken as -z 1"), ("-z 3", "-z 3 is taken as -z 1")]
+    environment = {"GYRE_DEBUG": "NONE"}
+    for options in silent:
+        done = run([bench(directory, "allreduce")] + small + options.split(), environment=environment)
+        assert done.stderr == "" and " OK" in done.stdout, (options, done.stderr)
+    for options, words in told:
+        done = run([bench(directory, "allreduce")] + small + options.split(), environment=environment)
+        assert words in done.stderr and done.stderr.count("\n") == options.count("-") - options.count("-R"), \
+            (options, done.stderr)
+        assert "no effect" not in done.stdout and " OK" in done.stdout, (options, done.stdout)
+    for options in ("-b 1KX", "-b K", "-b 1iB", "-b 1KBB", "-z 4", "-x 3", "-I -1", "-o mulsum --compare mpi"):
+        run([bench(directory, "allreduce")] + small + options.split(), status=2)
+    for name in ("allreduce", "reduce", "reducescatter"):
+        done = run([bench(directory, name)] + small + ["-o", "mulsum", "-d", "all"], environment=environment)
+        rows = [line.split() for line in done.stdout.splitlines() if line and line[0] == " "]
+        assert len(rows) == 12 and {row[3] for row in rows} == {"mulsum"}, done.stdout
+        assert {row[8] for row in rows} == {"0"} and {row[12] for row in rows} == {"0"}, done.stdout
+    if has_json(directory):
+        check_json_on_stdout([bench(directory, "allreduce")] + small + ["-J", "/dev/stdout"])
+
+
+def check_json_on_stdout(command):
+    """The report follows the table, in a pipe and in a file that the shell holds open."""
+    texts = [run(command).stdout]
+    with tempfile.TemporaryFile("w+") as file:
+        subprocess.run(command, stdout=file, check=True, timeout=60)
+        file.seek(0)
+        texts.append(file.read())
+    for text in texts:
+        start = text.index("\n{") + 1
+        report, end = json.JSONDecoder().raw_decode(text[start:])
+        table = text[:start] + text[start + end:]
+        assert report["summary"]["wrong"] == 0 and "# Avg bus bandwidth" in table, text
 
 
 def case_causes(directory, _):

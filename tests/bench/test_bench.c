@@ -59,7 +59,14 @@ static void sizes_have_letters(void)
     CHECK(n_bytes == 1536);
     CHECK_OK(bench_parse_bytes("2G", &n_bytes));
     CHECK(n_bytes == 2ULL << 30);
-    static const char *const wrong[] = {"", "x", "-1", "1T", "1KB", "nan", "1e99"};
+    CHECK_OK(bench_parse_bytes("2KB", &n_bytes));
+    CHECK(n_bytes == 2048);
+    CHECK_OK(bench_parse_bytes("1GiB", &n_bytes));
+    CHECK(n_bytes == 1ULL << 30);
+    CHECK_OK(bench_parse_bytes("64B", &n_bytes));
+    CHECK(n_bytes == 64);
+    static const char *const wrong[] = {"",    "x",    "-1",  "1T",   "1KX", "1KBB",
+                                        "1iB", "1BiB", "nan", "1e99", "K"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         CHECK_FAILS(bench_parse_bytes(wrong[i], &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
                     "is not a size");
