@@ -238,7 +238,7 @@ def case_limits(directory, source):
             n_gpus = 0
         else:
             n_gpus = 0 if "built without json-c" in done.stderr else check_limits(done, path)
-        for variables in ({"PMI_SIZE": "4"}, {"OMPI_COMM_WORLD_SIZE": "2"}):
+        for variables in ({"PMI_SIZE": "4"}, {"OMPI_COMM_WORLD_SIZE": "4"}):
             done = run([bench(directory, "limits")], status=1, environment=variables)
             assert done.returncode == 1 and "start it once" in done.stderr, (variables, done)
         limits_of(path, [(4, {"all_reduce_push_push": 0.5, "push": 0.25}), (2, {"push": 2.0})])

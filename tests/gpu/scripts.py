@@ -128,6 +128,21 @@ def case_skipped(rig):
            "jax: skipped: one process is one host, and VIA=nic needs two")
 
 
+def case_parts(rig):
+    """run skips a step for which the build lacks a part"""
+    build = os.path.join(rig.folder, "build")
+    os.makedirs(os.path.join(build, "bench"))
+    with open(os.path.join(build, "bench", "limits"), "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\necho 'limits: --json: built without json-c; install it' >&2; exit 1\n")
+    os.chmod(file.name, 0o755)
+    done = subprocess.run([f"{HERE}/run", build], env={**rig.environment(JOB=""), "N": "1"}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    results = {rest[:44].strip(): (word, rest[44:].strip()) for word, rest in filter(lambda l: len(l) == 2, lines)}
+    check(results.get("limits of the machine") == ("skipped", "built without json-c"), done.stdout)
+    check(results.get("the example of docs", ("",))[0] == "FAILED" and done.returncode == 1, done.stdout)
+
+
 def case_unknown(rig):
     """a case that does not exist is refused by its name"""
     expect(*rig.clients("exit 1", CASES="first third"), 2, "no such case: third")

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 
-from common import need_package, use_package_of
+from common import need_package, skip, use_package_of
 
 NAME = os.path.join("docs", "examples", "notebook.ipynb")
 
@@ -61,6 +61,8 @@ def run(notebook, is_written):
         try:
             outputs = run_cell("".join(cell["source"]), names)
         except Exception as error:
+            if "built without json-c" in str(error):
+                skip("the programs were built without json-c")
             raise AssertionError(f"cell {number} fails:\n{''.join(cell['source'])}") from error
         if is_written:
             cell["outputs"], cell["execution_count"] = outputs, n_run
