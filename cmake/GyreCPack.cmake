@@ -17,6 +17,17 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_RPM_COMPONENT_INSTALL ON)
 set(CPACK_ARCHIVE_COMPONENT_INSTALL OFF)
 set(CPACK_STRIP_FILES ON)
+# CPack makes usr/ as the umask says.
+file(WRITE ${CMAKE_BINARY_DIR}/open_folders.cmake
+  [[file(GLOB_RECURSE paths LIST_DIRECTORIES true "${CPACK_TEMPORARY_DIRECTORY}/*")
+foreach(path IN LISTS paths)
+  if(IS_DIRECTORY "${path}")
+    file(CHMOD "${path}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+      GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  endif()
+endforeach()
+]])
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_BINARY_DIR}/open_folders.cmake)
 set(CPACK_GENERATOR DEB TGZ)
 
 # gyre_describe(component section name_deb name_rpm synopsis text)
@@ -109,11 +120,11 @@ execute_process(COMMAND gzip -9nf ${debian}/changelog)
 configure_file(cmake/debian_copyright.in ${debian}/copyright @ONLY)
 # CPack writes scripts that call ldconfig, beside the trigger.
 file(WRITE ${debian}/${library_deb} "${library_deb}: maintscript-calls-ldconfig\n")
-install(FILES ${debian}/${library_deb} DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
+gyre_install(FILES ${debian}/${library_deb} DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
   COMPONENT library EXCLUDE_FROM_ALL)
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} upper)
-  install(FILES ${debian}/changelog.gz ${debian}/copyright COMPONENT ${component}
+  gyre_install(FILES ${debian}/changelog.gz ${debian}/copyright COMPONENT ${component}
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME} EXCLUDE_FROM_ALL)
 endforeach()
 
