@@ -3,8 +3,8 @@
 #   cmake -DOUTPUT=embedded.c -DHEADER=bench/draw/embedded.h -DPREFIX=bench_draw_
 #         -DFILES=a/page.html,a/page.css -DSCRIPTS=a/state.js,a/page.js -P embed.cmake
 #
-# page.html becomes `const struct ${PREFIX}embedded ${PREFIX}page_html`. The scripts are also listed,
-# in order, in `${PREFIX}scripts`.
+# page.html becomes `const struct ${PREFIX}embedded ${PREFIX}page_html`. The scripts, if there are any, are
+# also listed, in order, in `${PREFIX}scripts`.
 cmake_minimum_required(VERSION 3.22)
 string(REPLACE "," ";" FILES "${FILES}")
 string(REPLACE "," ";" SCRIPTS "${SCRIPTS}")
@@ -28,6 +28,8 @@ foreach(file ${FILES} ${SCRIPTS})
       "const struct ${PREFIX}embedded ${PREFIX}${name} = {${name}_bytes, ${n_bytes}};\n")
   endif()
 endforeach()
-string(APPEND text
-  "\nconst struct ${PREFIX}embedded *const ${PREFIX}scripts[] = {${list}(const struct ${PREFIX}embedded *)0};\n")
+if(SCRIPTS)
+  string(APPEND text
+    "\nconst struct ${PREFIX}embedded *const ${PREFIX}scripts[] = {${list}(const struct ${PREFIX}embedded *)0};\n")
+endif()
 file(WRITE ${OUTPUT} "${text}")

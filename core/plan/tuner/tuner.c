@@ -1,97 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chooses the algorithm, the protocol and the path of a call. The functions are pure, and their
- * arguments are facts that all ranks agreed on, so every rank chooses the same. Each threshold
- * cites the measurement that it comes from.
+ * arguments are facts that all ranks agreed on, so every rank chooses the same. The thresholds are
+ * rows (rows.h).
  */
 #include "core/plan/tuner/tuner.h"
 
 #include "core/base/util.h"
-#include "core/plan/tuner/table.h"
-
-/* The fastest algorithm on the host device, by total bytes. One-shot needs one hop and two-shot
- * two; a ring moves the fewest bytes through caches. The limits were measured with bench allreduce
- * --compare mpi on 2 cores (AMD EPYC) with 2..8 ranks over shared memory, 2026-11, and between
- * hosts over TCP on loopback and Soft-RoCE. */
-static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts *facts,
-                                                   enum gyre_collective coll, uint64_t n_bytes)
-{
-    const bool is_remote = facts->n_hosts > 1;
-    switch (coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        /* Between two ranks on two hosts one-shot sends as many bytes as two-shot, but in one hop
-         * instead of two. */
-        if (n_bytes <= (is_remote && facts->n_ranks == 2 ? 131072 : 8192))
-            return &gyre_algorithm_direct;
-        if (n_bytes <= 1 << 20 || facts->n_ranks == 2)
-            return &gyre_algorithm_twoshot;
-        return &gyre_algorithm_ring;
-    case GYRE_COLL_BROADCAST:
-        if (n_bytes <= 65536 || !is_remote)
-            return facts->n_ranks <= 4 ? &gyre_algorithm_direct : &gyre_algorithm_tree;
-        return &gyre_algorithm_ring;
-    case GYRE_COLL_REDUCE:
-        if (n_bytes <= 65536)
-            return facts->n_ranks <= 4 ? &gyre_algorithm_direct : &gyre_algorithm_tree;
-        return &gyre_algorithm_ring;
-    case GYRE_COLL_ALL_GATHER:
-    case GYRE_COLL_REDUCE_SCATTER:
-        return n_bytes <= 65536 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
-    case GYRE_COLL_SEND_RECV:
-        return &gyre_algorithm_sendrecv;
-    default:
-        return &gyre_algorithm_direct;
-    }
-}
-
-/* Algorithms that no row covers use LL for calls of so many bytes at most, of one block where
- * buffers are made of blocks. Through host memory, LL and SIMPLE take 16.4 and 17.6 us for an
- * all-to-all with blocks of 128 KiB, and 44.0 and 33.7 us with blocks of 512 KiB (2 H100, 2026-11).
- */
-static uint64_t most_ll_bytes(const struct gyre_tuner_facts *facts,
-                              const struct gyre_algorithm *algorithm)
-{
-    if (facts->in_host_memory)
-        return 128 << 10;
-    return algorithm->is_one_shot ? 1 << 20 : 2 << 20;
-}
 
 #define ANY_PROTO UINT32_MAX
 
-/* May the rows of LAMPORT be used? They were measured on NVLink, so only there. */
-static bool wants_lamport(const struct gyre_tuner_facts *facts)
-{
-    return facts->is_ll128_safe && facts->n_ranks > 1 &&
-           gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
-}
-
-/* Find the first row that fits a call; NULL if there is none.
+/* Find the first row of kind WAY that fits a call; NULL if there is none.
  * @algorithm: look at rows of this algorithm only; NULL = any. @protos: look at rows of these
  * protocols only, one bit for each protocol. */
-static const struct gyre_tuner_row *find_row(const struct gyre_tuner_facts *facts,
-                                             enum gyre_collective coll,
-                                             const struct gyre_algorithm *algorithm,
-                                             uint32_t protos, uint64_t n_bytes)
+static const struct gyre_row *find_way(const struct gyre_tuner_facts *facts,
+                                       enum gyre_collective coll,
+                                       const struct gyre_algorithm *algorithm, uint32_t protos,
+                                       uint64_t n_bytes)
 {
-    const struct gyre_tuner_table *table = gyre_tuner_table_of(facts);
-    n_bytes = gyre_tuner_all_bytes(facts, coll, n_bytes);
-    for (size_t i = 0; i < table->n_rows; i++) {
-        const struct gyre_tuner_row *row = &table->rows[i];
-        if (row->coll == coll && row->is_pair == (facts->n_ranks <= 2) &&
-            n_bytes <= row->most_bytes && (algorithm == NULL || row->algorithm == algorithm) &&
-            (protos >> row->proto & 1U) != 0 &&
-            (row->proto != GYRE_PROTO_LAMPORT || wants_lamport(facts)) &&
-            facts->max_channels >= row->least_channels)
-            return row;
-    }
-    return NULL;
+    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
+    call.algorithm = algorithm;
+    call.protos = protos;
+    return gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
 }
 
-static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
-                                                   enum gyre_collective coll, uint64_t n_bytes)
+/* The fastest algorithm of all. GPUs take that of the host where their rows have none for the
+ * collective. */
+static const struct gyre_algorithm *prefer_algorithm(const struct gyre_tuner_facts *facts,
+                                                     enum gyre_collective coll, uint64_t n_bytes)
 {
-    const struct gyre_tuner_row *row = find_row(facts, coll, NULL, ANY_PROTO, n_bytes);
-    return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
+    const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
+    const struct gyre_row *row = gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
+    if (row == NULL)
+        row = gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOST), &call, NULL);
+    return row != NULL ? row->algorithm : NULL;
 }
 
 /* Choose the preferred algorithm if it is allowed, else the first algorithm that is allowed. */
@@ -99,9 +41,7 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter, enum gyre_collective coll,
                                     uint64_t n_bytes, const struct gyre_algorithm **algorithm_out)
 {
-    const struct gyre_algorithm *preferred = facts->device_kind == GYRE_DEVICE_CUDA
-                                                 ? prefer_on_cuda(facts, coll, n_bytes)
-                                                 : prefer_on_host(facts, coll, n_bytes);
+    const struct gyre_algorithm *preferred = prefer_algorithm(facts, coll, n_bytes);
     const uint32_t allowed = filter->algorithms[coll];
     const struct gyre_algorithm *found = NULL, *ruled_out = NULL;
     const char *obstacle = NULL; /* of ruled_out */
@@ -134,15 +74,18 @@ static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum g
                                     const struct gyre_algorithm *algorithm, uint32_t usable,
                                     uint64_t n_bytes)
 {
-    const struct gyre_tuner_row *row = find_row(facts, coll, algorithm, usable, n_bytes);
-    if (row == NULL)
-        row = find_row(facts, coll, algorithm, ANY_PROTO, n_bytes);
+    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_LINE, coll, n_bytes);
     /* The rows were measured inside one host. */
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
-    if (row != NULL)
-        return row->proto;
-    return n_bytes <= most_ll_bytes(facts, algorithm) ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
+    const struct gyre_row *row = find_way(facts, coll, algorithm, usable, n_bytes);
+    if (row == NULL)
+        row = find_way(facts, coll, algorithm, ANY_PROTO, n_bytes);
+    if (algorithm->is_one_shot)
+        call.facts |= 1U << GYRE_ROW_FACT_ONE_HOP;
+    if (row == NULL)
+        row = gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
+    return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
 }
 
 /* @net_proto: of links that a proxy serves. */

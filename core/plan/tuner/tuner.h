@@ -9,6 +9,7 @@
 #include "algorithms/simulate/simulate.h"
 #include "core/model/connector.h"
 #include "core/plan/tuner/filter.h"
+#include "core/plan/tuner/rows.h"
 
 /* On GPUs, if a rank transfers at least this many bytes, the blocks of a kernel choose their
  * multiprocessors. For fewer bytes that gains nothing (2 H200, 2026-11). */
@@ -38,7 +39,7 @@ struct gyre_tuner_facts {
     uint32_t least_sms;    /* multiprocessors that every rank has; 0 on the host device */
     struct gyre_fifo_spec spec;
     const struct gyre_grouping *grouping;
-    const struct gyre_cost *cost;     /* choose by prediction; NULL = by the tables of tuner.c */
+    const struct gyre_cost *cost;     /* choose by prediction; NULL = by rows */
     struct gyre_simulator *simulator; /* of `simulated`, for the collective of the call and root 0;
                                        * NULL = each search opens one, which takes seconds for
                                        * thousands of ranks */
@@ -109,6 +110,16 @@ bool gyre_tuner_choose_copies(const struct gyre_tuner_facts *facts,
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                              enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out);
+
+/** gyre_tuner_rows - the rows of the machine at hand. All GPUs that address each other's memory use
+ * those of the H200. */
+const struct gyre_rows *gyre_tuner_rows(const struct gyre_tuner_facts *facts);
+
+/** gyre_tuner_row_call - a call of @n_bytes, as rows of any algorithm and protocol see it; without
+ * the facts PLACED and ONE_HOP. */
+struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
+                                         enum gyre_row_kind kind, enum gyre_collective coll,
+                                         uint64_t n_bytes);
 
 /** gyre_tuner_all_bytes - the bytes of the vector, or of all blocks where @n_bytes counts one. */
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,

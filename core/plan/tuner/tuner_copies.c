@@ -6,7 +6,6 @@
 #include "core/plan/tuner/tuner.h"
 
 #include "core/base/util.h"
-#include "core/plan/tuner/table.h"
 
 static bool takes_only(const struct gyre_filter *filter, enum gyre_collective coll,
                        enum gyre_path path)
@@ -24,21 +23,18 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
     const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
-    const struct gyre_tuner_table *table = gyre_tuner_table_of(facts);
+    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_COPIES, coll, n_bytes);
+    const struct gyre_row *row = NULL;
     const struct gyre_algorithm *found = NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
         facts->n_ranks > MAX_COPY_RANKS || !gyre_tuner_can_place(facts, filter, coll) ||
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
         (!is_forced && !facts->has_large_pages))
         return NULL;
-    for (size_t i = 0; i < table->n_copy_rows; i++) {
-        const struct gyre_tuner_copy_row *row = &table->copy_rows[i];
-        if (row->coll == coll && row->is_pair == (facts->n_ranks == 2) &&
-            gyre_filter_allows(filter, coll, row->algorithm) &&
-            (is_forced || (facts->max_channels >= row->least_channels &&
-                           gyre_tuner_all_bytes(facts, coll, n_bytes) >= row->least_bytes)))
+    call.any_size = is_forced;
+    while ((row = gyre_rows_find(gyre_tuner_rows(facts), &call, row)) != NULL)
+        if (gyre_filter_allows(filter, coll, row->algorithm))
             return row->algorithm;
-    }
     for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
         if ((filter->algorithms[coll] >> i & 1U) != 0 &&
             (gyre_algorithms[i]->copy_tails >> coll & 1U) != 0)

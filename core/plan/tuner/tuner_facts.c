@@ -13,6 +13,33 @@ uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_co
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
 }
 
+const struct gyre_rows *gyre_tuner_rows(const struct gyre_tuner_facts *facts)
+{
+    return gyre_rows_of(facts->device_kind != GYRE_DEVICE_CUDA ? GYRE_ROWS_HOST
+                        : facts->in_host_memory                ? GYRE_ROWS_GPU_HOST_MEMORY
+                                                               : GYRE_ROWS_H200);
+}
+
+struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
+                                         enum gyre_row_kind kind, enum gyre_collective coll,
+                                         uint64_t n_bytes)
+{
+    const bool adds_lines = gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
+    return (struct gyre_row_call){
+        .kind = kind,
+        .coll = coll,
+        .facts = (uint32_t)facts->is_ll128_safe << GYRE_ROW_FACT_NVLINK |
+                 (uint32_t)facts->is_proxied << GYRE_ROW_FACT_PROXIED |
+                 (uint32_t)adds_lines << GYRE_ROW_FACT_FLOAT_SUM,
+        .ranks = facts->n_ranks,
+        .hosts = facts->n_hosts,
+        .channels = facts->max_channels,
+        .bytes = gyre_tuner_all_bytes(facts, coll, n_bytes),
+        .block = n_bytes,
+        .protos = UINT32_MAX,
+    };
+}
+
 /* 64 channels for all ranks together were measured on GPUs of 132 multiprocessors. On smaller ones
  * a send and a receive with every other rank and a copy to the own rank must fit, too. Of two ranks
  * the other one may have all 64 channels in LL128: a send and a receive are one kernel of 64 blocks
