@@ -186,10 +186,30 @@ static gyre_status identify_trace(const struct gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
+/* The measured thresholds, which ranks compare. Returns how many. */
+static uint32_t list_rows(struct gyre_links_row *rows_out)
+{
+    uint32_t n = 0;
+    for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
+        const struct gyre_rows *rows = gyre_rows_of((enum gyre_row_file)f);
+        for (size_t i = 0; i < rows->n_rows; i++, n++) {
+            const struct gyre_row *row = &rows->rows[i];
+            rows_out[n].hash = gyre_row_hash(row);
+            snprintf(rows_out[n].text, sizeof(rows_out[n].text), "%s:%u: %.*s", row->file,
+                     row->line, (int)strcspn(row->text, "\n"), row->text);
+        }
+    }
+    return n;
+}
+
 static gyre_status open_links(gyre_comm *comm)
 {
+    struct gyre_links_row rows[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
+    const uint32_t n_rows = list_rows(rows);
     GYRE_TRY(open_trace(&comm->member));
-    const struct gyre_links_terms terms = {.algo_hash = comm->algo_file.content.hash,
+    const struct gyre_links_terms terms = {.rows = rows,
+                                           .n_rows = n_rows,
+                                           .algo_hash = comm->algo_file.content.hash,
                                            .tuning_hash = comm->tuning.hash,
                                            .newest_number = gyre_registry_number()};
     GYRE_TRY(gyre_links_open(&comm->member, &terms, &comm->links));

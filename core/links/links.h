@@ -42,8 +42,16 @@ struct gyre_links {
     char summary[64]; /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
 };
 
+/* A measured threshold of the library (core/plan/tuner/rows.h), as ranks compare it. */
+struct gyre_links_row {
+    uint64_t hash;
+    char text[128]; /* file, line and row, for the message; may be cut */
+};
+
 /* The values that the ranks must agree on besides the settings of the member. */
 struct gyre_links_terms {
+    const struct gyre_links_row *rows; /* on which plans depend, in their order */
+    uint32_t n_rows;
     uint64_t algo_hash;     /* of the programs in GYRE_ALGO_FILE; 0 = not set */
     uint64_t tuning_hash;   /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     uint64_t newest_number; /* the greatest number of any communicator of this process */
@@ -88,7 +96,8 @@ uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 /* ---- agreement.c -------------------------------------------------------------------------- */
 
 /** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective.
- * All ranks come to the same result. Errors: INVALID_USAGE naming two ranks and what differs; those
+ * All ranks come to the same result. Errors: INVALID_USAGE naming two ranks and what differs, of
+ * rows the first one that does; those
  * of the bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms);
 

@@ -24,6 +24,7 @@ static const char *const local_names[] = {"aligned", "in_place", "recorded", "tr
 struct reader {
     const char *file;
     uint32_t line;
+    const char *text;
     const char *measured;
     struct gyre_row row;
 };
@@ -172,6 +173,7 @@ static gyre_status read_row(struct reader *reader, char *line)
         return refuse(reader, "no line \"measured\" stands above this row");
     reader->row = (struct gyre_row){.when = everything,
                                     .file = reader->file,
+                                    .text = reader->text,
                                     .measured = reader->measured,
                                     .line = reader->line,
                                     .kind = (enum gyre_row_kind)kind};
@@ -189,18 +191,18 @@ gyre_status gyre_rows_parse(const char *text, const char *file, struct gyre_rows
     rows_out->n_rows = 0;
     for (const char *at = text; *at != '\0'; at += at[0] == '\n') {
         const size_t n = strcspn(at, "\n");
-        const char *start = at;
         reader.line++;
+        reader.text = at;
         at += n;
-        if (n == 0 || start[0] == '#')
+        if (n == 0 || reader.text[0] == '#')
             continue;
-        if (strncmp(start, "measured ", 9) == 0) {
-            reader.measured = start + 9;
+        if (strncmp(reader.text, "measured ", 9) == 0) {
+            reader.measured = reader.text + 9;
             continue;
         }
         if (n >= sizeof(line))
             return refuse(&reader, "more than %zu letters", sizeof(line) - 1);
-        memcpy(line, start, n);
+        memcpy(line, reader.text, n);
         line[n] = '\0';
         if (line[strspn(line, " ")] == '\0')
             continue;

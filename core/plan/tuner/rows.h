@@ -63,7 +63,8 @@ struct gyre_when {
 struct gyre_row {
     struct gyre_when when;
     const char *file;     /* without folder */
-    const char *measured; /* where and when, up to the end of the line */
+    const char *text;     /* the row, up to the end of the line */
+    const char *measured; /* where and when, likewise */
     uint32_t line;
     enum gyre_row_kind kind;
     const struct gyre_algorithm *algorithm; /* NULL = any, of kind LINE */

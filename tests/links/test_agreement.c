@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/links/agreement: ranks whose libraries carry other measured thresholds are refused, and the
+ * first one that differs is named. Each rank has a list of rows of its own.
+ */
+#include "core/base/util.h"
+#include "core/links/links.h"
+#include "tests/support/check.h"
+
+#include <pthread.h>
+
+#define N_RANKS 4
+#define N_ROWS  37
+
+/* A bootstrap between threads. */
+struct meeting {
+    struct gyre_bootstrap base;
+    int rank;
+};
+
+static pthread_barrier_t barrier;
+static const void *all_mine[N_RANKS];
+
+static gyre_status all_gather(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
+                              void *all_out)
+{
+    all_mine[((struct meeting *)bootstrap)->rank] = mine;
+    pthread_barrier_wait(&barrier);
+    for (int rank = 0; rank < N_RANKS; rank++)
+        memcpy((char *)all_out + (size_t)rank * n_bytes, all_mine[rank], n_bytes);
+    pthread_barrier_wait(&barrier);
+    return GYRE_SUCCESS;
+}
+
+static const struct gyre_bootstrap_ops ops = {.all_gather = all_gather};
+
+struct rank {
+    int number;
+    uint32_t n_rows;
+    struct gyre_links_row rows[N_ROWS];
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static void *agree(void *argument)
+{
+    struct rank *rank = argument;
+    struct meeting meeting = {.base = {.ops = &ops}, .rank = rank->number};
+    const struct gyre_links_terms terms = {.rows = rank->rows, .n_rows = rank->n_rows};
+    struct gyre_member *member = calloc(1, sizeof(*member));
+    char *nothing[] = {NULL};
+    member->rank = rank->number;
+    member->n_ranks = N_RANKS;
+    member->bootstrap = &meeting.base;
+    rank->status = gyre_params_from(nothing, &member->params);
+    if (rank->status == GYRE_SUCCESS)
+        rank->status = gyre_links_agree(member, &terms);
+    snprintf(rank->cause, sizeof(rank->cause), "%s", gyre_cause());
+    free(member);
+    return NULL;
+}
+
+static void agree_all(struct rank *ranks)
+{
+    pthread_t threads[N_RANKS];
+    CHECK(pthread_barrier_init(&barrier, NULL, N_RANKS) == 0);
+    for (int r = 0; r < N_RANKS; r++)
+        CHECK(pthread_create(&threads[r], NULL, agree, &ranks[r]) == 0);
+    for (int r = 0; r < N_RANKS; r++)
+        CHECK(pthread_join(threads[r], NULL) == 0);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void make_ranks(struct rank *ranks)
+{
+    memset(ranks, 0, N_RANKS * sizeof(*ranks));
+    for (int r = 0; r < N_RANKS; r++) {
+        ranks[r].number = r;
+        ranks[r].n_rows = N_ROWS;
+        for (uint32_t i = 0; i < N_ROWS; i++) {
+            ranks[r].rows[i].hash = 1000 + i;
+            snprintf(ranks[r].rows[i].text, sizeof(ranks[r].rows[i].text), "x.rows:%u: row", i + 1);
+        }
+    }
+}
+
+static void check_refused(const struct rank *ranks, const char *words)
+{
+    for (int r = 0; r < N_RANKS; r++)
+        CHECK_MSG(ranks[r].status == GYRE_ERROR_INVALID_USAGE &&
+                      strstr(ranks[r].cause, words) != NULL,
+                  "rank %d: %s, not: %s", r, ranks[r].cause, words);
+}
+
+static void the_first_row_that_differs_is_named(void)
+{
+    static struct rank ranks[N_RANKS];
+    for (uint32_t first = 0; first < N_ROWS; first++) {
+        char words[128];
+        const int other = 1 + (int)(first % (N_RANKS - 1));
+        make_ranks(ranks);
+        ranks[other].rows[first].hash = 1;
+        snprintf(ranks[other].rows[first].text, sizeof(ranks[other].rows[first].text), "another");
+        for (uint32_t i = first + 1; i < N_ROWS; i += 3)
+            ranks[other].rows[i].hash = 2;
+        agree_all(ranks);
+        snprintf(words, sizeof(words), "\"x.rows:%u: row\" on rank 0, \"another\" on rank %d",
+                 first + 1, other);
+        check_refused(ranks, words);
+    }
+}
+
+static void a_rank_with_fewer_rows_is_refused(void)
+{
+    static struct rank ranks[N_RANKS];
+    make_ranks(ranks);
+    ranks[2].n_rows = N_ROWS - 1;
+    agree_all(ranks);
+    check_refused(ranks, "\"x.rows:37: row\" on rank 0, \"no row\" on rank 2");
+    make_ranks(ranks);
+    ranks[0].n_rows = 0;
+    agree_all(ranks);
+    check_refused(ranks, "\"no row\" on rank 0, \"x.rows:1: row\" on rank 1");
+}
+
+static void ranks_with_the_same_rows_agree(void)
+{
+    static struct rank ranks[N_RANKS];
+    make_ranks(ranks);
+    snprintf(ranks[1].rows[3].text, sizeof(ranks[1].rows[3].text), "the same on another line");
+    agree_all(ranks);
+    for (int r = 0; r < N_RANKS; r++)
+        CHECK_MSG(ranks[r].status == GYRE_SUCCESS, "rank %d: %s", r, ranks[r].cause);
+}
+
+static const struct test_case cases[] = {
+    {"the first row that differs is named", the_first_row_that_differs_is_named},
+    {"a rank with fewer rows is refused", a_rank_with_fewer_rows_is_refused},
+    {"ranks with the same rows agree", ranks_with_the_same_rows_agree},
+};
+
+TEST_MAIN(cases)
