@@ -25,7 +25,8 @@ static void shipped_rows_parse_and_say_where_they_were_measured(void)
         size_t n_rows;
     } files[GYRE_N_ROW_FILES] = {{"h200.rows", &gyre_rows_h200_rows, 86},
                                  {"gpu_host_memory.rows", &gyre_rows_gpu_host_memory_rows, 46},
-                                 {"host.rows", &gyre_rows_host_rows, 17}};
+                                 {"host.rows", &gyre_rows_host_rows, 17},
+                                 {"hosts.rows", &gyre_rows_hosts_rows, 8}};
     for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
         CHECK_OK(gyre_rows_parse((const char *)files[f].text->bytes, files[f].name, &rows));
         CHECK_MSG(rows.n_rows == files[f].n_rows, "%s has %zu rows", files[f].name, rows.n_rows);
@@ -47,9 +48,10 @@ static void words_that_mean_nothing_are_refused(void)
     static const struct {
         const char *line, *words;
     } wrong[] = {
-        {"wya all_reduce -> ring simple", "test.rows:2: \"wya\" is none of: copies fused way line"},
+        {"wya all_reduce -> ring simple",
+         "test.rows:2: \"wya\" is none of: copies fused way line only"},
         {"way all_sum -> ring simple", "\"all_sum\" is no collective"},
-        {"way all_reduce nvlnk -> ring simple", "\"nvlnk\" is none of: nvlink proxied"},
+        {"way all_reduce nvlnk -> ring simple", "\"nvlnk\" is none of: gpus nvlink proxied"},
         {"way all_reduce bytes<=1X -> ring simple", "\"bytes<=1X\": expected a name"},
         {"way all_reduce bytes<1K -> ring simple", "\"bytes<1K\": expected a name"},
         {"way all_reduce bytes= -> ring simple", "\"bytes=\": expected a name"},
@@ -61,7 +63,8 @@ static void words_that_mean_nothing_are_refused(void)
         {"way all_to_all -> ring simple", "does not have this collective"},
         {"way all_reduce -> ring ll64", "\"ll64\" is none of: simple ll ll128 lamport"},
         {"way all_reduce -> ring", "expected an algorithm and a protocol"},
-        {"line * -> ring simple", "expected a protocol"},
+        {"line * -> ring simple", "expected a protocol behind"},
+        {"only all_reduce -> ring simple", "expected an algorithm behind"},
         {"way all_reduce ring simple", "expected: kind, collectives"},
         {"way", "expected: kind, collectives"},
     };

@@ -12,10 +12,25 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *const fact_names[] = {
 #define NAME(id, name) #name,
-static const char *const fact_names[] = {GYRE_ROW_FACT_TABLE(NAME)};
-static const char *const kind_names[] = {GYRE_ROW_KIND_TABLE(NAME)};
+    GYRE_ROW_FACT_TABLE(NAME)
 #undef NAME
+};
+
+static const char *const kind_names[] = {
+#define NAME(id, name, has_algorithm, has_proto) #name,
+    GYRE_ROW_KIND_TABLE(NAME)
+#undef NAME
+};
+
+static const struct {
+    bool has_algorithm, has_proto;
+} results[] = {
+#define RESULT(id, name, has_algorithm, has_proto) {has_algorithm, has_proto},
+    GYRE_ROW_KIND_TABLE(RESULT)
+#undef RESULT
+};
 
 /* Facts about calls that only the rank itself knows. */
 static const char *const local_names[] = {"aligned", "in_place", "recorded", "traced", "captured"};
@@ -129,20 +144,23 @@ static gyre_status read_collectives(struct reader *reader, char *word)
     return GYRE_SUCCESS;
 }
 
-/* "ring simple", or the protocol alone. */
+/* "ring simple", or one of the two. */
 static gyre_status read_result(struct reader *reader, char *const *words, int n_words)
 {
     struct gyre_row *row = &reader->row;
-    const bool has_algorithm = row->kind != GYRE_ROW_LINE;
-    if (n_words != 1 + has_algorithm)
-        return refuse(reader, "expected %s behind \"->\"",
-                      has_algorithm ? "an algorithm and a protocol" : "a protocol");
+    const bool has_algorithm = results[row->kind].has_algorithm;
+    const bool has_proto = results[row->kind].has_proto;
+    if (n_words != has_algorithm + has_proto)
+        return refuse(reader, "expected %s%s%s behind \"->\"", has_algorithm ? "an algorithm" : "",
+                      has_algorithm && has_proto ? " and " : "", has_proto ? "a protocol" : "");
     if (has_algorithm)
         row->algorithm = gyre_algorithm_find(words[0]);
     if (has_algorithm && row->algorithm == NULL)
         return refuse(reader, "\"%.40s\" is no algorithm", words[0]);
     if (has_algorithm && (row->when.colls & ~row->algorithm->collectives) != 0)
         return refuse(reader, "algorithm %s does not have this collective", words[0]);
+    if (!has_proto)
+        return GYRE_SUCCESS;
     const int proto = gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, words[n_words - 1]);
     if (proto < 0)
         return refuse_word(reader, words[n_words - 1], gyre_proto_names, GYRE_N_PROTOS);
@@ -237,6 +255,7 @@ static void parse_shipped(void)
         [GYRE_ROWS_H200] = {"h200.rows", &gyre_rows_h200_rows},
         [GYRE_ROWS_GPU_HOST_MEMORY] = {"gpu_host_memory.rows", &gyre_rows_gpu_host_memory_rows},
         [GYRE_ROWS_HOST] = {"host.rows", &gyre_rows_host_rows},
+        [GYRE_ROWS_HOSTS] = {"hosts.rows", &gyre_rows_hosts_rows},
     };
     for (int i = 0; i < GYRE_N_ROW_FILES; i++) {
         const gyre_status status =

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows: measured thresholds as text, one file for each kind of machine (*.rows beside this file;
- * docs/tuning.md explains how they read). They are embedded in the library and parsed once.
+ * Rows: measured thresholds as text, one file for each kind of machine and one for communicators on
+ * several hosts (*.rows beside this file; docs/tuning.md explains how they read). They are embedded
+ * in the library and parsed once.
  */
 #ifndef GYRE_PLAN_ROWS_H
 #define GYRE_PLAN_ROWS_H
@@ -14,8 +15,10 @@
 /* X(enum suffix, word): yes-or-no facts that a row may ask for, or with "!" refuse. All ranks know
  * each of them. */
 #define GYRE_ROW_FACT_TABLE(X)                                                        \
+    X(GPUS, gpus)           /* the ranks are on GPUs */                               \
     X(NVLINK, nvlink)       /* NVLink connects all ranks */                           \
     X(PROXIED, proxied)     /* a proxy serves the connections of some pair */         \
+    X(TCP, tcp)             /* that proxy copies through TCP connections */           \
     X(FLOAT_SUM, float_sum) /* protocol LAMPORT can carry the call */                 \
     X(PLACED, placed)       /* kernels may place the results in the peers' windows */ \
     X(ONE_HOP, one_hop)     /* the algorithm sends all data to all ranks in one hop */
@@ -27,15 +30,18 @@ enum gyre_row_fact {
         GYRE_N_ROW_FACTS
 };
 
-/* X(enum suffix, word): what a row decides. */
-#define GYRE_ROW_KIND_TABLE(X)                                                           \
-    X(COPIES, copies) /* copy engines carry a call whose result lies in a window */      \
-    X(FUSED, fused)   /* a kernel of its own carries the call, if the executor has it */ \
-    X(WAY, way)       /* the algorithm and its protocol */                               \
-    X(LINE, line)     /* the protocol of an algorithm that no row of kind WAY has */
+/* X(enum suffix, word, names an algorithm, names a protocol): what a row decides. */
+#define GYRE_ROW_KIND_TABLE(X)                                                                   \
+    X(COPIES, copies, 1, 1)   /* copy engines carry a call whose result lies in a window */      \
+    X(FUSED, fused, 1, 1)     /* a kernel of its own carries the call, if the executor has it */ \
+    X(WAY, way, 1, 1)         /* the algorithm and its protocol */                               \
+    X(LINE, line, 0, 1)       /* the protocol of an algorithm that no row of kind WAY has */     \
+    X(ONLY, only, 1, 0)       /* several hosts: no other algorithm is predicted */               \
+    X(INSIDE, inside, 0, 1)   /* several hosts: a protocol inside hosts is predicted, too */     \
+    X(BETWEEN, between, 0, 1) /* likewise between hosts */
 
 enum gyre_row_kind {
-#define GYRE_ROW_KIND_ENUM(id, name) GYRE_ROW_##id,
+#define GYRE_ROW_KIND_ENUM(id, name, has_algorithm, has_proto) GYRE_ROW_##id,
     GYRE_ROW_KIND_TABLE(GYRE_ROW_KIND_ENUM)
 #undef GYRE_ROW_KIND_ENUM
         GYRE_N_ROW_KINDS
@@ -67,8 +73,8 @@ struct gyre_row {
     const char *measured; /* where and when, likewise */
     uint32_t line;
     enum gyre_row_kind kind;
-    const struct gyre_algorithm *algorithm; /* NULL = any, of kind LINE */
-    enum gyre_proto proto;
+    const struct gyre_algorithm *algorithm; /* NULL = the kind names none */
+    enum gyre_proto proto;                  /* SIMPLE where the kind names none */
 };
 
 struct gyre_rows {
@@ -78,7 +84,13 @@ struct gyre_rows {
 };
 
 /* The kinds of machines that have been measured. */
-enum gyre_row_file { GYRE_ROWS_H200, GYRE_ROWS_GPU_HOST_MEMORY, GYRE_ROWS_HOST, GYRE_N_ROW_FILES };
+enum gyre_row_file {
+    GYRE_ROWS_H200,
+    GYRE_ROWS_GPU_HOST_MEMORY,
+    GYRE_ROWS_HOST,
+    GYRE_ROWS_HOSTS, /* of any machine */
+    GYRE_N_ROW_FILES
+};
 
 /** gyre_rows_of - the shipped rows of a kind of machine. */
 const struct gyre_rows *gyre_rows_of(enum gyre_row_file file);
@@ -120,5 +132,6 @@ struct gyre_rows_embedded {
 extern const struct gyre_rows_embedded gyre_rows_h200_rows;
 extern const struct gyre_rows_embedded gyre_rows_gpu_host_memory_rows;
 extern const struct gyre_rows_embedded gyre_rows_host_rows;
+extern const struct gyre_rows_embedded gyre_rows_hosts_rows;
 
 #endif

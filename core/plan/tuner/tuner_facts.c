@@ -28,7 +28,9 @@ struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
     return (struct gyre_row_call){
         .kind = kind,
         .coll = coll,
-        .facts = (uint32_t)facts->is_ll128_safe << GYRE_ROW_FACT_NVLINK |
+        .facts = (uint32_t)(facts->device_kind == GYRE_DEVICE_CUDA) << GYRE_ROW_FACT_GPUS |
+                 (uint32_t)facts->is_ll128_safe << GYRE_ROW_FACT_NVLINK |
+                 (uint32_t)facts->is_tcp << GYRE_ROW_FACT_TCP |
                  (uint32_t)facts->is_proxied << GYRE_ROW_FACT_PROXIED |
                  (uint32_t)adds_lines << GYRE_ROW_FACT_FLOAT_SUM,
         .ranks = facts->n_ranks,

@@ -7,11 +7,6 @@
 
 #include <math.h>
 
-/* On several hosts a line protocol inside the hosts is tried for calls of up to so many bytes. It
- * saves latency, and larger calls depend on rates, where SIMPLE is at least as good. Predictions
- * for many ranks take long, so none is made without need. */
-#define MOST_MIXED_BYTES ((uint64_t)(4 << 20))
-
 /* With many ranks a flat algorithm is not tried if a tile of it has more steps than this and a
  * two-level algorithm can run the call. If hosts differ in size no host stands for others, and to
  * simulate the rings of 127 ranks on 16 hosts took 20 seconds, and all others 1.4. */
@@ -29,6 +24,17 @@ static bool is_hopeless(const struct gyre_tuner_facts *facts,
     return is_all_pairs && facts->n_hosts > 1 && facts->n_ranks > GYRE_SEARCH_MOST_ALL_PAIRS;
 }
 
+/* The row of hosts.rows of this kind that fits the call; NULL if there is none.
+ * @proto: that the row must name; SIMPLE where the kind names none. */
+static const struct gyre_row *find_hosts_row(const struct gyre_tuner_facts *facts,
+                                             enum gyre_row_kind kind, enum gyre_collective coll,
+                                             uint64_t n_bytes, enum gyre_proto proto)
+{
+    struct gyre_row_call call = gyre_tuner_row_call(facts, kind, coll, n_bytes);
+    call.protos = 1U << proto;
+    return gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOSTS), &call, NULL);
+}
+
 /* Is a prediction of the protocol needed? It is if there is no other one to compare it with. */
 static bool is_worth_trying(const struct gyre_search *search, const struct gyre_filter *filter,
                             enum gyre_proto proto)
@@ -36,37 +42,12 @@ static bool is_worth_trying(const struct gyre_search *search, const struct gyre_
     const bool is_mixed = search->facts->is_proxied && proto != GYRE_PROTO_SIMPLE;
     const bool has_simple = (filter->protos[search->coll] >> GYRE_PROTO_SIMPLE & 1U) != 0;
     return !is_mixed || !has_simple ||
-           gyre_tuner_all_bytes(search->facts, search->coll, search->n_bytes) <= MOST_MIXED_BYTES;
+           find_hosts_row(search->facts, GYRE_ROW_INSIDE, search->coll, search->n_bytes, proto) !=
+               NULL;
 }
 
-/* Lines over TCP are tried on GPUs for calls of up to so many bytes; fewer where data go one way.
- * Larger calls depend on rates, and a proxy handles each word of a line. By lines and by SIMPLE, in
- * us: all-gather of 1 KiB 19.3 and 23.7, of 4 KiB 24.6 and 27.9, of 16 KiB 33.3 and 26.5; broadcast
- * of 1 KiB 8.3 and 10.8, of 2 KiB 12.0 and 10.8, of 16 KiB 18.2 and 12.7 (2 H100, 2026-11). */
-#define MOST_TCP_LINES_BYTES   ((uint64_t)(4 << 10))
-#define MOST_TCP_ONE_WAY_BYTES ((uint64_t)(1 << 10))
-/* Likewise over RDMA between two GPUs, but bytes that a rank sends. Over a stand-in NIC, by lines
- * and by SIMPLE, in us: all-gather of 1 KiB 18.6 and 28.0, of 16 KiB 24.9 and 30.1; all-reduce of 1
- * KiB 20.7 and 30.5, of 16 KiB 38.1 and 29.5; gather of 1 KiB 9.5 and 10.4, of 16 KiB 15.7
- * and 10.4; broadcast of 16 KiB 35.7 and 10.5 (2 H100, 2026-11). With more GPUs nothing was
- * measured. */
-#define MOST_RDMA_LINES_BYTES   ((uint64_t)(8 << 10))
-#define MOST_RDMA_ONE_WAY_BYTES ((uint64_t)(1 << 10))
-
-/* Is the call small enough for GPUs to try lines between hosts? */
-static bool is_small_for_lines(const struct gyre_search *search)
-{
-    const struct gyre_tuner_facts *facts = search->facts;
-    const bool is_one_way = gyre_collectives[search->coll].has_root;
-    if (!facts->is_tcp)
-        return facts->n_ranks == 2 &&
-               search->n_bytes <= (is_one_way ? MOST_RDMA_ONE_WAY_BYTES : MOST_RDMA_LINES_BYTES);
-    return gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) <=
-           (is_one_way ? MOST_TCP_ONE_WAY_BYTES : MOST_TCP_LINES_BYTES);
-}
-
-/* As is_worth_trying(), for links that a proxy serves. If the filter allows SIMPLE, lines are tried
- * only on GPUs. On the host device they are not faster (docs/lab_notes.md). */
+/* As is_worth_trying(), for links that a proxy serves. On the host device lines are not faster
+ * (docs/lab_notes.md), so they are tried only if the filter does not allow SIMPLE. */
 static bool is_net_worth_trying(const struct gyre_search *search, const struct gyre_filter *filter,
                                 enum gyre_proto proto)
 {
@@ -77,7 +58,7 @@ static bool is_net_worth_trying(const struct gyre_search *search, const struct g
     if ((allowed >> proto & 1U) == 0 || gyre_tuner_net_proto_obstacle(facts, proto) != NULL)
         return false;
     return proto == GYRE_PROTO_SIMPLE || (allowed >> GYRE_PROTO_SIMPLE & 1U) == 0 ||
-           (facts->device_kind == GYRE_DEVICE_CUDA && is_small_for_lines(search));
+           find_hosts_row(facts, GYRE_ROW_BETWEEN, search->coll, search->n_bytes, proto) != NULL;
 }
 
 /* Try a protocol of links without a proxy with every protocol of the others. */
@@ -145,18 +126,14 @@ static gyre_status search_algorithm(struct gyre_search *search, const struct gyr
     return status;
 }
 
-/* Does the call go by `direct` without a prediction? Two ranks on two hosts send as many bytes by
- * `direct` as by any other algorithm, and in one hop. It has one worker, and its slots are long.
- * An all-reduce of 16 MiB takes 2347 us, by two_level_tree in 8 or 32 channels 4153 or 4502 (2
- * H100, TCP on loopback, 2026-11). One of 64 KiB by two_level_log, whose slots of 4 KiB make 16
- * messages of it, took 362 us over a stand-in NIC, where an all-to-all of as many bytes took 45. */
-static bool prefers_direct(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                           enum gyre_collective coll)
+/* Is another algorithm the only one that is predicted? */
+static bool is_left_out(const struct gyre_search *search, const struct gyre_filter *filter,
+                        const struct gyre_algorithm *algorithm)
 {
-    return facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2 &&
-           (coll == GYRE_COLL_ALL_REDUCE || coll == GYRE_COLL_ALL_GATHER ||
-            coll == GYRE_COLL_REDUCE_SCATTER) &&
-           gyre_filter_allows(filter, coll, &gyre_algorithm_direct);
+    const struct gyre_row *row = find_hosts_row(search->facts, GYRE_ROW_ONLY, search->coll,
+                                                search->n_bytes, GYRE_PROTO_SIMPLE);
+    return row != NULL && row->algorithm != algorithm &&
+           gyre_filter_allows(filter, search->coll, row->algorithm);
 }
 
 static bool is_worth_simulating(const struct gyre_search *search, const struct gyre_filter *filter,
@@ -169,7 +146,7 @@ static bool is_worth_simulating(const struct gyre_search *search, const struct g
         gyre_tuner_algorithm_obstacle(facts, algorithm, coll) != NULL ||
         (is_hopeless(facts, algorithm, coll) && !is_forced))
         return false;
-    return algorithm == &gyre_algorithm_direct || !prefers_direct(facts, filter, coll);
+    return !is_left_out(search, filter, algorithm);
 }
 
 /* Try the two-level algorithms, or the others; with few ranks, all at once. */
