@@ -113,6 +113,8 @@ static gyre_status try_addresses(const struct gyre_sock_address *addresses, int 
             if (status == GYRE_SUCCESS || *is_proved_out)
                 return status;
         }
+        if (gyre_cause_is_limit(status))
+            return status;
         is_late = is_late || status == GYRE_ERROR_TIMEOUT;
     }
     return is_late ? GYRE_ERROR_TIMEOUT : status;
@@ -132,7 +134,7 @@ static gyre_status get_verdict(const struct gyre_sock_list *list,
     for (;;) {
         const gyre_status status =
             try_addresses(addresses, n, regroup, deadline_ns, &is_proved, verdict_out);
-        if (status == GYRE_SUCCESS || is_proved)
+        if (status == GYRE_SUCCESS || is_proved || gyre_cause_is_limit(status))
             return status;
         GYRE_TRY(regroup->check(regroup->context, NULL));
         if (status != GYRE_ERROR_TIMEOUT)

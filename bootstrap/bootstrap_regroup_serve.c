@@ -18,6 +18,7 @@
 #include <strings.h>
 
 #define SLICE_MS       100
+#define REFUSED_NS     500000000ULL  /* how long nothing may be accepted */
 #define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
 #define MAX_CANDIDATES 512 /* strangers have a lower cap of their own; the rest are ranks */
 
@@ -39,6 +40,7 @@ struct serving {
     int *joiners; /* descriptors of ranks that have proved themselves and wait for the verdict */
     int *rank_of;
     int n_joiners;
+    uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
     uint64_t differs_ns; /* a list was found to differ; 0 = none was */
     int n_arrived;       /* members that have joined: `joiners`, and those that were answered */
     gyre_status failure; /* of the first member that cannot take part; SUCCESS: there is none */
@@ -117,20 +119,27 @@ static bool make_room(struct serving *serving)
     return room != GYRE_STRANGER_FULL && serving->n_candidates < MAX_CANDIDATES;
 }
 
-static void accept_some(struct serving *serving, int listen_fd)
+static gyre_status accept_some(struct serving *serving, int listen_fd)
 {
     while (make_room(serving)) {
         struct candidate *candidate = &serving->candidates[serving->n_candidates];
         int fd = -1;
-        /* For example, no descriptor is free: the next round tries again, until the deadline. */
-        if (gyre_sock_accept(listen_fd, 0, &fd) != GYRE_SUCCESS)
-            return;
+        const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
+        if (status == GYRE_ERROR_TIMEOUT)
+            break;
+        /* For example, no descriptor is free. Another thread may give one back soon. */
+        if (status != GYRE_SUCCESS && serving->refused_ns == 0)
+            serving->refused_ns = gyre_now_ns();
+        if (status != GYRE_SUCCESS)
+            return gyre_now_ns() - serving->refused_ns < REFUSED_NS ? GYRE_SUCCESS : status;
+        serving->refused_ns = 0;
         memset(candidate, 0, sizeof(*candidate));
         if (gyre_stranger_greet(&candidate->stranger, fd))
             serving->n_candidates++;
         else
             gyre_sock_close(fd);
     }
+    return GYRE_SUCCESS;
 }
 
 enum progress { WAITS, IS_WHOLE, IS_OVER };
@@ -294,7 +303,7 @@ static gyre_status serve_once(struct serving *serving)
                              serving->rank_of[i]);
     for (int i = 0; i < listeners->n; i++)
         if (serving->polls[i].revents != 0)
-            accept_some(serving, listeners->fds[i]);
+            GYRE_TRY(accept_some(serving, listeners->fds[i]));
     return serve_candidates(serving);
 }
 

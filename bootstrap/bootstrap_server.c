@@ -13,15 +13,20 @@
 #include "core/base/util.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS 1000000000ULL
+#define SECOND_NS     1000000000ULL
+#define REFUSED_NS    (SECOND_NS / 2)
+
+#define RESERVE_FILES 64
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
@@ -68,6 +73,50 @@ static bool make_room(struct gyre_server *server)
     return true;
 }
 
+/* Finds a descriptor with which one rank after the other is told that there is none: the spare one,
+ * and where its number is past the limit, a higher limit as long as the server lives. */
+static void use_reserve(struct gyre_server *server)
+{
+    struct rlimit files;
+    close(server->spare_fd);
+    server->spare_fd = -1;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= files.rlim_max)
+        return;
+    server->n_files = files.rlim_cur;
+    files.rlim_cur = (rlim_t)gyre_min_u64(files.rlim_max, files.rlim_cur + RESERVE_FILES);
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static void return_reserve(struct gyre_server *server)
+{
+    struct rlimit files;
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    if (server->n_files == 0 || getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = server->n_files;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* Accepting failed, most likely for lack of descriptors. Strangers give theirs back after a while.
+ */
+static void note_refusal(struct gyre_server *server)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    char host[65] = "";
+    GYRE_INFO(BOOTSTRAP, "init: the rendezvous could not accept: %s", gyre_cause());
+    set_accepting(server, false);
+    if (server->refused_ns == 0)
+        server->refused_ns = now_ns;
+    if (now_ns - server->refused_ns < REFUSED_NS || server->spare_fd < 0)
+        return;
+    gethostname(host, sizeof(host) - 1);
+    gyre_server_fail(server, GYRE_ERROR_SYSTEM,
+                     "init: the rendezvous (pid %d on %s) cannot take the connections of ranks: %s",
+                     (int)getpid(), host, gyre_cause());
+    use_reserve(server);
+}
+
 static void accept_some(struct gyre_server *server, int listen_fd)
 {
     for (int i = 0; i < 64; i++) {
@@ -78,12 +127,11 @@ static void accept_some(struct gyre_server *server, int listen_fd)
         }
         const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
         if (status == GYRE_SUCCESS) {
+            server->refused_ns = 0;
             gyre_server_link_add(server, fd);
         } else {
-            if (status != GYRE_ERROR_TIMEOUT) { /* e.g. out of file descriptors: pause */
-                GYRE_INFO(BOOTSTRAP, "init: the rendezvous could not accept: %s", gyre_cause());
-                set_accepting(server, false);
-            }
+            if (status != GYRE_ERROR_TIMEOUT)
+                note_refusal(server);
             return;
         }
     }
@@ -121,6 +169,7 @@ static void free_server(struct gyre_server *server)
     gyre_sock_close_all(&server->listeners);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
+    return_reserve(server);
     free(server->ranks);
     explicit_bzero(server->secret, sizeof(server->secret));
     free(server);
@@ -204,7 +253,9 @@ static gyre_status watch_listeners(struct gyre_server *server)
     for (int i = 0; i < server->listeners.n && is_watched; i++)
         is_watched =
             epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listeners.fds[i], &event) == 0;
-    return is_watched ? GYRE_SUCCESS : gyre_fail_errno(errno, "epoll of the rendezvous");
+    if (is_watched)
+        server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    return server->spare_fd >= 0 ? GYRE_SUCCESS : gyre_fail_errno(errno, "epoll of the rendezvous");
 }
 
 /* The launcher's address has just worked when the processes connected to each other, so a rank
@@ -237,6 +288,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     if (server == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the rendezvous");
     server->epoll_fd = -1;
+    server->spare_fd = -1;
     server->is_accepting = true;
     server->timeout_ns =
         (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;

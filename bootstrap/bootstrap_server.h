@@ -10,6 +10,8 @@
 
 #include "bootstrap/bootstrap_wire.h"
 
+#include <sys/resource.h>
+
 /* One frame as it goes out, shared by every link that it waits on. */
 struct gyre_server_buffer {
     int n_users;
@@ -56,7 +58,10 @@ struct gyre_server_link {
 struct gyre_server {
     struct gyre_sock_listeners listeners; /* none once all have joined */
     int epoll_fd;
+    int spare_fd; /* given up where no other descriptor is free, to tell the ranks so; -1 = none */
     bool is_accepting;
+    rlim_t n_files;      /* the limit of descriptors that was raised; 0 = it was not */
+    uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
     char address_text[256];
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t timeout_ns;
@@ -106,6 +111,11 @@ void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
  * now. */
 void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
                            struct gyre_server_buffer *buffer);
+
+/** gyre_server_fail - the job cannot go on. All ranks are told why, also those that come late. The
+ * first failure stays. */
+void gyre_server_fail(struct gyre_server *server, gyre_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /** gyre_server_on_frame - a whole frame of a proved link came. */
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);

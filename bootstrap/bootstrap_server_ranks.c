@@ -46,11 +46,7 @@ static void finish_link(struct gyre_server *server, struct gyre_server_link *lin
     gyre_server_buffer_drop(buffer);
 }
 
-/* The job cannot go on. All ranks are told why, also those that come late. */
-static void fail_job(struct gyre_server *server, gyre_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void fail_job(struct gyre_server *server, gyre_status status, const char *format, ...)
+void gyre_server_fail(struct gyre_server *server, gyre_status status, const char *format, ...)
 {
     if (server->has_failed)
         return;
@@ -130,25 +126,27 @@ static bool admit(struct gyre_server *server, struct gyre_server_link *link)
         return false;
     }
     if (who->wire_version != GYRE_WIRE_VERSION)
-        fail_job(server, GYRE_ERROR_INVALID_USAGE,
-                 "init: rank %d (pid %d on %s) uses library %u / wire %u, the rendezvous uses %u / "
-                 "wire %u: load the same library on all ranks",
-                 who->rank, who->pid, who->host, who->library_version, who->wire_version,
-                 (unsigned)GYRE_VERSION, (unsigned)GYRE_WIRE_VERSION);
+        gyre_server_fail(
+            server, GYRE_ERROR_INVALID_USAGE,
+            "init: rank %d (pid %d on %s) uses library %u / wire %u, the rendezvous uses %u / "
+            "wire %u: load the same library on all ranks",
+            who->rank, who->pid, who->host, who->library_version, who->wire_version,
+            (unsigned)GYRE_VERSION, (unsigned)GYRE_WIRE_VERSION);
     else if (who->n_ranks < 1 || who->n_ranks > GYRE_MAX_RANKS || who->rank < 0 ||
              who->rank >= who->n_ranks)
-        fail_job(server, GYRE_ERROR_INVALID_ARGUMENT,
-                 "init: rank %d of %d (pid %d on %s) is out of range", who->rank, who->n_ranks,
-                 who->pid, who->host);
+        gyre_server_fail(server, GYRE_ERROR_INVALID_ARGUMENT,
+                         "init: rank %d of %d (pid %d on %s) is out of range", who->rank,
+                         who->n_ranks, who->pid, who->host);
     else if (server->n_ranks != 0 && who->n_ranks != server->n_ranks)
-        fail_job(server, GYRE_ERROR_INVALID_USAGE,
-                 "init: rank %d (pid %d on %s) says n_ranks is %d, the ranks before it said %d",
-                 who->rank, who->pid, who->host, who->n_ranks, server->n_ranks);
+        gyre_server_fail(
+            server, GYRE_ERROR_INVALID_USAGE,
+            "init: rank %d (pid %d on %s) says n_ranks is %d, the ranks before it said %d",
+            who->rank, who->pid, who->host, who->n_ranks, server->n_ranks);
     else if (server->n_ranks != 0 && server->ranks[who->rank] != NULL)
-        fail_job(server, GYRE_ERROR_INVALID_USAGE,
-                 "init: rank %d joined twice: pid %d on %s and pid %d on %s", who->rank,
-                 server->ranks[who->rank]->who.pid, server->ranks[who->rank]->who.host, who->pid,
-                 who->host);
+        gyre_server_fail(server, GYRE_ERROR_INVALID_USAGE,
+                         "init: rank %d joined twice: pid %d on %s and pid %d on %s", who->rank,
+                         server->ranks[who->rank]->who.pid, server->ranks[who->rank]->who.host,
+                         who->pid, who->host);
     if (server->has_failed)
         finish_link(server, link, server->failure, server->failure_text);
     return !server->has_failed;
@@ -157,8 +155,8 @@ static bool admit(struct gyre_server *server, struct gyre_server_link *link)
 /* A rank gives up before all have joined, before it has joined itself or after that. */
 static void on_early_failure(struct gyre_server *server, struct gyre_server_link *link)
 {
-    fail_job(server, GYRE_ERROR_REMOTE, "init: rank %d failed: %s", link->frame.rank,
-             (const char *)link->payload);
+    gyre_server_fail(server, GYRE_ERROR_REMOTE, "init: rank %d failed: %s", link->frame.rank,
+                     (const char *)link->payload);
     gyre_server_link_kill(link, "gave up");
 }
 
@@ -196,16 +194,17 @@ static void finish_gather(struct gyre_server *server)
 {
     const size_t n_sizes = (size_t)server->n_ranks * sizeof(uint32_t);
     if (n_sizes + server->n_gathered_bytes > GYRE_FRAME_MAX_BYTES) {
-        fail_job(server, GYRE_ERROR_UNSUPPORTED,
-                 "%d ranks tell each other %zu bytes to connect; the rendezvous carries up to %u",
-                 server->n_ranks, server->n_gathered_bytes, GYRE_FRAME_MAX_BYTES);
+        gyre_server_fail(
+            server, GYRE_ERROR_UNSUPPORTED,
+            "%d ranks tell each other %zu bytes to connect; the rendezvous carries up to %u",
+            server->n_ranks, server->n_gathered_bytes, GYRE_FRAME_MAX_BYTES);
         return;
     }
     struct gyre_server_buffer *buffer = gyre_server_frame(GYRE_FRAME_GATHERED, -1, server->sequence,
                                                           NULL, n_sizes + server->n_gathered_bytes);
     if (buffer == NULL) {
-        fail_job(server, GYRE_ERROR_OUT_OF_MEMORY, "the rendezvous has no memory for %zu bytes",
-                 server->n_gathered_bytes);
+        gyre_server_fail(server, GYRE_ERROR_OUT_OF_MEMORY,
+                         "the rendezvous has no memory for %zu bytes", server->n_gathered_bytes);
         return;
     }
     uint8_t *sizes = buffer->bytes + sizeof(struct gyre_frame);
@@ -327,8 +326,8 @@ void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *lin
     if (server->is_complete)
         tell_all(server, link, GYRE_FRAME_LOST, text);
     else
-        fail_job(server, GYRE_ERROR_REMOTE, "init: rank %d ended before all had joined: %s", rank,
-                 text);
+        gyre_server_fail(server, GYRE_ERROR_REMOTE, "init: rank %d ended before all had joined: %s",
+                         rank, text);
 }
 
 static void check_joining(struct gyre_server *server, uint64_t now_ns)
@@ -337,11 +336,12 @@ static void check_joining(struct gyre_server *server, uint64_t now_ns)
     const unsigned long long waited_s = (now_ns - server->first_join_ns) / SECOND_NS;
     name_missing(server, false, missing, sizeof(missing));
     if (now_ns >= server->deadline_ns) {
-        fail_job(server, GYRE_ERROR_TIMEOUT,
-                 "init: after %llu s %d of %d ranks have not joined: %s (they never reached the "
-                 "rendezvous at %s)",
-                 waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
-                 server->address_text);
+        gyre_server_fail(
+            server, GYRE_ERROR_TIMEOUT,
+            "init: after %llu s %d of %d ranks have not joined: %s (they never reached the "
+            "rendezvous at %s)",
+            waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
+            server->address_text);
     } else if (now_ns >= server->next_progress_ns) {
         GYRE_WARN("init: waiting %llu s for %d of %d ranks: %s (they never reached the rendezvous "
                   "at %s; check the launcher and that their hosts reach it)",
@@ -359,9 +359,9 @@ static void check_gather(struct gyre_server *server, uint64_t now_ns)
     if (now_ns - server->gather_started_ns < server->timeout_ns)
         return;
     name_missing(server, true, missing, sizeof(missing));
-    fail_job(server, GYRE_ERROR_TIMEOUT,
-             "init: after %llu s an all-gather still waits for ranks: %s",
-             (unsigned long long)(server->timeout_ns / SECOND_NS), missing);
+    gyre_server_fail(server, GYRE_ERROR_TIMEOUT,
+                     "init: after %llu s an all-gather still waits for ranks: %s",
+                     (unsigned long long)(server->timeout_ns / SECOND_NS), missing);
 }
 
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns)

@@ -258,15 +258,11 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     struct gyre_tcp *tcp = calloc(1, sizeof(*tcp));
     if (tcp == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the link to the rendezvous");
-    tcp->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (tcp->wake_fd < 0) {
-        free(tcp);
-        return gyre_fail_errno(errno, "eventfd");
-    }
     tcp->base = (struct gyre_bootstrap){
         .ops = &tcp_ops, .rank = place->rank, .n_ranks = place->n_ranks, .fault = place->fault};
     memcpy(tcp->base.secret, layout->secret, sizeof(tcp->base.secret));
     tcp->fd = -1;
+    tcp->wake_fd = -1;
     tcp->joined.server_rank = -1;
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     gyre_sock_list_to_text(addresses, gyre_sock_list_read(&layout->list, addresses),
@@ -276,6 +272,14 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     gyre_cond_init(&tcp->changed);
     *tcp_out = tcp;
     return GYRE_SUCCESS;
+}
+
+/* Before the join. The server closes the link when it has read the frame. */
+static void tell_failure(struct gyre_tcp *tcp, const char *text, uint64_t deadline_ns)
+{
+    char end = 0;
+    tcp_fail(&tcp->base, text);
+    (void)gyre_sock_recv(tcp->fd, &end, sizeof(end), deadline_ns);
 }
 
 static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
@@ -291,7 +295,6 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
     char before[GYRE_CAUSE_MAX_BYTES];
     char words[GYRE_TEXT_MAX_BYTES];
-    char end = 0;
     snprintf(before, sizeof(before), "%s", gyre_cause());
     snprintf(words, sizeof(words), "%s", text);
     /* With one rank there is no other rank to tell. */
@@ -301,11 +304,8 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
             GYRE_SUCCESS &&
         gyre_id_read(&own_id, &layout) == GYRE_SUCCESS &&
         make_tcp(&layout, &own, &tcp) == GYRE_SUCCESS) {
-        /* The server closes the link when it has read the frame. */
-        if (gyre_tcp_connect(tcp, &layout, deadline_ns) == GYRE_SUCCESS) {
-            tcp_fail(&tcp->base, words);
-            (void)gyre_sock_recv(tcp->fd, &end, sizeof(end), deadline_ns);
-        }
+        if (gyre_tcp_connect(tcp, &layout, deadline_ns) == GYRE_SUCCESS)
+            tell_failure(tcp, words, deadline_ns);
         tcp_close(&tcp->base);
     }
     free(defaults);
@@ -345,6 +345,17 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, gyre_tcp_connect(tcp, &layout, deadline_ns - GRACE_NS), close_tcp);
+    /* Not before the connection: one descriptor is enough to tell the other ranks of a failure. */
+    tcp->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (tcp->wake_fd < 0) {
+        char text[GYRE_CAUSE_MAX_BYTES];
+        status = gyre_fail_errno(errno, "init: eventfd");
+        memcpy(text, gyre_cause(), sizeof(text));
+        tell_failure(tcp, text, gyre_now_ns() + GIVE_UP_NS);
+        gyre_set_cause(text);
+        tcp_close(&tcp->base);
+        return status;
+    }
     GYRE_TRY_GOTO(status, gyre_sock_own_address(tcp->fd, &tcp->base.own_address), close_tcp);
     GYRE_TRY_GOTO(status, join(tcp, deadline_ns), fail);
     tcp->base.server_rank = tcp->joined.server_rank;

@@ -38,6 +38,7 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
 struct attempts {
     int n_late;         /* did not answer in time: a busy listener drops connection requests */
     int n_refused;      /* answered, and not as this job's rendezvous */
+    bool is_limited;    /* this process lacks something, so no address is tried any more */
     gyre_status status; /* of the last one, as are the words */
     char texts[GYRE_TEXT_MAX_BYTES]; /* of all */
 };
@@ -59,6 +60,7 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
         tcp->fd = -1;
         attempts->n_refused += status != GYRE_ERROR_TIMEOUT;
     }
+    attempts->is_limited = gyre_cause_is_limit(status);
     attempts->n_late += status == GYRE_ERROR_TIMEOUT;
     attempts->status = status;
     const size_t used = strlen(attempts->texts);
@@ -70,14 +72,14 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
 static gyre_status fail_attempts(const struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                  const struct attempts *attempts)
 {
-    if (attempts->n_refused > 0)
+    if (attempts->n_refused > 0 && !attempts->is_limited)
         return gyre_fail(attempts->n_late > 0 ? GYRE_ERROR_TIMEOUT : attempts->status,
                          "init: the rendezvous at %s does not take this unique id (made %lld s "
                          "ago; is it another job's?): %s",
                          tcp->server_text,
                          (long long)time(NULL) - (long long)layout->created_unix_s,
                          attempts->texts);
-    if (attempts->n_late > 0)
+    if (attempts->n_late > 0 && !attempts->is_limited)
         return gyre_fail(GYRE_ERROR_TIMEOUT,
                          "init: rank %d: the rendezvous at %s does not answer: %s", tcp->base.rank,
                          tcp->server_text, attempts->texts);
@@ -105,6 +107,8 @@ gyre_status gyre_tcp_connect(struct gyre_tcp *tcp, const struct gyre_id_layout *
                                  deadline_ns, &attempts);
             if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
                 return status;
+            if (attempts.is_limited)
+                return fail_attempts(tcp, layout, &attempts);
         }
         /* Many strangers can also push a rank out. The rank then connects again. */
         n_refusals += attempts.n_refused > 0;

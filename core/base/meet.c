@@ -229,6 +229,9 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
         }
         if (status == GYRE_SUCCESS)
             gyre_sock_close(fd);
+        if (gyre_cause_is_limit(status))
+            return gyre_fail_context(status, "rank %d cannot connect to rank 0 at %s", place->rank,
+                                     where);
         if (answer.verdict == GYRE_MEET_REFUSED)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE, "rank %d: %s", place->rank, answer.text);
         if (gyre_meet_is_cancelled(place))

@@ -166,11 +166,15 @@ static bool read_hello(struct reception *reception, int i)
 static void accept_one(struct reception *reception, int listen_fd)
 {
     int fd = -1;
-    if (gyre_meet_is_named(reception->place))
-        fd = gyre_sock_take(listen_fd);
-    else if (gyre_sock_accept(listen_fd, 0, &fd) != GYRE_SUCCESS)
-        fd = -1;
-    if (fd < 0)
+    gyre_status status = GYRE_SUCCESS;
+    if (!gyre_meet_is_named(reception->place))
+        status = gyre_sock_accept(listen_fd, 0, &fd);
+    else if ((fd = gyre_sock_take(listen_fd)) < 0)
+        status = gyre_fail_errno(errno, "accept");
+    if (gyre_cause_is_limit(status)) /* no rank gives a descriptor back to this process */
+        reception->status =
+            gyre_fail_context(status, "rank 0 cannot take the connections of ranks");
+    if (status != GYRE_SUCCESS)
         return;
     if (reception->n_pending == MAX_PENDING) {
         gyre_sock_close(reception->pending[0].fd);

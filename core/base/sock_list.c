@@ -121,6 +121,10 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
         /* An address that cannot be bound, such as an IPv6 address that is not ready yet, is left
          * out. */
         status = gyre_sock_listen(&addresses[i].address, &fd, bound);
+        if (gyre_cause_is_limit(status)) {
+            gyre_sock_close_all(&listeners);
+            return status;
+        }
         if (status != GYRE_SUCCESS)
             continue;
         if (!gyre_sock_list_pack(&list, bound)) {

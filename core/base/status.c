@@ -10,8 +10,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local char cause[GYRE_CAUSE_MAX_BYTES];
+static _Thread_local bool is_limit; /* gyre_cause_is_limit() */
 
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
 {
@@ -19,6 +21,7 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     va_start(args, format);
     gyre_text_vformat(cause, sizeof(cause), format, args);
     va_end(args);
+    is_limit = false;
     /* A cause is one line. The messages of some libraries (libxml2, json-c) end with a newline. */
     const size_t n_cause = strlen(cause);
     if (n_cause > 0 && cause[n_cause - 1] == '\n')
@@ -26,9 +29,26 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     return status;
 }
 
+/* What raises the limit that an errno tells of; "" = the errno says it all. */
+static const char *remedy_of(int error_number, char *text_out, size_t text_bytes)
+{
+    struct rlimit files = {0, 0};
+    text_out[0] = '\0';
+    if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
+        snprintf(text_out, text_bytes,
+                 ": this process has all the descriptors that it may have; raise ulimit -n, which "
+                 "is %llu",
+                 (unsigned long long)files.rlim_cur);
+    else if (error_number == ENFILE)
+        snprintf(text_out, text_bytes,
+                 ": this host has all the descriptors that it may have; raise sysctl fs.file-max");
+    return text_out;
+}
+
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
 {
-    char text[GYRE_CAUSE_MAX_BYTES - 96];
+    char text[GYRE_CAUSE_MAX_BYTES - 256];
+    char remedy[128];
     va_list args;
     va_start(args, format);
     gyre_text_vformat(text, sizeof(text), format, args);
@@ -37,7 +57,11 @@ gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     const gyre_status status = error_number == ENOMEM      ? GYRE_ERROR_OUT_OF_MEMORY
                                : error_number == ETIMEDOUT ? GYRE_ERROR_TIMEOUT
                                                            : GYRE_ERROR_SYSTEM;
-    return gyre_fail(status, "%s: %s (errno %d)", text, words, error_number);
+    gyre_fail(status, "%s: %s (errno %d)%s", text, words, error_number,
+              remedy_of(error_number, remedy, sizeof(remedy)));
+    is_limit = error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM ||
+               error_number == ENOBUFS;
+    return status;
 }
 
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
@@ -56,6 +80,11 @@ gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     return status;
 }
 
+bool gyre_cause_is_limit(gyre_status status)
+{
+    return is_limit && (status == GYRE_ERROR_SYSTEM || status == GYRE_ERROR_OUT_OF_MEMORY);
+}
+
 const char *gyre_cause(void)
 {
     return cause;
@@ -64,6 +93,7 @@ const char *gyre_cause(void)
 void gyre_set_cause(const char *text)
 {
     snprintf(cause, sizeof(cause), "%s", text);
+    is_limit = false;
 }
 
 const char *gyre_last_error(void)

@@ -9,6 +9,8 @@
 
 #include "core/gyre.h"
 
+#include <stdbool.h>
+
 #define GYRE_CAUSE_MAX_BYTES 1024
 
 /** gyre_fail - record a cause for this thread and return `status`, for `return gyre_fail(...)`. A
@@ -16,14 +18,19 @@
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_fail_errno - as gyre_fail(GYRE_ERROR_SYSTEM), with ": strerror (errno N)" appended;
- * ENOMEM becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
+/** gyre_fail_errno - as gyre_fail(GYRE_ERROR_SYSTEM), with ": strerror (errno N)" appended, and the
+ * remedy where descriptors ran out; ENOMEM becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /** gyre_fail_context - put "text: " before the recorded cause. Returns `status`. */
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/** gyre_cause_is_limit - did this thread's last failure come of descriptors, memory or buffers that
+ * this process or host does not have? Waiting for other ranks does not mend that, so nothing that
+ * waits for them tries again. @status: of the call that failed. */
+bool gyre_cause_is_limit(gyre_status status);
 
 /** gyre_cause - the cause text of this thread; "" if there is none. */
 const char *gyre_cause(void);

@@ -7,6 +7,7 @@
 #include "tests/support/ranks.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define HOST GYRE_DEVICE_HOST
@@ -332,6 +333,54 @@ static void a_missing_rank_is_named(void)
     unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
+/* Two ranks, of which the victim may open `n_spare` descriptors more. Both learn of the limit
+ * before the time limit of the rendezvous. */
+static void check_few_descriptors(int victim, int n_spare)
+{
+    pid_t pids[2];
+    struct test_rendezvous *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < 2; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] != 0)
+            continue;
+        gyre_comm *comm;
+        gyre_config config = GYRE_CONFIG_INIT;
+        config.device_kind = HOST;
+        test_n_failures = 0;
+        if (rank == 0) {
+            CHECK_OK(gyre_get_unique_id(&shared->id));
+            gyre_store_release_u32(&shared->is_ready, 1);
+        }
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+            sched_yield();
+        if (rank == victim) {
+            struct rlimit files;
+            const int lowest = dup(STDERR_FILENO);
+            CHECK(lowest >= 0 && close(lowest) == 0 && getrlimit(RLIMIT_NOFILE, &files) == 0);
+            files.rlim_cur = (rlim_t)(lowest + n_spare);
+            CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+        }
+        const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
+        CHECK_MSG(status != GYRE_SUCCESS && status != GYRE_ERROR_TIMEOUT &&
+                      strstr(gyre_last_error(), "Too many open files") != NULL &&
+                      strstr(gyre_last_error(), "raise ulimit -n, which is") != NULL,
+                  "victim %d, %d spare, rank %d: %s", victim, n_spare, rank, gyre_last_error());
+        exit(test_n_failures == 0 ? 0 : 1); /* the rendezvous finishes */
+    }
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    munmap(shared, sizeof(*shared));
+}
+
+static void both_ranks_learn_that_descriptors_ran_out(void)
+{
+    check_few_descriptors(0, 1); /* the rendezvous accepts nothing */
+    check_few_descriptors(1, 1);
+    check_few_descriptors(1, 2);
+}
+
 /* Two ranks, of which rank 1 has `variable` set: both must say `words`. */
 static void check_difference(const char *variable, const char *value, const char *words)
 {
@@ -394,6 +443,7 @@ static const struct test_case cases[] = {
     {"a rank that misses an exchange is everybody's failure",
      a_rank_that_misses_an_exchange_is_everybodys_failure},
     {"a missing rank is named", a_missing_rank_is_named},
+    {"both ranks learn that descriptors ran out", both_ranks_learn_that_descriptors_ran_out},
 };
 
 TEST_MAIN_TOGETHER(cases)

@@ -66,6 +66,8 @@ gyre_status socket_listen(struct socket_transport *transport)
         const int at = transport->n_addresses;
         struct gyre_sock_address bound;
         status = gyre_sock_listen(&list[i].address, &transport->listen_fds[at], &bound);
+        if (gyre_cause_is_limit(status))
+            return status; /* close() closes those that listen */
         if (status !=
             GYRE_SUCCESS) { /* for example because the address was removed in the meantime */
             GYRE_INFO(NET, "NET/Socket : %s is left out: %s", list[i].name, gyre_cause());

@@ -81,7 +81,8 @@ static gyre_status try_address(struct socket_caller *caller, struct socket_peer 
 /* Tries all addresses, beginning with the address that worked last. @whys_out: the error of
  * each. */
 static gyre_status try_addresses(struct socket_caller *caller, struct socket_peer *peer,
-                                 uint32_t link, uint64_t try_ns, char *whys_out, size_t why_bytes)
+                                 uint32_t link, uint64_t try_ns, bool *is_limited_out,
+                                 char *whys_out, size_t why_bytes)
 {
     gyre_status status = GYRE_ERROR_REMOTE;
     size_t used = 0;
@@ -89,6 +90,7 @@ static gyre_status try_addresses(struct socket_caller *caller, struct socket_pee
     for (int i = 0; i < peer->n_addresses && show_fd(caller, -1); i++) {
         const int index = (peer->preferred + i) % peer->n_addresses;
         status = try_address(caller, peer, link, index, try_ns);
+        *is_limited_out = gyre_cause_is_limit(status);
         if (status == GYRE_SUCCESS) {
             peer->preferred = index;
             return status;
@@ -96,6 +98,8 @@ static gyre_status try_addresses(struct socket_caller *caller, struct socket_pee
         if (used < why_bytes)
             used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s", i > 0 ? "; " : "",
                                      gyre_cause());
+        if (*is_limited_out)
+            break;
     }
     return status;
 }
@@ -108,10 +112,12 @@ static gyre_status connect_link(struct socket_caller *caller, struct socket_peer
     /* The attempts are short at first, because an address that does not answer may come before one
      * that does. */
     for (uint64_t try_ns = FIRST_TRY_NS;; try_ns = gyre_min_u64(2 * try_ns, CONNECT_TRY_NS)) {
-        const gyre_status status = try_addresses(caller, peer, link, try_ns, whys, sizeof(whys));
+        bool is_limited = false;
+        const gyre_status status =
+            try_addresses(caller, peer, link, try_ns, &is_limited, whys, sizeof(whys));
         if (status == GYRE_SUCCESS || !show_fd(caller, -1))
             return status;
-        if (gyre_now_ns() >= caller->deadline_ns)
+        if (is_limited || gyre_now_ns() >= caller->deadline_ns)
             return gyre_fail(status, "rank %d (%s): %s", peer->rank,
                              peer->transport->config.infos[peer->rank].host_name, whys);
         nanosleep(&retry_nap, NULL);

@@ -46,10 +46,11 @@ struct reception {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    int stop_fd;          /* eventfd */
-    int n_missing;        /* links that are not connected yet; under lock */
-    int n_strangers;      /* under lock */
-    char refusal[160];    /* why nothing can be accepted, "" = it can; under lock */
+    int stop_fd;     /* eventfd */
+    int n_missing;   /* links that are not connected yet; under lock */
+    int n_strangers; /* under lock */
+    char refusal[GYRE_CAUSE_MAX_BYTES /
+                 2];      /* why nothing can be accepted, "" = it can; under lock */
     uint64_t refused_ns;  /* since when accepting fails, 0 = it works; only the thread uses it */
     struct joiner *first; /* only the thread uses it */
 };
@@ -115,11 +116,13 @@ static void *joiner_main(void *argument)
     return NULL;
 }
 
-static void add_joiner(struct reception *reception, int fd)
+static gyre_status add_joiner(struct reception *reception, int fd)
 {
     struct joiner *joiner = calloc(1, sizeof(*joiner));
-    gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
-    if (joiner != NULL) {
+    gyre_status status = GYRE_SUCCESS;
+    if (joiner == NULL) {
+        status = gyre_fail_errno(ENOMEM, "a joiner");
+    } else {
         joiner->reception = reception;
         joiner->fd = fd;
         status =
@@ -129,10 +132,11 @@ static void add_joiner(struct reception *reception, int fd)
         /* A rank connects again later. A stranger loses nothing. */
         gyre_sock_close(fd);
         free(joiner);
-        return;
+        return status;
     }
     joiner->next = reception->first;
     reception->first = joiner;
+    return GYRE_SUCCESS;
 }
 
 /* Joins the threads of joiners that are done. If there are too many joiners, the oldest is
@@ -175,7 +179,7 @@ static void note_refusal(struct reception *reception, gyre_status status)
         reception->refused_ns = now_ns;
     if (now_ns - reception->refused_ns >= REFUSED_NS) {
         pthread_mutex_lock(&reception->lock);
-        snprintf(reception->refusal, sizeof(reception->refusal), "%.150s", gyre_cause());
+        snprintf(reception->refusal, sizeof(reception->refusal), "%s", gyre_cause());
         pthread_cond_broadcast(&reception->changed);
         pthread_mutex_unlock(&reception->lock);
     }
@@ -185,13 +189,13 @@ static void note_refusal(struct reception *reception, gyre_status status)
 static void take_joiner(struct reception *reception, int listen_fd)
 {
     int fd = -1;
-    const gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd);
-    if (status != GYRE_SUCCESS) {
+    gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd);
+    if (status == GYRE_SUCCESS)
+        status = add_joiner(reception, fd);
+    if (status != GYRE_SUCCESS)
         note_refusal(reception, status);
-        return;
-    }
-    reception->refused_ns = 0;
-    add_joiner(reception, fd);
+    else
+        reception->refused_ns = 0;
 }
 
 static void *reception_main(void *argument)
