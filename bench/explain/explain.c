@@ -283,14 +283,8 @@ static gyre_status check_ranks(const char *path, const struct bench_trace *trace
     return GYRE_SUCCESS;
 }
 
-/* The names that become part of the JSON are words, and the sizes are numbers. */
 static gyre_status check_calls(const char *path, const struct bench_trace *trace)
 {
-    const char *legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+";
-    for (uint32_t i = 0; i < trace->n_calls; i++)
-        if (trace->calls[i].collective[strspn(trace->calls[i].collective, legal)] != '\0' ||
-            trace->calls[i].algorithm[strspn(trace->calls[i].algorithm, legal)] != '\0')
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: a call has no legal name", path);
     for (uint32_t i = 0; i < trace->n_calls; i++)
         if (!(trace->calls[i].n_bytes >= 0) || isinf(trace->calls[i].n_bytes))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: a call has no size in bytes", path);

@@ -309,7 +309,7 @@ def made_trace(start, spent, shares):
         events.append({"ph": "X", "cat": "call", "name": "launch", "pid": rank, "tid": 0,
                        "ts": start, "dur": launch / 2, "args": args})
         events.append({"ph": "X", "cat": "call", "name": "all_reduce", "pid": rank, "tid": 1,
-                       "ts": begin, "dur": end - begin, "args": dict(args, algorithm="made")})
+                       "ts": begin, "dur": end - begin, "args": dict(args, algorithm='made "\u00e9')})
     events.append(made_step(0, "copy", (begin, begin, begin, sent), [], ["x:0>1/0#0"]))
     events.append(made_step(1, "copy", (begin, begin, begin, copied), [], []))
     events.append(made_step(1, "reduce", (copied, data, ready, reduced), ["x:0>1/0#0"], []))
@@ -334,8 +334,9 @@ def case_explain(directory, source):
             with open(path, "w") as file:
                 json.dump(made_trace(1e6 * seed, spent, shares), file)
             done = run([bench(directory, "gyre"), "explain", "--json", "-", path])
-            calls = json.loads(done.stdout)["measured"]["calls"]
-            call = [call for call in calls if call["rank"] == 1][0]
+            explained = json.loads(done.stdout)["measured"]
+            assert [group["algorithm"] for group in explained["groups"]] == ['made "\u00e9'], explained
+            call = [call for call in explained["calls"] if call["rank"] == 1][0]
             total = sum(spent.values())
             assert abs(call["time_us"] - total) <= 0.01, (call, spent)
             for name in EXPLAINED:
