@@ -10,7 +10,9 @@
 #include "core/plan/network_cost.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Collect the facts that are the same for all calls of the communicator. */
 static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *config)
@@ -75,6 +77,53 @@ static void report_nccl_only(const struct gyre_filter *filter)
             names);
 }
 
+/* Can an algorithm and a protocol that NCCL's variables allow carry out this collective here? */
+static bool has_algorithm(const struct gyre_plan_cache *cache, enum gyre_collective coll)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if ((cache->filter.algorithms[coll] >> i & 1U) != 0 &&
+            gyre_algorithm_has(gyre_algorithms[i], coll) &&
+            gyre_tuner_algorithm_obstacle(&cache->facts, gyre_algorithms[i], coll) == NULL)
+            return true;
+    return false;
+}
+
+static bool has_proto(const struct gyre_plan_cache *cache, enum gyre_collective coll)
+{
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        if ((cache->filter.protos[coll] >> proto & 1U) != 0 &&
+            gyre_tuner_proto_obstacle(&cache->facts, (enum gyre_proto)proto) == NULL)
+            return true;
+    return false;
+}
+
+/* NCCL_ALGO=Tree stands in many scripts, and NCCL before 2.24 took another algorithm where there is
+ * no tree. So a list of NCCL's variables that leaves a collective nothing does not count for it. */
+static void relax_nccl(struct gyre_plan_cache *cache)
+{
+    struct gyre_filter *filter = &cache->filter;
+    const bool is_algo = strcmp(filter->algo_source, "NCCL_ALGO") == 0;
+    const bool is_proto = strcmp(filter->proto_source, "NCCL_PROTO") == 0;
+    char algos[160] = "", protos[160] = "";
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+        const char *name = gyre_collectives[coll].name;
+        if (is_algo && filter->algorithms[coll] != UINT32_MAX && !has_algorithm(cache, coll)) {
+            filter->algorithms[coll] = UINT32_MAX;
+            filter->is_forced[coll] = false;
+            snprintf(algos + strlen(algos), sizeof(algos) - strlen(algos), " %s", name);
+        }
+        if (is_proto && filter->protos[coll] != UINT32_MAX && !has_proto(cache, coll)) {
+            filter->protos[coll] = UINT32_MAX;
+            filter->net_protos[coll] = UINT32_MAX;
+            snprintf(protos + strlen(protos), sizeof(protos) - strlen(protos), " %s", name);
+        }
+    }
+    if (algos[0] != '\0' && cache->member->rank == 0)
+        GYRE_WARN("NCCL_ALGO is ignored for%s: no algorithm of it can do them here", algos);
+    if (protos[0] != '\0' && cache->member->rank == 0)
+        GYRE_WARN("NCCL_PROTO is ignored for%s: no protocol of it can be used here", protos);
+}
+
 /* Choose the constants with which times are predicted. The tables were measured on one host. On
  * several hosts the best algorithm depends on the number of hosts and on the ranks and NICs of each
  * host, so predict there. */
@@ -118,6 +167,7 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     }
     if (member->rank == 0)
         report_nccl_only(&cache->filter);
+    relax_nccl(cache);
     choose_cost(cache, config);
     *cache_out = cache;
     return GYRE_SUCCESS;

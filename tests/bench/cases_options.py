@@ -135,6 +135,10 @@ def case_causes(directory, _):
         assert "Out of bounds" not in done.stdout or "# Ended by an error" in done.stdout, done
     done = run([bench(directory, "allreduce")] + one, status=1, environment={"GYRE_PROTO": "ll"})
     assert "no protocol that GYRE_PROTO allows" in done.stderr, done.stderr
+    for name, variables, words in [("allreduce", {"NCCL_PROTO": "LL"}, "NCCL_PROTO is ignored for all_reduce"),
+                                   ("allgather", {"NCCL_ALGO": "Tree"}, "NCCL_ALGO is ignored for all_gather")]:
+        done = run([bench(directory, name)] + one, environment=variables)
+        assert words in done.stderr and " OK" in done.stdout, done.stderr
     topo = bench(directory, "topo")
     for command, variables in [([topo, "--xml", "/etc/passwd"], {}),
                                ([bench(directory, "allreduce"), "-J", "/nonexistent/x"] + one, {}),
