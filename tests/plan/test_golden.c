@@ -27,7 +27,8 @@ static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 
 static uint64_t dice;
 
-/* splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */
+/* One to an expression, and none in an initializer: compilers order them as they like.
+ * splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */
 static uint32_t roll(uint32_t n)
 {
     uint64_t z = dice += 0x9e3779b97f4a7c15ULL;
@@ -275,12 +276,11 @@ static void change_settings(bool has_file)
     const uint32_t kind = roll(12);
     const struct gyre_filter_words words = {.algos = "direct,ring", .algo_source = "--algo"};
     if (kind == 0) {
-        struct gyre_choice forced = {
-            .algorithm = gyre_algorithms[roll(5)],
-            .proto = (enum gyre_proto)(block.machine->is_cuda ? roll(GYRE_N_PROTOS) : 0),
-            .path = (enum gyre_path)roll(2),
-            .n_channels = roll(3) * 8,
-            .tile_bytes = roll(3) * 4096};
+        struct gyre_choice forced = {.algorithm = gyre_algorithms[roll(5)]};
+        forced.proto = (enum gyre_proto)(block.machine->is_cuda ? roll(GYRE_N_PROTOS) : 0);
+        forced.path = (enum gyre_path)roll(2);
+        forced.n_channels = roll(3) * 8;
+        forced.tile_bytes = roll(3) * 4096;
         gyre_plan_force(block.cache, &forced);
         add(&block.words, ", forced %s %s %s x%u of %u", forced.algorithm->name,
             gyre_proto_names[forced.proto], gyre_path_names[forced.path], forced.n_channels,
@@ -357,8 +357,10 @@ static uint64_t roll_count(const struct gyre_call *call)
     uint64_t n_bytes = PICK(edges) / n_blocks;
     if (block.cache->facts.cost != NULL && call->coll != GYRE_COLL_SEND_RECV)
         n_bytes = (uint64_t)1 << (6 + (block.member.n_ranks == 2 ? roll(21) : roll(6) * 4));
-    else if (roll(2) == 0)
-        n_bytes = ((uint64_t)1 << (3 + roll(28))) * (8 + roll(8)) / 8;
+    else if (roll(2) == 0) {
+        const uint32_t n_eighths = 8 + roll(8), shift = 3 + roll(28);
+        n_bytes = ((uint64_t)1 << shift) * n_eighths / 8;
+    }
     return zero == 0 ? 0 : n_bytes / element + (change == 0) - (change == 1 && n_bytes > 64);
 }
 
@@ -385,14 +387,17 @@ static struct gyre_call roll_call(struct launch_facts *launch)
     if (may_lie_in_window && !block.links.is_proxied && roll(2) == 0)
         call.window = roll(4) == 0 ? &small_pages : &large_pages;
     if (roll(is_predicted ? 32 : 6) == 0) {
-        call.terms.algorithms = roll(2) * (1U << roll(13) | 1U << roll(4));
-        call.terms.protos = roll(2) * (1U << roll(4) | 1U << roll(4));
-        call.terms.min_channels = (uint16_t)(roll(2) * roll(3));
-        call.terms.max_channels = (uint16_t)(roll(2) * (16 + roll(49)));
+        const uint32_t n_algorithms = roll(2), first = roll(13), second = roll(4);
+        const uint32_t n_protos = roll(2), first_proto = roll(4), second_proto = roll(4);
+        const uint32_t n_least = roll(2), least = roll(3), n_most = roll(2), most = 16 + roll(49);
+        call.terms.algorithms = n_algorithms * (1U << first | 1U << second);
+        call.terms.protos = n_protos * (1U << first_proto | 1U << second_proto);
+        call.terms.min_channels = (uint16_t)(n_least * least);
+        call.terms.max_channels = (uint16_t)(n_most * most);
     }
-    *launch = (struct launch_facts){.in_place = roll(4) == 0,
-                                    .is_recorded = roll(8) == 0,
-                                    .misaligned_bytes = roll(3) == 0 ? 1 + roll(15) : 0};
+    *launch = (struct launch_facts){.in_place = roll(4) == 0};
+    launch->is_recorded = roll(8) == 0;
+    launch->misaligned_bytes = roll(3) == 0 ? 1 + roll(15) : 0;
     return call;
 }
 
