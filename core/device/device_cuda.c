@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct cuda_device {
     struct gyre_device base; /* first: what the interface hands out */
@@ -58,27 +57,15 @@ static struct cuda_device *own(struct gyre_device *device)
 /* 1 + the generation of forks in which gyre first used CUDA here or in an ancestor; 0 = not yet. */
 static uint32_t used_in;
 
-static gyre_status refuse_child(void)
-{
-    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                     "pid %d was forked from a process that had used CUDA, which does not survive "
-                     "fork(): start the process by exec (Python: the start method \"spawn\"), or "
-                     "fork before CUDA is used",
-                     (int)getpid());
-}
-
 static gyre_status cuda_count(int *n_devices_out)
 {
     int n_devices = 0;
     const uint32_t now = 1 + gyre_fork_generation(), first_use = gyre_load_relaxed_u32(&used_in);
     if (first_use != 0 && first_use != now)
-        return refuse_child();
+        return gyre_cuda_fail(cudaErrorInitializationError, "cudaGetDeviceCount");
+    /* This also succeeds in a child whose parent has used CUDA without gyre. The next call fails.
+     */
     const cudaError_t error = cudaGetDeviceCount(&n_devices);
-    /* This is the runtime's answer where the parent had used CUDA without gyre. */
-    if (error == cudaErrorInitializationError && now > 1) {
-        (void)cudaGetLastError();
-        return refuse_child();
-    }
     if (error == cudaSuccess)
         gyre_store_relaxed_u32(&used_in, now);
     if (error != cudaSuccess) {

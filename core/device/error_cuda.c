@@ -5,9 +5,20 @@
  */
 #include "core/device/cuda_error.h"
 
+#include "core/base/thread.h"
+
+#include <unistd.h>
+
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call)
 {
     (void)cudaGetLastError();
+    if (error == cudaErrorInitializationError)
+        return gyre_fail(
+            gyre_fork_generation() > 0 ? GYRE_ERROR_INVALID_USAGE : GYRE_ERROR_DEVICE,
+            "%s: cudaErrorInitializationError: CUDA cannot be used in pid %d. A process that was "
+            "forked from one that had used CUDA has to be started by exec instead "
+            "(Python: the start method \"spawn\"), or forked before CUDA is used",
+            call, (int)getpid());
     return gyre_fail(error == cudaErrorMemoryAllocation ? GYRE_ERROR_OUT_OF_MEMORY
                                                         : GYRE_ERROR_DEVICE,
                      "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
