@@ -333,7 +333,7 @@ GYRE_API gyre_status gyre_get_launch(gyre_launch *launch_out);
 
 /** gyre_get_launch_id - one unique id for all processes that the launcher started, each of which
  * calls this. Rank 0 listens at the launch's port on all addresses (GYRE_SOCKET_IFNAME: on those
- * of its interfaces and loopback). A process of another job is refused, and told why.
+ * of its interfaces, loopback and the address's own). Another job's processes are told why.
  * @launch: from gyre_get_launch(); local_rank and n_local_ranks are filled in where they were -1.
  * @number: 0, 1, 2, ..., of the id, the same on all ranks.
  * @timeout_ms: 0 = GYRE_BOOTSTRAP_TIMEOUT.

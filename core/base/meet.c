@@ -60,58 +60,62 @@ bool gyre_meet_is_own_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n_peer) == 0 && peer.uid == getuid();
 }
 
-/* The addresses that the host's name has now; names may be learnt a while after the ranks start. */
-static gyre_status resolve(const struct gyre_meet_place *place, struct addrinfo **list_out)
-{
-    char service[16];
-    char host[256];
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const char *from = place->address + (place->address[0] == '[');
-    snprintf(host, sizeof(host), "%.*s", (int)strcspn(from, "]"), from);
-    snprintf(service, sizeof(service), "%d", place->port);
-    const int result = getaddrinfo(host, service, &hints, list_out);
-    if (result != 0)
-        return gyre_fail(GYRE_ERROR_SYSTEM, "%s=%s: %s", place->source, place->address,
-                         result == EAI_SYSTEM ? strerror(errno) : gai_strerror(result));
-    return GYRE_SUCCESS;
-}
-
 static struct gyre_sock_address from_info(const struct addrinfo *info)
 {
     struct gyre_sock_address address = {.family = (uint16_t)info->ai_family};
     if (info->ai_family == AF_INET) {
         const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)info->ai_addr;
-        address.port = ntohs(four->sin_port);
         memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
     } else {
         const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)info->ai_addr;
-        address.port = ntohs(six->sin6_port);
         address.scope = six->sin6_scope_id;
         memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
     }
     return address;
 }
 
+int gyre_meet_addresses(const struct gyre_meet_place *place,
+                        struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES])
+{
+    char host[256];
+    struct addrinfo *list = NULL;
+    int n = 0;
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    const char *from = place->address + (place->address[0] == '[');
+    snprintf(host, sizeof(host), "%.*s", (int)strcspn(from, "]"), from);
+    const int result = getaddrinfo(host, NULL, &hints, &list);
+    if (result != 0) {
+        gyre_fail(GYRE_ERROR_SYSTEM, "%s=%s: %s", place->source, place->address,
+                  result == EAI_SYSTEM ? strerror(errno) : gai_strerror(result));
+        return 0;
+    }
+    for (const struct addrinfo *at = list; at != NULL && n < GYRE_MEET_MAX_ADDRESSES;
+         at = at->ai_next)
+        if (at->ai_family == AF_INET || at->ai_family == AF_INET6) {
+            addresses_out[n] = from_info(at);
+            addresses_out[n++].port = (uint16_t)place->port;
+        }
+    freeaddrinfo(list);
+    if (n == 0)
+        gyre_fail(GYRE_ERROR_SYSTEM, "%s=%s: no IP address", place->source, place->address);
+    return n;
+}
+
 /* Adds to the thread's cause that the address means this host only, if it does. */
 gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status)
 {
-    struct addrinfo *list = NULL;
+    struct gyre_sock_address addresses[GYRE_MEET_MAX_ADDRESSES];
     char cause[GYRE_CAUSE_MAX_BYTES];
+    char text[64];
     memcpy(cause, gyre_cause(), sizeof(cause));
-    if (!gyre_meet_is_named(place) && resolve(place, &list) == GYRE_SUCCESS) {
-        const struct gyre_sock_address address = from_info(list);
-        char text[64];
-        if (gyre_sock_is_loopback(&address)) {
-            gyre_sock_to_text(&address, text, sizeof(text));
-            gyre_fail(
-                status,
-                "%.900s: %s=%s means %s here, which is loopback: ranks of other hosts do not get "
-                "there; set it to an address or a name of rank 0's host that all hosts know",
-                cause, place->source, place->address, text);
-            memcpy(cause, gyre_cause(), sizeof(cause));
-        }
-        freeaddrinfo(list);
-    }
+    if (!gyre_meet_is_named(place) && gyre_meet_addresses(place, addresses) > 0 &&
+        gyre_sock_is_loopback(&addresses[0]))
+        return gyre_fail(status,
+                         "%.700s: %s=%s means %s here, which is loopback: ranks of other hosts do "
+                         "not get there; set it to an address or a name of rank 0's host that all "
+                         "hosts know",
+                         cause, place->source, place->address,
+                         gyre_sock_to_text(&addresses[0], text, sizeof(text)));
     gyre_set_cause(cause);
     return status;
 }
@@ -162,22 +166,16 @@ static gyre_status talk(const struct gyre_meet_place *place, int fd, uint64_t de
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out)
 {
-    struct addrinfo *list = NULL;
-    gyre_status status = GYRE_SUCCESS;
-    if (!gyre_meet_is_named(place))
-        GYRE_TRY(resolve(place, &list));
-    const struct addrinfo *at = list;
-    do {
-        const uint64_t try_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + GYRE_MEET_HELLO_NS);
-        if (at == NULL) {
-            status = connect_named(place, fd_out);
-        } else {
-            const struct gyre_sock_address address = from_info(at);
-            /* Several addresses are tried in turns, so none of them is waited for. */
-            status = gyre_sock_connect(&address, gyre_min_u64(try_ns, gyre_now_ns() + SECOND_NS),
-                                       fd_out);
-            at = at->ai_next;
-        }
+    struct gyre_sock_address addresses[GYRE_MEET_MAX_ADDRESSES];
+    const int n = gyre_meet_is_named(place) ? 1 : gyre_meet_addresses(place, addresses);
+    gyre_status status = GYRE_ERROR_SYSTEM; /* no address: the cause says why */
+    for (int i = 0; i < n && status != GYRE_SUCCESS; i++) {
+        /* None of several addresses is waited for: they are tried in turns. */
+        status =
+            gyre_meet_is_named(place)
+                ? connect_named(place, fd_out)
+                : gyre_sock_connect(&addresses[i],
+                                    gyre_min_u64(deadline_ns, gyre_now_ns() + SECOND_NS), fd_out);
         if (status != GYRE_SUCCESS)
             continue;
         status =
@@ -185,9 +183,7 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
                  answer_out);
         if (status != GYRE_SUCCESS)
             gyre_sock_close(*fd_out);
-    } while (status != GYRE_SUCCESS && at != NULL);
-    if (list != NULL)
-        freeaddrinfo(list);
+    }
     return status;
 }
 

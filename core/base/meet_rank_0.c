@@ -17,7 +17,7 @@
 
 #define BIND_NS       500000000ULL /* until a busy port counts as another program's */
 #define MAX_PENDING   64
-#define MAX_LISTENERS (GYRE_MAX_INTERFACES + 2)
+#define MAX_LISTENERS (GYRE_MAX_INTERFACES + GYRE_MEET_MAX_ADDRESSES + 2)
 #define TEXT_BYTES    sizeof(((struct gyre_meet_answer *)0)->text)
 
 /* A connection that has not sent its whole hello. */
@@ -207,48 +207,58 @@ static int listen_at(struct reception *reception, const void *name, socklen_t n_
     return 0;
 }
 
-/* All addresses, or those of SOCKET_IFNAME's interfaces and loopback. */
+static int listen_on_all(struct reception *reception)
+{
+    struct sockaddr_storage name;
+    struct gyre_sock_address any = {.family = AF_INET6, .port = (uint16_t)reception->place->port};
+    snprintf(reception->where, sizeof(reception->where), "all addresses, port %d", any.port);
+    const int error_number =
+        listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET6);
+    if (error_number == 0 || error_number == EADDRINUSE)
+        return error_number;
+    any.family = AF_INET; /* no IPv6 here */
+    return listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET);
+}
+
+/* On all addresses, or on those of SOCKET_IFNAME's interfaces, those that the place's name has on
+ * this host, and loopback. Returns 0 or an errno. */
 static int listen_everywhere(struct reception *reception)
 {
     const struct gyre_meet_place *place = reception->place;
-    struct sockaddr_storage name;
-    struct gyre_sock_address any = {.family = AF_INET6, .port = (uint16_t)place->port};
+    struct gyre_sock_interface chosen[GYRE_MAX_INTERFACES];
+    struct gyre_sock_address all[MAX_LISTENERS] = {{.family = AF_INET, .bytes = {127, 0, 0, 1}},
+                                                   {.family = AF_INET6, .bytes = {[15] = 1}}};
+    int n_chosen = 0;
     if (gyre_meet_is_named(place)) {
         struct sockaddr_un named;
         const socklen_t n_named = gyre_meet_to_named(place, &named);
         snprintf(reception->where, sizeof(reception->where), "this host only");
         return listen_at(reception, &named, n_named, AF_UNIX);
     }
-    if (place->params == NULL || !gyre_param_is_set(place->params, GYRE_PARAM_SOCKET_IFNAME)) {
-        snprintf(reception->where, sizeof(reception->where), "all addresses, port %d", place->port);
-        int error_number =
-            listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET6);
-        if (error_number != 0 && error_number != EADDRINUSE) { /* no IPv6 here */
-            any.family = AF_INET;
-            error_number = listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET);
-        }
-        return error_number;
-    }
-    struct gyre_sock_interface chosen[GYRE_MAX_INTERFACES];
-    int n = 0;
-    const struct gyre_sock_address loopbacks[] = {
-        {.family = AF_INET, .port = any.port, .bytes = {127, 0, 0, 1}},
-        {.family = AF_INET6, .port = any.port, .bytes = {[15] = 1}}};
-    (void)gyre_sock_list_addresses(place->params, chosen, &n);
+    if (place->params == NULL || !gyre_param_is_set(place->params, GYRE_PARAM_SOCKET_IFNAME) ||
+        gyre_sock_list_addresses(place->params, chosen, &n_chosen) != GYRE_SUCCESS)
+        return listen_on_all(reception);
+    int n = 2;
+    for (int i = 0; i < n_chosen; i++)
+        all[n++] = chosen[i].address;
+    n += gyre_meet_addresses(place, &all[n]);
     int first_error = 0;
-    for (int i = -2; i < n; i++) {
-        struct gyre_sock_address address = i < 0 ? loopbacks[i + 2] : chosen[i].address;
+    for (int i = 0; i < n; i++) {
+        struct sockaddr_storage name;
         char text[64];
-        address.port = any.port;
-        if (i >= 0 && gyre_sock_is_loopback(&address))
+        bool is_known = false;
+        for (int k = 0; k < i; k++)
+            is_known = is_known || gyre_sock_is_same_host(&all[k], &all[i]);
+        if (is_known)
             continue;
+        all[i].port = (uint16_t)place->port;
         const int error_number =
-            listen_at(reception, &name, gyre_sock_to_sockaddr(&address, &name), address.family);
+            listen_at(reception, &name, gyre_sock_to_sockaddr(&all[i], &name), all[i].family);
         const size_t used = strlen(reception->where);
         if (error_number == 0)
             snprintf(reception->where + used, sizeof(reception->where) - used, "%s%s",
-                     used > 0 ? ", " : "", gyre_sock_to_text(&address, text, sizeof(text)));
-        else if (error_number == EADDRINUSE && first_error == 0)
+                     used > 0 ? ", " : "", gyre_sock_to_text(&all[i], text, sizeof(text)));
+        else if (error_number == EADDRINUSE)
             first_error = error_number;
     }
     return first_error != 0 ? first_error : reception->n_listeners == 0 ? EADDRNOTAVAIL : 0;

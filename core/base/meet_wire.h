@@ -6,6 +6,7 @@
 #define GYRE_BASE_MEET_WIRE_H
 
 #include "core/base/meet.h"
+#include "core/base/sock.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -42,6 +43,13 @@ bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);
 
 /** gyre_meet_where - "MASTER_ADDR=a port 29500". Returns text_out. */
 const char *gyre_meet_where(const struct gyre_meet_place *place, char *text_out, size_t text_bytes);
+
+#define GYRE_MEET_MAX_ADDRESSES 8
+
+/** gyre_meet_addresses - the addresses that the host's name has now, with the port; names may be
+ * learnt a while after the ranks start. Returns their number; 0 leaves a cause. */
+int gyre_meet_addresses(const struct gyre_meet_place *place,
+                        struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES]);
 
 /** gyre_meet_to_named - the socket without a file that belongs to the name. Returns its bytes. */
 socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockaddr_un *out);

@@ -247,6 +247,20 @@ static void start(struct guest *guest, int rank, int n_ranks, const char *addres
     CHECK(pthread_create(&guest->thread, NULL, run_guest, guest) == 0);
 }
 
+/* Rank 0 of two, with settings. */
+static void start_with(struct guest *guest, const struct gyre_params *params, const char *address,
+                       int port, uint64_t timeout_ms)
+{
+    *guest = (struct guest){.place = {.n_ranks = 2,
+                                      .source = "MASTER_ADDR",
+                                      .address = address,
+                                      .port = port,
+                                      .job = "",
+                                      .timeout_ns = timeout_ms * 1000000,
+                                      .params = params}};
+    CHECK(pthread_create(&guest->thread, NULL, run_guest, guest) == 0);
+}
+
 static void finish(struct guest *guest, gyre_status status, const char *words)
 {
     CHECK(pthread_join(guest->thread, NULL) == 0);
@@ -274,6 +288,27 @@ static void ranks_meet_at_every_kind_of_address(void)
             start(&guests[rank], rank, 3, addresses[i][rank > 0], port, "A=1", 20000);
         for (int rank = 0; rank < 3; rank++)
             finish(&guests[rank], GYRE_SUCCESS, "");
+    }
+}
+
+/* SOCKET_IFNAME tells where rank 0 listens: there, at loopback, and where the place's name leads.
+ */
+static void rank_0_listens_where_it_is_told(void)
+{
+    struct gyre_params params;
+    char *const only_loopback[] = {"GYRE_SOCKET_IFNAME==lo", NULL};
+    char *const nonsense[] = {"GYRE_SOCKET_IFNAME==nosuch", NULL};
+    static const char *const targets[] = {"127.0.0.1", "::1", "127.0.7.1", "127.0.7.2"};
+    for (int i = 0; i < 8; i++) {
+        struct guest guests[2];
+        const int port = free_port();
+        const bool is_told = i % 2 == 0;
+        CHECK_OK(gyre_params_from(is_told ? only_loopback : nonsense, &params));
+        start(&guests[1], 1, 2, targets[i / 2], port, "", is_told && i == 6 ? 600 : 20000);
+        start_with(&guests[0], &params, "127.0.7.1", port, is_told && i == 6 ? 400 : 20000);
+        for (int rank = 0; rank < 2; rank++)
+            finish(&guests[rank], is_told && i == 6 ? GYRE_ERROR_TIMEOUT : GYRE_SUCCESS,
+                   rank == 0 ? "rank 0 listens on 127.0.0.1:" : "refused");
     }
 }
 
@@ -347,6 +382,7 @@ static const struct test_case cases[] = {
     {"steps of one job have identities and places of their own",
      steps_of_one_job_have_identities_and_places_of_their_own},
     {"ranks meet at every kind of address", ranks_meet_at_every_kind_of_address},
+    {"rank 0 listens where it is told", rank_0_listens_where_it_is_told},
     {"ranks of another job are told, and the first job goes on",
      ranks_of_another_job_are_told_and_the_first_job_goes_on},
     {"a program at the port is named", a_program_at_the_port_is_named},
