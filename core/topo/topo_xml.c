@@ -4,9 +4,8 @@
  *
  *   <system><cpu numaid><pci busid> (nested: switches) <gpu><nvlink/></gpu> | <nic><net/></nic>
  *
- * The file may come from anywhere. It is read whole under a cap, parsed without network and without
- * entity substitution, refused if it declares entities, and every number is range-checked. What
- * gyre cannot use is skipped and counted.
+ * The file may come from anywhere: it is read whole under a cap, without network and entities, and
+ * every number is range-checked. What gyre cannot use is skipped and counted.
  */
 #include "core/topo/topo.h"
 
@@ -26,6 +25,9 @@
 #include <libxml/tree.h>
 
 #define MAX_FILE_BYTES (4u << 20) /* NCCL's dump of an 8-GPU host is about 20 KiB */
+
+/* The upper part of a function's class (PCI Code and ID Assignment Specification). */
+enum { PCI_NETWORK = 0x02, PCI_DISPLAY = 0x03, PCI_ACCELERATOR = 0x12 };
 
 /* What is skipped, so that the rest of the file can be used. X(id, words) */
 #define SKIPPED_TABLE(X)                                          \
@@ -69,8 +71,6 @@ static void count_unknown(struct reader *reader, const xmlNode *node, const char
     reader->n_skipped[SKIPPED_ELEMENT] += n_name > 0;
 }
 
-/* ---- attributes ---------------------------------------------------------------------------- */
-
 /* An attribute's text, "" if it is not there. A text that is too long loses its end if it is a
  * name, and else counts as not there. */
 static void get_text(struct reader *reader, xmlNode *element, const char *name, bool is_name,
@@ -102,7 +102,7 @@ static int32_t get_int(struct reader *reader, xmlNode *element, const char *name
     return fallback;
 }
 
-/* As get_int, for rates and classes, which have no -1: it stands for "unknown" there. */
+/* For rates and classes, where -1 stands for "unknown". */
 static uint32_t get_uint(struct reader *reader, xmlNode *element, const char *name)
 {
     const int32_t number = get_int(reader, element, name, 0);
@@ -113,13 +113,11 @@ static uint64_t get_guid(struct reader *reader, xmlNode *element)
 {
     char text[32], *end;
     get_text(reader, element, "guid", false, text, sizeof(text));
-    const bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
     errno = 0;
-    const uint64_t guid = strtoull(text, &end, is_hex ? 16 : 10);
-    if (errno == 0 && *end == '\0')
-        return guid;
-    reader->n_skipped[SKIPPED_TEXT]++;
-    return 0;
+    const uint64_t guid = strtoull(text, &end, text[0] == '0' && (text[1] | 32) == 'x' ? 16 : 10);
+    const bool is_number = errno == 0 && *end == '\0';
+    reader->n_skipped[SKIPPED_TEXT] += !is_number;
+    return is_number ? guid : 0;
 }
 
 static void get_bus_id(struct reader *reader, xmlNode *element, char *bus_id_out)
@@ -136,8 +134,6 @@ static void get_bus_id(struct reader *reader, xmlNode *element, char *bus_id_out
     gyre_set_cause(cause); /* the file is read nevertheless */
     reader->n_skipped[SKIPPED_TEXT]++;
 }
-
-/* ---- nodes --------------------------------------------------------------------------------- */
 
 /* Name the place of an error. */
 static gyre_status add_node(const struct reader *reader, const xmlNode *element,
@@ -195,6 +191,24 @@ static gyre_status read_gpu(struct reader *reader, xmlNode *element, struct gyre
     return GYRE_SUCCESS;
 }
 
+/* What a function of PCI is. Files of virtual machines list functions only; their classes say it.
+ */
+static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
+{
+    const uint32_t class = pci_class >> 16;
+    bool has_nic = false, is_switch = false;
+    for (const xmlNode *at = element->children; at != NULL; at = at->next) {
+        if (is_named(at, "gpu"))
+            return GYRE_TOPO_GPU;
+        has_nic = has_nic || is_named(at, "nic");
+        is_switch = is_switch || is_named(at, "pci");
+    }
+    if (has_nic || (class == PCI_NETWORK && !is_switch))
+        return GYRE_TOPO_NIC;
+    return (class == PCI_DISPLAY || class == PCI_ACCELERATOR) && !is_switch ? GYRE_TOPO_GPU
+                                                                            : GYRE_TOPO_PCI;
+}
+
 static gyre_status read_children(struct reader *reader, const xmlNode *element, int32_t parent,
                                  int depth);
 
@@ -204,39 +218,48 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
     struct gyre_topo_node node;
     char text[64];
     int32_t nic = -1;
-    bool has_gpu = false, is_device = false;
+    bool is_read = false;
     gyre_topo_node_init(&node, GYRE_TOPO_PCI, parent);
     get_bus_id(reader, element, node.bus_id);
-    if (node.bus_id[0] != '\0' && gyre_topo_find_bus_id(reader->topo, node.bus_id) >= 0) {
-        reader->n_skipped[SKIPPED_DEVICE]++;
-        return GYRE_SUCCESS;
-    }
     node.pci_class = get_uint(reader, element, "class");
     node.link_width = get_uint(reader, element, "link_width");
     get_text(reader, element, "link_speed", false, text, sizeof(text));
     const double gt_per_s = gyre_text_to_double(text, NULL); /* "16.0 GT/s PCIe", "", "Unknown" */
     if (gt_per_s > 0.0 && gt_per_s < 1000.0)
         node.link_mt_per_s = (uint32_t)(gt_per_s * 1000.0 + 0.5);
-    for (xmlNode *at = element->children; at != NULL; at = at->next) {
-        if (is_named(at, "gpu"))
-            GYRE_TRY(read_gpu(reader, at, node));
-        has_gpu = has_gpu || is_named(at, "gpu");
+    const enum gyre_topo_kind kind = kind_of(element, node.pci_class);
+    if (node.bus_id[0] != '\0' && gyre_topo_find_bus_id(reader->topo, node.bus_id) >= 0) {
+        reader->n_skipped[SKIPPED_DEVICE] += kind != GYRE_TOPO_PCI;
+        if (kind != GYRE_TOPO_PCI)
+            return GYRE_SUCCESS;
+        node.bus_id[0] = '\0'; /* another switch, whose name is wrong; its devices count */
     }
+    for (xmlNode *at = element->children; at != NULL; at = at->next) {
+        if (!is_named(at, "gpu"))
+            continue;
+        GYRE_TRY(read_gpu(reader, at, node));
+        is_read = true;
+    }
+    node.kind = kind == GYRE_TOPO_GPU && is_read ? GYRE_TOPO_NIC : kind;
+    if (node.kind != kind) /* of a NIC beside a GPU; the bus id leads to the GPU */
+        node.bus_id[0] = '\0';
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         if (!is_named(at, "nic"))
             continue;
-        node.kind = GYRE_TOPO_NIC;
-        if (has_gpu) /* the bus id leads to the GPU */
-            node.bus_id[0] = '\0';
         if (nic < 0)
             GYRE_TRY(add_node(reader, at, &node, &nic));
         GYRE_TRY(read_nets(reader, at, nic));
+        is_read = true;
     }
-    is_device = has_gpu || nic >= 0;
-    if (!is_device && depth > GYRE_TOPO_MAX_DEPTH - 2) /* room for a device and its ports */
+    if (kind == GYRE_TOPO_PCI && depth > GYRE_TOPO_MAX_DEPTH - 2) { /* room for NICs and ports */
         reader->n_skipped[SKIPPED_SWITCH]++;
-    else if (!is_device)
-        GYRE_TRY(add_node(reader, element, &node, &parent));
+    } else if (!is_read) {
+        int32_t index;
+        if (kind == GYRE_TOPO_GPU)
+            node.ordinal = gyre_topo_count(reader->topo, GYRE_TOPO_GPU);
+        GYRE_TRY(add_node(reader, element, &node, &index));
+        parent = kind == GYRE_TOPO_PCI ? index : parent;
+    }
     return read_children(reader, element, parent, depth + 1);
 }
 
@@ -296,11 +319,18 @@ static gyre_status find_target(struct reader *reader, xmlNode *element, int32_t 
     return GYRE_SUCCESS;
 }
 
-/* One xGMI link, one direction, as RCCL counts it (src/graph/topo.h): gfx94 and gfx95, and before
- * them gfx90a. Their "sm" is the number without its letters. */
-static double xgmi_bytes_per_ns(int arch_sm)
+/* One xGMI link, one direction. "bw" is gyre's own; else as RCCL counts (src/graph/topo.h). */
+static double xgmi_bytes_per_ns(struct reader *reader, xmlNode *element)
 {
-    return arch_sm >= 94 ? 48.0 : 36.0;
+    char gcn[16]; /* "gfx942", or "942" in version 1, where "910" is gfx90a */
+    const uint32_t mb_per_s = get_uint(reader, element, "bw");
+    get_text(reader, element->parent, "gcn", true, gcn, sizeof(gcn));
+    const char *model = strncmp(gcn, "gfx", 3) == 0 ? gcn + 3 : gcn;
+    if (mb_per_s > 0)
+        return mb_per_s / 1000.0;
+    if (strncmp(model, "94", 2) == 0 || strncmp(model, "95", 2) == 0)
+        return 48.0;
+    return strcmp(model, "90a") == 0 || strcmp(model, "910") == 0 ? 36.0 : 24.0;
 }
 
 static gyre_status read_link(struct reader *reader, xmlNode *element, int32_t gpu)
@@ -309,7 +339,7 @@ static gyre_status read_link(struct reader *reader, xmlNode *element, int32_t gp
     if (is_named(element, "nvlink") || is_named(element, "xgmi")) {
         GYRE_TRY(find_target(reader, element, &link.to));
         if (is_named(element, "xgmi"))
-            link.bytes_per_ns = xgmi_bytes_per_ns(reader->topo->nodes[gpu].arch_sm);
+            link.bytes_per_ns = xgmi_bytes_per_ns(reader, element);
     } else if (is_named(element, "c2c")) {
         link.kind = GYRE_TOPO_C2CLINK;
         for (link.to = gpu; reader->topo->nodes[link.to].parent >= 0;)
@@ -348,8 +378,6 @@ static gyre_status read_links(struct reader *reader, const xmlNode *element)
     }
     return GYRE_SUCCESS;
 }
-
-/* ---- files --------------------------------------------------------------------------------- */
 
 static void tell_skipped(const struct reader *reader)
 {
@@ -456,26 +484,18 @@ gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out)
 
 #else
 
-static gyre_status unsupported(const char *name)
+gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_bytes,
+                                struct gyre_topo *topo_out)
 {
+    (void)bytes, (void)n_bytes, (void)topo_out;
     return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                      "%s: this build reads no topology files: install libxml2-dev and build again",
                      name);
 }
 
-gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_bytes,
-                                struct gyre_topo *topo_out)
-{
-    (void)bytes;
-    (void)n_bytes;
-    (void)topo_out;
-    return unsupported(name);
-}
-
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out)
 {
-    (void)topo_out;
-    return unsupported(path);
+    return gyre_topo_xml_parse(path, NULL, 0, topo_out);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * Writes the graph as XML in NCCL's topology format, version 1. The text is simple, so it is
  * written without an XML library, and a build without one can write it too.
  *
- * Two attributes of `net` are gyre's: `rdma` and `netdev`. Other readers skip them.
+ * Attributes of gyre are `rdma` and `netdev` of `net`, and `bw` of `xgmi`. Other readers skip them.
  */
 #include "core/base/file.h"
 #include "core/base/text.h"
@@ -16,8 +16,6 @@
 
 /* The address that NCCL writes for the NVSwitch if the GPU's links do not name one. */
 #define NVSWITCH_TARGET "fffffff:ffff:ff"
-
-#define PCI_ACCELERATOR 0x12 /* the upper part of the class of AMD's GPUs */
 
 static void indent(FILE *file, int depth)
 {
@@ -54,9 +52,13 @@ static void put_links(FILE *file, const struct gyre_topo *topo, int32_t gpu, int
         else if (topo->nodes[link->to].kind == GYRE_TOPO_NVSWITCH)
             fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x068000\"/>\n",
                     NVSWITCH_TARGET, link->n_lanes);
+        else if (topo->nodes[gpu].pci_class >> 16 == 0x12 ||
+                 topo->nodes[gpu].pci_class >> 8 == 0x380)
+            fprintf(file, "<xgmi target=\"%s\" count=\"%u\" bw=\"%.0f\"/>\n",
+                    topo->nodes[link->to].bus_id, link->n_lanes,
+                    link->bytes_per_ns / link->n_lanes * 1000.0);
         else
-            fprintf(file, "<%s target=\"%s\" count=\"%u\" tclass=\"0x%06x\"/>\n",
-                    topo->nodes[gpu].pci_class >> 16 == PCI_ACCELERATOR ? "xgmi" : "nvlink",
+            fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x%06x\"/>\n",
                     topo->nodes[link->to].bus_id, link->n_lanes,
                     topo->nodes[link->to].pci_class != 0 ? topo->nodes[link->to].pci_class
                                                          : 0x030200);

@@ -550,6 +550,15 @@ static void what_is_not_needed_is_skipped_and_counted(void)
          2, 0, 1,
          "1 elements of unknown names, 1 links to what is no GPU or switch in the file, 2 "
          "attributes"},
+        /* a virtual machine's: functions only, whose classes say what they are */
+        {"<cpu><pci busid='ffff:ff:01.0' class='0x060400'><pci busid='0001:00:00.0' "
+         "class='0x030200' link_speed='16 GT/s'/><pci busid='0101:00:00.0' class='0x020700'/><pci "
+         "busid='0002:00:00.0' class='0x120000'/></pci></cpu>",
+         2, 0, 0, ""},
+        /* two switches of one name, as in a model of RCCL's */
+        {"<cpu><pci busid='5:0.0'>" NIC_OF("6:0.0", "a") "</pci><pci busid='5:0.0'>" NIC_OF(
+             "7:0.0", "b") "</pci></cpu>",
+         0, 2, 0, ""},
         /* two hosts */
         {"<cpu host_hash='0x1' numaid='0'>" NIC_OF(
              "1:0.0", "a") "</cpu><cpu host_hash='0x2' "
@@ -586,9 +595,9 @@ static void parts_of_a_gpu_are_the_same_device_and_xgmi_has_its_own_rate(void)
 {
     struct gyre_topo topo;
     CHECK_OK(
-        parse("<system version='2'><cpu><pci busid='c:0.0'><gpu dev='0' sm='94'><xgmi "
+        parse("<system version='2'><cpu><pci busid='c:0.0'><gpu dev='0' gcn='gfx942'><xgmi "
               "target='d:0.0' count='2'/></gpu><gpu dev='1' sm='94'/></pci><pci busid='d:0.0'>"
-              "<gpu dev='2' sm='90'><xgmi target='c:0.0' count='1'/></gpu></pci></cpu></system>",
+              "<gpu dev='2' gcn='910'><xgmi target='c:0.0' count='1'/></gpu></pci></cpu></system>",
               &topo));
     const int32_t part = gyre_topo_find_bus_id(&topo, "c:0.0");
     CHECK(gyre_topo_level_between(&topo, part, part + 1) == GYRE_TOPO_LOC);
