@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define BENCH_CUDA_MAX_GPUS 16
+#define BENCH_CUDA_MAX_GPUS 64
 
 /* The result of one GPU. Processes send it through a pipe, so it has no pointers. */
 struct bench_cuda_gpu {

@@ -12,8 +12,8 @@
 #include <limits.h>
 #include <stdio.h>
 
-#define BENCH_MAX_RDMA_PORTS 64
-#define BENCH_MAX_GIDS       256
+#define BENCH_MAX_RDMA_PORTS 256
+#define BENCH_MAX_GIDS       1024
 
 struct bench_rdma_port {
     char device[BENCH_NAME_BYTES]; /* "mlx5_0" */

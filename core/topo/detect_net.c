@@ -4,12 +4,16 @@
  */
 #include "core/topo/detect.h"
 
+#include "core/base/log.h"
 #include "core/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Switches above a NIC, the NIC and its ports. */
+#define MOST_NODES_OF_ONE (GYRE_TOPO_MAX_DEPTH + 16)
 
 /* The NIC node of what root/path points at; a NIC of its own below the first CPU if not on PCI. */
 static gyre_status add_nic(struct gyre_detect *detect, const char *path, int32_t *nic_out)
@@ -161,9 +165,16 @@ static gyre_status for_each_name(struct gyre_detect *detect, const char *path,
     struct dirent **names;
     const int n_names = gyre_detect_list_names(detect, path, &names);
     gyre_status status = GYRE_SUCCESS;
-    for (int i = 0; i < n_names && status == GYRE_SUCCESS; i++)
+    for (int i = 0; i < n_names && status == GYRE_SUCCESS; i++) {
+        /* Hundreds of virtual functions must not end the job. */
+        if (detect->topo->n_nodes > GYRE_TOPO_MAX_NODES - MOST_NODES_OF_ONE) {
+            GYRE_WARN("topology: there is no room for %s and %d more of %s: %d nodes at most",
+                      names[i]->d_name, n_names - i - 1, path, GYRE_TOPO_MAX_NODES);
+            break;
+        }
         if (names[i]->d_name[0] != '.' && strlen(names[i]->d_name) < GYRE_TOPO_NAME_BYTES)
             status = add(detect, names[i]->d_name, n_nets);
+    }
     gyre_detect_free_names(names, n_names);
     return status;
 }

@@ -134,6 +134,7 @@ struct scan_notes {
     const char *hca; /* the variable that names the ports to use */
     char seen[300];  /* the ports that were found and the reasons against them, for the error */
     size_t used;
+    int n_too_many; /* ports that the scan has no room for */
 };
 
 static void note(struct scan_notes *notes, const char *name, int port, const char *why)
@@ -170,13 +171,14 @@ static void scan_port(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule *
         return;
     }
     if (scan->n_ports == GYRE_IB_MAX_PORTS) {
-        note(notes, device->name, number, "is one too many");
+        notes->n_too_many++;
         return;
     }
     if (widened != NULL)
-        GYRE_WARN("IB_HCA: \"%s\" is a prefix and %s device %s as well; write =%s for that device "
+        GYRE_WARN("%s: \"%s\" is a prefix and %s device %s as well; write =%s for that device "
                   "only",
-                  widened, rule->is_inverted ? "excludes" : "takes", device->name, widened);
+                  notes->hca, widened, rule->is_inverted ? "excludes" : "takes", device->name,
+                  widened);
     struct gyre_ib_port *port = &scan->ports[scan->n_ports++];
     *port = (struct gyre_ib_port){
         .device = device,
@@ -245,6 +247,10 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
                          n_devices > 0 ? ": " : ": there is no RDMA device",
                          n_devices > 0 ? notes.seen : "");
     }
+    if (notes.n_too_many > 0)
+        GYRE_WARN(
+            "NET/IB : %d RDMA ports are looked at, and %d more are not; name those to use in %s",
+            scan.n_ports, notes.n_too_many, notes.hca);
     qsort(scan.ports, (size_t)scan.n_ports, sizeof(scan.ports[0]), compare_ports);
     *scan_out = scan;
     return GYRE_SUCCESS;

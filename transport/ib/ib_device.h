@@ -12,8 +12,8 @@
 #include "transport/ib/rules/ib_hca.h"
 #include "transport/ib/ib_verbs.h"
 
-#define GYRE_IB_MAX_PORTS 32
-#define GYRE_IB_MAX_GIDS  256 /* rows that are read; mlx5 has 256, rxe 1024 with few filled */
+#define GYRE_IB_MAX_PORTS 256
+#define GYRE_IB_MAX_GIDS  1024 /* rows that are read: mlx5 has 256, rxe 1024 */
 
 struct gyre_ib_port {
     struct ibv_device *device; /* valid as long as the list that it comes from */

@@ -4,6 +4,8 @@
  */
 #include "transport/ib/ib_device.h"
 
+#include "core/base/log.h"
+
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -74,6 +76,13 @@ static bool read_attr(const struct ibv_context *context, uint8_t port, const cha
     return is_read;
 }
 
+static void warn_if_full(const struct ibv_context *context, uint8_t port, int n)
+{
+    if (n == GYRE_IB_MAX_GIDS)
+        GYRE_WARN("NET/IB : %s:%u: only the first %d GIDs are looked at", context->device->name,
+                  port, n);
+}
+
 static gyre_status table_by_sysfs(const struct gyre_verbs *verbs, struct ibv_context *context,
                                   uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out)
 {
@@ -97,6 +106,7 @@ static gyre_status table_by_sysfs(const struct gyre_verbs *verbs, struct ibv_con
         if (read_attr(context, port, "ndevs", row->index, word, sizeof(word)))
             set_netdev(row, word);
     }
+    warn_if_full(context, port, n);
     *n_out = n;
     return GYRE_SUCCESS;
 }
@@ -136,6 +146,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
         set_netdev(row, netdev);
     }
     free(entries);
+    warn_if_full(context, port, n);
     *n_out = n;
     return GYRE_SUCCESS;
 }

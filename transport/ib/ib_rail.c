@@ -107,15 +107,24 @@ gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib)
         if (distances[i] < nearest)
             nearest = distances[i];
     }
-    for (int i = 0; i < ib->scan.n_ports && ib->n_rails < GYRE_IB_MAX_RAILS; i++) {
+    int n_left_out = 0;
+    for (int i = 0; i < ib->scan.n_ports; i++) {
         if (distances[i] != nearest)
             continue;
+        if (ib->n_rails == GYRE_IB_MAX_RAILS) {
+            n_left_out++;
+            continue;
+        }
         struct gyre_ib_rail *rail = &ib->rails[ib->n_rails++];
         rail->port = ib->scan.ports[i];
         rail->index = i;
         GYRE_TRY(open_rail(ib, rail));
         log_rail(rail, nearest);
     }
+    if (n_left_out > 0)
+        GYRE_INFO(NET,
+                  "NET/IB : %d ports are near, and %d more as near ones are not used; %s chooses",
+                  ib->n_rails, n_left_out, gyre_param_called(ib->config.params, GYRE_PARAM_IB_HCA));
     return GYRE_SUCCESS;
 }
 
