@@ -249,15 +249,15 @@ static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, i
                                    i == 0 ? "" : ", ", interfaces[i].name, text,
                                    state_of(&interfaces[i]));
     }
-    const bool has_rule = ifname[0] != '\0' || family != 0;
-    return gyre_fail(has_rule ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_SYSTEM,
-                     "no network interface that is up %s%s%s%s; there are: %s",
-                     ifname[0] != '\0' ? "matches \"" : "has an address", ifname,
-                     ifname[0] != '\0' ? "\"" : "",
-                     family == AF_INET    ? " with an IPv4 address"
-                     : family == AF_INET6 ? " with an IPv6 address"
-                                          : "",
-                     n == 0 ? "none" : list);
+    const char *kind = family == AF_INET ? "IPv4 " : family == AF_INET6 ? "IPv6 " : "";
+    if (ifname[0] == '\0')
+        return gyre_fail(family != 0 ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_SYSTEM,
+                         "no network interface that is up has an %saddress; there are: %s", kind,
+                         n == 0 ? "none" : list);
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "no network interface that is up and has an %saddress matches \"%s\"; there "
+                     "are: %s",
+                     kind, ifname, n == 0 ? "none" : list);
 }
 
 /* An address that is taken. */

@@ -160,7 +160,7 @@ static void no_match_lists_what_exists(void)
     table[1].is_up = false;
     CHECK_FAILS(
         gyre_sock_select(table, 2, "ens", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT,
-        "that is up matches \"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
+        "has an address matches \"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
     CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_SYSTEM, "none");
 }
 
@@ -207,8 +207,8 @@ static void the_error_names_the_variable_that_is_set(void)
     int n = 0;
     char *const lists[][2] = {{"NCCL_SOCKET_IFNAME=nothing9", NULL},
                               {"GYRE_SOCKET_IFNAME==nothing9", NULL}};
-    const char *const expected[] = {"NCCL_SOCKET_IFNAME: no network interface that is up matches",
-                                    "GYRE_SOCKET_IFNAME: no network interface that is up matches"};
+    const char *const expected[] = {"NCCL_SOCKET_IFNAME: no network interface that is up and has",
+                                    "GYRE_SOCKET_IFNAME: no network interface that is up and has"};
     for (int i = 0; i < 2; i++) {
         CHECK_OK(gyre_params_from(lists[i], &params));
         CHECK_FAILS(gyre_sock_list_addresses(&params, addresses, &n), GYRE_ERROR_INVALID_ARGUMENT,
