@@ -78,6 +78,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
                 filter.paths[coll] &= ~(1U << GYRE_PATH_COPY_ENGINE);
         }
     GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
+    choice_out->won = NULL;
     if (choice_out->path == GYRE_PATH_COPY_ENGINE)
         return GYRE_SUCCESS;
     if (forced->tile_bytes > 0)

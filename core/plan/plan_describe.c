@@ -35,22 +35,24 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
         gyre_bound_ns(&shape, gyre_plan_cost(cache),
                       gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
         1e3;
-    char prediction[96] = "", share[32] = "";
+    char prediction[96] = "", share[32] = "", won[48] = "";
     /* A bound of 0 is not known, as on one host without the rates of its links. */
     if (us > 0 && bound_us > 0)
         snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
     if (us > 0)
         gyre_text_format(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
                          cache->is_tuned ? "measured" : "shipped", share);
+    if (choice->won != NULL)
+        snprintf(won, sizeof(won), " (%s:%u)", choice->won->file, choice->won->line);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     const bool is_mixed =
         call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);
-    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s%s%s, %u channels, tiles of %u B%s",
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s%s%s, %u channels, tiles of %u B%s%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
               choice->algorithm->given != NULL ? " (from the file)" : "",
               gyre_proto_names[choice->proto], is_mixed ? "/" : "",
               is_mixed ? gyre_proto_names[choice->net_proto] : "", path_name[0] != '\0' ? " " : "",
-              path_name, choice->n_channels, choice->tile_bytes, prediction);
+              path_name, choice->n_channels, choice->tile_bytes, prediction, won);
 }
 
 /* The number of thread blocks of a call. If copy engines carry the whole call, a kernel copies only

@@ -86,6 +86,23 @@ static void impossible_choices_are_errors(void)
                 "a proxy serves");
 }
 
+static void a_choice_names_its_row(void)
+{
+    const struct gyre_tuner_facts gpus = gpu_facts(4), host = host_facts(4, NULL);
+    const struct gyre_tuner_facts predicted = host_facts(4, &gyre_cost_host);
+    struct gyre_choice choice;
+    CHECK_OK(choose(&gpus, "", "", GYRE_COLL_BROADCAST, &choice));
+    CHECK(choice.won != NULL && strcmp(choice.won->file, "h200.rows") == 0 &&
+          choice.won->kind == GYRE_ROW_WAY && choice.won->algorithm == choice.algorithm);
+    CHECK_OK(choose(&host, "", "", GYRE_COLL_ALL_TO_ALL, &choice));
+    CHECK(choice.won != NULL && strcmp(choice.won->file, "host.rows") == 0 &&
+          choice.won->algorithm == choice.algorithm);
+    CHECK_OK(choose(&host, "tree", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.won == NULL);
+    CHECK_OK(choose(&predicted, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.won == NULL);
+}
+
 /* Whether the programs of all ranks and variants do without scratch. */
 static bool needs_no_scratch(const struct gyre_algorithm *algorithm, struct gyre_shape shape)
 {
@@ -729,6 +746,7 @@ static void what_is_next_best_stands_in_for_lamport(void)
 }
 
 static const struct test_case cases[] = {
+    {"a choice names its row", a_choice_names_its_row},
     {"impossible choices are errors", impossible_choices_are_errors},
     {"algorithms that keep sums in scratch say so", algorithms_that_keep_sums_in_scratch_say_so},
     {"tiles on GPUs fit their scratch areas", tiles_on_gpus_fit_their_scratch_areas},

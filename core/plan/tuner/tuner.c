@@ -24,24 +24,23 @@ static const struct gyre_row *find_way(const struct gyre_tuner_facts *facts,
     return gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
 }
 
-/* The fastest algorithm of all. GPUs take that of the host where their rows have none for the
- * collective. */
-static const struct gyre_algorithm *prefer_algorithm(const struct gyre_tuner_facts *facts,
-                                                     enum gyre_collective coll, uint64_t n_bytes)
+/* The row of the fastest algorithm; NULL if there is none. GPUs take the row of the host where
+ * their file has none for the collective. */
+static const struct gyre_row *prefer_row(const struct gyre_tuner_facts *facts,
+                                         enum gyre_collective coll, uint64_t n_bytes)
 {
+    const struct gyre_row *row = find_way(facts, coll, NULL, ANY_PROTO, n_bytes);
     const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
-    const struct gyre_row *row = gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
-    if (row == NULL)
-        row = gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOST), &call, NULL);
-    return row != NULL ? row->algorithm : NULL;
+    return row != NULL ? row : gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOST), &call, NULL);
 }
 
 /* Choose the preferred algorithm if it is allowed, else the first algorithm that is allowed. */
 static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter, enum gyre_collective coll,
-                                    uint64_t n_bytes, const struct gyre_algorithm **algorithm_out)
+                                    uint64_t n_bytes, struct gyre_choice *choice)
 {
-    const struct gyre_algorithm *preferred = prefer_algorithm(facts, coll, n_bytes);
+    const struct gyre_row *row = prefer_row(facts, coll, n_bytes);
+    const struct gyre_algorithm *preferred = row != NULL ? row->algorithm : NULL;
     const uint32_t allowed = filter->algorithms[coll];
     const struct gyre_algorithm *found = NULL, *ruled_out = NULL;
     const char *obstacle = NULL; /* of ruled_out */
@@ -65,7 +64,8 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                          "no algorithm that %s allows can do %s; \"gyre schedule --help\" "
                          "shows which can",
                          filter->algo_source, gyre_collectives[coll].name);
-    *algorithm_out = found;
+    choice->algorithm = found;
+    choice->won = found == preferred ? row : NULL;
     return GYRE_SUCCESS;
 }
 
@@ -200,7 +200,7 @@ static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
     if (is_predicted)
         *choice = predicted;
     if (!is_predicted) { /* if the search found nothing, these functions report the reason */
-        GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice->algorithm));
+        GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, choice));
         GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, choice->net_proto,
                               &choice->proto));
     }
@@ -269,6 +269,7 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                 only.algorithms[coll] = 1U << i;
         GYRE_TRY(gyre_tuner_choose(facts, &only, coll, n_bytes, &choice));
         choice.algorithm = algorithm;
+        choice.won = NULL;
     } else {
         GYRE_TRY(choose_net_proto(facts, &only, coll, &choice.net_proto));
         GYRE_TRY(

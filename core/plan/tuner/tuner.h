@@ -54,6 +54,8 @@ struct gyre_choice {
     uint32_t n_channels;
     uint32_t tile_bytes; /* payload of one slot; a multiple of 16 */
     enum gyre_path path;
+    const struct gyre_row *won; /* the row that the algorithm comes from; NULL = from none: it was
+                                 * predicted or forced, or the filter left no other one */
 };
 
 /* Two ranks of which one sends to the other. */

@@ -17,15 +17,18 @@ static bool takes_only(const struct gyre_filter *filter, enum gyre_collective co
  * for every peer. */
 #define MAX_COPY_RANKS 32
 
-/* The algorithm with which copy engines carry out the call; NULL if kernels carry it out. */
+/* The algorithm with which copy engines carry out the call; NULL if kernels carry it out.
+ * @won_out: its row; NULL if it has none. */
 static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts *facts,
                                                    const struct gyre_filter *filter,
-                                                   enum gyre_collective coll, uint64_t n_bytes)
+                                                   enum gyre_collective coll, uint64_t n_bytes,
+                                                   const struct gyre_row **won_out)
 {
     const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
     struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_COPIES, coll, n_bytes);
     const struct gyre_row *row = NULL;
     const struct gyre_algorithm *found = NULL;
+    *won_out = NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
         facts->n_ranks > MAX_COPY_RANKS || !gyre_tuner_can_place(facts, filter, coll) ||
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
@@ -33,8 +36,10 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
         return NULL;
     call.any_size = is_forced;
     while ((row = gyre_rows_find(gyre_tuner_rows(facts), &call, row)) != NULL)
-        if (gyre_filter_allows(filter, coll, row->algorithm))
+        if (gyre_filter_allows(filter, coll, row->algorithm)) {
+            *won_out = row;
             return row->algorithm;
+        }
     for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
         if ((filter->algorithms[coll] >> i & 1U) != 0 &&
             (gyre_algorithms[i]->copy_tails >> coll & 1U) != 0)
@@ -52,9 +57,12 @@ bool gyre_tuner_choose_copies(const struct gyre_tuner_facts *facts,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
     const uint32_t most_bytes = 1 << 30;
-    const struct gyre_algorithm *algorithm = copy_algorithm(facts, filter, coll, n_bytes);
-    struct gyre_choice choice = {
-        .algorithm = algorithm, .proto = GYRE_PROTO_SIMPLE, .path = GYRE_PATH_COPY_ENGINE};
+    const struct gyre_row *row;
+    const struct gyre_algorithm *algorithm = copy_algorithm(facts, filter, coll, n_bytes, &row);
+    struct gyre_choice choice = {.algorithm = algorithm,
+                                 .proto = GYRE_PROTO_SIMPLE,
+                                 .path = GYRE_PATH_COPY_ENGINE,
+                                 .won = row};
     if (algorithm == NULL)
         return false;
     if (coll == GYRE_COLL_ALL_REDUCE) {

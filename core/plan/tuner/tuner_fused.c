@@ -87,6 +87,7 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
         struct gyre_choice choice = {
             .algorithm = row->algorithm,
             .proto = row->proto,
+            .won = row,
             .n_channels = gyre_clamp_u32(CHANNELS, facts->min_channels, facts->max_channels)};
         if (gyre_filter_allows(filter, coll, row->algorithm) &&
             (coll == GYRE_COLL_ALL_GATHER ? size_gather(facts, n_bytes, &choice)
