@@ -6,12 +6,19 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/base/thread.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Held while libibverbs lists the devices of the process under a lock of its own. A fork waits for
+ * the end of that; otherwise libibverbs' lock could stay taken in the child for ever. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+
+GYRE_WATCH_FORKS(&list_lock, NULL)
 
 /* ---- where a device sits ------------------------------------------------------------------- */
 
@@ -235,7 +242,11 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
     if (is_bad)
         (void)gyre_ib_hca_parse("", &rule); /* every port is allowed */
     GYRE_TRY(gyre_verbs_load(&scan.verbs));
+    pthread_mutex_lock(&list_lock);
     scan.list = scan.verbs->get_device_list(&n_devices);
+    const int error_number = errno;
+    pthread_mutex_unlock(&list_lock);
+    errno = error_number;
     if (scan.list == NULL && errno != ENOSYS && errno != 0)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no RDMA devices: ibv_get_device_list: %s",
                          gyre_text_error(errno));
