@@ -85,8 +85,11 @@ int gyre_meet_addresses(const struct gyre_meet_place *place,
     snprintf(host, sizeof(host), "%.*s", (int)strcspn(from, "]"), from);
     const int result = getaddrinfo(host, NULL, &hints, &list);
     if (result != 0) {
-        gyre_fail(GYRE_ERROR_SYSTEM, "%s=%s: %s", place->source, place->address,
-                  result == EAI_SYSTEM ? strerror(errno) : gai_strerror(result));
+        if (result == EAI_SYSTEM)
+            gyre_fail_errno(errno, "%s=%s", place->source, place->address);
+        else
+            gyre_fail(GYRE_ERROR_SYSTEM, "%s=%s: %s", place->source, place->address,
+                      gai_strerror(result));
         return 0;
     }
     for (const struct addrinfo *at = list; at != NULL && n < GYRE_MEET_MAX_ADDRESSES;
