@@ -156,6 +156,7 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
 {
     const size_t counts[] = {0, 1, 3, 4099, 262147, 1000003};
     const bool is_whole = argument == NULL && n_ranks == 3; /* the largest one takes seconds */
+    const size_t n_counts = GYRE_ARRAY_LENGTH(counts) - !is_whole - (getenv("TEST_FEW") != NULL);
     struct place place = open_place(comm);
     struct job job = {.seed = 1};
     for (size_t c = 0; c < GYRE_ARRAY_LENGTH(collectives); c++) {
@@ -173,7 +174,7 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
                     break;
             }
         }
-        for (size_t i = 0; i + !is_whole < GYRE_ARRAY_LENGTH(counts); i++) {
+        for (size_t i = 0; i < n_counts; i++) {
             for (job.root = 0; job.root<n_ranks; job.root += n_ranks> 4 ? 3 : 1) {
                 job.dtype = GYRE_FLOAT32;
                 job.op = GYRE_SUM;
