@@ -166,7 +166,7 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
         }
     }
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "GYRE_DEBUG_SUBSYS or NCCL_DEBUG_SUBSYS: the log has no part \"%s\": did you "
+                     "GYRE_DEBUG_SUBSYS: the log has no part \"%s\": did you "
                      "mean %s?",
                      word, nearest);
 }

@@ -153,6 +153,7 @@ gyre_status gyre_params_take(const struct gyre_param_sources *sources,
                              struct gyre_params *params_out)
 {
     params_out->notes[0] = '\0';
+    add_note(params_out, sources->problem);
     for (int i = 0; i < sources->n; i++)
         GYRE_TRY(check_names(&sources->list[i]));
     for (int id = 0; id < GYRE_N_PARAMS; id++)
@@ -204,8 +205,6 @@ static void report_ignored(const struct gyre_param_source *source)
  * has its level. */
 static void report(const struct gyre_param_sources *sources, const struct gyre_params *params)
 {
-    if (sources->problem[0] != '\0')
-        GYRE_WARN("%s", sources->problem);
     for (const char *line = params->notes; *line != '\0'; line += strcspn(line, "\n") + 1)
         GYRE_WARN("%.*s", (int)strcspn(line, "\n"), line);
     for (int i = 0; i < sources->n; i++) {

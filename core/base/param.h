@@ -55,7 +55,8 @@ struct gyre_param_value {
 
 struct gyre_params {
     struct gyre_param_value values[GYRE_N_PARAMS];
-    char notes[4096]; /* a line for each NCCL_* variable that is not used as it is written */
+    char notes[4096]; /* a line for each NCCL_* variable that is not used as it is written, and for
+                       * a file of variables that cannot be read */
 };
 
 /* A place that variables come from: the environment, or a file. */

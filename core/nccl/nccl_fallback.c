@@ -26,7 +26,7 @@ static struct {
 
 static void load(void)
 {
-    char path[256] = "";
+    char path[1024] = "";
     if (gyre_get_variable("GYRE_NCCL_FALLBACK", path, sizeof(path)) != GYRE_SUCCESS) {
         snprintf(real.problem, sizeof(real.problem), "%s", gyre_last_error());
         return;

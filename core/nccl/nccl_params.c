@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEYS = 256, VALUE_BYTES = 256 };
+enum { MAX_KEYS = 256, VALUE_BYTES = 1024 };
 
 /* The name of gyre's variable; NULL with a last error if there is none. */
 static const char *find(const char *key)

@@ -326,6 +326,13 @@ static void a_file_that_cannot_be_read_is_told_and_ends_nothing(void)
         CHECK_MSG(strstr(sources.problem, "NCCL_CONF_FILE is not read: ") != NULL &&
                       strstr(sources.problem, paths[i]) != NULL,
                   "%s: %s", paths[i], sources.problem);
+        const int n = sources.n;
+        sources.list[0].entries = nothing;
+        sources.n = 1;
+        CHECK_OK(gyre_params_take(&sources, &params));
+        CHECK_MSG(strncmp(params.notes, sources.problem, strlen(sources.problem)) == 0, "%s",
+                  params.notes);
+        sources.n = n;
         gyre_param_sources_close(&sources);
     }
     CHECK_OK(load_file(nothing, zeros, sizeof(zeros) - 1));
