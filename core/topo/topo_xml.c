@@ -10,7 +10,6 @@
 #include "core/topo/topo.h"
 
 #ifdef GYRE_WITH_LIBXML2
-
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
