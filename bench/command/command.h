@@ -71,6 +71,7 @@ extern const struct bench_python_command bench_python_report;
 int bench_command_doctor(int argc, char **argv);
 int bench_command_bench(int argc, char **argv);
 int bench_command_explain(int argc, char **argv);
+int bench_command_explain_choice(int argc, char **argv);
 int bench_command_env(int argc, char **argv);
 int bench_command_version(int argc, char **argv);
 int bench_command_run(int argc, char **argv);

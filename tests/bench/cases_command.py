@@ -66,6 +66,16 @@ def case_command(directory, source):
         assert lines[0] == "examples:", lines[:3]
         assert all("gyre " in line for line in lines[1:3]) and lines[3] == "", lines[:4]
 
+    # A row wins, and the rows before it say why they do not: the sizes are those of host.rows.
+    known = json.loads(start(directory, "explain-choice", "8193", "--ranks", "3", "--json").stdout)
+    assert known["algorithm"] == "twoshot" and known["won"]["file"] == "host.rows", known
+    assert known["won"]["row"] == "way all_reduce block<=1M -> twoshot simple", known
+    assert [lost["reason"] for lost in known["lost"]] == ["ranks 3 > 2", "block 8193 > 8192"], known
+    shown = start(directory, "explain-choice", "1M", "--machine", "h200").stdout
+    assert "h200.rows" in shown and "bytes 1048576 > 163840" in shown, shown
+    for words in (["1X"], ["1M", "--coll", "all_sum"], ["1M", "--ranks", "0"], [], ["1M", "2M"]):
+        start(directory, "explain-choice", *words, status=2)
+
     # Unknown names are errors that name the nearest one.
     done = start(directory, "tuen", status=2)
     assert "did you mean tune?" in done.stderr, done.stderr

@@ -7,6 +7,7 @@
 #include "core/base/util.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -292,6 +293,46 @@ static bool fits(const struct gyre_row *row, const struct gyre_row_call *call)
              holds(&when->block, call->block)));
 }
 
+void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *reason)
+{
+    if (why == NULL || why->n == GYRE_ARRAY_LENGTH(why->lost))
+        return;
+    for (size_t i = 0; i < why->n; i++)
+        if (why->lost[i].row == row)
+            return;
+    why->lost[why->n].row = row;
+    snprintf(why->lost[why->n++].reason, sizeof(why->lost[0].reason), "%s", reason);
+}
+
+/* Record the first condition that does not hold. */
+static void record_misfit(const struct gyre_row *row, const struct gyre_row_call *call)
+{
+    const struct gyre_when *when = &row->when;
+    char reason[64];
+    if (row->kind != call->kind || (when->colls >> call->coll & 1U) == 0 ||
+        (call->algorithm != NULL && row->algorithm != NULL && row->algorithm != call->algorithm) ||
+        (call->protos >> row->proto & 1U) == 0)
+        return; /* the question was about other rows */
+    for (int fact = 0; fact < GYRE_N_ROW_FACTS; fact++) {
+        const bool is_missing = ((when->needs & ~call->facts) >> fact & 1U) != 0;
+        snprintf(reason, sizeof(reason), "%s%s", is_missing ? "not " : "", fact_names[fact]);
+        if (is_missing || ((when->refuses & call->facts) >> fact & 1U) != 0) {
+            gyre_why_add(call->why, row, reason);
+            return;
+        }
+    }
+#define RECORD_BOUNDS(member, name)                                                        \
+    if (!holds(&when->member, call->member)) {                                             \
+        const bool is_less = call->member < when->member.least;                            \
+        snprintf(reason, sizeof(reason), "%s %" PRIu64 " %s %" PRIu64, name, call->member, \
+                 is_less ? "<" : ">", is_less ? when->member.least : when->member.most);   \
+        gyre_why_add(call->why, row, reason);                                              \
+        return;                                                                            \
+    }
+    GYRE_ROW_NUMBER_TABLE(RECORD_BOUNDS)
+#undef RECORD_BOUNDS
+}
+
 const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
                                       const struct gyre_row_call *call,
                                       const struct gyre_row *after)
@@ -300,5 +341,7 @@ const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
     for (const struct gyre_row *row = after == NULL ? rows->rows : after + 1; row < end; row++)
         if (fits(row, call))
             return row;
+        else if (call->why != NULL)
+            record_misfit(row, call);
     return NULL;
 }

@@ -106,6 +106,18 @@ gyre_status gyre_rows_parse(const char *text, const char *file, struct gyre_rows
  */
 uint64_t gyre_row_hash(const struct gyre_row *row);
 
+/* The rows that were looked at and did not win, in that order, each once. */
+struct gyre_why {
+    size_t n;
+    struct gyre_why_lost {
+        const struct gyre_row *row;
+        char reason[64];
+    } lost[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
+};
+
+/** gyre_why_add - record why a row that fits is not taken. @why: NULL = nothing is recorded. */
+void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *reason);
+
 /* A call, as rows see it. */
 struct gyre_row_call {
     enum gyre_row_kind kind;
@@ -115,6 +127,8 @@ struct gyre_row_call {
     uint64_t ranks, hosts, channels, bytes, block;
     const struct gyre_algorithm *algorithm; /* rows with this one only; NULL = with any */
     uint32_t protos;                        /* rows with these only */
+    struct gyre_why *why; /* learns of rows of the kind and collective that do not fit; NULL = not
+                           * wanted */
 };
 
 /** gyre_rows_find - the first row that fits a call, behind the row `after`; NULL if there is none.

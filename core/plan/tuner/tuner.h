@@ -44,6 +44,7 @@ struct gyre_tuner_facts {
                                        * NULL = each search opens one, which takes seconds for
                                        * thousands of ranks */
     const struct gyre_algorithm *simulated;
+    struct gyre_why *why; /* no fact: learns of rows that lost; NULL = nobody asks */
 };
 
 /* How a call is carried out. The tuner fills in every field. */

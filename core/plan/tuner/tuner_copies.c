@@ -39,6 +39,8 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
         if (gyre_filter_allows(filter, coll, row->algorithm)) {
             *won_out = row;
             return row->algorithm;
+        } else {
+            gyre_why_add(call.why, row, "its algorithm is not allowed");
         }
     for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
         if ((filter->algorithms[coll] >> i & 1U) != 0 &&

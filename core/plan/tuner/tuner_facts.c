@@ -39,6 +39,7 @@ struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
         .bytes = gyre_tuner_all_bytes(facts, coll, n_bytes),
         .block = n_bytes,
         .protos = UINT32_MAX,
+        .why = facts->why,
     };
 }
 

@@ -95,6 +95,7 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
             *choice_out = choice;
             return true;
         }
+        gyre_why_add(call.why, row, "no kernel takes the call, or it is not allowed");
     }
     return false;
 }

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `gyre explain-choice`: the row that decides how a call is carried out, and why each row before it
+ * does not fit. The library's own chooser is asked, with a recorder, and GYRE_ALGO and the like
+ * count as in a communicator.
+ */
+#include "bench/command/command.h"
+#include "bench/driver/options.h"
+#include "core/base/param.h"
+#include "core/base/text.h"
+#include "core/base/util.h"
+#include "core/plan/plan.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order of enum gyre_row_file. */
+static const char *const machine_names[] = {"h200", "gpu_host_memory", "host"};
+
+struct request {
+    enum gyre_collective coll;
+    size_t n_bytes;
+    uint32_t n_ranks;
+    int machine;
+    bool in_window, as_json;
+};
+
+static struct gyre_tuner_facts facts_of(const struct request *request, struct gyre_why *why)
+{
+    const bool is_host = request->machine == GYRE_ROWS_HOST;
+    struct gyre_tuner_facts facts = {
+        .device_kind = is_host ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA,
+        .n_ranks = request->n_ranks,
+        .n_hosts = 1,
+        .in_host_memory = request->machine == GYRE_ROWS_GPU_HOST_MEMORY,
+        .is_ll128_safe = request->machine == GYRE_ROWS_H200,
+        .has_lamport = gyre_collectives[request->coll].reduces,
+        .is_unscaled = true,
+        .in_window = request->in_window,
+        .has_large_pages = request->in_window,
+        .is_near = true,
+        .min_channels = 1,
+        .least_sms = is_host ? 0 : 132,
+        .why = why,
+    };
+    facts.spec = gyre_tuner_fifo_spec(facts.device_kind, facts.n_ranks, false, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+static int text_bytes(const struct gyre_row *row)
+{
+    return (int)strcspn(row->text, "\n");
+}
+
+static void print_text(const struct request *request, const struct gyre_choice *choice,
+                       const struct gyre_why *why)
+{
+    printf("%s of %zu B by %u ranks, %s: %s %s %s, %u channels, tiles of %u B\n",
+           gyre_collectives[request->coll].name, request->n_bytes, request->n_ranks,
+           machine_names[request->machine], choice->algorithm->name,
+           gyre_proto_names[choice->proto], gyre_path_names[choice->path], choice->n_channels,
+           choice->tile_bytes);
+    if (choice->won != NULL)
+        printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won->file, choice->won->line,
+               text_bytes(choice->won), choice->won->text,
+               (int)strcspn(choice->won->measured, "\n"), choice->won->measured);
+    else
+        printf("  by no row: GYRE_ALGO, GYRE_PROTO or GYRE_PATH left no other way\n");
+    for (size_t i = 0; i < why->n; i++)
+        printf("%s  %s:%u  %.*s: %s\n", i == 0 ? "rows that do not fit:\n" : "",
+               why->lost[i].row->file, why->lost[i].row->line, text_bytes(why->lost[i].row),
+               why->lost[i].row->text, why->lost[i].reason);
+}
+
+static void put_row(const struct gyre_row *row)
+{
+    printf("{\"file\": \"%s\", \"line\": %u, \"row\": ", row->file, row->line);
+    gyre_text_put_json(stdout, row->text, (size_t)text_bytes(row));
+    printf(", \"measured\": ");
+    gyre_text_put_json(stdout, row->measured, strcspn(row->measured, "\n"));
+}
+
+static void print_json(const struct request *request, const struct gyre_choice *choice,
+                       const struct gyre_why *why)
+{
+    printf("{\"collective\": \"%s\", \"bytes\": %zu, \"ranks\": %u, \"machine\": \"%s\",\n"
+           " \"algorithm\": \"%s\", \"protocol\": \"%s\", \"path\": \"%s\", \"channels\": %u, "
+           "\"tile_bytes\": %u,\n \"won\": ",
+           gyre_collectives[request->coll].name, request->n_bytes, request->n_ranks,
+           machine_names[request->machine], choice->algorithm->name,
+           gyre_proto_names[choice->proto], gyre_path_names[choice->path], choice->n_channels,
+           choice->tile_bytes);
+    if (choice->won != NULL) {
+        put_row(choice->won);
+        printf("}");
+    } else {
+        printf("null");
+    }
+    printf(",\n \"lost\": [");
+    for (size_t i = 0; i < why->n; i++) {
+        printf("%s\n  ", i == 0 ? "" : ",");
+        put_row(why->lost[i].row);
+        printf(", \"reason\": ");
+        gyre_text_put_json(stdout, why->lost[i].reason, strlen(why->lost[i].reason));
+        printf("}");
+    }
+    printf("]}\n");
+}
+
+static int refuse(const char *option, const char *value)
+{
+    fprintf(stderr, "gyre explain-choice: %s %s: not known, or no number that is possible\n",
+            option, value);
+    return 2;
+}
+
+static int print_usage(bool is_help)
+{
+    FILE *file = is_help ? stdout : stderr;
+    bench_command_print_examples("explain-choice", file);
+    fputs(
+        "usage: gyre explain-choice SIZE [options]\n"
+        "  --coll NAME     all_reduce, broadcast, ... [all_reduce]\n"
+        "  --ranks N       on one host; several hosts are predicted: gyre schedule --predict [4]\n"
+        "  --machine NAME  h200, gpu_host_memory or host [host]\n"
+        "  --window        the result lies in a window\n"
+        "  --json          as JSON\n"
+        "SIZE is that of the benches, such as 64K; sums are of float32.\n",
+        file);
+    return is_help ? 0 : 2;
+}
+
+static int answer(const struct request *request)
+{
+    static struct gyre_params params; /* large, as `why` */
+    static struct gyre_why why;
+    const struct gyre_tuner_facts facts = facts_of(request, &why);
+    const struct gyre_collective_traits *traits = &gyre_collectives[request->coll];
+    const size_t n_blocks = traits->in_blocks || traits->out_blocks ? request->n_ranks : 1;
+    struct gyre_filter filter;
+    struct gyre_choice choice;
+    gyre_status status = gyre_params_load(&params);
+    if (status == GYRE_SUCCESS)
+        status = gyre_filter_of(&params, &filter);
+    if (status == GYRE_SUCCESS)
+        status =
+            gyre_tuner_choose(&facts, &filter, request->coll, request->n_bytes / n_blocks, &choice);
+    if (status != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre explain-choice: %s\n", gyre_cause());
+        return 1;
+    }
+    (request->as_json ? print_json : print_text)(request, &choice, &why);
+    return 0;
+}
+
+int bench_command_explain_choice(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"coll", required_argument, NULL, 'c'},    {"ranks", required_argument, NULL, 'n'},
+        {"machine", required_argument, NULL, 'm'}, {"window", no_argument, NULL, 'w'},
+        {"json", no_argument, NULL, 'j'},          {NULL, 0, NULL, 0}};
+    struct request request = {
+        .coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4, .machine = GYRE_ROWS_HOST};
+    if (bench_command_asks_help(argc, argv))
+        return print_usage(true);
+    for (int id; (id = getopt_long(argc, argv, "c:n:m:wj", options, NULL)) != -1;) {
+        if (id == 'c') {
+            const int coll = gyre_collective_find(optarg);
+            if (coll < 0)
+                return refuse("--coll", optarg);
+            request.coll = (enum gyre_collective)coll;
+        } else if (id == 'n') {
+            char *end = NULL;
+            const unsigned long n = strtoul(optarg, &end, 10);
+            if (n < 1 || n > GYRE_MAX_RANKS || *end != '\0')
+                return refuse("--ranks", optarg);
+            request.n_ranks = (uint32_t)n;
+        } else if (id == 'm') {
+            request.machine = gyre_name_find(machine_names, 3, optarg);
+            if (request.machine < 0)
+                return refuse("--machine", optarg);
+        } else if (id == 'w') {
+            request.in_window = true;
+        } else if (id == 'j') {
+            request.as_json = true;
+        } else {
+            return print_usage(false);
+        }
+    }
+    if (optind != argc - 1)
+        return print_usage(false);
+    if (bench_parse_bytes(argv[optind], &request.n_bytes) != GYRE_SUCCESS)
+        return refuse("SIZE", argv[optind]);
+    return answer(&request);
+}
