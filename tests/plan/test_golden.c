@@ -299,8 +299,10 @@ static void open_block(int number)
 {
     static const struct gyre_windows no_windows;
     static const struct gyre_algo_file no_file;
-    const struct gyre_tuning tuning = {.cost = gyre_cost_host, .is_set = true}, no_tuning = {0};
+    static const struct gyre_tuning no_tuning;
+    static struct gyre_tuning tuning = {.is_set = true}; /* plans refer to it */
     memset(&block, 0, sizeof(block));
+    tuning.cost = gyre_cost_host;
     dice = (uint64_t)number << 32;
     const uint32_t kind = machine_of[(size_t)number % sizeof(machine_of)];
     block.machine = &machines[kind < 6 ? kind : 6 + roll(5)];
