@@ -27,7 +27,10 @@ enum gyre_param_type {
 
 enum gyre_param_flag {
     GYRE_PARAM_PLAN = 1, /* plans depend on it, so all ranks must have the same value */
-    GYRE_PARAM_NCCL = 2  /* NCCL_<name> is read if GYRE_<name> is unset */
+    GYRE_PARAM_NCCL = 2, /* NCCL_<name> is read if GYRE_<name> is unset */
+    /* The number names something, so no other one can stand for it: out of range, NCCL's is ignored
+     */
+    GYRE_PARAM_EXACT = 4
 };
 
 /* The rows stand in core/base/param_table.h:

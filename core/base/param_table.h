@@ -6,6 +6,7 @@
 /* clang-format off */
 #define NCCL GYRE_PARAM_NCCL
 #define PLAN GYRE_PARAM_PLAN
+#define EXACT GYRE_PARAM_EXACT
 X(DEBUG, GYRE_PARAM_CHOICE, NCCL, "WARN", 0, 0, "", "NONE VERSION WARN ERROR INFO ABORT TRACE", "how much is logged")
 X(DEBUG_SUBSYS, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", GYRE_LOG_SUBSYS_WORDS, "which parts log at INFO and below: INIT,COLL,P2P,SHM,NET,GRAPH,TUNING,ENV,ALLOC,CALL,PROXY,BOOTSTRAP,REG,DESTROY or ALL; ^ inverts")
 X(DEBUG_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "log to this file instead of stderr; %h = host, %p = pid")
@@ -23,14 +24,14 @@ X(P2P_LEVEL, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 5, "", "", "farthest path for 
 X(SHM_DISABLE, GYRE_PARAM_BOOL, NCCL|PLAN, "0", 0, 1, "", "", "no shared memory between processes")
 X(IB_DISABLE, GYRE_PARAM_BOOL, NCCL|PLAN, "0", 0, 1, "", "", "no RDMA")
 X(IB_HCA, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "RDMA devices: [^][=]name[:port],... (prefixes unless =; ^ excludes)")
-X(IB_GID_INDEX, GYRE_PARAM_STRING, NCCL, "", 0, 65535, "", "", "GID index, for all devices (3) or per device (mlx5_0=3,mlx5_1=5); unset = chosen by rules")
+X(IB_GID_INDEX, GYRE_PARAM_STRING, NCCL|EXACT, "", 0, 65535, "", "", "GID index, for all devices (3) or per device (mlx5_0=3,mlx5_1=5); unset = chosen by rules")
 X(IB_ADDR_FAMILY, GYRE_PARAM_CHOICE, NCCL, "", 0, 0, "", "AF_INET AF_INET6", "family that the chosen GID must have")
 X(IB_ADDR_RANGE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "address/prefix that the chosen GID must lie in")
 X(IB_ROCE_VERSION_NUM, GYRE_PARAM_INT, NCCL, "2", 1, 2, "", "", "RoCE version of the chosen GID")
-X(IB_TC, GYRE_PARAM_INT, NCCL, "", 0, 255, "", "", "traffic class: the whole ToS byte (DSCP x 4 + ECN bits)")
-X(IB_FIFO_TC, GYRE_PARAM_INT, NCCL, "", 0, 255, "", "", "traffic class of control messages")
-X(IB_SL, GYRE_PARAM_INT, NCCL, "", 0, 15, "", "", "service level")
-X(IB_PKEY, GYRE_PARAM_INT, NCCL, "0", 0, 65535, "", "", "index into the partition key table")
+X(IB_TC, GYRE_PARAM_INT, NCCL|EXACT, "", 0, 255, "", "", "traffic class: the whole ToS byte (DSCP x 4 + ECN bits)")
+X(IB_FIFO_TC, GYRE_PARAM_INT, NCCL|EXACT, "", 0, 255, "", "", "traffic class of control messages")
+X(IB_SL, GYRE_PARAM_INT, NCCL|EXACT, "", 0, 15, "", "", "service level")
+X(IB_PKEY, GYRE_PARAM_INT, NCCL|EXACT, "0", 0, 65535, "", "", "index into the partition key table")
 X(IB_TIMEOUT, GYRE_PARAM_INT, NCCL, "17", 1, 31, "", "", "acknowledgement timeout: 4.096 us x 2^t")
 X(IB_RETRY_CNT, GYRE_PARAM_INT, NCCL, "6", 0, 7, "", "", "retries before a peer counts as gone")
 X(IB_QPS_PER_CONNECTION, GYRE_PARAM_INT, NCCL|PLAN, "1", 1, 16, "", "", "queue pairs of one connection; slots are striped")
@@ -67,4 +68,5 @@ X(PROFILER_PLUGIN, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "profiler plugin o
 X(NCCL_VERSION, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "version that gyre's libnccl.so.2 reports instead of its own: 2.27.7, or as a number 22707")
 #undef NCCL
 #undef PLAN
+#undef EXACT
 /* clang-format on */

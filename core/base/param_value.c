@@ -233,13 +233,17 @@ static void rewrite_number(const struct gyre_param_row *row, char *text, char *r
     }
     const bool is_unset = number == -1 || number == -2 || (number == 0 && row->low > 0);
     const int64_t legal = number < row->low ? row->low : number > row->high ? row->high : number;
-    if (number < 0 || is_unset)
+    const bool is_nothing = legal != number && (row->flags & GYRE_PARAM_EXACT) != 0;
+    if (number < 0 || is_unset || is_nothing)
         text[0] = '\0';
     else
         snprintf(text, GYRE_PARAM_MAX_BYTES, "%lld", (long long)legal);
     if (number == -1 || number == -2)
         return;
-    if (text[0] == '\0')
+    if (is_nothing)
+        snprintf(remark_out, remark_bytes, "is ignored: it is outside of %lld..%lld",
+                 (long long)row->low, (long long)row->high);
+    else if (text[0] == '\0')
         snprintf(remark_out, remark_bytes, "is ignored: at least %lld is legal here",
                  (long long)row->low);
     else if (legal != number)
