@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package gyre on arrays of GPUs: torch's, CuPy's, JAX's, DLPack and __cuda_array_interface__.
 
-    python_gpu.py BUILD_DIR [CASE...] [--ranks N]       threads of this process, one a GPU
+    python3 tests/gpu/python_gpu.py BUILD_DIR [CASE...] [--ranks N]       threads of this process, one a GPU
     mpirun -np N python_gpu.py BUILD_DIR [CASE...]      processes, one a GPU
     --device host tries the script itself on host memory, as far as it needs no GPU
 
