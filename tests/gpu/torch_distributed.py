@@ -119,13 +119,17 @@ class Workers:
 
 
 def run_engines(engines, names, n_jobs, until, build, logs):
-    """{engine: outcomes}; all engines at once, then what failed, one by one."""
+    """{engine: outcomes}; all engines at once, then what failed, one test of each engine at a time."""
     workers = {engine: Workers(engine, names, n_jobs, build, logs) for engine in engines}
     outcomes = {engine: workers[engine].wait(until) for engine in engines}
+    again = {engine: [name for name in names if outcomes[engine][name]["outcome"] == "failed"] for engine in engines}
     for engine in engines:
-        for name in [name for name in names if outcomes[engine][name]["outcome"] == "failed"]:
-            if time.monotonic() < until:
-                outcomes[engine] |= Workers(engine, [name], 1, build, logs).wait(until)
+        print(f"{engine:5} {len(again[engine])} failed at first:", *again[engine], flush=True)
+    while any(again.values()) and time.monotonic() < until:
+        alone = {engine: Workers(engine, [again[engine].pop()], 1, build, logs) for engine in engines if again[engine]}
+        for engine, worker in alone.items():
+            outcomes[engine] |= worker.wait(until)
+    for engine in engines:
         counts = collections.Counter(result["outcome"] for result in outcomes[engine].values())
         print(f"{engine:5}", *(f"{counts[how]:4} {how}" for how in ("passed", "skipped", "failed", "not run")),
               flush=True)
