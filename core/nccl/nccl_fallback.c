@@ -14,7 +14,7 @@ static struct {
     pthread_once_t once;
     int is_loaded;
     struct nccl_fallback functions;
-    char problem[512];
+    char problem[1200]; /* a path of 1023 bytes, and words */
 } real = {.once = PTHREAD_ONCE_INIT};
 
 /* Its own calls to nccl* must reach itself, although our names come first in the process. */

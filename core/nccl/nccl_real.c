@@ -38,7 +38,7 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
 /* A feature that gyre does not have, and no real library stands behind it. */
 static ncclResult_t unsupported_unless_real(const char *text)
 {
-    char all[600];
+    char all[1400];
     const char *problem = nccl_fallback_problem();
     snprintf(all, sizeof(all), "%s%s%s", text, problem[0] != '\0' ? "; " : "", problem);
     return nccl_unsupported(all);

@@ -105,7 +105,7 @@ static void relax_nccl(struct gyre_plan_cache *cache)
     const bool is_algo = strcmp(filter->algo_source, "NCCL_ALGO") == 0;
     const bool is_proto = strcmp(filter->proto_source, "NCCL_PROTO") == 0;
     char algos[160] = "", protos[160] = "";
-    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+    for (enum gyre_collective coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
         const char *name = gyre_collectives[coll].name;
         if (is_algo && filter->algorithms[coll] != UINT32_MAX && !has_algorithm(cache, coll)) {
             filter->algorithms[coll] = UINT32_MAX;

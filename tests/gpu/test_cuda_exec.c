@@ -143,7 +143,7 @@ static uint32_t n_in_rows; /* in two rows of blocks */
 static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct gpu_run *run)
 {
     const int n = gpus->n_ranks;
-    struct gyre_programs programs[GPU_RIG_MAX_RANKS] = {{NULL}};
+    struct gyre_programs programs[GPU_RIG_MAX_RANKS] = {{.in_host_memory = false}};
     const struct gyre_variants *variants[GPU_RIG_MAX_RANKS];
     struct gyre_loaded *on_gpu[GPU_RIG_MAX_RANKS], *on_host[GPU_RIG_MAX_RANKS];
     struct buffers buffers[GPU_RIG_MAX_RANKS];
