@@ -162,6 +162,17 @@ bool gpu_rig_wait(struct gpu_rig *rig, double timeout_s)
     return true;
 }
 
+bool gpu_rig_await_begun(struct gpu_rig *rig, int rank, uint64_t n_begun)
+{
+    const uint64_t end_ns = gyre_now_ns() + (uint64_t)(GPU_RIG_DEADLINE_S * 1e9);
+    while (gyre_executor_cuda.progress(rig->executors[rank]).activity < n_begun) {
+        if (gyre_now_ns() > end_ns)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
 void gpu_rig_set_epoch(struct gpu_rig *rig, enum gyre_proto proto, uint64_t n_slots)
 {
     struct gyre_slab_layout layout;

@@ -42,8 +42,16 @@ void gpu_rig_close(struct gpu_rig *rig);
 /** gpu_rig_use - make rank's GPU current. */
 void gpu_rig_use(const struct gpu_rig *rig, int rank);
 
+/** Tells "late" from "never", also where the stand-in GPU shares two processors with other tests.
+ */
+#define GPU_RIG_DEADLINE_S 100.0
+
 /** gpu_rig_wait - until all streams are idle or `timeout_s` passed; false then. */
 bool gpu_rig_wait(struct gpu_rig *rig, double timeout_s);
+
+/** gpu_rig_await_begun - until the rank's kernels say that `n_begun` calls began; false if that did
+ * not happen in GPU_RIG_DEADLINE_S. */
+bool gpu_rig_await_begun(struct gpu_rig *rig, int rank, uint64_t n_begun);
 
 /** gpu_rig_set_epoch - as if every FIFO had already moved n_slots by this protocol. */
 void gpu_rig_set_epoch(struct gpu_rig *rig, enum gyre_proto proto, uint64_t n_slots);

@@ -16,7 +16,6 @@
 
 #define GUARD_BYTES 64
 #define GUARD       0xa5
-#define DEADLINE_S  20.0
 
 static uint64_t random_state = 1;
 
@@ -200,7 +199,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         CHECK_OK(gyre_executor_host.launch(hosts->executors[rank], &work, 1, hosts->streams[rank]));
     }
     CHECK_MSG(host_rig_run_in_one_thread(hosts), "the host executor hangs: %s", gpu_run_text(run));
-    if (!gpu_rig_wait(gpus, DEADLINE_S)) {
+    if (!gpu_rig_wait(gpus, GPU_RIG_DEADLINE_S)) {
         fprintf(stderr, "the CUDA executor hangs: %s\n", gpu_run_text(run));
         exit(1);
     }
@@ -460,7 +459,7 @@ static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run
         GPU_OK(cudaMemcpy(buffers[rank], values, n_bytes, cudaMemcpyHostToDevice));
     }
     gpu_run_all_reduce(gpus, loaded, wanted_ranks, programs[0]->n_chunks, run, buffers);
-    CHECK(gpu_rig_wait(gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(gpus, GPU_RIG_DEADLINE_S));
     for (int rank = 0; rank < wanted_ranks; rank++) {
         GPU_OK(cudaMemcpy(values, buffers[rank], n_bytes, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++) {

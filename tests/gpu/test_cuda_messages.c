@@ -11,9 +11,8 @@
 #include "tests/support/check.h"
 #include "tests/support/gpus.h"
 
-#define GUARD      0xa5
-#define MAX_BYTES  (GPU_RUN_FIFOS * 64 * 1024)
-#define DEADLINE_S 20.0
+#define GUARD     0xa5
+#define MAX_BYTES (GPU_RUN_FIFOS * 64 * 1024)
 
 static int wanted_ranks = 2;
 static uint32_t wanted_rounds = 200;
@@ -223,7 +222,7 @@ static void run_round(struct ring *ring, const struct round *round)
                 launch(ring, rank, &receive, 1);
             }
         }
-    if (!gpu_rig_wait(&ring->gpus, DEADLINE_S)) {
+    if (!gpu_rig_wait(&ring->gpus, GPU_RIG_DEADLINE_S)) {
         fprintf(stderr, "%s x%u of %llu elements hangs\n", gyre_proto_names[round->protos[0]],
                 round->n_channels, (unsigned long long)round->counts[0]);
         exit(1);
@@ -337,7 +336,7 @@ static void fill_all_slots(struct ring *ring, const struct round *round)
         work.split.count = (uint64_t)work.split.tile_elems * gpu_run_spec.depth * round->n_channels;
         launch(ring, rank, &work, 1);
     }
-    CHECK(gpu_rig_wait(&ring->gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(&ring->gpus, GPU_RIG_DEADLINE_S));
     for (int rank = 0; rank < wanted_ranks; rank++)
         unload_end(ring, rank, &ends[rank]);
 }
@@ -416,10 +415,11 @@ static void an_abort_ends_messages_of_several_tiles(void)
             launch(&ring, rank, &send, 1);
         }
         CHECK(n_in_rows == n_before + 1);
+        CHECK(gpu_rig_await_begun(&ring.gpus, 0, 1));
         CHECK(!gpu_rig_wait(&ring.gpus, 0.05));
         for (int rank = 0; rank < wanted_ranks; rank++)
             gyre_executor_cuda.abort(ring.gpus.executors[rank]);
-        CHECK(gpu_rig_wait(&ring.gpus, DEADLINE_S));
+        CHECK(gpu_rig_wait(&ring.gpus, GPU_RIG_DEADLINE_S));
         unload_ends(&ring, sends, receives);
         close_ring(&ring);
     }

@@ -14,8 +14,9 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 
-#define DEADLINE_S 20.0
+#define DEADLINE_NS ((uint64_t)(GPU_RIG_DEADLINE_S * 1e9))
 
 static int wanted_ranks = 4;
 
@@ -55,7 +56,7 @@ static void a_captured_graph_replays_without_the_host(void)
             }
             expected *= gpus.n_ranks * gpus.n_ranks * gpus.n_ranks;
         }
-        CHECK(gpu_rig_wait(&gpus, DEADLINE_S));
+        CHECK(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S));
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
             float *values = malloc(run.count * 4);
             GPU_OK(cudaMemcpy(values, buffers[rank], run.count * 4, cudaMemcpyDeviceToHost));
@@ -173,7 +174,7 @@ static void run_chain(const struct gpu_run *run)
     enqueue_chain(&chain, true);
     enqueue_captured(&chain);
     enqueue_captured(&chain);
-    if (!gpu_rig_wait(&chain.gpus, DEADLINE_S)) {
+    if (!gpu_rig_wait(&chain.gpus, GPU_RIG_DEADLINE_S)) {
         fprintf(stderr, "calls in a row hang: %s\n", gpu_run_text(run));
         exit(1);
     }
@@ -233,8 +234,8 @@ static void start_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
         GPU_OK(hog_start((int)n_blocks, hogs->words, n_started, hogs->streams[rank]));
         const uint64_t begin_ns = gyre_now_ns();
         while (gyre_load_acquire_u32(n_started) < n_blocks &&
-               gyre_now_ns() - begin_ns < 2000000000ULL)
-            ;
+               gyre_now_ns() - begin_ns < DEADLINE_NS)
+            sched_yield();
         CHECK_MSG(*n_started == n_blocks, "%u of %u blocks run", *n_started, n_blocks);
     }
 }
@@ -250,13 +251,13 @@ static void stop_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
     GPU_OK(cudaFreeHost(hogs->words));
 }
 
-/* As the kernels say, in five seconds; the hogs give up after ten. */
+/* As the kernels say; the hogs give up later. */
 static bool have_completed(const struct gpu_rig *gpus, uint64_t n_works)
 {
     const uint64_t begin_ns = gyre_now_ns();
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         while (gyre_executor_cuda.progress(gpus->executors[rank]).completed < n_works)
-            if (gyre_now_ns() - begin_ns > 5000000000ULL)
+            if (gyre_now_ns() - begin_ns > DEADLINE_NS)
                 return false;
     }
     return true;
@@ -286,7 +287,7 @@ static void block_places_are_filled_on_a_busy_gpu(void)
     const bool has_ended = have_completed(&gpus, 3);
     stop_hogs(&gpus, &hogs);
     CHECK_MSG(has_ended, "not all block places are taken");
-    CHECK(gpu_rig_wait(&gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S));
     for (int rank = 0; rank < gpus.n_ranks; rank++) {
         struct gyre_cuda_places places;
         float value;
@@ -405,7 +406,7 @@ static void replay_gathers(struct gathers *gathers, int32_t replay)
         gpu_rig_use(gpus, rank);
         GPU_OK(cudaGraphLaunch(gathers->graphs[replay % 2][rank], gpus->streams[rank]));
     }
-    CHECK(gpu_rig_wait(gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(gpus, GPU_RIG_DEADLINE_S));
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         uint64_t n_wrong = 0;
         GPU_OK(cudaMemcpy(values, gathers->bases[rank], gathered_bytes(gathers),
@@ -453,11 +454,13 @@ static void abort_waiting(const struct gpu_run *run)
     /* The last rank does not launch. */
     for (int i = 0; i < 3; i++)
         gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, run, buffers);
+    for (int rank = 0; rank < gpus.n_ranks - 1; rank++)
+        CHECK_MSG(gpu_rig_await_begun(&gpus, rank, 1), "did not begin: %s", gpu_run_text(run));
     CHECK_MSG(!gpu_rig_wait(&gpus, 0.05), "they did not wait");
     check_progress(&gpus, run, 0, 1);
     for (int rank = 0; rank < gpus.n_ranks; rank++)
         gyre_executor_cuda.abort(gpus.executors[rank]);
-    CHECK_MSG(gpu_rig_wait(&gpus, 1.0), "still runs: %s", gpu_run_text(run));
+    CHECK_MSG(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S), "still runs: %s", gpu_run_text(run));
     check_progress(&gpus, run, 3, 3);
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
     gpu_rig_close(&gpus);
@@ -495,13 +498,18 @@ static void check_mismatch(uint64_t count)
                                  .signature = (uint32_t)rank};
         CHECK_OK(gyre_executor_cuda.launch(gpus.executors[rank], &work, 1, gpus.streams[rank]));
     }
+    const uint64_t begin_ns = gyre_now_ns();
+    for (int rank = 0; rank < 2; rank++)
+        while (gyre_executor_cuda.progress(gpus.executors[rank]).mismatch == 0 &&
+               gyre_now_ns() - begin_ns < DEADLINE_NS)
+            sched_yield();
     CHECK(!gpu_rig_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
         CHECK(gyre_executor_cuda.progress(gpus.executors[rank]).mismatch ==
               1 + (uint64_t)(1 - rank));
         gyre_executor_cuda.abort(gpus.executors[rank]);
     }
-    CHECK(gpu_rig_wait(&gpus, 1.0));
+    CHECK(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S));
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
     gpu_rig_close(&gpus);
 }
