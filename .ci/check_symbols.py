@@ -14,7 +14,7 @@ from check_tree import COMM_FOLDERS
 
 
 def source_of(path):
-    """core/plan/plan.c of build/.../core/plan/plan.c.o; None if it is in none of the folders."""
+    """core/engine/plan/plan.c of build/.../core/engine/plan/plan.c.o; None if it is in none of the folders."""
     at = path.rfind("/core/")
     source = path[at + 1:].removesuffix(".o") if at >= 0 else ""
     return source if folder_of(source) is not None else None

@@ -17,20 +17,20 @@ from check_docs import check_docs
 SOURCE = (".c", ".h", ".cpp", ".cu", ".cuh")
 
 # Folder -> what it may include besides itself: folders (with all their headers) or single headers.
-MODEL = ["core/base", "core/gyre.h"]
+MODEL = ["core/foundation/base", "core/gyre.h"]
 ALLOWED = {
-    "core/base": ["core/gyre.h"],
-    "core/model": MODEL,
-    "core/trace": MODEL + ["core/model"],
-    "core/device": MODEL + ["core/model"],
-    "core/topo": MODEL + ["core/model", "core/device"],
+    "core/foundation/base": ["core/gyre.h"],
+    "core/foundation/model": MODEL,
+    "core/foundation/trace": MODEL + ["core/foundation/model"],
+    "core/foundation/device": MODEL + ["core/foundation/model"],
+    "core/foundation/topo": MODEL + ["core/foundation/model", "core/foundation/device"],
     "bootstrap": MODEL,
-    "algorithms": MODEL + ["core/model", "core/topo"],
-    "transport": MODEL + ["core/model", "core/trace", "core/device", "core/topo"],
-    "kernels": MODEL + ["core/model", "core/trace", "core/device"],
-    "core/nccl": ["core/gyre.h", "core/base/text.h"],
-    "bench": MODEL + ["core/model", "core/trace", "core/device", "core/topo", "core/plan/plan.h",
-                      "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
+    "algorithms": MODEL + ["core/foundation/model", "core/foundation/topo"],
+    "transport": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo"],
+    "kernels": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device"],
+    "core/nccl": ["core/gyre.h", "core/foundation/base/text.h"],
+    "bench": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "core/engine/plan/plan.h",
+                      "core/engine/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
                       "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h"],
     "tests": None,  # anything
@@ -38,9 +38,9 @@ ALLOWED = {
 }
 
 # The folders of a communicator, lower ones first: each may include those before it.
-COMM_FOLDERS = ["core/links", "core/plan", "core/call", "core/health", "core/comm"]
+COMM_FOLDERS = ["core/engine/links", "core/engine/plan", "core/engine/call", "core/engine/health", "core/engine/comm"]
 for i, folder in enumerate(COMM_FOLDERS):
-    ALLOWED[folder] = MODEL + ["core/model", "core/trace", "core/device", "core/topo", "bootstrap/bootstrap.h",
+    ALLOWED[folder] = MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "bootstrap/bootstrap.h",
                                "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
                                "algorithms/verify/verify.h",
                                "transport/transport.h", "kernels/executor.h"] + COMM_FOLDERS[:i]
@@ -49,7 +49,7 @@ for i, folder in enumerate(COMM_FOLDERS):
 HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
-     r"kernels/cuda/(?!host/)|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"
+     r"kernels/cuda/(?!host/)|core/foundation/device/[^/]*cuda[^/]*$|(transport|core/foundation/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"
      r"|docs/examples/gpu\.c$"),
     (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/(launch/launcher|engines/engine)_mpi\.c$|tests/"
      r"|docs/examples/mpi\.c$"),
@@ -59,13 +59,13 @@ HOMES = [
 # Call -> the only files that may contain it.
 CALLS = [
     (r"\b(secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(",
-     r"core/base/param\.c$|bench/|tests/", "the environment is read in core/base/param.c only"),
+     r"core/foundation/base/param\.c$|bench/|tests/", "the environment is read in core/foundation/base/param.c only"),
     (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/|docs/examples/", "the library never ends the process"),
     (r"(?<![\w.>])(clock_gettime|gyre_now_ns|time|gettimeofday)\s*\(",
      r"(?!algorithms/)", "algorithms are pure: no clock"),
     (r"\b(strto(d|f|ld)|atof|str(n?)casecmp|strcoll|strxfrm|alphasort)\b|"
      r"\b(isalpha|isalnum|isspace|isprint|ispunct|iscntrl|isupper|islower|tolower|toupper)\s*\(",
-     r"core/base/text\.c$|tests/|docs/examples/", "depends on the locale of the caller: core/base/text.h"),
+     r"core/foundation/base/text\.c$|tests/|docs/examples/", "depends on the locale of the caller: core/foundation/base/text.h"),
     (r"\bjson_object_new_string(_len)?\b", r"bench/report/json_add\.h$", "may write bytes that are no UTF-8: json_text()"),
     (r"\b(TODO|FIXME|XXX)\b", r"$^", "no TODO"),
 ]

@@ -4,8 +4,8 @@
  */
 #include "algorithms/algorithm.h"
 
-#include "core/base/status.h"
-#include "core/base/text.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 
 #define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
 const struct gyre_algorithm *const gyre_algorithms[] = {

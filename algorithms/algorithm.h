@@ -7,7 +7,7 @@
 #ifndef GYRE_ALGORITHMS_ALGORITHM_H
 #define GYRE_ALGORITHMS_ALGORITHM_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 struct gyre_given_programs;
 

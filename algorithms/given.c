@@ -6,7 +6,7 @@
  * of the programs.
  */
 #include "algorithms/algorithm.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 #include "algorithms/hosts.h"
 
 #include "algorithms/algorithm.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdio.h>
 #include <stdlib.h>

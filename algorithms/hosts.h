@@ -7,7 +7,7 @@
 #ifndef GYRE_ALGORITHMS_HOSTS_H
 #define GYRE_ALGORITHMS_HOSTS_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 /* A host's ranks are numbered by position, in ascending order of rank. Hosts are in order of their
  * lowest rank. */

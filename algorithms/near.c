@@ -8,7 +8,7 @@
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/hosts.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>

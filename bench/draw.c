@@ -13,8 +13,8 @@
 #include "bench/draw/times.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/programs.h"
-#include "core/base/file.h"
-#include "core/base/status.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "bench/driver/streams.h"
 #include "bench/launch/launcher.h"
 #include "bench/limits/limits.h"
-#include "core/base/param.h"
-#include "core/topo/topo.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/topo/topo.h"
 
 #include <stdio.h>
 #include <stdlib.h>

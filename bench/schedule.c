@@ -13,7 +13,7 @@
 #include "bench/tools/schedule_fabric.h"
 #include "bench/tools/schedule_json.h"
 #include "bench/tools/schedule_options.h"
-#include "core/model/program_file.h"
+#include "core/foundation/model/program_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include "bench/report/table_file.h"
 #include "bench/tools/fit.h"
 #include "bench/tools/trials.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/local.h"
 
 #include <math.h>
 #include <stdio.h>

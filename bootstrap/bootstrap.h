@@ -8,11 +8,11 @@
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
 
-#include "core/base/fault.h"
-#include "core/base/param.h"
-#include "core/base/sock.h"
-#include "core/base/sock_list.h"
-#include "core/base/status.h"
+#include "core/foundation/base/fault.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/sock.h"
+#include "core/foundation/base/sock_list.h"
+#include "core/foundation/base/status.h"
 
 #define GYRE_SECRET_BYTES      32
 #define GYRE_MESSAGE_MAX_BYTES 2048

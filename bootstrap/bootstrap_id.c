@@ -6,8 +6,8 @@
  */
 #include "bootstrap/bootstrap_server.h"
 
-#include "core/base/meet.h"
-#include "core/base/util.h"
+#include "core/foundation/base/meet.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

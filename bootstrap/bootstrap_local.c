@@ -5,8 +5,8 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <pthread.h>
 #include <stdio.h>

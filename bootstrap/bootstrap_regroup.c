@@ -10,7 +10,7 @@
  */
 #include "bootstrap/bootstrap_regroup.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

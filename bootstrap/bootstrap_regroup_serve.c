@@ -8,7 +8,7 @@
  */
 #include "bootstrap/bootstrap_regroup.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,8 +5,8 @@
  */
 #include "bootstrap/bootstrap_server.h"
 
-#include "core/base/log.h"
-#include "core/base/util.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,9 @@
  * Is the other end of a connection still there? The two kernels answer that, not the two processes:
  * a stopped process must not count as dead, and its kernel goes on acknowledging.
  *
- * Every socket of the bootstrap has keepalive on (core/base/sock.c). A kernel whose connection is
- * idle sends a probe every 2 s, and the other kernel answers it. What keepalive alone misses:
+ * Every socket of the bootstrap has keepalive on (core/foundation/base/sock.c). A kernel whose
+ * connection is idle sends a probe every 2 s, and the other kernel answers it. What keepalive alone
+ * misses:
  *
  * - Linux sends no probes from an end that has bytes to send. When this host loses its interface or
  *   its address, those bytes can never be sent, and the connection waits in TCP's persist state,
@@ -23,7 +24,7 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <linux/tcp.h> /* its tcp_info counts segments; that of netinet/tcp.h is an old one */

@@ -7,7 +7,7 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,9 +4,9 @@
  */
 #include "bootstrap/bootstrap_tcp.h"
 
-#include "core/base/file.h"
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <stdio.h>

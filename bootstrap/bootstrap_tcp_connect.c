@@ -4,7 +4,7 @@
  */
 #include "bootstrap/bootstrap_tcp.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <poll.h>
 #include <stdio.h>

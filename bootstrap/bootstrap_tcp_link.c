@@ -4,8 +4,8 @@
  */
 #include "bootstrap/bootstrap_tcp.h"
 
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
-#include "core/base/log.h"
-#include "core/base/util.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <poll.h>

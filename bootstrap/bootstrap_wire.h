@@ -8,7 +8,7 @@
 #define GYRE_BOOTSTRAP_WIRE_H
 
 #include "bootstrap/bootstrap.h"
-#include "core/base/sock.h"
+#include "core/foundation/base/sock.h"
 
 #include <assert.h>
 

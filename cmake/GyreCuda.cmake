@@ -31,8 +31,8 @@ endif()
 # their own.
 function(gyre_add_cuda)
   file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/runtime/*.c
-       kernels/cuda/copy_engine/*.c kernels/cuda/*/*.cu core/device/*_cuda.c
-       core/topo/*_cuda.c transport/*_cuda.c)
+       kernels/cuda/copy_engine/*.c kernels/cuda/*/*.cu core/foundation/device/*_cuda.c
+       core/foundation/topo/*_cuda.c transport/*_cuda.c)
   if(NOT sources)
     return()
   endif()

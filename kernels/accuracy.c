@@ -5,9 +5,9 @@
  */
 #include "kernels/accuracy.h"
 
-#include "core/base/status.h"
-#include "core/base/util.h"
-#include "core/model/schedule.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/model/schedule.h"
 #include "kernels/pattern_values.h"
 
 #include <float.h>

@@ -7,7 +7,7 @@
 #ifndef GYRE_KERNELS_ACCURACY_H
 #define GYRE_KERNELS_ACCURACY_H
 
-#include "core/device/device.h"
+#include "core/foundation/device/device.h"
 
 struct gyre_accuracy_inputs {
     gyre_dtype dtype;

@@ -8,13 +8,13 @@
 #ifndef GYRE_KERNELS_EXECUTOR_H
 #define GYRE_KERNELS_EXECUTOR_H
 
-#include "core/base/fault.h"
-#include "core/device/device.h"
-#include "core/model/connector.h"
-#include "core/model/fused.h"
-#include "core/model/schedule.h"
-#include "core/model/tile.h"
-#include "core/trace/trace.h"
+#include "core/foundation/base/fault.h"
+#include "core/foundation/device/device.h"
+#include "core/foundation/model/connector.h"
+#include "core/foundation/model/fused.h"
+#include "core/foundation/model/schedule.h"
+#include "core/foundation/model/tile.h"
+#include "core/foundation/trace/trace.h"
 
 /* How far an executor is with its works. Each word has one writer at a time, the thread or the
  * kernel that runs the works, and is written with release. */
@@ -353,8 +353,8 @@ struct gyre_executor_ops {
      * REMOTE; CUDA sets gyre_progress.lost_signal and waits on. */
     gyre_status (*await_signals)(struct gyre_executor *executor,
                                  const struct gyre_signals_await *await, gyre_stream stream);
-    /* A rank has left, or can send no signal any more (core/comm/drain.c). All its signals have
-     * arrived. Any thread; does not block. */
+    /* A rank has left, or can send no signal any more (core/engine/comm/drain.c). All its signals
+     * have arrived. Any thread; does not block. */
     void (*peer_left)(struct gyre_executor *executor, int rank);
     /* Do all operations that are not complete wait for signals, or stand behind such a wait in
      * their stream? False too if there is no operation, if more than GYRE_BLOCKED_SENDERS streams

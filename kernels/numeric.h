@@ -20,7 +20,7 @@
 #ifndef GYRE_KERNELS_NUMERIC_H
 #define GYRE_KERNELS_NUMERIC_H
 
-#include "core/model/tile.h" /* GYRE_HOST_DEVICE */
+#include "core/foundation/model/tile.h" /* GYRE_HOST_DEVICE */
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  */
 #include "kernels/pattern.h"
 
-#include "core/base/status.h"
-#include "core/model/schedule.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/schedule.h"
 #include "kernels/pattern_ops.h"
 
 static gyre_status find(const struct gyre_device *device, const struct gyre_pattern *pattern,

@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_PATTERN_H
 #define GYRE_KERNELS_PATTERN_H
 
-#include "core/device/device.h"
+#include "core/foundation/device/device.h"
 
 struct gyre_pattern {
     gyre_dtype dtype;

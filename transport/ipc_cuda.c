@@ -4,9 +4,9 @@
  */
 #include "transport/ipc_cuda.h"
 
-#include "core/base/log.h"
-#include "core/base/status.h"
-#include "core/device/cuda_error.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/device/cuda_error.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef GYRE_TRANSPORT_IPC_CUDA_H
 #define GYRE_TRANSPORT_IPC_CUDA_H
 
-#include "core/device/device.h"
+#include "core/foundation/device/device.h"
 
 #define GYRE_IPC_KEY_BYTES    16
 #define GYRE_IPC_HANDLE_BYTES 64

@@ -4,7 +4,7 @@
  */
 #include "transport/lines.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 #include <string.h>
 

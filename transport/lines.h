@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slots of LL as the proxies of a connection between hosts see them (core/model/line.h). A slot is
- * an array of words, of which two are a line. Each word is 4 bytes of data and a flag.
+ * Slots of LL as the proxies of a connection between hosts see them (core/foundation/model/line.h).
+ * A slot is an array of words, of which two are a line. Each word is 4 bytes of data and a flag.
  */
 #ifndef GYRE_TRANSPORT_LINES_H
 #define GYRE_TRANSPORT_LINES_H
 
-#include "core/model/connector.h"
-#include "core/model/line.h"
+#include "core/foundation/model/connector.h"
+#include "core/foundation/model/line.h"
 
 /* The slots of one end of a FIFO, in host memory. */
 struct gyre_line_slots {

@@ -8,10 +8,10 @@
 #include "transport/ipc_cuda.h"
 #include "transport/p2p_memory.h"
 
-#include "core/base/status.h"
-#include "core/base/util.h"
-#include "core/device/cuda_error.h"
-#include "core/device/pool_cuda.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/cuda_error.h"
+#include "core/foundation/device/pool_cuda.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  *
  * Collects the description of a rank that all others get before transports are chosen.
  */
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 #include "transport/p2p_memory.h"
 
 #include <dirent.h>

@@ -5,11 +5,11 @@
  */
 #include "transport/proxy.h"
 
-#include "core/base/file.h"
-#include "core/base/log.h"
-#include "core/base/sync.h"
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -13,9 +13,9 @@
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
 
-#include "core/base/fault.h"
-#include "core/device/device.h"
-#include "core/model/connector.h"
+#include "core/foundation/base/fault.h"
+#include "core/foundation/device/device.h"
+#include "core/foundation/model/connector.h"
 
 /* A client is a part of a transport that the proxy thread polls. None of its functions blocks, and
  * only one of them runs at a time. A client raises its failures on the fault itself. */

@@ -8,7 +8,7 @@
 #include "transport/proxy.h"
 #include "transport/transport.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
  */
 #include "transport/share_cuda.h"
 
-#include "core/device/host_memory.h"
+#include "core/foundation/device/host_memory.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  */
 #include "transport/share_cuda.h"
 
-#include "core/device/memory_cuda.h"
+#include "core/foundation/device/memory_cuda.h"
 #include "transport/ipc_cuda.h"
 
 #include <string.h>

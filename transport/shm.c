@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The shm transport: host memory between ranks of one host. A slab is an anonymous file
- * (core/device/shared_file.h), which peers map. GPUs that cannot address each other use this
- * transport too; each registers the slabs that it maps.
+ * (core/foundation/device/shared_file.h), which peers map. GPUs that cannot address each other use
+ * this transport too; each registers the slabs that it maps.
  */
 #include "transport/slab.h"
 
-#include "core/base/file.h"
-#include "core/base/text.h"
-#include "core/device/shared_file.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/device/shared_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  */
 #include "transport/slab.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

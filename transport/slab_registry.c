@@ -5,7 +5,7 @@
  */
 #include "transport/slab.h"
 
-#include "core/base/thread.h"
+#include "core/foundation/base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,13 +7,13 @@
 #ifndef GYRE_TRANSPORT_TRANSPORT_H
 #define GYRE_TRANSPORT_TRANSPORT_H
 
-#include "core/base/fault.h"
-#include "core/base/param.h"
-#include "core/base/sock_list.h"
-#include "core/device/device.h"
-#include "core/model/connector.h"
-#include "core/topo/topo.h"
-#include "core/trace/trace.h"
+#include "core/foundation/base/fault.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/sock_list.h"
+#include "core/foundation/device/device.h"
+#include "core/foundation/model/connector.h"
+#include "core/foundation/topo/topo.h"
+#include "core/foundation/trace/trace.h"
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
@@ -279,7 +279,8 @@ struct gyre_share_handle {
 struct gyre_share_mapping {
     void *address;
     void *state;     /* CUDA: belongs to the device's code; NULL = nothing to release */
-    void *host_base; /* host memory that is held (core/device/host_memory.h); NULL = none */
+    void *host_base; /* host memory that is held (core/foundation/device/host_memory.h); NULL = none
+                      */
 };
 
 /** gyre_share_export - describe a buffer so that peers can map it.

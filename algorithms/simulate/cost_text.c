@@ -5,8 +5,8 @@
  */
 #include "algorithms/simulate/simulate.h"
 
-#include "core/base/status.h"
-#include "core/base/text.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
  * So the queue need not know where the event of a worker is.
  */
 #include "algorithms/simulate/state.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 

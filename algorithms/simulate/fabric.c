@@ -5,8 +5,8 @@
  */
 #include "algorithms/simulate/fabric.h"
 
-#include "core/base/status.h"
-#include "core/base/util.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef GYRE_ALGORITHMS_SIMULATE_FABRIC_H
 #define GYRE_ALGORITHMS_SIMULATE_FABRIC_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 #define GYRE_FABRIC_MAX_RANKS     GYRE_MAX_RANKS
 #define GYRE_FABRIC_MAX_NICS      64 /* of one host */

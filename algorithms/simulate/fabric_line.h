@@ -5,7 +5,7 @@
 #ifndef GYRE_ALGORITHMS_SIMULATE_FABRIC_LINE_H
 #define GYRE_ALGORITHMS_SIMULATE_FABRIC_LINE_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
 #include "algorithms/simulate/fabric.h"
 #include "algorithms/simulate/fabric_line.h"
 
-#include "core/base/status.h"
-#include "core/base/util.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

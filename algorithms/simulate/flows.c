@@ -7,7 +7,7 @@
  */
 #include "algorithms/simulate/flows.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <math.h>
 #include <stdlib.h>

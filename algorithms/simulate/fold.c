@@ -6,7 +6,7 @@
  */
 #include "algorithms/simulate/fold.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
  */
 #include "algorithms/simulate/network.h"
 
-#include "core/base/status.h"
-#include "core/base/util.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #define GYRE_ALGORITHMS_SIMULATE_RUN_H
 
 #include "algorithms/simulate/network.h"
-#include "core/model/tile.h"
+#include "core/foundation/model/tile.h"
 
 struct gyre_sim_call {
     const struct gyre_sim_network *network;

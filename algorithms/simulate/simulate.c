@@ -7,8 +7,8 @@
 #include "algorithms/simulate/simulate.h"
 
 #include "algorithms/simulate/run.h"
-#include "core/base/status.h"
-#include "core/base/util.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 
 #include "algorithms/verify/joins.h"
 #include "algorithms/verify/snapshots.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>

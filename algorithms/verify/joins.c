@@ -5,7 +5,7 @@
  */
 #include "algorithms/verify/joins.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "algorithms/verify/machine.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdio.h>
 #include <stdlib.h>

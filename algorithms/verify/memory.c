@@ -5,7 +5,7 @@
  */
 #include "algorithms/verify/memory.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #ifndef GYRE_ALGORITHMS_VERIFY_NETWORK_H
 #define GYRE_ALGORITHMS_VERIFY_NETWORK_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 struct gyre_network_fifo {
     uint32_t sender; /* worker */

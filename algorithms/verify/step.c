@@ -5,7 +5,7 @@
  */
 #include "algorithms/verify/run.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  */
 #include "algorithms/verify/values.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>

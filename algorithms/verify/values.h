@@ -11,7 +11,7 @@
 #ifndef GYRE_ALGORITHMS_VERIFY_VALUES_H
 #define GYRE_ALGORITHMS_VERIFY_VALUES_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 #define GYRE_NO_VALUE 0U
 

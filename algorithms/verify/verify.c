@@ -9,8 +9,8 @@
 #include "algorithms/verify/machine.h"
 #include "algorithms/verify/memory.h"
 #include "algorithms/verify/run.h"
-#include "core/base/status.h"
-#include "core/model/connector.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/connector.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #ifndef GYRE_ALGORITHMS_VERIFY_H
 #define GYRE_ALGORITHMS_VERIFY_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 struct gyre_verify_options {
     bool in_place;    /* IN and OUT alias as gyre.h says for the collective */

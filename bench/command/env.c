@@ -4,7 +4,7 @@
  * is read by the library's own code, one at a time, so that one wrong value does not hide the rest.
  */
 #include "bench/command/command.h"
-#include "core/base/param.h"
+#include "core/foundation/base/param.h"
 
 #include <stdbool.h>
 #include <string.h>

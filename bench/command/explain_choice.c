@@ -6,10 +6,10 @@
  */
 #include "bench/command/command.h"
 #include "bench/driver/options.h"
-#include "core/base/param.h"
-#include "core/base/text.h"
-#include "core/base/util.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan.h"
 
 #include <getopt.h>
 #include <inttypes.h>

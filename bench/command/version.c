@@ -9,7 +9,7 @@
 #include <string.h>
 
 #ifdef GYRE_WITH_CUDA
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 #define CUDA_MAJOR (CUDART_VERSION / 1000)
 #define CUDA_MINOR (CUDART_VERSION % 1000 / 10)
 #else

@@ -5,7 +5,7 @@
  */
 #include "bench/doctor/cuda_trial.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <dlfcn.h>
 #include <errno.h>

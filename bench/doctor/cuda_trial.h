@@ -7,7 +7,7 @@
 #ifndef GYRE_BENCH_DOCTOR_CUDA_TRIAL_H
 #define GYRE_BENCH_DOCTOR_CUDA_TRIAL_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdint.h>
 

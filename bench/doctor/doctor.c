@@ -8,7 +8,7 @@
 #include "bench/doctor/merge.h"
 #include "bench/doctor/options.h"
 #include "bench/doctor/output/output.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

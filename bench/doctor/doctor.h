@@ -9,7 +9,7 @@
 
 #include "bench/doctor/read.h"
 #include "bench/launch/launcher.h"
-#include "core/base/param.h"
+#include "core/foundation/base/param.h"
 
 #include <stdint.h>
 

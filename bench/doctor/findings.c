@@ -3,7 +3,7 @@
  * The list of findings, and how checks add to it.
  */
 #include "bench/doctor/doctor.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

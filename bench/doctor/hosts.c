@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/hosts.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 #include <stdio.h>

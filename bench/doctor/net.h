@@ -6,7 +6,7 @@
 #define GYRE_BENCH_DOCTOR_NET_H
 
 #include "bench/doctor/doctor.h"
-#include "core/base/sock.h"
+#include "core/foundation/base/sock.h"
 
 #define BENCH_MAX_NETDEVS   4096
 #define BENCH_MAX_ADDRESSES 8192

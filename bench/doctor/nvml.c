@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/nvml.h"
 
-#include "core/topo/topo.h"
+#include "core/foundation/topo/topo.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

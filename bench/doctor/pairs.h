@@ -7,7 +7,7 @@
 #ifndef GYRE_BENCH_DOCTOR_PAIRS_H
 #define GYRE_BENCH_DOCTOR_PAIRS_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * after the other.
  */
 #include "bench/doctor/pairs.h"
-#include "core/base/util.h"
-#include "core/device/device.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/device.h"
 #include "kernels/pattern.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/paths.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <net/if.h>

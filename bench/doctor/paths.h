@@ -8,7 +8,7 @@
 #define GYRE_BENCH_DOCTOR_PATHS_H
 
 #include "bench/doctor/hosts.h"
-#include "core/base/sock.h"
+#include "core/foundation/base/sock.h"
 
 #define BENCH_MAX_PATHS      256
 #define BENCH_PATH_MAX_BYTES 16384 /* of a packet */

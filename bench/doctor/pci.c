@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/pci.h"
 
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "bench/doctor/rdma.h"
 
 #include "bench/doctor/net.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #define GYRE_BENCH_DOCTOR_RDMA_H
 
 #include "bench/doctor/doctor.h"
-#include "core/topo/topo.h"
+#include "core/foundation/topo/topo.h"
 #include "transport/ib/rules/ib_gid.h"
 
 #include <limits.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/read.h"
 
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "bench/draw/drawing.h"
 
 #include "bench/draw/drawing_walk.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "bench/draw/drawing.h"
 
 #include "algorithms/verify/memory.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 

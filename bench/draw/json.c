@@ -6,8 +6,8 @@
  */
 #include "algorithms/verify/memory.h"
 #include "bench/draw/page.h"
-#include "core/base/status.h"
-#include "core/base/text.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/draw/layout.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "bench/driver/options.h"
 #include "bench/tools/predict_options.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <getopt.h>
 #include <limits.h>

@@ -6,8 +6,8 @@
 #include "bench/draw/page.h"
 
 #include "bench/draw/embedded.h"
-#include "core/base/status.h"
-#include "core/base/text.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 
 #include <string.h>
 

@@ -6,9 +6,9 @@
 #include "bench/draw/svg.h"
 
 #include "bench/draw/page.h"
-#include "core/base/status.h"
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/draw/times.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 

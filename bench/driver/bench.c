@@ -13,7 +13,7 @@
 #include "bench/launch/memory.h"
 #include "bench/launch/option_agreement.h"
 #include "bench/launch/rendezvous.h"
-#include "core/base/param.h"
+#include "core/foundation/base/param.h"
 
 #include <stdio.h>
 #include <stdlib.h>

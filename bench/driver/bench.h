@@ -6,7 +6,7 @@
 #ifndef GYRE_BENCH_BENCH_H
 #define GYRE_BENCH_BENCH_H
 
-#include "core/model/types.h"
+#include "core/foundation/model/types.h"
 
 struct bench_rank;
 

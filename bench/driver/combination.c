@@ -4,7 +4,7 @@
  */
 #include "bench/driver/combination.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "bench/driver/dump.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,11 +4,11 @@
  */
 #include "bench/driver/graph.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #ifdef GYRE_WITH_CUDA
 
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 
 #include <stdlib.h>
 

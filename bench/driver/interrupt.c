@@ -4,7 +4,7 @@
  */
 #include "bench/driver/interrupt.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <signal.h>
 #include <stddef.h>

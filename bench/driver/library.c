@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/library.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 const struct bench_library bench_linked_library = {
 #define LINKED(name) .name = gyre_##name,

@@ -9,8 +9,8 @@
 #include "bench/driver/graph.h"
 #include "bench/limits/empty_launch.h"
 #include "bench/report/bus_factor.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/local.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
-#include "core/plan/plan.h"
+#include "core/engine/plan/plan.h"
 
 /* The result for one size in place or out of place. */
 struct bench_timing {

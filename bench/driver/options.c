@@ -5,8 +5,8 @@
  */
 #include "bench/driver/options.h"
 
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -7,9 +7,9 @@
 #define GYRE_BENCH_OPTIONS_H
 
 #include "bench/driver/bench.h"
-#include "core/base/status.h"
-#include "core/model/types.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/types.h"
+#include "core/engine/plan/plan.h"
 
 #define BENCH_ALL             (-1)       /* value of -o, -d and -r: try each */
 #define BENCH_MULSUM          GYRE_N_OPS /* value of -o: a sum of products with the factor 1 */

@@ -5,7 +5,7 @@
  */
 #include "bench/driver/options.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "bench/driver/progress.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <pthread.h>

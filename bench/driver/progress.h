@@ -6,7 +6,7 @@
 #ifndef GYRE_BENCH_PROGRESS_H
 #define GYRE_BENCH_PROGRESS_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 struct bench_progress;
 

@@ -5,8 +5,8 @@
 #include "bench/driver/rank.h"
 
 #include "bench/driver/library.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/local.h"
 #include "kernels/pattern.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include "bench/driver/options.h"
 #include "bench/driver/progress.h"
 #include "bench/launch/ranks.h"
-#include "core/device/device.h"
+#include "core/foundation/device/device.h"
 
 /* The buffers of calls, in device memory. */
 struct bench_buffers {

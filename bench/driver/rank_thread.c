@@ -12,8 +12,8 @@
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
 #include "bench/tools/predict.h"
-#include "core/base/text.h"
-#include "core/comm/local.h"
+#include "core/foundation/base/text.h"
+#include "core/engine/comm/local.h"
 #include "kernels/executor.h"
 
 #include <stdlib.h>

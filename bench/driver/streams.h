@@ -5,7 +5,7 @@
 #ifndef GYRE_BENCH_STREAMS_H
 #define GYRE_BENCH_STREAMS_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 /** bench_streams_open - open each closed standard stream on /dev/null. Otherwise the next socket
  * would get the number of that stream, and printed text would go to a peer. A write beyond the

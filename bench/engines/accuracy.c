@@ -6,9 +6,9 @@
 #include "bench/engines/accuracy.h"
 
 #include "bench/driver/measure.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/local.h"
+#include "core/engine/plan/plan.h"
 #include "kernels/accuracy.h"
 
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include "bench/engines/batch.h"
 
 #include "bench/driver/measure.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/local.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  */
 #include "bench/engines/engine.h"
 #include "bench/engines/nccl_window.h"
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

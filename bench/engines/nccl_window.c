@@ -5,7 +5,7 @@
  */
 #include "bench/engines/nccl_window.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 /* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h; ncclMemAlloc() aligns to more. */
 #define WINDOW_ALIGN_BYTES 4096

@@ -8,8 +8,8 @@
  */
 #include "bench/command/command.h"
 #include "bench/explain/account.h"
-#include "core/base/file.h"
-#include "core/base/text.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/text.h"
 
 #include <getopt.h>
 #include <math.h>

@@ -18,8 +18,8 @@ void bench_trace_free(struct bench_trace *trace)
 
 #ifdef GYRE_BENCH_WITH_JSON
 
-#include "core/base/file.h"
-#include "core/base/util.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/util.h"
 
 #include <json-c/json.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #ifndef GYRE_BENCH_TRACE_READER_H
 #define GYRE_BENCH_TRACE_READER_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>

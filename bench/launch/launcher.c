@@ -6,9 +6,9 @@
  */
 #include "bench/launch/launcher.h"
 
-#include "core/base/launch.h"
-#include "core/base/meet.h"
-#include "core/base/util.h"
+#include "core/foundation/base/launch.h"
+#include "core/foundation/base/meet.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

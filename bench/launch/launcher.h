@@ -7,7 +7,7 @@
 #ifndef GYRE_BENCH_LAUNCHER_H
 #define GYRE_BENCH_LAUNCHER_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 struct bench_launcher_ops;
 
@@ -17,7 +17,7 @@ struct bench_launcher {
     int n_processes;
     int local_process;     /* index of this process among those of its host */
     int n_local_processes; /* number of processes on its host */
-    gyre_launch launch;    /* what the launcher's variables say (core/base/launch.h) */
+    gyre_launch launch;    /* what the launcher's variables say (core/foundation/base/launch.h) */
     void *state;           /* owned by the launcher's operations */
 };
 

@@ -6,7 +6,7 @@
  */
 #include "bench/launch/launcher.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <limits.h>
 #include <mpi.h>

@@ -7,10 +7,10 @@
 #include "bench/launch/memory.h"
 
 #include "algorithms/algorithm.h"
-#include "core/base/param.h"
-#include "core/base/util.h"
-#include "core/device/device.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/device.h"
+#include "core/engine/plan/plan.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  */
 #include "bench/launch/option_agreement.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <assert.h>
 #include <stdio.h>

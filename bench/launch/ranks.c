@@ -5,7 +5,7 @@
  */
 #include "bench/launch/ranks.h"
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

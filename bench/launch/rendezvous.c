@@ -6,7 +6,7 @@
  */
 #include "bench/launch/rendezvous.h"
 
-#include "core/comm/local.h"
+#include "core/engine/comm/local.h"
 
 #include <stdlib.h>
 #include <string.h>

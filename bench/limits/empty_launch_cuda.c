@@ -3,8 +3,8 @@
  * Times launches of the empty kernel in empty_launch_cuda.cu.
  */
 #include "bench/limits/empty_launch.h"
-#include "core/base/util.h"
-#include "core/device/cuda_error.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/cuda_error.h"
 
 #define N_WARMUP 10
 

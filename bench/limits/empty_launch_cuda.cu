@@ -5,7 +5,7 @@
  */
 #include "bench/limits/empty_launch.h"
 
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 
 static __global__ void empty(const __grid_constant__ struct bench_empty_args) {}
 

@@ -7,8 +7,8 @@
 #define GYRE_BENCH_LIMITS_H
 
 #include "bench/limits/ceiling.h"
-#include "core/base/status.h"
-#include "core/model/types.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/types.h"
 
 #define BENCH_LIMITS_MAX_GPUS  16
 #define BENCH_LIMITS_N_POINTS  5

@@ -9,7 +9,7 @@
 
 #include "bench/driver/graph.h"
 #include "bench/limits/limits_rig.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/limits/limits_kernels.h"
 
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 
 /* The shape of the copy kernels. With 132 blocks it stored 364 GB/s to the next GPU (4x H200, CUDA
  * 13.0, 2026-11). */

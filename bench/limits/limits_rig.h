@@ -8,8 +8,8 @@
 #define GYRE_BENCH_LIMITS_RIG_H
 
 #include "bench/limits/limits_kernels.h"
-#include "core/device/cuda_error.h"
-#include "core/device/device.h"
+#include "core/foundation/device/cuda_error.h"
+#include "core/foundation/device/device.h"
 
 struct bench_rig_gpu {
     struct gyre_device *device;

@@ -6,8 +6,8 @@
  */
 #include "bench/limits/limits_rig.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "kernels/pattern.h"
 
 #include <string.h>

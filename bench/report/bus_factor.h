@@ -5,7 +5,7 @@
 #ifndef GYRE_BENCH_BUS_FACTOR_H
 #define GYRE_BENCH_BUS_FACTOR_H
 
-#include "core/model/types.h"
+#include "core/foundation/model/types.h"
 
 /** bench_bus_factor - busbw / algbw of a collective. The factor says how many times the data
  * crosses the busiest link of an ideal algorithm. The factors are those of nccl-tests, so that

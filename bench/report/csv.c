@@ -3,7 +3,7 @@
  * CSV: one line for each size out of place and one in place, with plain numbers and no blanks.
  */
 #include "bench/report/output.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 void bench_csv_header(FILE *file)
 {

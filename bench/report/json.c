@@ -7,7 +7,7 @@
 #include "bench/report/output.h"
 
 #include "bench/report/table_file.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <string.h>
 
@@ -40,7 +40,7 @@ bool bench_is_secret(const char *variable)
 
 #include "bench/report/bus_factor.h"
 #include "bench/report/json_add.h"
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #include <stdlib.h>
 #include <time.h>

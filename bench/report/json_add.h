@@ -6,8 +6,8 @@
 #ifndef GYRE_BENCH_JSON_ADD_H
 #define GYRE_BENCH_JSON_ADD_H
 
-#include "core/base/status.h"
-#include "core/base/text.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 
 #include <json-c/json.h>
 #include <stdlib.h>

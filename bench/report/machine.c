@@ -5,11 +5,11 @@
 #include "bench/report/machine.h"
 
 #include "bench/driver/measure.h"
-#include "core/topo/topo_nvml.h"
+#include "core/foundation/topo/topo_nvml.h"
 
 #ifdef GYRE_WITH_CUDA
 
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 
 #include <stdio.h>
 

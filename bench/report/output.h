@@ -11,7 +11,7 @@
 #include "bench/engines/compare.h"
 #include "bench/limits/limits.h"
 #include "bench/report/machine.h"
-#include "core/plan/plan.h"
+#include "core/engine/plan/plan.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 
 #include "algorithms/algorithm.h"
 #include "bench/report/json_add.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <glob.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/report/table_file.h"
 
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

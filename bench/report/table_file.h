@@ -7,7 +7,7 @@
 #ifndef GYRE_BENCH_TABLE_FILE_H
 #define GYRE_BENCH_TABLE_FILE_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "bench/report/bus_factor.h"
 #include "bench/report/table_file.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #ifndef GYRE_BENCH_TIDY_H
 #define GYRE_BENCH_TIDY_H
 
-#include "core/base/status.h"
-#include "core/model/types.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/types.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #include "bench/tools/bottleneck_options.h"
 
 #include "bench/tools/predict_options.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <getopt.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/tools/bottleneck_output.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 static double ratio_of(const struct bench_bottleneck_result *result,
                        const struct bench_bottleneck_strategy *strategy)

@@ -6,7 +6,7 @@
  */
 #include "bench/tools/fit.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef GYRE_BENCH_FIT_H
 #define GYRE_BENCH_FIT_H
 
-#include "core/plan/plan.h"
+#include "core/engine/plan/plan.h"
 
 /* One measured call. */
 struct bench_fit_row {

@@ -6,8 +6,8 @@
 #include "bench/tools/msccl.h"
 
 #include "algorithms/verify/verify.h"
-#include "core/base/status.h"
-#include "core/model/connector.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/connector.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #ifndef GYRE_BENCH_MSCCL_H
 #define GYRE_BENCH_MSCCL_H
 
-#include "core/model/program_file.h"
+#include "core/foundation/model/program_file.h"
 
 #define BENCH_MSCCL_MAX_GPUS 256
 

@@ -7,8 +7,8 @@
 #define GYRE_BENCH_MSCCL_RUN_H
 
 #include "bench/tools/msccl.h"
-#include "core/base/status.h"
-#include "core/model/connector.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/model/connector.h"
 
 #define BENCH_MSCCL_WORDS (BENCH_MSCCL_MAX_GPUS / 64)
 

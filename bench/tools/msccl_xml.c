@@ -4,10 +4,10 @@
  * element by itself: its words, its ranges, and that the peers and steps that it names exist.
  */
 #include "bench/tools/msccl.h"
-#include "core/base/file.h"
-#include "core/base/status.h"
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <ctype.h>
 #include <stdarg.h>

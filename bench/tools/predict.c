@@ -7,7 +7,7 @@
 
 #include "bench/driver/measure.h"
 #include "bench/tools/trials.h"
-#include "core/comm/local.h"
+#include "core/engine/comm/local.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 #include "bench/driver/options.h"
 #include "bench/tools/shape_options.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #define MAX_TILE_BYTES ((size_t)1 << 30)
 

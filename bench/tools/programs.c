@@ -4,7 +4,7 @@
  */
 #include "bench/tools/programs.h"
 
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
 
 #include "algorithms/algorithm.h"
-#include "core/model/program_file.h"
+#include "core/foundation/model/program_file.h"
 
 struct bench_programs {
     const char *user; /* name of the tool, which messages begin with */

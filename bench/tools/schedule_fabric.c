@@ -4,7 +4,7 @@
  */
 #include "bench/tools/schedule_fabric.h"
 
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #include <stdlib.h>
 #include <string.h>

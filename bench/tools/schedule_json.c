@@ -4,13 +4,13 @@
  */
 #include "bench/tools/schedule_json.h"
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/report/bus_factor.h"
 #include "bench/report/json_add.h"
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

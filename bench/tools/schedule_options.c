@@ -7,8 +7,8 @@
 
 #include "bench/driver/options.h"
 #include "bench/tools/predict_options.h"
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <getopt.h>
 #include <stdlib.h>

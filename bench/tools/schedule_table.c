@@ -6,7 +6,7 @@
  */
 #include "bench/tools/schedule_table.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 
-/* The latency of the wire that the shipped constants stand for (core/plan/network_cost.c). A
+/* The latency of the wire that the shipped constants stand for (core/engine/plan/network_cost.c). A
  * communicator measures it. */
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000

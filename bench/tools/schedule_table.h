@@ -8,7 +8,7 @@
 #include "algorithms/simulate/fabric.h"
 #include "algorithms/simulate/simulate.h"
 #include "bench/tools/schedule_predict.h"
-#include "core/plan/plan.h"
+#include "core/engine/plan/plan.h"
 
 #define BENCH_TABLE_ALGORITHMS 16
 

@@ -5,10 +5,10 @@
  */
 #include "bench/tools/simulated_trace.h"
 
-#include "core/base/file.h"
-#include "core/base/util.h"
-#include "core/model/tile.h"
-#include "core/trace/trace_json.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/model/tile.h"
+#include "core/foundation/trace/trace_json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -29,7 +29,7 @@ bool bench_topo_is_end(const struct gyre_topo *topo, int32_t index)
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/report/json_add.h"
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #define SCHEMA_VERSION 1
 

@@ -5,7 +5,7 @@
 #ifndef GYRE_BENCH_TOPO_JSON_H
 #define GYRE_BENCH_TOPO_JSON_H
 
-#include "core/topo/topo.h"
+#include "core/foundation/topo/topo.h"
 
 /** bench_topo_name - write a node's usual name: "GPU0", "mlx5_0:1", "eth0". Pure. */
 void bench_topo_name(const struct gyre_topo *topo, int32_t index, char *text_out, size_t n_bytes);

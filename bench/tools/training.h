@@ -6,7 +6,7 @@
 #ifndef GYRE_BENCH_TRAINING_H
 #define GYRE_BENCH_TRAINING_H
 
-#include "core/model/types.h"
+#include "core/foundation/model/types.h"
 
 /* With a larger communication / compute, communication is the bottleneck. A rule of thumb of
  * courses on training: communication is rarely hidden behind computation as a whole. */

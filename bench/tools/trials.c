@@ -8,8 +8,8 @@
 #include "bench/driver/measure.h"
 #include "bench/driver/progress.h"
 #include "bench/driver/stats.h"
-#include "core/base/util.h"
-#include "core/comm/local.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/local.h"
 
 #include <math.h>
 #include <stdlib.h>

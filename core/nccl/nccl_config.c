@@ -5,7 +5,7 @@
  */
 #include "core/nccl/nccl_shim.h"
 
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>

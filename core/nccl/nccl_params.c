@@ -4,7 +4,7 @@
  * points to the variable's name.
  */
 #include "core/nccl/nccl_later.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <errno.h>

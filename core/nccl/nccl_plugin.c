@@ -4,7 +4,7 @@
  */
 #include "core/nccl/nccl_plugin.h"
 
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <dlfcn.h>

@@ -24,7 +24,7 @@
 #include "algorithms/algorithm.h"
 #include "algorithms/simulate/simulate.h"
 #include "algorithms/verify/verify.h"
-#include "core/device/host_stream.h"
+#include "core/foundation/device/host_stream.h"
 #include "kernels/executor.h"
 
 #include <stdio.h>

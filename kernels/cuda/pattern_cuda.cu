@@ -5,7 +5,7 @@
  */
 #include "kernels/cuda/pattern_cuda.h"
 
-#include "core/device/cuda_error.h"
+#include "core/foundation/device/cuda_error.h"
 
 extern "C" {
 #include "kernels/pattern_ops.h"

@@ -9,8 +9,8 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +185,7 @@ static void host_unplace(struct gyre_executor *executor, struct gyre_placement *
     (void)placement;
 }
 
-/* The host's streams tell when a task runs (core/call/span.h). */
+/* The host's streams tell when a task runs (core/engine/call/span.h). */
 static gyre_status host_time_works(struct gyre_executor *executor)
 {
     (void)executor;

@@ -8,7 +8,7 @@
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
 
-#include "core/device/host_stream.h"
+#include "core/foundation/device/host_stream.h"
 #include "kernels/executor.h"
 
 /* This rank's end of a FIFO; it lives as long as the executor and fills one cache line. Only the

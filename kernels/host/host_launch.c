@@ -6,7 +6,7 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/sync.h"
-#include "core/model/line.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/model/line.h"
 
 #include <string.h>
 

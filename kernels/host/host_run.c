@@ -6,7 +6,7 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 /* A poll should end within about 100 us, so that a fault, a caller or another task need not wait
  * longer. That is 512 KiB at the 5 GB/s of a slow core. A step without data takes about 50 ns. */

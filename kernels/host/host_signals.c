@@ -6,9 +6,9 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/copy.h"
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/copy.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,8 +6,8 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "kernels/host/reduce.h"
 
 static bool has_arrived(struct gyre_host_end *end)

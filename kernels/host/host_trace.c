@@ -6,7 +6,7 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  */
 #include "kernels/pattern_ops.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "kernels/pattern_values.h"
 
 #include <string.h>

@@ -7,9 +7,9 @@
  */
 #include "kernels/host/reduce.h"
 
-#include "core/base/copy.h"
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/copy.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "kernels/numeric.h"
 
 /* Elements of one block. An area has 8 KiB for the widest type. For 4-byte types the three areas on

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base: causes, faults, small helpers.
+ * core/foundation/base: causes, faults, small helpers.
  */
-#include "core/base/copy.h"
-#include "core/base/fault.h"
-#include "core/base/file.h"
-#include "core/base/text.h"
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/copy.h"
+#include "core/foundation/base/fault.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/support/locale.h"
 

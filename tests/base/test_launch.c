@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/launch and core/base/meet: what each launcher's variables mean alone, nested and
- * incomplete, and processes that meet at an address.
+ * core/foundation/base/launch and core/foundation/base/meet: what each launcher's variables mean
+ * alone, nested and incomplete, and processes that meet at an address.
  */
-#include "core/base/launch.h"
-#include "core/base/meet.h"
-#include "core/base/sock.h"
-#include "core/base/util.h"
+#include "core/foundation/base/launch.h"
+#include "core/foundation/base/meet.h"
+#include "core/foundation/base/sock.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
 #include <pthread.h>

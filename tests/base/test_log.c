@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/log: levels, subsystems, the file, and what gyre_params_load() says into it.
+ * core/foundation/base/log: levels, subsystems, the file, and what gyre_params_load() says into it.
  */
-#include "core/base/log.h"
-#include "core/base/param.h"
-#include "core/base/sock.h"
-#include "core/base/util.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/sock.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 
 #include <errno.h>

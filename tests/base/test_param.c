@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/param: the environment against the table.
+ * core/foundation/base/param: the environment against the table.
  */
-#include "core/base/param.h"
+#include "core/foundation/base/param.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

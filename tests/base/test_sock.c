@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/sock: the rules that choose an interface, and deadlines on loopback.
+ * core/foundation/base/sock: the rules that choose an interface, and deadlines on loopback.
  */
-#include "core/base/sock_list.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sock_list.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 
 #include <arpa/inet.h>

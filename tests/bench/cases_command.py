@@ -22,7 +22,7 @@ def table_of_commands(source):
 
 
 def names_of_variables(source):
-    with open(os.path.join(source, "core", "base", "param_table.h"), encoding="utf-8") as file:
+    with open(os.path.join(source, "core", "foundation", "base", "param_table.h"), encoding="utf-8") as file:
         return re.findall(r"^X\((\w+),", file.read(), re.M)
 
 

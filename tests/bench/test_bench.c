@@ -10,8 +10,8 @@
 #include "bench/report/bus_factor.h"
 #include "bench/report/output.h"
 #include "bench/tools/fit.h"
-#include "core/comm/local.h"
-#include "core/plan/plan.h"
+#include "core/engine/comm/local.h"
+#include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
 
 #include <unistd.h>

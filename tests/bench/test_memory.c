@@ -3,7 +3,7 @@
  * bench/launch: the prediction of a run's memory, and the free memory of a host.
  */
 #include "bench/launch/memory.h"
-#include "core/plan/plan.h"
+#include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
 

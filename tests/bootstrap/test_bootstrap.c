@@ -4,7 +4,7 @@
  * that do not fit, strangers. Processes that die, stop or fork: test_bootstrap_processes.c.
  */
 #include "bootstrap/bootstrap_server.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
 #include <errno.h>

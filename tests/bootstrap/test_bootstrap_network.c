@@ -4,7 +4,7 @@
  * when an interface, an address or one direction of the network goes away. Needs root and ip(8);
  * the network of this machine is not touched.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
 #include <poll.h>

@@ -3,8 +3,8 @@
  * Groups: of several streams, of messages that differ in size or answer each other, of several
  * communicators that share a stream.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 /* More than the FIFOs of a pair hold: on GPUs it has more of them. */

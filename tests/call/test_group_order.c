@@ -3,9 +3,9 @@
  * Groups of several communicators that share streams: in which order they are launched, and what
  * GYRE_CHECK=calls compares before.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
-#include "core/device/host_stream.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
+#include "core/foundation/device/host_stream.h"
 #include "tests/support/ranks.h"
 
 enum { N_COMMS = 3, N_ELEMS = 100, N_ROUNDS = 50 };

@@ -3,9 +3,9 @@
  * gyre_comm_observe: each call goes through its stages in order, and the observer learns what was
  * launched and how.
  */
-#include "core/call/observe.h"
-#include "core/comm/comm.h"
-#include "core/model/types.h"
+#include "core/engine/call/observe.h"
+#include "core/engine/comm/comm.h"
+#include "core/foundation/model/types.h"
 #include "tests/support/ranks.h"
 
 enum { N = 2, COUNT = 512, MAX_STAGES = 64 };

@@ -3,8 +3,8 @@
  * Collectives whose caller limits algorithm, protocol and channels for the one call.
  */
 #include "algorithms/simulate/simulate.h"
-#include "core/call/launch.h"
-#include "core/comm/comm.h"
+#include "core/engine/call/launch.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 enum { COUNT = 1000, N = 4 };

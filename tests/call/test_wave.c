@@ -4,8 +4,8 @@
  * when the one before it on its rank has ended, and ends when every message of it has its other end
  * in a launch that has begun.
  */
-#include "core/base/util.h"
-#include "core/call/wave.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/call/wave.h"
 #include "tests/support/check.h"
 
 enum { MAX_RANKS = 4, MAX_CALLS = 8, MAX_LAUNCHES = 16, MANY_RANKS = 150 };

@@ -3,10 +3,10 @@
  * The communicator through gyre.h: every collective, type, operation and root; in place and not;
  * threads, one thread for all ranks, processes; groups, point to point, split.
  */
-#include "core/base/util.h"
-#include "core/call/record.h"
-#include "core/comm/local.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/call/record.h"
+#include "core/engine/comm/local.h"
+#include "core/engine/plan/plan.h"
 #include "kernels/pattern.h"
 #include "tests/support/ranks.h"
 

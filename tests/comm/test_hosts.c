@@ -9,8 +9,8 @@
  *
  * On GPUs (TEST_DEVICE=cuda) all ranks share the first one (GYRE_SHARE_GPU).
  */
-#include "core/comm/local.h"
-#include "core/plan/plan.h"
+#include "core/engine/comm/local.h"
+#include "core/engine/plan/plan.h"
 #include "kernels/pattern.h"
 #include "tests/support/ranks.h"
 

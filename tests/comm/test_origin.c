@@ -4,8 +4,8 @@
  * rank in the parent, deaths while it is made reach all of its ranks, and a set-up that fails is
  * blamed on the rank that died, not on one that gave up because of it.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * Going on without some ranks: healthy ones that are left out, and ranks killed by SIGKILL in a
  * running all-reduce, wherever the rendezvous of the parent lived.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 #include <signal.h>

@@ -2,8 +2,8 @@
  *
  * Shrinks of a healthy communicator whose ranks do not exclude the same ranks.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 #include <time.h>

@@ -3,8 +3,8 @@
  * Which thread may do what with a communicator at the same time as another one, and which ranks may
  * share a host stream. What is not allowed is refused; it does not crash and does not hang.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 #include <fenv.h>

@@ -2,8 +2,8 @@
  *
  * Windows: buffers that all ranks can address, and data that are placed in them.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 
 #define N_ELEMS 100003

@@ -2,8 +2,8 @@
  *
  * Host memory that other processes can map, and what it becomes where there can be no file.
  */
-#include "core/base/sync.h"
-#include "core/device/host_memory.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/device/host_memory.h"
 #include "tests/support/check.h"
 
 #include <sched.h>

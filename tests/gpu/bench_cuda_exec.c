@@ -8,7 +8,7 @@
  * lists are separated by commas, sizes are bytes with K, M, G.
  */
 #include "algorithms/algorithm.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"

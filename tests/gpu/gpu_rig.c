@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/gpu_rig.h"
 
-#include "core/base/util.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"

@@ -3,7 +3,7 @@
  * The CUDA executor against the host executor: the same programs, the same inputs, the same bits.
  * All ranks are in this process; with fewer GPUs than ranks they share them.
  */
-#include "core/plan/programs.h"
+#include "core/engine/plan/programs.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"

@@ -4,7 +4,7 @@
  * a lean one, but sends and receives, whose kernels are lean only. The table is pure host code, so
  * nothing but this test ties it to the kernels. No GPU is needed: a function is only looked up.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "tests/support/check.h"
 

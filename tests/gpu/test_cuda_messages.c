@@ -4,7 +4,7 @@
  * one launch and in two, with peers that choose the other way. All ranks are in this process; with
  * fewer GPUs than ranks they share them.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/gpu/gpu_run.h"

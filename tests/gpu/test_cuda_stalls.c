@@ -5,7 +5,7 @@
  * worker, step, slot and peer, and the cycle or the rank at which the chain of waits ends. The
  * kernels that wait end with the error.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/gpus.h"
 #include "tests/support/pace.h"
 #include "tests/support/stall_rig.h"

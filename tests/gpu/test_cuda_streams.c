@@ -3,8 +3,8 @@
  * Launches of the CUDA executor on streams: what follows what, graphs, GPUs that others keep busy,
  * aborts. All ranks are in this process; with fewer GPUs than ranks they share them.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"

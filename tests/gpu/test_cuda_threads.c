@@ -5,8 +5,8 @@
  * and kernels nobody has used before, while kernels run that cannot end. A call that waits hangs;
  * the test then says where each rank stands and fails.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "core/gyre.h"
 #include "tests/support/check.h"
 #include "tests/support/gpus.h"

@@ -4,8 +4,8 @@
  * the one that does not answer, also where it carries the rendezvous; a rank that calls nothing is
  * named as the one that is behind; and whoever is only slow goes on as if nothing had been.
  */
-#include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
 #include "tests/support/pace.h"
 #include "tests/support/ranks.h"
 

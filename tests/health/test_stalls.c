@@ -5,7 +5,7 @@
  * The explanation is read in the error of the operation timeout, or in the warning; both come
  * within the 5 s that docs/failures.md promises.
  */
-#include "core/health/watch.h"
+#include "core/engine/health/watch.h"
 #include "tests/support/pace.h"
 #include "tests/support/ranks.h"
 #include "tests/support/stall_rig.h"

@@ -4,8 +4,8 @@
  * they are told of. Neither nvcc nor a GPU is needed.
  */
 #include "algorithms/algorithm.h"
-#include "core/base/util.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan.h"
 #include "kernels/cuda/host/fused.h"
 #include "kernels/numeric.h"
 #include "tests/support/check.h"

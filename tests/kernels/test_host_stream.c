@@ -2,11 +2,11 @@
  *
  * Host streams: order, who runs the queue, failures, default streams.
  */
-#include "core/device/host_stream.h"
+#include "core/foundation/device/host_stream.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
-#include "core/device/device.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/device.h"
 #include "tests/support/check.h"
 
 #include <pthread.h>

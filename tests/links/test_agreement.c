@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/links/agreement: ranks whose libraries carry other measured thresholds are refused, and the
- * first one that differs is named. Each rank has a list of rows of its own.
+ * core/engine/links/agreement: ranks whose libraries carry other measured thresholds are refused,
+ * and the first one that differs is named. Each rank has a list of rows of its own.
  */
-#include "core/base/util.h"
-#include "core/links/links.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/links/links.h"
 #include "tests/support/check.h"
 
 #include <pthread.h>

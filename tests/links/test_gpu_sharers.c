@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/links/gpu_sharers: which ranks may be on one GPU, and how much of it each gets. Descriptions
- * of ranks are made up, so no GPU is needed.
+ * core/engine/links/gpu_sharers: which ranks may be on one GPU, and how much of it each gets.
+ * Descriptions of ranks are made up, so no GPU is needed.
  */
-#include "core/links/links.h"
+#include "core/engine/links/links.h"
 #include "tests/support/check.h"
 
 #define N_RANKS   6

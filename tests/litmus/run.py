@@ -7,7 +7,7 @@
         the same under herd7, and the tests in ARM64 instructions under its model of ARMv8; skipped
         without herd7 (HERD7 may name it)
     tests/litmus/run.py SOURCE arm64
-        the instructions that compilers make of core/base/sync.h for ARM64; skipped without one
+        the instructions that compilers make of core/foundation/base/sync.h for ARM64; skipped without one
     tests/litmus/run.py SOURCE table
         docs/memory_order.md names every file that orders memory, no other file, and every test
 
@@ -161,7 +161,7 @@ def run_arm64(source):
     if not compilers:
         print("skipped: no compiler for ARM64 (gcc-aarch64-linux-gnu)")
         sys.exit(SKIPPED)
-    code = '#include "core/base/sync.h"\n'
+    code = '#include "core/foundation/base/sync.h"\n'
     for i, call in enumerate(ARM64):
         code += (f"uint64_t f{i}(uint64_t *a, uint64_t b, uint32_t *c, uint32_t d);\n"
                  f"uint64_t f{i}(uint64_t *a, uint64_t b, uint32_t *c, uint32_t d)\n"

@@ -4,8 +4,8 @@
  * played by hand, with a reduction that minds the order.
  */
 #include "algorithms/algorithm.h"
-#include "core/base/util.h"
-#include "core/model/fused.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/model/fused.h"
 #include "tests/support/check.h"
 
 #define MAX_RANKS (GYRE_FUSED_MAX_PEERS + 2)

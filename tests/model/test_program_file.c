@@ -2,7 +2,7 @@
  *
  * Files of programs: what belongs together, and what is refused with its line.
  */
-#include "core/model/program_file.h"
+#include "core/foundation/model/program_file.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 

@@ -2,7 +2,7 @@
  *
  * The builder and the structural check of programs.
  */
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 

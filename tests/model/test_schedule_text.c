@@ -3,7 +3,7 @@
  * Programs as text: what is printed reads back as the same program, and what is not a program is
  * refused with its line.
  */
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
 #include "tests/support/shapes.h"

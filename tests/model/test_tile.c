@@ -2,7 +2,7 @@
  *
  * The range function: channels, chunks and tiles part the vector, without gap or overlap.
  */
-#include "core/model/tile.h"
+#include "core/foundation/model/tile.h"
 #include "kernels/cuda/host/program.h"
 #include "tests/support/check.h"
 

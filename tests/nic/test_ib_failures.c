@@ -3,7 +3,7 @@
  * The ib transport over the verbs device in memory: completions that fail, ports that go down,
  * fatal events.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/nic/ib_rig.h"
 

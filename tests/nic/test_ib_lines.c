@@ -3,9 +3,9 @@
  * Slots of LL over the ib transport and the verbs device in memory. The test plays the executors
  * with the host executor's own functions for lines.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
-#include "core/model/line.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/model/line.h"
 #include "kernels/host/host_exec.h"
 #include "tests/nic/ib_rig.h"
 #include "tests/support/check.h"

@@ -2,8 +2,8 @@
  *
  * The ib transport over the verbs device in memory: data, what is chosen, what is refused.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/nic/ib_rig.h"
 

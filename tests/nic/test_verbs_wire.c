@@ -3,7 +3,7 @@
  * The RDMA device between processes keeps the rules of verbs: two processes, raw queue pairs. What
  * GPU memory adds is in test_verbs_wire_gpu.c.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/nic/wire_rig.h"
 #include "tests/support/check.h"
 

@@ -3,7 +3,7 @@
  * GPU memory over the RDMA device between processes: its NIC does copies in batches,
  * which must not show in the order of what a queue pair does.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/nic/wire_places.h"
 #include "tests/support/check.h"
 

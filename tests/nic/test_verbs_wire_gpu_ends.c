@@ -3,7 +3,7 @@
  * GPU memory over the RDMA device between processes: copies that fail, peers and
  * regions that go away, and when copies begin. The NIC does copies in batches.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/nic/verbs_wire/protocol.h"
 #include "tests/nic/wire_places.h"
 #include "tests/support/check.h"

@@ -4,7 +4,7 @@
  * slot and the label behind it: the RDMA device between processes waits once for the copies of many
  * slots, and a label is never seen before its payload.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/nic/wire_places.h"
 #include "tests/support/check.h"
 

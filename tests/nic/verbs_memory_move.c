@@ -4,7 +4,7 @@
  */
 #include "tests/nic/verbs_memory_state.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/wire_rig.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 
 #include <dlfcn.h>

@@ -6,7 +6,7 @@
 #ifndef GYRE_TESTS_WIRE_RIG_H
 #define GYRE_TESTS_WIRE_RIG_H
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 #include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
 #include "tests/nic/verbs_wire/protocol.h"
 #include "transport/ib/ib_verbs.h"

@@ -2,12 +2,12 @@
  *
  * Programs from a file: which calls they carry out, how they are chosen, and what is refused.
  */
-#include "core/base/param.h"
-#include "core/comm/local.h"
-#include "core/links/fifo_spec.h"
-#include "core/plan/plan.h"
-#include "core/plan/programs.h"
-#include "core/plan/proof.h"
+#include "core/foundation/base/param.h"
+#include "core/engine/comm/local.h"
+#include "core/engine/links/fifo_spec.h"
+#include "core/engine/plan/plan.h"
+#include "core/engine/plan/programs.h"
+#include "core/engine/plan/proof.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"
 

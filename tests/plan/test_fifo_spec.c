@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/links/fifo_spec: FIFOs fit the budget whatever the number of ranks, the ring's large slots
- * are where rings go, and on several hosts the near pairs are those that large calls use.
+ * core/engine/links/fifo_spec: FIFOs fit the budget whatever the number of ranks, the ring's large
+ * slots are where rings go, and on several hosts the near pairs are those that large calls use.
  */
-#include "core/base/util.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
 #include "transport/proxy.h"
 #include "transport/slab.h"

@@ -9,9 +9,9 @@
  *                                out; `diff` of the output of two builds shows every change
  *   test_golden --write > tests/plan/golden.txt     keep the choices of this build
  */
-#include "core/base/param.h"
-#include "core/base/util.h"
-#include "core/plan/plan_program.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan_program.h"
 #include "kernels/cuda/host/fused.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
@@ -229,7 +229,7 @@ static void limit_channels(void)
         config->sm_budget = 0;
 }
 
-/* As core/links does it. */
+/* As core/engine/links does it. */
 static void link_ranks(void)
 {
     const struct machine *machine = block.machine;

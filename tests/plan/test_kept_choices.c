@@ -2,7 +2,7 @@
  *
  * Choices that are kept so that they are predicted once.
  */
-#include "core/plan/kept_choices.h"
+#include "core/engine/plan/kept_choices.h"
 #include "tests/support/check.h"
 
 static struct gyre_kept_choices choices;

@@ -4,10 +4,10 @@
  * several hosts, what the simulator predicts, and what a program becomes for the interpreter
  * kernel. Neither nvcc nor a GPU is needed.
  */
-#include "core/base/util.h"
-#include "core/links/fifo_spec.h"
-#include "core/plan/network_cost.h"
-#include "core/plan/tuner/tuner.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/links/fifo_spec.h"
+#include "core/engine/plan/network_cost.h"
+#include "core/engine/plan/tuner/tuner.h"
 #include "kernels/cuda/host/lower.h"
 #include "tests/support/check.h"
 

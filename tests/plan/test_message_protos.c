@@ -4,8 +4,8 @@
  * choose the same, and a choice that is kept ends when the settings change.
  */
 #include "algorithms/algorithm.h"
-#include "core/base/util.h"
-#include "core/plan/plan_cache.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan_cache.h"
 #include "tests/support/check.h"
 
 enum { P2P, SHM, IB, SOCKET }; /* as in gyre_transports */

@@ -2,9 +2,9 @@
  *
  * How sends and receives are carried out: protocol, channels and messages over RDMA.
  */
-#include "core/base/util.h"
-#include "core/links/fifo_spec.h"
-#include "core/plan/tuner/tuner.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/links/fifo_spec.h"
+#include "core/engine/plan/tuner/tuner.h"
 #include "tests/support/check.h"
 
 /* Two GPUs of one host, each with so many multiprocessors. */

@@ -2,9 +2,9 @@
  *
  * What a communicator knows of its network, and how predictions use it.
  */
-#include "core/links/network.h"
+#include "core/engine/links/network.h"
 
-#include "core/plan/network_cost.h"
+#include "core/engine/plan/network_cost.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  *
  * Works that are kept for calls that come again.
  */
-#include "core/plan/recent.h"
+#include "core/engine/plan/recent.h"
 #include "tests/support/check.h"
 
 static struct gyre_recent recent;

@@ -2,8 +2,8 @@
  *
  * Rows: the shipped files parse, words that mean nothing are refused, and a call finds its row.
  */
-#include "core/base/util.h"
-#include "core/plan/tuner/rows.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/tuner/rows.h"
 #include "tests/support/check.h"
 
 #define MEASURED "measured here, 2026-11\n"

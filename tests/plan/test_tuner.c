@@ -2,9 +2,9 @@
  *
  * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
  */
-#include "core/base/param.h"
-#include "core/base/util.h"
-#include "core/plan/plan.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
 
 #include <math.h>

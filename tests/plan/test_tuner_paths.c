@@ -3,8 +3,8 @@
  * Choices over TCP, and choices of GPUs of one host without P2P. The limits are those of the
  * measurements that the tuner cites. No GPU is needed.
  */
-#include "core/links/fifo_spec.h"
-#include "core/plan/tuner/tuner.h"
+#include "core/engine/links/fifo_spec.h"
+#include "core/engine/plan/tuner/tuner.h"
 #include "tests/support/check.h"
 
 #define KIB ((uint64_t)1024)

@@ -3,7 +3,7 @@
  * The threads of one block: their order, barriers, exchanges of a warp, and the mistakes of a
  * kernel that end the process.
  */
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 #include "tests/stand_in_gpu/block.h"
 #include "tests/stand_in_gpu/launch.h"
 #include "tests/support/check.h"

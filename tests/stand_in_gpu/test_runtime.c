@@ -3,8 +3,8 @@
  * The CUDA runtime of the stand-in GPU. A kernel of these tests is a function of the host, of which
  * one thread of each block does the work.
  */
-#include "core/base/sync.h"
-#include "core/device/driver_cuda.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/device/driver_cuda.h"
 #include "tests/stand_in_gpu/block.h"
 #include "tests/stand_in_gpu/launch.h"
 #include "tests/support/check.h"

@@ -6,7 +6,7 @@
 #ifndef GYRE_TESTS_CHECK_H
 #define GYRE_TESTS_CHECK_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 #define GYRE_TESTS_HOST_PROGRAMS_H
 
 #include "algorithms/algorithm.h"
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 #include "tests/support/host_rig.h"
 
 enum { N_LANES = 2, MAX_CHANNELS = 3 };

@@ -6,8 +6,8 @@
 #ifndef GYRE_TESTS_HOST_RIG_H
 #define GYRE_TESTS_HOST_RIG_H
 
-#include "core/base/util.h"
-#include "core/device/host_stream.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/host_stream.h"
 #include "kernels/executor.h"
 #include "tests/support/check.h"
 

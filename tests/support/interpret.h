@@ -11,7 +11,7 @@
 #ifndef GYRE_TESTS_INTERPRET_H
 #define GYRE_TESTS_INTERPRET_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 enum interpret_result {
     INTERPRET_RIGHT,

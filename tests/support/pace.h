@@ -7,7 +7,7 @@
 #ifndef GYRE_TESTS_PACE_H
 #define GYRE_TESTS_PACE_H
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 #include "tests/support/check.h"
 
 #include <pthread.h>

@@ -5,8 +5,8 @@
 #ifndef GYRE_TESTS_RANKS_H
 #define GYRE_TESTS_RANKS_H
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "core/gyre.h"
 #include "tests/support/check.h"
 #include "tests/support/gpus.h"

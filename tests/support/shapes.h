@@ -6,7 +6,7 @@
 #define GYRE_TESTS_SHAPES_H
 
 #include "algorithms/algorithm.h"
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 

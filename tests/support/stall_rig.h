@@ -6,7 +6,7 @@
 #ifndef GYRE_TESTS_STALL_RIG_H
 #define GYRE_TESTS_STALL_RIG_H
 
-#include "core/comm/comm.h"
+#include "core/engine/comm/comm.h"
 #include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
 

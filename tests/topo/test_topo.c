@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/topo: trees of sysfs made in a temporary directory, an NVML stand-in, and XML.
+ * core/foundation/topo: trees of sysfs made in a temporary directory, an NVML stand-in, and XML.
  */
-#include "core/topo/topo.h"
-#include "core/topo/topo_nvml.h"
+#include "core/foundation/topo/topo.h"
+#include "core/foundation/topo/topo_nvml.h"
 #include "tests/support/check.h"
 #include "tests/support/locale.h"
 

@@ -3,9 +3,9 @@
  * The topology in a communicator: GYRE_TOPO_FILE, GYRE_TOPO_DUMP_FILE and GYRE_P2P_LEVEL, set on
  * one rank or on all. GPUs are made up; the ranks' device is the host.
  */
-#include "core/base/param.h"
-#include "core/base/util.h"
-#include "core/topo/topo.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/topo/topo.h"
 #include "tests/support/ranks.h"
 #include "transport/transport.h"
 

@@ -4,8 +4,8 @@
  * file, failed writes, and what a trace has no room for. What the events say is tested with the
  * benches (tests/bench/cases_trace.py).
  */
-#include "core/trace/trace.h"
-#include "core/trace/trace_file.h"
+#include "core/foundation/trace/trace.h"
+#include "core/foundation/trace/trace_file.h"
 #include "tests/support/host_programs.h"
 #include "tests/support/ranks.h"
 

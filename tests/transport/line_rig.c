@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/transport/line_rig.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
-#include "core/model/line.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/model/line.h"
 #include "tests/support/check.h"
 
 #include <sched.h>

@@ -2,8 +2,8 @@
  *
  * transport/proxy: the thread serves, naps, wakes and ends; memory of proxied FIFO ends.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "transport/proxy.h"
 

@@ -3,8 +3,8 @@
  * Ranks that die, fail or give up while data sockets connect: all others end with the name of the
  * rank and the cause, and not after GYRE_BOOTSTRAP_TIMEOUT, which exceeds the test's own limit.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "core/gyre.h"
 #include "tests/support/ranks.h"
 

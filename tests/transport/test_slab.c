@@ -2,7 +2,7 @@
  *
  * transport/slab: offsets of slabs, and the registry of this process.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
 

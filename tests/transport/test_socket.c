@@ -4,8 +4,8 @@
  * never come, orderly ends, frames that break the protocol.
  */
 #include "bootstrap/bootstrap.h"
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/transport/transport_rig.h"
 #include "transport/socket/socket.h"

@@ -2,7 +2,7 @@
  *
  * Slots of LL over the socket transport when a peer dies, leaves, or breaks the protocol.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/transport/line_rig.h"
 #include "transport/socket/socket.h"

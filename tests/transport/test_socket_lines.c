@@ -2,9 +2,9 @@
  *
  * Slots of LL over the socket transport arrive as they were sent.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
-#include "core/model/line.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/model/line.h"
 #include "tests/support/check.h"
 #include "tests/transport/line_rig.h"
 #include "transport/socket/socket.h"

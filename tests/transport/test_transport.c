@@ -3,8 +3,8 @@
  * transport: one conformance test over every instance, and what is particular to p2p and shm.
  */
 #include "bootstrap/bootstrap.h"
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/transport/transport_rig.h"
 #include "transport/slab.h"

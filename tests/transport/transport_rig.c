@@ -5,8 +5,8 @@
 #include "tests/transport/transport_rig.h"
 
 #include "bootstrap/bootstrap.h"
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 
 #include <pthread.h>

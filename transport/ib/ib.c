@@ -4,10 +4,10 @@
  */
 #include "transport/ib/ib_transport.h"
 
-#include "core/base/file.h"
-#include "core/base/log.h"
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,9 +12,9 @@
  */
 #include "transport/ib/ib_transport.h"
 
-#include "core/base/log.h"
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
  */
 #include "transport/ib/ib_transport.h"
 
-#include "core/base/log.h"
-#include "core/base/util.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <stdio.h>

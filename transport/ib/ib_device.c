@@ -4,9 +4,9 @@
  */
 #include "transport/ib/ib_device.h"
 
-#include "core/base/log.h"
-#include "core/base/text.h"
-#include "core/base/thread.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/thread.h"
 
 #include <ctype.h>
 #include <errno.h>

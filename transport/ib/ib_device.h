@@ -7,7 +7,7 @@
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H
 
-#include "core/base/param.h"
+#include "core/foundation/base/param.h"
 #include "transport/ib/rules/ib_gid.h"
 #include "transport/ib/rules/ib_hca.h"
 #include "transport/ib/ib_verbs.h"

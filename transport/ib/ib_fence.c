@@ -7,8 +7,8 @@
  * pass a posted write), so the data have arrived when the read is answered. The read uses a queue
  * pair that is connected to itself and needs no other machine.
  */
-#include "core/base/util.h"
-#include "core/base/text.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/base/text.h"
 #include "transport/ib/ib_path.h"
 
 #include <string.h>

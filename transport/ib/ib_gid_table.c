@@ -4,7 +4,7 @@
  */
 #include "transport/ib/ib_device.h"
 
-#include "core/base/log.h"
+#include "core/foundation/base/log.h"
 
 #include <errno.h>
 #include <net/if.h>

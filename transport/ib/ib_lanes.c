@@ -5,7 +5,7 @@
  */
 #include "transport/ib/ib_transport.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,9 +12,9 @@
  *     8 aligned bytes, so the data of a half are there when its flag is, in whatever order halves
  *     arrive. LL128 has one flag for 128 bytes, which a NIC may write in parts, so it stays inside
  *     hosts.
- *   - The flag is the slot's number (core/model/line.h), so lines of earlier rounds of the ring do
- *     not match, and neither does fresh memory, which is zeroed. Queue pairs are never connected
- *     again: a failed one ends the communicator.
+ *   - The flag is the slot's number (core/foundation/model/line.h), so lines of earlier rounds of
+ * the ring do not match, and neither does fresh memory, which is zeroed. Queue pairs are never
+ * connected again: a failed one ends the communicator.
  *   - A NIC may send a packet again, and the same bytes arrive twice. That is harmless as long as
  *     both ends still hold the same slot. The slot here is released only when the peer's NIC has
  *     acknowledged it, and the next data for that place are written after that. So nothing of a
@@ -23,8 +23,8 @@
  * A receiving executor may return a slot before this end has seen the acknowledgement. Then there
  * is credit, but the slot is not released yet, and the executor waits for the release.
  */
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "transport/ib/ib_path.h"
 #include "transport/lines.h"
 

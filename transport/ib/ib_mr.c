@@ -5,7 +5,7 @@
  */
 #include "transport/ib/ib_mr.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #ifndef GYRE_IB_MR_H
 #define GYRE_IB_MR_H
 
-#include "core/device/device.h"
+#include "core/foundation/device/device.h"
 #include "transport/ib/ib_verbs.h"
 
 /* How a NIC reaches a device's memory. */

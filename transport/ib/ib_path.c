@@ -6,8 +6,8 @@
  */
 #include "transport/ib/ib_path.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  */
 #include "transport/ib/ib_qp.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "transport/ib/rules/ib_gid.h"
 #include "transport/ib/ib_mr.h"
 

@@ -5,7 +5,7 @@
  */
 #include "transport/ib/ib_transport.h"
 
-#include "core/base/log.h"
+#include "core/foundation/base/log.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "transport/ib/ib_path.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <sched.h>
 

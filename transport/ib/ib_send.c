@@ -5,8 +5,8 @@
  */
 #include "transport/ib/ib_path.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

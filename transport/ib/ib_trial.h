@@ -18,8 +18,8 @@
 #ifndef GYRE_IB_TRIAL_H
 #define GYRE_IB_TRIAL_H
 
-#include "core/base/param.h"
-#include "core/base/status.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/status.h"
 #include "transport/ib/rules/ib_gid.h"
 
 #define GYRE_IB_TRIAL_GIDS 8 /* GIDs of a port that the other process is told */

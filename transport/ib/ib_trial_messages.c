@@ -5,8 +5,8 @@
  */
 #include "transport/ib/ib_trial_state.h"
 
-#include "core/base/text.h"
-#include "core/base/util.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 #include <sched.h>

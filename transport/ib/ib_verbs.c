@@ -5,8 +5,8 @@
  */
 #include "transport/ib/ib_verbs.h"
 
-#include "core/base/log.h"
-#include "core/base/thread.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/thread.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

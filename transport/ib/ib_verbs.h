@@ -7,7 +7,7 @@
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #include <infiniband/verbs.h>
 #ifdef GYRE_WITH_RDMACM

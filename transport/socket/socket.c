@@ -5,9 +5,9 @@
  */
 #include "transport/socket/socket.h"
 
-#include "core/base/file.h"
-#include "core/base/log.h"
-#include "core/base/util.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -22,7 +22,7 @@
 #ifndef GYRE_TRANSPORT_SOCKET_H
 #define GYRE_TRANSPORT_SOCKET_H
 
-#include "core/base/sock.h"
+#include "core/foundation/base/sock.h"
 #include "transport/proxy.h"
 #include "transport/transport.h"
 

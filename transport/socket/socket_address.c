@@ -6,8 +6,8 @@
  */
 #include "transport/socket/socket.h"
 
-#include "core/base/log.h"
-#include "core/base/util.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  *
  * It runs before the proxies start, so nothing else is on the connections.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "transport/socket/socket.h"
 
 #include <errno.h>

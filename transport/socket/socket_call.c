@@ -6,8 +6,8 @@
  */
 #include "transport/socket/socket.h"
 
-#include "core/base/thread.h"
-#include "core/base/util.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <pthread.h>
 #include <stdio.h>

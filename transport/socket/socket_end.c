@@ -6,7 +6,7 @@
  */
 #include "transport/socket/socket_move.h"
 
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  */
 #include "transport/socket/socket_move.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 #include "transport/socket/socket_record.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #ifndef GYRE_TRANSPORT_SOCKET_RECORD_H
 #define GYRE_TRANSPORT_SOCKET_RECORD_H
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "transport/socket/socket.h"
 
 /* Begins to record a system call. */

@@ -5,7 +5,7 @@
  * includes the kernel's header because the C library's struct tcp_info lacks the shortest round
  * trip.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "transport/socket/socket.h"
 
 #include <linux/tcp.h>

@@ -14,7 +14,7 @@
  */
 #include "transport/socket/socket.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -35,7 +35,7 @@
 #define MIN_TRIES 3
 
 /* How long the kernel has heard nothing on a link. An idle connection is heard every 2 s, because
- * its keepalive asks so often (core/base/sock.c). */
+ * its keepalive asks so often (core/foundation/base/sock.c). */
 struct silence {
     uint32_t n_tries;  /* retransmissions and probes without an answer */
     uint64_t heard_ns; /* when the last acknowledgement or the last data arrived */

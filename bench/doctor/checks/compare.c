@@ -6,7 +6,7 @@
 #include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/merge.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"
-#include "core/topo/topo_nvml.h"
+#include "core/foundation/topo/topo_nvml.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "bench/doctor/cuda_trial.h"
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

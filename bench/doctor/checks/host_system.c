@@ -5,7 +5,7 @@
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"
 #include "bench/launch/memory.h"
-#include "core/base/text.h"
+#include "core/foundation/base/text.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

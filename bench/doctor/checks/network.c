@@ -6,7 +6,7 @@
  */
 #include "bench/doctor/hosts.h"
 #include "bench/launch/rendezvous.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

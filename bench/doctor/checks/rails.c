@@ -7,7 +7,7 @@
  */
 #include "bench/doctor/counters.h"
 #include "bench/doctor/hosts.h"
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "transport/ib/ib_trial.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/pci.h"
 #include "bench/doctor/rdma.h"
-#include "core/topo/topo.h"
+#include "core/foundation/topo/topo.h"
 
 #include <limits.h>
 #include <stdio.h>

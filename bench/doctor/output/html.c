@@ -5,8 +5,8 @@
  */
 #include "bench/command/version.h"
 #include "bench/doctor/output/output.h"
-#include "core/base/file.h"
-#include "core/base/text.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/text.h"
 
 #include <errno.h>
 #include <math.h>

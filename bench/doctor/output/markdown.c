@@ -4,7 +4,7 @@
  */
 #include "bench/command/version.h"
 #include "bench/doctor/output/output.h"
-#include "core/base/file.h"
+#include "core/foundation/base/file.h"
 
 #include <errno.h>
 #include <math.h>

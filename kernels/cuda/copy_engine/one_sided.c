@@ -4,7 +4,7 @@
  * (signal_kernel.cu), on the caller's stream. They use no FIFO, so they are ordered with the
  * executor's launches by the stream alone.
  */
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
 

@@ -5,7 +5,7 @@
  */
 #include "kernels/cuda/host/arena.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 

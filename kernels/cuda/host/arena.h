@@ -11,7 +11,7 @@
 #ifndef GYRE_KERNELS_CUDA_ARENA_H
 #define GYRE_KERNELS_CUDA_ARENA_H
 
-#include "core/base/status.h"
+#include "core/foundation/base/status.h"
 
 #define GYRE_CUDA_ARENA_ALIGN_BYTES 256
 

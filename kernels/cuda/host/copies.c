@@ -7,7 +7,7 @@
  */
 #include "kernels/cuda/host/copies.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

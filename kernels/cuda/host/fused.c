@@ -5,7 +5,7 @@
  */
 #include "kernels/cuda/host/fused.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #define BIT(value) (1U << (value))
 #define STAGED     1U

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of fused kernels: kernels that run a whole fused program (core/model/fused.h) at once.
- * A row says which calls its kernel can run, and gyre_cuda_fused_fits() is the only place that
- * compares a call with a row: for the tuner's hint, when a program is loaded, and at each launch.
- * Rows name kernels by an id; kernels/cuda/runtime knows the functions. Pure: built and tested
- * without nvcc.
+ * The table of fused kernels: kernels that run a whole fused program
+ * (core/foundation/model/fused.h) at once. A row says which calls its kernel can run, and
+ * gyre_cuda_fused_fits() is the only place that compares a call with a row: for the tuner's hint,
+ * when a program is loaded, and at each launch. Rows name kernels by an id; kernels/cuda/runtime
+ * knows the functions. Pure: built and tested without nvcc.
  */
 #ifndef GYRE_KERNELS_CUDA_HOST_FUSED_H
 #define GYRE_KERNELS_CUDA_HOST_FUSED_H
 
-#include "core/model/fused.h"
+#include "core/foundation/model/fused.h"
 #include "kernels/cuda/host/program.h"
 #include "kernels/executor.h"
 

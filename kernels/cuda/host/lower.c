@@ -6,7 +6,7 @@
  */
 #include "kernels/cuda/host/lower.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "kernels/cuda/host/position.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

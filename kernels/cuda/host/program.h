@@ -9,8 +9,8 @@
 #ifndef GYRE_KERNELS_CUDA_PROGRAM_H
 #define GYRE_KERNELS_CUDA_PROGRAM_H
 
-#include "core/model/connector.h"
-#include "core/model/line.h"
+#include "core/foundation/model/connector.h"
+#include "core/foundation/model/line.h"
 #include "kernels/cuda/host/recording.h"
 #include "kernels/cuda/host/split.h"
 
@@ -230,13 +230,14 @@ struct gyre_cuda_peer {
 
 #define GYRE_CUDA_MAX_PEERS 7
 
-/* A fused program (core/model/fused.h) as its kernel reads it. With `scatters`, each peer gets a
- * chunk of IN. With `reduces`, that is the chunk that the peer reduces, and this rank reduces its
- * own chunk and the chunks that it receives. Without `reduces`, the result is this rank's own chunk
- * of IN. The result goes to OUT. With `gathers`, it also goes to all peers, and the peers' results
- * are stored to OUT. If the program scatters and reduces nothing, the result goes to OUT only, and
- * the chunks that the peers scattered are stored to OUT. A send scatters only, a receive gathers
- * only, and where one launch does both they are one peer, whose ends may be of two ranks. */
+/* A fused program (core/foundation/model/fused.h) as its kernel reads it. With `scatters`, each
+ * peer gets a chunk of IN. With `reduces`, that is the chunk that the peer reduces, and this rank
+ * reduces its own chunk and the chunks that it receives. Without `reduces`, the result is this
+ * rank's own chunk of IN. The result goes to OUT. With `gathers`, it also goes to all peers, and
+ * the peers' results are stored to OUT. If the program scatters and reduces nothing, the result
+ * goes to OUT only, and the chunks that the peers scattered are stored to OUT. A send scatters
+ * only, a receive gathers only, and where one launch does both they are one peer, whose ends may be
+ * of two ranks. */
 struct gyre_cuda_fused {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */

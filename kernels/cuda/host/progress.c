@@ -5,7 +5,7 @@
  */
 #include "kernels/cuda/host/progress.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 struct gyre_progress gyre_cuda_mailbox_read(const struct gyre_cuda_mailbox *mailbox)
 {

@@ -3,7 +3,7 @@
  * Makes the steps of a trace from what one block recorded of a launch. The kernel wrote times;
  * which step, chunk and slots they are of follows from the lowered program.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
 
 /* ---- steps -------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_RECORDING_H
 #define GYRE_KERNELS_CUDA_RECORDING_H
 
-#include "core/model/schedule.h"
+#include "core/foundation/model/schedule.h"
 
 /* Most blocks of a launch. Each multiprocessor has one at most, and no GPU has more of those. */
 #define GYRE_CUDA_MAX_BLOCKS 256

@@ -3,7 +3,7 @@
  * Reads the rings of recording kernels (records.h). The entries of a launch end with a description
  * of the launch, so a ring is read from its newest entry backwards.
  */
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
 
 #include <stdlib.h>

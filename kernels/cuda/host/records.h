@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_HOST_RECORDS_H
 #define GYRE_KERNELS_CUDA_HOST_RECORDS_H
 
-#include "core/trace/trace.h"
+#include "core/foundation/trace/trace.h"
 #include "kernels/cuda/host/program.h"
 
 /* The host asked the GPU for its time, and got the answer. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a call's elements are divided among channels, chunks and tiles, as in core/model/tile.h but
- * without divisions on the GPU. Valid as C11 and as CUDA.
+ * How a call's elements are divided among channels, chunks and tiles, as in
+ * core/foundation/model/tile.h but without divisions on the GPU. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_SPLIT_H
 #define GYRE_KERNELS_CUDA_SPLIT_H
 
-#include "core/model/tile.h"
+#include "core/foundation/model/tile.h"
 
 /* struct gyre_split with the quotients that gyre_part() needs. A 64-bit division costs a GPU thread
  * some 100 instructions, and to find a range takes eight of them. */

@@ -7,8 +7,8 @@
  */
 #include "kernels/cuda/runtime/state.h"
 
-#include "core/base/sync.h"
-#include "core/device/pool_cuda.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/device/pool_cuda.h"
 #include "kernels/cuda/host/progress.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 

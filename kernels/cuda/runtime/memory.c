@@ -5,7 +5,7 @@
  * (host/arena.h). Nothing is allocated when a program is first used, because that would wait for
  * running kernels.
  */
-#include "core/base/log.h"
+#include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 
 /* A program takes some 200 bytes a rank where it has a step for every peer, and a communicator

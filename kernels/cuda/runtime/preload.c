@@ -4,7 +4,7 @@
  * waits for running kernels, also for those on GPUs with peer access. So before an executor
  * launches anything, every kernel that it can ever launch is loaded.
  */
-#include "core/base/log.h"
+#include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 

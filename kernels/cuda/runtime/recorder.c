@@ -9,8 +9,8 @@
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
 
-#include "core/base/log.h"
-#include "core/base/sync.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
 
 #include <stdlib.h>
 #include <sched.h>

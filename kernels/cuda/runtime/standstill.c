@@ -8,7 +8,7 @@
 #include "kernels/cuda/host/position.h"
 #include "kernels/cuda/runtime/state.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 #include <stdlib.h>
 #include <string.h>

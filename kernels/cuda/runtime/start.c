@@ -5,7 +5,7 @@
  */
 #include "kernels/cuda/runtime/state.h"
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 
 #include <string.h>
 

@@ -15,9 +15,9 @@
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
 
-#include "core/base/util.h"
-#include "core/device/cuda_error.h"
-#include "core/device/driver_cuda.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/cuda_error.h"
+#include "core/foundation/device/driver_cuda.h"
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/host/fused.h"

@@ -5,9 +5,9 @@
  */
 #include "kernels/cuda/runtime/upload.h"
 
-#include "core/base/sync.h"
-#include "core/base/util.h"
-#include "core/device/cuda_error.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/cuda_error.h"
 
 #include <string.h>
 

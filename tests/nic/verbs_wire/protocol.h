@@ -14,7 +14,7 @@
 #ifndef GYRE_TESTS_WIRE_PROTOCOL_H
 #define GYRE_TESTS_WIRE_PROTOCOL_H
 
-#include "core/base/sync.h"
+#include "core/foundation/base/sync.h"
 #include "tests/nic/verbs_model.h"
 
 #define WIRE_MAX_PROCESSES   128

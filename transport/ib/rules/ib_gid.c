@@ -4,7 +4,7 @@
  */
 #include "transport/ib/rules/ib_gid.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

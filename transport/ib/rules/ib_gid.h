@@ -17,8 +17,8 @@
 #ifndef GYRE_IB_GID_H
 #define GYRE_IB_GID_H
 
-#include "core/base/param.h"
-#include "core/base/status.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/status.h"
 
 enum gyre_ib_gid_type {
     GYRE_IB_GID_UNREADABLE, /* EINVAL: an empty slot, or one of another network namespace */

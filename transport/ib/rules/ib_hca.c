@@ -4,7 +4,7 @@
  */
 #include "transport/ib/rules/ib_hca.h"
 
-#include "core/base/util.h"
+#include "core/foundation/base/util.h"
 
 #include <ctype.h>
 #include <stdio.h>

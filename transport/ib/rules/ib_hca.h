@@ -5,8 +5,8 @@
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
 
-#include "core/base/param.h"
-#include "core/base/status.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/status.h"
 
 #define GYRE_IB_MAX_HCA_ITEMS 256
 

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Counts calls and writes the file of metrics.
+ */
+#include "core/engine/call/metrics.h"
+
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/call/span.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Classes of sizes: up to 1 KiB, 4 KiB, ... 1 GiB, and more. */
+#define N_CLASSES      12
+#define LEAST_BYTES    1024ULL
+#define WRITE_EVERY_NS 1000000000ULL
+/* The end of the communicator waits so long for the last write. */
+#define LAST_WRITE_NS 2000000000ULL
+#define LINE_BYTES    512
+#define NAME_BYTES    64
+
+struct cell {
+    uint64_t n_calls;
+    uint64_t n_bytes;
+    uint64_t busy_ns;
+    double last_bytes_per_s; /* bus bandwidth of the last launch; 0 = none was timed */
+};
+
+struct table {
+    struct cell cells[GYRE_N_COLLECTIVES][N_CLASSES];
+};
+
+struct gyre_metrics {
+    uint32_t n_holders; /* the communicator, the writer and spans; atomic */
+    bool is_timed;
+    int rank;
+    int n_ranks;
+    char name[NAME_BYTES];
+    char path[PATH_MAX];
+    pthread_t writer;       /* the only thread that writes the file */
+    pthread_mutex_t lock;   /* of the rest; never held while the file is written */
+    pthread_cond_t closing; /* is_closing or has_ended was set */
+    bool is_closing;
+    bool has_ended; /* the writer writes no more */
+    bool is_new;
+    struct table table;
+};
+
+/* One launch. */
+struct gyre_metrics_span {
+    struct gyre_span span;
+    struct gyre_metrics *metrics;
+    uint64_t start_ns;
+    enum gyre_collective coll;
+    int size_class;
+    double bus_bytes; /* that cross the slowest link of a rank, as nccl-tests counts them */
+};
+
+static void release_metrics(struct gyre_metrics *metrics)
+{
+    if (gyre_fetch_add_u32(&metrics->n_holders, UINT32_MAX) != 1)
+        return;
+    pthread_cond_destroy(&metrics->closing);
+    pthread_mutex_destroy(&metrics->lock);
+    free(metrics);
+}
+
+static void free_span(struct gyre_span *span)
+{
+    release_metrics(((struct gyre_metrics_span *)span)->metrics);
+    free(span);
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* The bytes of the whole vector, as nccl-tests counts a call's size. */
+static uint64_t size_of(const struct gyre_metrics *metrics, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
+    return traits->in_blocks || traits->out_blocks ? block * (uint64_t)metrics->n_ranks : block;
+}
+
+static int class_of(uint64_t n_bytes)
+{
+    int size_class = 0;
+    while (size_class < N_CLASSES - 1 && n_bytes > LEAST_BYTES << (2 * size_class))
+        size_class++;
+    return size_class;
+}
+
+/* Bus bandwidth over the call's own: nccl-tests, PERFORMANCE.md. */
+static double bus_factor(enum gyre_collective coll, int n_ranks)
+{
+    const double n = n_ranks;
+    switch (coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        return 2 * (n - 1) / n;
+    case GYRE_COLL_BROADCAST:
+    case GYRE_COLL_REDUCE:
+    case GYRE_COLL_SEND_RECV:
+        return 1;
+    default:
+        return (n - 1) / n;
+    }
+}
+
+static void note_begin(struct gyre_span *span, uint64_t now_ns)
+{
+    ((struct gyre_metrics_span *)span)->start_ns = now_ns;
+}
+
+static void note_end(struct gyre_span *span, uint64_t now_ns)
+{
+    const struct gyre_metrics_span *own = (const struct gyre_metrics_span *)span;
+    const uint64_t time_ns = now_ns - own->start_ns;
+    struct cell *cell = &own->metrics->table.cells[own->coll][own->size_class];
+    pthread_mutex_lock(&own->metrics->lock);
+    cell->busy_ns += time_ns;
+    if (time_ns > 0)
+        cell->last_bytes_per_s = own->bus_bytes / ((double)time_ns / 1e9);
+    own->metrics->is_new = true;
+    pthread_mutex_unlock(&own->metrics->lock);
+}
+
+static const struct gyre_span_ops span_ops = {note_begin, note_end, free_span};
+
+/* Sends and receives that run at the same time count one by one, and their time counts once, in the
+ * class of the longest. */
+struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
+                                             const struct gyre_call *const *calls, int n_calls,
+                                             gyre_stream stream)
+{
+    uint64_t longest_bytes = 0, all_bytes = 0;
+    if (metrics == NULL)
+        return NULL;
+    pthread_mutex_lock(&metrics->lock);
+    for (int i = 0; i < n_calls; i++) {
+        const uint64_t n_bytes = size_of(metrics, calls[i]);
+        struct cell *cell = &metrics->table.cells[calls[i]->coll][class_of(n_bytes)];
+        cell->n_calls++;
+        cell->n_bytes += n_bytes;
+        all_bytes += n_bytes;
+        longest_bytes = gyre_max_u64(longest_bytes, n_bytes);
+    }
+    metrics->is_new = true;
+    pthread_mutex_unlock(&metrics->lock);
+    struct gyre_metrics_span *span = metrics->is_timed ? calloc(1, sizeof(*span)) : NULL;
+    if (span == NULL)
+        return NULL;
+    *span = (struct gyre_metrics_span){
+        .metrics = metrics,
+        .coll = calls[0]->coll,
+        .size_class = class_of(longest_bytes),
+        .bus_bytes = (double)all_bytes * bus_factor(calls[0]->coll, metrics->n_ranks),
+    };
+    gyre_fetch_add_u32(&metrics->n_holders, 1);
+    if (gyre_span_begin(&span->span, &span_ops, stream))
+        return span;
+    free_span(&span->span);
+    return NULL;
+}
+
+void gyre_metrics_end(struct gyre_metrics_span *span, bool is_launched, gyre_stream stream)
+{
+    if (span != NULL)
+        gyre_span_end(&span->span, is_launched, stream);
+}
+
+/* ---- the file ----------------------------------------------------------------------------- */
+
+struct text {
+    char *bytes;
+    size_t n_bytes;
+    size_t max_bytes;
+};
+
+static const struct family {
+    const char *name;
+    const char *type;
+    const char *help;
+} families[] = {
+    {"gyre_calls_total", "counter", "Calls launched."},
+    {"gyre_bytes_total", "counter", "Bytes of the calls' vectors."},
+    {"gyre_seconds_total", "counter", "Time from a launch's turn on its stream to its end."},
+    {"gyre_last_busbw_bytes_per_second", "gauge", "Bus bandwidth of the last timed launch."},
+};
+
+static double value_of(const struct cell *cell, size_t family)
+{
+    const double values[] = {(double)cell->n_calls, (double)cell->n_bytes,
+                             (double)cell->busy_ns / 1e9, cell->last_bytes_per_s};
+    return values[family];
+}
+
+/* A label's value: valid UTF-8, in which backslashes, quotes and ends of lines are escaped. */
+static void escape(const char *name, char *out)
+{
+    char text[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
+    size_t n = 0;
+    gyre_text_to_utf8(name, text, sizeof(text));
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '\\' || *at == '"' || *at == '\n')
+            out[n++] = '\\';
+        out[n++] = *at == '\n' ? 'n' : *at == '\r' ? ' ' : *at;
+    }
+    out[n] = '\0';
+}
+
+static void add_line(struct text *text, const char *line)
+{
+    const size_t n = strlen(line);
+    if (text->n_bytes + n <= text->max_bytes) {
+        memcpy(text->bytes + text->n_bytes, line, n);
+        text->n_bytes += n;
+    }
+}
+
+static void add_cell(const struct gyre_metrics *metrics, const struct cell *cell, size_t family,
+                     int coll, int size_class, struct text *text)
+{
+    char line[LINE_BYTES], name[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)], size[32] = "+Inf";
+    if (cell->n_calls == 0 || (family >= 2 && !metrics->is_timed))
+        return;
+    if (size_class < N_CLASSES - 1)
+        snprintf(size, sizeof(size), "%llu", LEAST_BYTES << (2 * size_class));
+    escape(metrics->name, name);
+    gyre_text_format(line, sizeof(line),
+                     "%s{comm=\"%s\",rank=\"%d\",collective=\"%s\",up_to_bytes=\"%s\"} %.17g\n",
+                     families[family].name, name, metrics->rank, gyre_collectives[coll].name, size,
+                     value_of(cell, family));
+    add_line(text, line);
+}
+
+static gyre_status write_file(const struct gyre_metrics *metrics, const struct table *table)
+{
+    const size_t n_families = GYRE_ARRAY_LENGTH(families);
+    struct text text = {NULL, 0,
+                        (size_t)LINE_BYTES * n_families * (2 + GYRE_N_COLLECTIVES * N_CLASSES)};
+    char line[LINE_BYTES];
+    text.bytes = malloc(text.max_bytes);
+    if (text.bytes == NULL)
+        return gyre_fail_errno(ENOMEM, "metrics");
+    for (size_t family = 0; family < n_families; family++) {
+        snprintf(line, sizeof(line), "# HELP %s %s\n# TYPE %s %s\n", families[family].name,
+                 families[family].help, families[family].name, families[family].type);
+        add_line(&text, line);
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (int size_class = 0; size_class < N_CLASSES; size_class++)
+                add_cell(metrics, &table->cells[coll][size_class], family, coll, size_class, &text);
+    }
+    const gyre_status status = gyre_file_replace(metrics->path, text.bytes, text.n_bytes);
+    free(text.bytes);
+    return status;
+}
+
+/* Waits until the next write is due or the metrics are closed. Copies the table if it is new.
+ * Returns whether the metrics are still open. */
+static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out, bool *is_new_out)
+{
+    const uint64_t due_ns = gyre_now_ns() + WRITE_EVERY_NS;
+    pthread_mutex_lock(&metrics->lock);
+    while (!metrics->is_closing && gyre_now_ns() < due_ns)
+        gyre_cond_wait_until(&metrics->closing, &metrics->lock, due_ns);
+    const bool is_open = !metrics->is_closing;
+    *is_new_out = metrics->is_new;
+    if (metrics->is_new)
+        *table_out = metrics->table;
+    metrics->is_new = false;
+    pthread_mutex_unlock(&metrics->lock);
+    return is_open;
+}
+
+/* A thread of its own writes the file, because a write to a slow file system may take long. Neither
+ * calls nor the health thread may wait for that. */
+static void *write_news(void *argument)
+{
+    struct gyre_metrics *metrics = argument;
+    struct table table;
+    bool has_warned = false, is_open = true, is_new = false;
+    gyre_log_set_rank(metrics->rank);
+    while (is_open) {
+        is_open = wait_for_news(metrics, &table, &is_new);
+        if (is_new && write_file(metrics, &table) != GYRE_SUCCESS && !has_warned) {
+            has_warned = true;
+            GYRE_WARN("GYRE_METRICS_FILE: %s", gyre_cause());
+        }
+    }
+    pthread_mutex_lock(&metrics->lock);
+    metrics->has_ended = true;
+    pthread_cond_broadcast(&metrics->closing);
+    pthread_mutex_unlock(&metrics->lock);
+    release_metrics(metrics);
+    return NULL;
+}
+
+void gyre_metrics_close(struct gyre_metrics *metrics)
+{
+    if (metrics == NULL)
+        return;
+    const uint64_t deadline_ns = gyre_now_ns() + LAST_WRITE_NS;
+    pthread_mutex_lock(&metrics->lock);
+    metrics->is_closing = true;
+    pthread_cond_broadcast(&metrics->closing);
+    while (!metrics->has_ended && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&metrics->closing, &metrics->lock, deadline_ns);
+    const bool has_ended = metrics->has_ended;
+    pthread_mutex_unlock(&metrics->lock);
+    if (has_ended) {
+        pthread_join(metrics->writer, NULL);
+    } else {
+        GYRE_WARN("GYRE_METRICS_FILE: %s is not written after 2 s; the end of the communicator "
+                  "does not wait for it",
+                  metrics->path);
+        pthread_detach(metrics->writer);
+    }
+    release_metrics(metrics);
+}
+
+static gyre_status expand(const char *pattern, const struct gyre_member *member, const char *host,
+                          char path_out[PATH_MAX])
+{
+    size_t n = 0;
+    for (const char *at = pattern; *at != '\0'; at++) {
+        char piece[80] = {*at, '\0'};
+        if (at[0] == '%' && at[1] == 'h')
+            snprintf(piece, sizeof(piece), "%s", host);
+        else if (at[0] == '%' && at[1] == 'p')
+            snprintf(piece, sizeof(piece), "%ld", (long)getpid());
+        else if (at[0] == '%' && at[1] == 'r')
+            snprintf(piece, sizeof(piece), "%d", member->rank);
+        else if (at[0] == '%' && at[1] == 'n')
+            snprintf(piece, sizeof(piece), "%" PRIu64, member->number);
+        else if (at[0] == '%' && at[1] == 'c')
+            snprintf(piece, sizeof(piece), "%08x", (unsigned)(member->job ^ member->job >> 32));
+        at += at[0] == '%' && at[1] != '\0' && strchr("hprnc%", at[1]) != NULL;
+        if (n + strlen(piece) >= PATH_MAX)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long");
+        memcpy(path_out + n, piece, strlen(piece));
+        n += strlen(piece);
+    }
+    path_out[n] = '\0';
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_metrics_open(const struct gyre_member *member, const struct gyre_links *links,
+                              struct gyre_metrics **metrics_out)
+{
+    *metrics_out = NULL;
+    if (!gyre_param_is_set(&member->params, GYRE_PARAM_METRICS_FILE))
+        return GYRE_SUCCESS;
+    struct gyre_metrics *metrics = calloc(1, sizeof(*metrics));
+    if (metrics == NULL)
+        return gyre_fail_errno(ENOMEM, "metrics");
+    gyre_status status = expand(gyre_param_text(&member->params, GYRE_PARAM_METRICS_FILE), member,
+                                links->infos[member->rank].host_name, metrics->path);
+    metrics->n_holders = 2;
+    metrics->is_timed = member->device_info.kind == GYRE_DEVICE_HOST;
+    metrics->rank = member->rank;
+    metrics->n_ranks = member->n_ranks;
+    snprintf(metrics->name, sizeof(metrics->name), "%s", member->name);
+    pthread_mutex_init(&metrics->lock, NULL);
+    gyre_cond_init(&metrics->closing);
+    if (status == GYRE_SUCCESS)
+        status = gyre_thread_start(&metrics->writer, 0, write_news, metrics, "metrics");
+    if (status != GYRE_SUCCESS) {
+        release_metrics(metrics); /* the writer's part */
+        release_metrics(metrics);
+        return status;
+    }
+    *metrics_out = metrics;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The public calls that take buffers: arguments are checked here and nowhere deeper. Nothing is
+ * enqueued for a call that is refused.
+ */
+#include "core/engine/comm/comm.h"
+
+#include "core/foundation/base/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One block must fit into 63 bits, and so must all of them. */
+#define MAX_BYTES ((uint64_t)INT64_MAX)
+
+static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    if ((unsigned)call->dtype >= GYRE_N_DTYPES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not one of the %d types",
+                         traits->name, (int)call->dtype, GYRE_N_DTYPES);
+    const uint64_t n_blocks =
+        traits->in_blocks || traits->out_blocks ? (uint64_t)comm->member.n_ranks : 1;
+    const uint64_t element = gyre_dtype_bytes(call->dtype);
+    if (call->count > MAX_BYTES / element / n_blocks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: count %" PRIu64 " x %" PRIu64 " bytes x %" PRIu64
+                         " blocks is more than 2^63 bytes",
+                         traits->name, call->count, element, n_blocks);
+    if (!traits->reduces)
+        return GYRE_SUCCESS;
+    const int op = (int)call->op;
+    if (op >= 0 && op < GYRE_N_OPS)
+        return GYRE_SUCCESS;
+    const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP; /* wraps for those below */
+    if (user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: op %d is neither sum prod max min avg nor one made by "
+                         "gyre_op_create_premul_sum on this communicator",
+                         traits->name, op);
+    if (comm->user_ops[user].dtype != call->dtype)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: op %d was made for %s, the call is of %s", traits->name, op,
+                         gyre_dtype_names[comm->user_ops[user].dtype],
+                         gyre_dtype_names[call->dtype]);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_rank(gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    if (!traits->has_root || (call->root >= 0 && call->root < comm->member.n_ranks))
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d", traits->name,
+                     call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root", call->root,
+                     comm->member.n_ranks - 1);
+}
+
+static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *which,
+                                 const void *pointer)
+{
+    if (pointer == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: the %s buffer is NULL", name, which);
+    const gyre_status status =
+        comm->member.device->ops->check_pointer(comm->member.device, pointer);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s: the %s buffer", name, which);
+    return status;
+}
+
+/* Which buffers this rank's call reads and writes, and how long they are. */
+struct buffers {
+    bool reads;
+    bool writes;
+    uint64_t in_bytes;
+    uint64_t out_bytes;
+    const char *in_place; /* where `recv` must stand for the in-place form */
+};
+
+static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
+    const uint64_t n = (uint64_t)comm->member.n_ranks;
+    struct buffers b = {true, true, traits->in_blocks ? block * n : block,
+                        traits->out_blocks ? block * n : block, NULL};
+    const uint64_t own = block * (uint64_t)comm->member.rank;
+    const char *send = call->send;
+    switch (call->coll) {
+    case GYRE_COLL_BROADCAST:
+        b.reads = comm->member.rank == call->root;
+        b.in_place = send;
+        break;
+    case GYRE_COLL_REDUCE:
+        b.writes = comm->member.rank == call->root;
+        b.in_place = send;
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        b.in_place = (const char *)((uintptr_t)send + own);
+        break;
+    case GYRE_COLL_GATHER:
+        b.writes = comm->member.rank == call->root;
+        b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
+        break;
+    case GYRE_COLL_SCATTER:
+        b.reads = comm->member.rank == call->root;
+        b.in_place = (const char *)((uintptr_t)send + own);
+        break;
+    case GYRE_COLL_ALL_TO_ALL: /* the result is undefined then, as in NCCL, whose users call it */
+        b.in_place = send;
+        break;
+    case GYRE_COLL_SEND_RECV:
+        b.reads = call->is_send;
+        b.writes = !call->is_send;
+        break;
+    default:
+        b.in_place = send;
+        break;
+    }
+    return b;
+}
+
+static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
+{
+    const char *name = gyre_collectives[call->coll].name;
+    if (call->count == 0)
+        return GYRE_SUCCESS;
+    const struct buffers b = buffers_of(comm, call);
+    if (b.reads)
+        GYRE_TRY(check_pointer(comm, name, "send", call->send));
+    if (b.writes && (!b.reads || call->recv != call->send))
+        GYRE_TRY(check_pointer(comm, name, "recv", call->recv));
+    if (!b.reads || !b.writes || (b.in_place != NULL && call->recv == b.in_place))
+        return GYRE_SUCCESS;
+    const uintptr_t in = (uintptr_t)call->send;
+    const uintptr_t out = (uintptr_t)call->recv;
+    if (in >= out + b.out_bytes || out >= in + b.in_bytes)
+        return GYRE_SUCCESS;
+    char in_place[80] = "; it has no in-place form";
+    if (b.in_place != NULL)
+        snprintf(in_place, sizeof(in_place), ", and not in the in-place form (recv == %p)",
+                 (const void *)b.in_place);
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "%s: send [%p, +%" PRIu64 ") and recv [%p, +%" PRIu64 ") overlap%s", name,
+                     call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
+}
+
+static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
+{
+    GYRE_TRY(check_types(comm, call));
+    GYRE_TRY(check_rank(comm, call));
+    GYRE_TRY(check_buffers(comm, call));
+    if (gyre_collectives[call->coll].reduces && (int)call->op >= GYRE_FIRST_USER_OP)
+        call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
+    return gyre_group_submit(&comm->caller, call);
+}
+
+static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = check_and_submit(comm, call);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_op op, gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_REDUCE,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op,
+                                            .root = -1,
+                                            .stream = stream});
+}
+
+gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                           gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_BROADCAST,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root,
+                                            .stream = stream});
+}
+
+gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype, gyre_op op,
+                        int root, gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_REDUCE,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op,
+                                            .root = root,
+                                            .stream = stream});
+}
+
+gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_GATHER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = -1,
+                                            .stream = stream});
+}
+
+gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                gyre_op op, gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_REDUCE_SCATTER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op,
+                                            .root = -1,
+                                            .stream = stream});
+}
+
+gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_TO_ALL,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = -1,
+                                            .stream = stream});
+}
+
+gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                        gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_GATHER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root,
+                                            .stream = stream});
+}
+
+gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                         gyre_comm *comm, gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SCATTER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root,
+                                            .stream = stream});
+}
+
+gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
+                      gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
+                                            .send = send,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = peer,
+                                            .is_send = true,
+                                            .stream = stream});
+}
+
+gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
+                      gyre_stream stream)
+{
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = peer,
+                                            .stream = stream});
+}
+
+/* ---- calls with terms of their own -------------------------------------------------------- */
+
+/* The collective of each enum gyre_call_kind. */
+static const enum gyre_collective collective_of[] = {
+    [GYRE_CALL_ALL_REDUCE] = GYRE_COLL_ALL_REDUCE,
+    [GYRE_CALL_BROADCAST] = GYRE_COLL_BROADCAST,
+    [GYRE_CALL_REDUCE] = GYRE_COLL_REDUCE,
+    [GYRE_CALL_ALL_GATHER] = GYRE_COLL_ALL_GATHER,
+    [GYRE_CALL_REDUCE_SCATTER] = GYRE_COLL_REDUCE_SCATTER,
+    [GYRE_CALL_ALL_TO_ALL] = GYRE_COLL_ALL_TO_ALL,
+    [GYRE_CALL_GATHER] = GYRE_COLL_GATHER,
+    [GYRE_CALL_SCATTER] = GYRE_COLL_SCATTER,
+};
+
+/* Refuses terms that leave no choice now, where that does not end the communicator. */
+static gyre_status submit_on_terms(gyre_comm *comm, const gyre_call_args *args,
+                                   struct gyre_call *call)
+{
+    struct gyre_choice choice;
+    GYRE_TRY(gyre_call_terms_parse(call->coll, args->algorithm, args->protocol, args->min_channels,
+                                   args->max_channels, &call->terms));
+    GYRE_TRY(check_types(comm, call));
+    if (gyre_call_terms_any(&call->terms) && call->count > 0 && comm->member.n_ranks > 1)
+        GYRE_TRY(gyre_plan_choice(comm->plans, call, &choice));
+    return check_and_submit(comm, call);
+}
+
+gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_stream stream)
+{
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    if (given == NULL || given->version == 0 ||
+        given->struct_bytes < offsetof(gyre_call_args, algorithm))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "collective: the arguments are NULL or were not initialised with "
+                         "GYRE_CALL_ARGS_INIT");
+    memcpy(&args, given, given->struct_bytes < sizeof(args) ? given->struct_bytes : sizeof(args));
+    if (args.kind < 0 || (size_t)args.kind >= GYRE_ARRAY_LENGTH(collective_of))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "collective: %d is no enum gyre_call_kind",
+                         args.kind);
+    struct gyre_call call = {.coll = collective_of[args.kind],
+                             .send = args.send,
+                             .recv = args.recv,
+                             .count = args.count,
+                             .dtype = args.dtype,
+                             .op = args.op,
+                             .root = -1,
+                             .stream = stream};
+    if (gyre_collectives[call.coll].has_root)
+        call.root = args.root;
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = submit_on_terms(comm, &args, &call);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
+
+static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
+                                     gyre_comm *comm)
+{
+    if (op_out == NULL || scalar == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum: %s is NULL",
+                         op_out == NULL ? "op_out" : "scalar");
+    if ((unsigned)dtype >= GYRE_N_DTYPES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum: unknown dtype %d",
+                         (int)dtype);
+    for (int i = 0; i < GYRE_MAX_USER_OPS; i++) {
+        if (comm->user_ops[i].is_used)
+            continue;
+        struct gyre_user_op op = {true, dtype, 0};
+        GYRE_TRY(comm->member.device->ops->copy(comm->member.device, &op.scalar, scalar,
+                                                gyre_dtype_bytes(dtype)));
+        comm->user_ops[i] = op;
+        *op_out = (gyre_op)(GYRE_FIRST_USER_OP + i);
+        return GYRE_SUCCESS;
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "op_create_premul_sum: all %d user operations are in use; destroy one",
+                     GYRE_MAX_USER_OPS);
+}
+
+gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
+                                      gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = create_premul_sum(op_out, scalar, dtype, comm);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status destroy_op(gyre_op op, gyre_comm *comm)
+{
+    const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP;
+    if (user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "op_destroy: %d is not an operation made on this communicator", (int)op);
+    comm->user_ops[user].is_used = false;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = destroy_op(op, comm);
+    gyre_comm_end_call(comm);
+    return status;
+}

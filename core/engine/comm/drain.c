@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The wait of a rank that leaves for its own operations. Ranks that leave while they wait for each
+ * other's signals find that out here, because none of them could say goodbye:
+ *
+ *     rank 0: wait for rank 1's signal; destroy     rank 1: wait for rank 0's signal; destroy
+ *
+ * A rank that leaves makes no more calls. Once all of its one-sided operations wait, it sends no
+ * signal before one comes, and its n_ended stays the same. So it tells all ranks its n_ended and
+ * the ranks that it waits for. For each of those it adds the n_ended that it had seen of that rank
+ * before it found that it waits. Then it had all signals that the other rank had sent by that
+ * n_ended: within a host they are there at once, and else the rank tells its n_ended on the put
+ * link, behind its signals. A set of ranks that wait for each other alone, and that have all seen
+ * each other's latest n_ended, waits for ever: the first of them to go on would need a signal of
+ * another one that had gone on before it.
+ */
+#include "core/engine/comm/comm.h"
+
+#include "core/foundation/base/fault.h"
+#include "core/foundation/base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NAP_NS   50000
+#define CHECK_NS 100000000ULL
+
+/* What a rank told last; of this rank it is `own`. */
+static struct gyre_health_blocked report_of(gyre_comm *comm, const struct gyre_health_blocked *own,
+                                            int rank)
+{
+    return rank == comm->member.rank ? *own : gyre_health_blocked_of(comm->health, rank);
+}
+
+/* The rank's n_ended. All signals that the rank had sent by it are here. */
+static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *own, int rank)
+{
+    if (rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank))
+        return gyre_put_peers_blocked_of(comm, rank);
+    return report_of(comm, own, rank).n_ended;
+}
+
+/* Returns false if this rank is not blocked. It is looked at twice, and what it has seen of the
+ * other ranks is read in between. */
+static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
+{
+    struct gyre_executor *executor = comm->executor;
+    struct gyre_health_blocked report = {0};
+    struct gyre_blocked before, after;
+    if (!executor->ops->find_blocked(executor, &before))
+        return false;
+    report.n_ended = before.n_ended;
+    report.n_senders = before.n_senders;
+    for (uint32_t i = 0; i < before.n_senders; i++) {
+        report.senders[i].rank = before.senders[i];
+        report.senders[i].seen_ended = seen_ended(comm, &report, (int)before.senders[i]);
+    }
+    if (!executor->ops->find_blocked(executor, &after) ||
+        memcmp(&before, &after, sizeof(before)) != 0)
+        return false;
+    *report_out = report;
+    return true;
+}
+
+/* Adds the ranks to the set that this rank waits for. Returns false if one of them may go on.
+ * @n_ranks: of the set, whose first ranks have been looked at. */
+static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, int rank,
+                        bool *is_in_set, int *set, int *n_ranks)
+{
+    const struct gyre_health_blocked report = report_of(comm, own, rank);
+    for (uint32_t i = 0; i < report.n_senders; i++) {
+        const int sender = (int)report.senders[i].rank;
+        const uint64_t n_ended = report_of(comm, own, sender).n_ended;
+        if (n_ended == 0 || report.senders[i].seen_ended != n_ended)
+            return false;
+        if (!is_in_set[sender])
+            set[(*n_ranks)++] = sender;
+        is_in_set[sender] = true;
+    }
+    return true;
+}
+
+/* Does this rank wait for ranks that wait for each other alone? Without memory a later check
+ * answers. */
+static bool waits_for_ever(gyre_comm *comm, const struct gyre_health_blocked *own)
+{
+    const size_t n = (size_t)comm->member.n_ranks;
+    bool *is_in_set = calloc(n, sizeof(*is_in_set));
+    int *set = malloc(n * sizeof(*set));
+    int n_ranks = 0;
+    bool is_closed = is_in_set != NULL && set != NULL;
+    if (is_closed) {
+        set[n_ranks++] = comm->member.rank;
+        is_in_set[comm->member.rank] = true;
+    }
+    for (int i = 0; is_closed && i < n_ranks; i++)
+        is_closed = add_senders(comm, own, set[i], is_in_set, set, &n_ranks);
+    free(is_in_set);
+    free(set);
+    return is_closed;
+}
+
+/* Ends the waits of this rank if their signals can no longer come.
+ * @told: what this rank has told the other ranks so far. */
+static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
+{
+    struct gyre_health_blocked own;
+    if (!make_report(comm, &own))
+        return;
+    gyre_put_peers_tell_blocked(comm, own.n_ended);
+    if (memcmp(&own, told, sizeof(own)) != 0)
+        gyre_health_tell_blocked(comm->health, &own);
+    *told = own;
+    if (!waits_for_ever(comm, &own))
+        return;
+    for (uint32_t i = 0; i < own.n_senders; i++)
+        comm->executor->ops->peer_left(comm->executor, (int)own.senders[i].rank);
+}
+
+void gyre_comm_drain(gyre_comm *comm)
+{
+    const struct timespec nap = {0, NAP_NS};
+    struct gyre_health_blocked told = {0};
+    uint64_t checked_ns = gyre_now_ns();
+    while (!gyre_fault_is_raised(&comm->member.fault) &&
+           !comm->executor->ops->is_idle(comm->executor)) {
+        nanosleep(&nap, NULL);
+        if (gyre_now_ns() - checked_ns < CHECK_NS)
+            continue;
+        check_waits(comm, &told);
+        checked_ns = gyre_now_ns();
+    }
+}

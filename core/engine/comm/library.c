@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The public calls about the library itself.
+ */
+#include "core/foundation/base/launch.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/meet.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+gyre_status gyre_get_version(int *version_out)
+{
+    if (version_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_version: version_out is NULL");
+    *version_out = GYRE_VERSION;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes)
+{
+    if (name == NULL || text_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_variable: a pointer is NULL");
+    const char *bare = strncmp(name, "GYRE_", 5) == 0 ? name + 5 : name;
+    int id = 0;
+    while (id < GYRE_N_PARAMS && strcmp(gyre_param_name((enum gyre_param_id)id), bare) != 0)
+        id++;
+    if (id == GYRE_N_PARAMS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_variable: there is no %s", name);
+    struct gyre_params *params = malloc(sizeof(*params));
+    if (params == NULL)
+        return gyre_fail_errno(ENOMEM, "get_variable");
+    gyre_status status = gyre_params_load(params);
+    const char *text =
+        status == GYRE_SUCCESS ? gyre_param_text(params, (enum gyre_param_id)id) : "";
+    if (status == GYRE_SUCCESS && strlen(text) >= text_bytes)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_variable: %s needs %zu bytes", name,
+                           strlen(text) + 1);
+    if (status == GYRE_SUCCESS)
+        memcpy(text_out, text, strlen(text) + 1);
+    free(params);
+    return status;
+}
+
+const char *gyre_get_variable_name(int index)
+{
+    static const char *const names[] = {
+#define X(id, type, flags, fallback, low, high, unit, words, help) "GYRE_" #id,
+#include "core/foundation/base/param_table.h"
+#undef X
+    };
+    return index >= 0 && index < GYRE_N_PARAMS ? names[index] : NULL;
+}
+
+void gyre_log_text(bool is_warning, const char *text)
+{
+    if (text != NULL)
+        gyre_log(is_warning ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_INIT, "%s", text);
+}
+
+static gyre_status check_launch(const gyre_launch *launch)
+{
+    if (launch == NULL || launch->struct_bytes < sizeof(*launch) || launch->version == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "launch: the struct is NULL or was not initialised with GYRE_LAUNCH_INIT");
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_get_launch(gyre_launch *launch_out)
+{
+    GYRE_TRY(check_launch(launch_out));
+    return gyre_launch_find(gyre_param_environment(), launch_out);
+}
+
+/* What each rank tells the others when they meet. */
+struct introduction {
+    uint64_t host_hash;
+    gyre_unique_id id; /* of rank 0 only */
+};
+
+gyre_status gyre_get_launch_id(gyre_launch *launch, unsigned number, int timeout_ms,
+                               gyre_unique_id *id_out)
+{
+    GYRE_TRY(check_launch(launch));
+    if (id_out == NULL || launch->rank < 0 || launch->n_ranks < 1 ||
+        launch->rank >= launch->n_ranks || timeout_ms < 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "get_launch_id: rank %d of %d ranks, %d ms: a value is out of range, or "
+                         "id_out is NULL",
+                         launch->rank, launch->n_ranks, timeout_ms);
+    struct introduction mine = {0};
+    struct gyre_meet meet;
+    struct gyre_params *params = malloc(sizeof(*params));
+    struct introduction *all = calloc((size_t)launch->n_ranks, sizeof(*all));
+    gyre_status status = params == NULL || all == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "get_launch_id")
+                             : gyre_params_load(params);
+    if (status == GYRE_SUCCESS)
+        status = gyre_host_hash(NULL, &mine.host_hash);
+    if (status == GYRE_SUCCESS && launch->rank == 0)
+        status = gyre_get_unique_id(&mine.id);
+    if (status == GYRE_SUCCESS && launch->n_ranks == 1) {
+        all[0] = mine;
+    } else if (status == GYRE_SUCCESS) {
+        const uint64_t timeout_ns =
+            timeout_ms > 0
+                ? (uint64_t)timeout_ms * 1000000
+                : (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000;
+        const struct gyre_meet_place place = {.rank = launch->rank,
+                                              .n_ranks = launch->n_ranks,
+                                              .number = number,
+                                              .source = "MASTER_ADDR",
+                                              .address = launch->address,
+                                              .port = launch->port,
+                                              .job = launch->job,
+                                              .timeout_ns = timeout_ns,
+                                              .params = params};
+        status = gyre_meet_open(&place, &meet);
+        if (status == GYRE_SUCCESS) {
+            status =
+                gyre_meet_all_gather(&meet, &mine, sizeof(mine), all, gyre_now_ns() + timeout_ns);
+            gyre_meet_close(&meet);
+        }
+    }
+    int local_rank = 0;
+    int n_local_ranks = 0;
+    for (int i = 0; status == GYRE_SUCCESS && i < launch->n_ranks; i++) {
+        local_rank += i < launch->rank && all[i].host_hash == mine.host_hash;
+        n_local_ranks += all[i].host_hash == mine.host_hash;
+    }
+    if (status == GYRE_SUCCESS) {
+        *id_out = all[0].id;
+        launch->local_rank = launch->local_rank < 0 ? local_rank : launch->local_rank;
+        launch->n_local_ranks = launch->n_local_ranks < 0 ? n_local_ranks : launch->n_local_ranks;
+    }
+    free(all);
+    free(params);
+    return status;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a communicator consists of: the order in which its parts are opened and closed, and what the
+ * lower ones of them ask of the upper ones.
+ */
+#include "core/engine/comm/comm.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/call/observe.h"
+#include "core/engine/comm/local.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gyre_comm_free(gyre_comm *comm)
+{
+    gyre_registry_wait_unpinned(comm);
+    if (comm->health != NULL)
+        gyre_health_close(comm->health);
+    /* Proxies may still raise the fault while the executor is closed. */
+    gyre_fault_hook(&comm->member.fault, NULL, NULL);
+    if (comm->plans != NULL)
+        gyre_plan_cache_close(comm->plans);
+    gyre_observe_times(comm->caller.observing);
+    gyre_put_peers_detach(comm);
+    if (comm->executor != NULL)
+        comm->executor->ops->close(comm->executor);
+    gyre_algo_file_free(&comm->algo_file);
+    gyre_put_peers_close(comm);
+    gyre_signals_fini(comm);
+    gyre_windows_fini(comm);
+    gyre_links_close(&comm->links);
+    gyre_trace_close(comm->member.trace);
+    if (comm->member.bootstrap != NULL)
+        comm->member.bootstrap->ops->close(comm->member.bootstrap);
+    if (comm->member.device != NULL)
+        comm->member.device->ops->close(comm->member.device);
+    gyre_origin_release(comm->origin);
+    gyre_metrics_close(comm->caller.metrics);
+    gyre_observing_close(comm->caller.observing);
+    free(comm->caller.n_p2p);
+    gyre_call_log_fini(&comm->caller.call_log);
+    gyre_registrations_fini(&comm->registrations);
+    gyre_fault_fini(&comm->member.fault);
+    free((char *)(uintptr_t)comm->member.config.transport);
+    gyre_registry_remove(comm); /* last: a thread that waits for this finds everything freed */
+    free(comm);
+}
+
+/* Makes all parts of a communicator that need no other rank. */
+gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
+{
+    gyre_comm *comm = calloc(1, sizeof(*comm));
+    if (comm == NULL)
+        return gyre_fail_errno(ENOMEM, "communicator");
+    gyre_authenticate_prepare();
+    gyre_fault_init(&comm->member.fault);
+    gyre_call_log_init(&comm->caller.call_log);
+    gyre_registrations_init(&comm->registrations);
+    comm->member.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_status status;
+    GYRE_TRY_GOTO(status, gyre_params_load(&comm->member.params), undo);
+    GYRE_TRY_GOTO(status, gyre_config_resolve(given, &comm->member.params, &config), undo);
+    if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_TUNING_FILE)) {
+        status = gyre_tuning_load(gyre_param_text(&comm->member.params, GYRE_PARAM_TUNING_FILE),
+                                  &comm->tuning);
+        if (status != GYRE_SUCCESS)
+            GYRE_TRY_GOTO(status, gyre_fail_context(status, "GYRE_TUNING_FILE"), undo);
+    }
+    if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_ALGO_FILE))
+        GYRE_TRY_GOTO(
+            status,
+            gyre_algo_file_load(gyre_param_text(&comm->member.params, GYRE_PARAM_ALGO_FILE),
+                                "GYRE_ALGO_FILE", &comm->algo_file),
+            undo);
+    comm->member.config = config;
+    comm->member.config.name = NULL;
+    comm->member.config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
+    if (config.transport != NULL && comm->member.config.transport == NULL)
+        GYRE_TRY_GOTO(status, gyre_fail_errno(ENOMEM, "communicator"), undo);
+    snprintf(comm->member.name, sizeof(comm->member.name), "%s",
+             config.name != NULL ? config.name : "");
+    const struct gyre_device_ops *ops;
+    GYRE_TRY_GOTO(status, gyre_device_find((gyre_device_kind)config.device_kind, &ops), undo);
+    GYRE_TRY_GOTO(status, ops->open(config.device_ordinal, &comm->member.device), undo);
+    GYRE_TRY_GOTO(status, ops->info(comm->member.device, &comm->member.device_info), undo);
+    comm->member.config.device_kind = (int)comm->member.device_info.kind;
+    comm->member.config.device_ordinal = comm->member.device_info.ordinal;
+    *comm_out = comm;
+    return GYRE_SUCCESS;
+undo:
+    gyre_comm_free(comm);
+    return status;
+}
+
+gyre_status gyre_comm_check_local(const gyre_config *config)
+{
+    gyre_comm *comm = NULL;
+    GYRE_TRY(gyre_comm_make_local(config, &comm));
+    gyre_comm_free(comm);
+    return GYRE_SUCCESS;
+}
+
+static void on_fault(void *context)
+{
+    gyre_comm *comm = context;
+    comm->executor->ops->abort(comm->executor);
+    gyre_links_wake(&comm->links);
+    /* Wake the health thread, so that it tells the other ranks now: this rank's program may exit as
+     * soon as it sees the error. */
+    comm->member.bootstrap->ops->wake(comm->member.bootstrap);
+}
+
+/* Makes a raised fault end the executor's works, from now on. A fault that is raised already ends
+ * them too. */
+static void watch_fault(gyre_comm *comm)
+{
+    gyre_fault_hook(&comm->member.fault, on_fault, comm);
+    if (gyre_fault_is_raised(&comm->member.fault))
+        comm->executor->ops->abort(comm->executor);
+}
+
+/* Block placement launches blocks on all multiprocessors for a moment, so it is off where the user
+ * limits their number. */
+static bool places_blocks(const gyre_comm *comm)
+{
+    return gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
+           comm->member.config.sm_budget <= 0;
+}
+
+/* Gathers how set-up ended on each rank. So a failure of one rank is an error on every rank at
+ * once, and no rank waits for a peer that gave up. */
+static gyre_status end_together(gyre_comm *comm, gyre_status status)
+{
+    if (status != GYRE_SUCCESS) {
+        char text[GYRE_CAUSE_MAX_BYTES];
+        status = gyre_origin_settle(&comm->member, comm->origin, status);
+        snprintf(text, sizeof(text), "init failed on rank %d: %.900s", comm->member.rank,
+                 gyre_cause());
+        comm->member.bootstrap->ops->fail(comm->member.bootstrap, text);
+        return status;
+    }
+    uint8_t done = 1;
+    uint8_t *all = malloc((size_t)comm->member.n_ranks);
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    status =
+        comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, &done, sizeof(done), all);
+    free(all);
+    return status == GYRE_SUCCESS ? status
+                                  : gyre_origin_settle(&comm->member, comm->origin, status);
+}
+
+static gyre_status open_trace(struct gyre_member *member)
+{
+    const struct gyre_trace_config config = {
+        .file = gyre_param_text(&member->params, GYRE_PARAM_TRACE_FILE),
+        .n_events = (uint32_t)gyre_param_number(&member->params, GYRE_PARAM_TRACE_EVENTS),
+        .rank = member->rank,
+        .n_ranks = member->n_ranks,
+        .file_rank = member->file_rank,
+    };
+    return config.file[0] == '\0' ? GYRE_SUCCESS : gyre_trace_open(&config, &member->trace);
+}
+
+/* Collective, because clocks are measured between hosts. */
+static gyre_status identify_trace(const struct gyre_comm *comm)
+{
+    const struct gyre_member *member = &comm->member;
+    struct gyre_trace_identity identity = {
+        .communicator = member->name,
+        .job = member->job,
+        .number = member->number,
+        .process_id = comm->links.infos[member->rank].process_id,
+        .shares_a_thread = member->device_info.kind == GYRE_DEVICE_HOST,
+    };
+    GYRE_TRY(gyre_links_measure_clock(member, &comm->links, &identity.clock_offset_ns,
+                                      &identity.clock_error_ns));
+    if (member->trace != NULL)
+        gyre_trace_identify(member->trace, &identity);
+    return GYRE_SUCCESS;
+}
+
+/* The measured thresholds, which ranks compare. Returns how many. */
+static uint32_t list_rows(struct gyre_links_row *rows_out)
+{
+    uint32_t n = 0;
+    for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
+        const struct gyre_rows *rows = gyre_rows_of((enum gyre_row_file)f);
+        for (size_t i = 0; i < rows->n_rows; i++, n++) {
+            const struct gyre_row *row = &rows->rows[i];
+            rows_out[n].hash = gyre_row_hash(row);
+            snprintf(rows_out[n].text, sizeof(rows_out[n].text), "%s:%u: %.*s", row->file,
+                     row->line, (int)strcspn(row->text, "\n"), row->text);
+        }
+    }
+    return n;
+}
+
+static gyre_status open_links(gyre_comm *comm)
+{
+    struct gyre_links_row rows[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
+    const uint32_t n_rows = list_rows(rows);
+    GYRE_TRY(open_trace(&comm->member));
+    const struct gyre_links_terms terms = {.rows = rows,
+                                           .n_rows = n_rows,
+                                           .algo_hash = comm->algo_file.content.hash,
+                                           .tuning_hash = comm->tuning.hash,
+                                           .newest_number = gyre_registry_number()};
+    GYRE_TRY(gyre_links_open(&comm->member, &terms, &comm->links));
+    gyre_registry_note_number(comm->member.number);
+    return GYRE_SUCCESS;
+}
+
+/* ---- what callers ask ---------------------------------------------------------------------- */
+
+/* Only computes an address, because the communicator may have been freed. */
+static gyre_comm *comm_of(struct gyre_caller *caller)
+{
+    return (gyre_comm *)(void *)((char *)caller - offsetof(gyre_comm, caller));
+}
+
+static gyre_status begin_launch(struct gyre_caller *caller)
+{
+    return gyre_comm_begin_launch(comm_of(caller));
+}
+
+static void end_launch(struct gyre_caller *caller)
+{
+    gyre_comm_end_call(comm_of(caller));
+}
+
+static gyre_status give_up(struct gyre_caller *caller, gyre_status status)
+{
+    return gyre_comm_give_up(comm_of(caller), status);
+}
+
+static void wait_ready(struct gyre_caller *caller)
+{
+    gyre_comm_wait_ready(comm_of(caller));
+}
+
+static int take_stream(struct gyre_caller *caller, gyre_stream stream)
+{
+    return gyre_registry_take_stream(comm_of(caller), stream);
+}
+
+static void expect_alike(struct gyre_caller *caller)
+{
+    gyre_health_expect_alike(comm_of(caller)->health);
+}
+
+static void posted(struct gyre_caller *caller, const struct gyre_record *record)
+{
+    gyre_health_posted(comm_of(caller)->health, record);
+}
+
+static const struct gyre_caller_ops caller_ops = {
+    .begin = begin_launch,
+    .end = end_launch,
+    .give_up = give_up,
+    .wait_ready = wait_ready,
+    .take_stream = take_stream,
+    .expect_alike = expect_alike,
+    .posted = posted,
+};
+
+static gyre_status open_caller(gyre_comm *comm)
+{
+    struct gyre_caller *caller = &comm->caller;
+    const struct gyre_plan_config config = {
+        .member = &comm->member,
+        .links = &comm->links,
+        .windows = &comm->windows,
+        .tuning = &comm->tuning,
+        .algo_file = &comm->algo_file,
+        .executor = comm->executor,
+    };
+    caller->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->n_p2p));
+    if (caller->n_p2p == NULL)
+        return gyre_fail_errno(ENOMEM, "communicator");
+    GYRE_TRY(gyre_plan_cache_open(&config, &comm->plans));
+    GYRE_TRY(gyre_metrics_open(&comm->member, &comm->links, &caller->metrics));
+    caller->ops = &caller_ops;
+    caller->member = &comm->member;
+    caller->links = &comm->links;
+    caller->windows = &comm->windows;
+    caller->plans = comm->plans;
+    caller->executor = comm->executor;
+    caller->recorded = gyre_trace_use(comm->member.trace, GYRE_TRACE_CALLER);
+    return GYRE_SUCCESS;
+}
+
+/* ---- connecting ---------------------------------------------------------------------------- */
+
+/* Makes all parts that need the other ranks. */
+static gyre_status connect_ranks(gyre_comm *comm)
+{
+    if (comm->member.name[0] == '\0')
+        snprintf(comm->member.name, sizeof(comm->member.name), "%08x",
+                 (unsigned)(comm->member.job ^ comm->member.job >> 32));
+    comm->member.stage_ns = gyre_now_ns();
+    GYRE_TRY(end_together(comm, open_links(comm)));
+    GYRE_TRY(identify_trace(comm));
+    gyre_links_log(&comm->member, &comm->links);
+    const struct gyre_executor_config config = {
+        .device = comm->member.device,
+        .rank = comm->member.rank,
+        .n_ranks = comm->member.n_ranks,
+        .spec = comm->links.spec,
+        .connectors = comm->links.connectors,
+        .block_placement_bytes = places_blocks(comm) ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
+        .overlaps_launches =
+            gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
+        .n_gpu_sharers = comm->links.n_gpu_sharers,
+        .fault = &comm->member.fault,
+        .trace = comm->member.trace,
+        .help = comm->links.is_proxied ? gyre_links_help : NULL, /* NULL: no slots to move */
+        .help_context = &comm->links,
+    };
+    const struct gyre_executor_ops *ops;
+    GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->member.device_info.kind, &ops));
+    GYRE_TRY(ops->open(&config, &comm->executor));
+    watch_fault(comm);
+    gyre_member_end_stage(&comm->member, "opening the executor");
+    GYRE_TRY(open_caller(comm));
+    const struct gyre_health_config watched = {
+        .member = &comm->member,
+        .links = &comm->links,
+        .caller = &comm->caller,
+        .origin = comm->origin,
+    };
+    GYRE_TRY(gyre_health_open(&watched, &comm->health));
+    gyre_member_end_stage(&comm->member, "opening plans and watching over the ranks");
+    comm->is_made = true;
+    return GYRE_SUCCESS;
+}
+
+/* As connect_ranks(). A failure becomes the communicator's fault, and the other ranks are told. */
+gyre_status gyre_comm_connect(gyre_comm *comm)
+{
+    gyre_status status = connect_ranks(comm);
+    if (status == GYRE_SUCCESS)
+        return status;
+    /* A fault that was raised before (by an abort, by a proxy) stays the cause. */
+    gyre_fault_raise(&comm->member.fault, status, gyre_cause());
+    status = gyre_fault_status(&comm->member.fault);
+    comm->member.bootstrap->ops->fail(comm->member.bootstrap, comm->member.fault.cause);
+    return status;
+}
+
+struct gyre_plan_cache *gyre_comm_plans(gyre_comm *comm)
+{
+    return comm->plans;
+}

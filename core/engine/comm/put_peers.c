@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages of one-sided calls: what the executor sends, what becomes of those that come, and the
+ * fences that keep a window until the last message for it was taken.
+ */
+#include "core/engine/comm/put_peers.h"
+
+#include "core/foundation/base/copy.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NAP_NS 50000
+
+/* ---- messages that come -------------------------------------------------------------------- */
+
+static struct gyre_window_entry *find_window(const struct gyre_comm *comm, uint32_t number)
+{
+    struct gyre_window_entry *entry = comm->windows.newest;
+    if (comm->puts.newest != NULL && comm->puts.newest->number == number)
+        return comm->puts.newest;
+    while (entry != NULL && entry->number != number)
+        entry = entry->next;
+    return entry;
+}
+
+/* The caller holds the lock. Returns false if the bytes do not lie in a window of this rank. */
+static bool write_bytes(struct gyre_comm *comm, const struct gyre_put_head *head, const void *data)
+{
+    const struct gyre_window_entry *entry = find_window(comm, head->window);
+    if (entry == NULL || head->offset_bytes > entry->n_bytes ||
+        head->n_bytes > entry->n_bytes - head->offset_bytes)
+        return false;
+    gyre_copy(entry->base + head->offset_bytes, data, head->n_bytes);
+    return true;
+}
+
+static void refuse(struct gyre_comm *comm, int rank, const struct gyre_put_head *head)
+{
+    char text[240];
+    snprintf(text, sizeof(text),
+             "rank %d put %u bytes at offset %" PRIu64
+             " into window %u, where rank %d has no such bytes; give a window back after all calls "
+             "that use it are complete",
+             rank, head->n_bytes, head->offset_bytes, head->window, comm->member.rank);
+    gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, text);
+}
+
+static void refuse_kind(struct gyre_comm *comm, int rank, uint32_t kind)
+{
+    char text[160];
+    snprintf(text, sizeof(text),
+             "rank %d sent rank %d a one-sided message of the unknown kind %" PRIu32, rank,
+             comm->member.rank, kind);
+    gyre_fault_raise(&comm->member.fault, GYRE_ERROR_REMOTE, text);
+}
+
+static void take_data(struct gyre_comm *comm, int rank, const struct gyre_put_head *head,
+                      const void *data)
+{
+    bool is_right = head->signal < GYRE_N_SIGNALS;
+    if (is_right && head->n_bytes > 0) {
+        pthread_mutex_lock(&comm->puts.lock);
+        is_right = write_bytes(comm, head, data);
+        pthread_mutex_unlock(&comm->puts.lock);
+    }
+    if (!is_right)
+        refuse(comm, rank, head);
+    else if (head->signal >= 0)
+        gyre_fetch_add_u64(&comm->signals.counters[comm->member.rank][gyre_signal_index(
+                               comm->member.n_ranks, GYRE_SIGNALS_ARRIVED, rank, head->signal)],
+                           1);
+}
+
+/* All signals of the rank have been taken. */
+static void take_goodbye(struct gyre_comm *comm, int rank)
+{
+    pthread_mutex_lock(&comm->puts.lock);
+    if (!comm->puts.is_detached)
+        comm->executor->ops->peer_left(comm->executor, rank);
+    pthread_mutex_unlock(&comm->puts.lock);
+}
+
+static void take(void *context, int rank, const struct gyre_put_head *head, const void *data)
+{
+    struct gyre_comm *comm = context;
+    if (head->kind == GYRE_PUT_DATA)
+        take_data(comm, rank, head, data);
+    else if (head->kind == GYRE_PUT_FENCE)
+        gyre_fetch_add_u32(&comm->puts.n_fences[rank], 1);
+    else if (head->kind == GYRE_PUT_BLOCKED)
+        gyre_store_release_u64(&comm->puts.blocked[rank], head->offset_bytes);
+    else if (head->kind == GYRE_PUT_GOODBYE)
+        take_goodbye(comm, rank);
+    else
+        refuse_kind(comm, rank, head->kind);
+}
+
+/* ---- what the executor asks ---------------------------------------------------------------- */
+
+static bool post(void *context, const struct gyre_put *piece)
+{
+    struct gyre_comm *comm = context;
+    const struct gyre_put_head head = {
+        .kind = GYRE_PUT_DATA,
+        .window = piece->window,
+        .offset_bytes = piece->offset_bytes,
+        .n_bytes = (uint32_t)piece->n_bytes,
+        .signal = piece->signal,
+    };
+    return gyre_put_links_post(comm->puts.links, piece->peer, &head, piece->from);
+}
+
+static void help(void *context)
+{
+    struct gyre_comm *comm = context;
+    (void)gyre_put_links_help(comm->puts.links);
+}
+
+static void wake(void *context)
+{
+    const struct gyre_comm *comm = context;
+    gyre_put_transports_wake(&comm->puts.transports);
+}
+
+/* ---- fences -------------------------------------------------------------------------------- */
+
+static bool is_peer(const struct gyre_comm *comm, int rank)
+{
+    return rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank);
+}
+
+static bool has_fence(const struct gyre_comm *comm, int rank)
+{
+    return (int32_t)(gyre_load_acquire_u32(&comm->puts.n_fences[rank]) - comm->puts.n_sent) >= 0;
+}
+
+static gyre_status wait_fence(struct gyre_comm *comm, int rank, bool is_send, uint64_t deadline_ns)
+{
+    const struct gyre_put_head head = {.kind = GYRE_PUT_FENCE, .signal = GYRE_NO_SIGNAL};
+    const struct timespec nap = {0, NAP_NS};
+    while (is_send ? !gyre_put_links_post(comm->puts.links, rank, &head, NULL)
+                   : !has_fence(comm, rank)) {
+        GYRE_TRY(gyre_fault_status(&comm->member.fault));
+        if (gyre_now_ns() > deadline_ns)
+            return gyre_fail(GYRE_ERROR_TIMEOUT,
+                             "rank %d waits for rank %d to %s the last one-sided calls "
+                             "(GYRE_BOOTSTRAP_TIMEOUT)",
+                             comm->member.rank, rank, is_send ? "take" : "send");
+        nanosleep(&nap, NULL);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Fences are sent before and awaited after an all-gather, so no rank waits for one that comes
+ * late. */
+gyre_status gyre_put_peers_fence(struct gyre_comm *comm)
+{
+    const uint64_t patience_ns = gyre_links_timeout_ns(&comm->member);
+    uint8_t mine = 1;
+    if (comm->puts.links == NULL)
+        return GYRE_SUCCESS;
+    uint64_t deadline_ns = gyre_now_ns() + patience_ns;
+    comm->puts.n_sent++;
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+        if (is_peer(comm, rank))
+            GYRE_TRY(wait_fence(comm, rank, true, deadline_ns));
+    uint8_t *all = malloc((size_t)comm->member.n_ranks);
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "a fence of one-sided calls");
+    const gyre_status status = gyre_comm_gather(comm, &mine, sizeof(mine), all);
+    free(all);
+    GYRE_TRY(status);
+    deadline_ns = gyre_now_ns() + patience_ns;
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+        if (is_peer(comm, rank))
+            GYRE_TRY(wait_fence(comm, rank, false, deadline_ns));
+    return GYRE_SUCCESS;
+}
+
+/* ---- windows ------------------------------------------------------------------------------- */
+
+void gyre_put_peers_lock(struct gyre_comm *comm)
+{
+    if (comm->puts.links != NULL)
+        pthread_mutex_lock(&comm->puts.lock);
+}
+
+void gyre_put_peers_unlock(struct gyre_comm *comm)
+{
+    if (comm->puts.links != NULL)
+        pthread_mutex_unlock(&comm->puts.lock);
+}
+
+void gyre_put_peers_expect(struct gyre_comm *comm, struct gyre_window_entry *entry)
+{
+    gyre_put_peers_lock(comm);
+    comm->puts.newest = entry;
+    gyre_put_peers_unlock(comm);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+static gyre_status open_links(struct gyre_comm *comm)
+{
+    struct gyre_put_peers *puts = &comm->puts;
+    puts->n_fences = calloc((size_t)comm->member.n_ranks, sizeof(*puts->n_fences));
+    puts->blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->blocked));
+    puts->told_blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->told_blocked));
+    if (puts->n_fences == NULL || puts->blocked == NULL || puts->told_blocked == NULL)
+        return gyre_fail_errno(ENOMEM, "put links of %d ranks", comm->member.n_ranks);
+    GYRE_TRY(gyre_put_transports_open(&comm->member, &comm->links, &puts->transports));
+    const struct gyre_put_links_config config = {
+        .rank = comm->member.rank,
+        .n_ranks = comm->member.n_ranks,
+        .slot_bytes = puts->transports.slot_bytes,
+        .connectors = puts->transports.connectors,
+        .fault = &comm->member.fault,
+        .wake = wake,
+        .take = take,
+        .context = comm,
+    };
+    pthread_mutex_init(&puts->lock, NULL);
+    const gyre_status status = gyre_put_links_open(&config, &puts->links);
+    if (status != GYRE_SUCCESS) {
+        pthread_mutex_destroy(&puts->lock);
+        return status;
+    }
+    puts->remote = (struct gyre_remote_puts){
+        .context = comm,
+        .most_bytes = gyre_put_links_most_bytes(puts->links),
+        .post = post,
+        .help = help,
+    };
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_put_peers_open(struct gyre_comm *comm)
+{
+    if (!comm->links.is_proxied || comm->puts.links != NULL)
+        return GYRE_SUCCESS;
+    const gyre_status status = open_links(comm);
+    return status == GYRE_SUCCESS ? status : gyre_comm_give_up(comm, status);
+}
+
+void gyre_put_peers_tell_blocked(struct gyre_comm *comm, uint64_t n_ended)
+{
+    const struct gyre_put_head head = {.kind = GYRE_PUT_BLOCKED, .offset_bytes = n_ended};
+    struct gyre_put_peers *puts = &comm->puts;
+    for (int rank = 0; puts->links != NULL && rank < comm->member.n_ranks; rank++)
+        if (is_peer(comm, rank) && puts->told_blocked[rank] != n_ended &&
+            gyre_put_links_post(puts->links, rank, &head, NULL))
+            puts->told_blocked[rank] = n_ended;
+}
+
+uint64_t gyre_put_peers_blocked_of(const struct gyre_comm *comm, int rank)
+{
+    return comm->puts.links != NULL ? gyre_load_acquire_u64(&comm->puts.blocked[rank]) : 0;
+}
+
+void gyre_put_peers_leave(struct gyre_comm *comm)
+{
+    if (comm->puts.links != NULL)
+        gyre_put_links_leave(comm->puts.links);
+}
+
+void gyre_put_peers_detach(struct gyre_comm *comm)
+{
+    gyre_put_peers_lock(comm);
+    comm->puts.is_detached = true;
+    gyre_put_peers_unlock(comm);
+}
+
+void gyre_put_peers_close(struct gyre_comm *comm)
+{
+    struct gyre_put_peers *puts = &comm->puts;
+    const bool is_open = puts->links != NULL;
+    gyre_put_links_close(puts->links);
+    if (is_open)
+        pthread_mutex_destroy(&puts->lock);
+    gyre_put_transports_close(&puts->transports);
+    free(puts->n_fences);
+    free(puts->blocked);
+    free(puts->told_blocked);
+    memset(puts, 0, sizeof(*puts));
+}

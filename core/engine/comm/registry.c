@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The registry of live communicators: which handles may still be used, and by which thread. A
+ * thread that makes a call holds its communicator, and a thread that only reads it pins it. A
+ * communicator is not freed while it is held or pinned.
+ */
+#include "core/engine/comm/comm.h"
+
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
+
+#include <unistd.h>
+
+/* The registry belongs to the process, so that a destroyed handle is refused instead of read, and
+ * so that the ranks of one job in one process can end together. After fork() the child has no
+ * communicators of its parent, because it does not have their threads, sockets and devices. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    gyre_comm *first;
+    gyre_comm *first_inherited; /* made before the fork; kept to recognise their handles */
+    uint64_t newest_number;     /* of the communicators that were made here */
+} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
+
+static void disown_inherited(void)
+{
+    gyre_comm **at = &registry.first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = registry.first_inherited;
+    registry.first_inherited = registry.first;
+    registry.first = NULL;
+    pthread_cond_init(&registry.changed, NULL); /* the parent's waiting threads are not here */
+}
+
+GYRE_WATCH_FORKS(&registry.lock, disown_inherited)
+
+void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase)
+{
+    pthread_mutex_lock(&registry.lock);
+    gyre_store_release_u32(&comm->phase, phase);
+    comm->next = registry.first;
+    registry.first = comm;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_remove(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    for (gyre_comm **at = &registry.first; *at != NULL; at = &(*at)->next) {
+        if (*at == comm) {
+            *at = comm->next;
+            break;
+        }
+    }
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_set(bool *flag)
+{
+    pthread_mutex_lock(&registry.lock);
+    *flag = true;
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_wait(const bool *flag)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (!*flag)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase)
+{
+    pthread_mutex_lock(&registry.lock);
+    gyre_store_release_u32(&comm->phase, phase);
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+uint64_t gyre_registry_number(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    const uint64_t number = registry.newest_number;
+    pthread_mutex_unlock(&registry.lock);
+    return number;
+}
+
+void gyre_registry_note_number(uint64_t number)
+{
+    pthread_mutex_lock(&registry.lock);
+    if (registry.newest_number < number)
+        registry.newest_number = number;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Does the rank have works on the stream that wait for other ranks? The caller holds the lock. */
+static bool occupies(const gyre_comm *comm, uint64_t stream)
+{
+    if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
+        gyre_fault_is_raised(&comm->member.fault))
+        return false;
+    const struct gyre_progress progress = comm->executor->ops->progress(comm->executor);
+    return progress.completed < gyre_load_acquire_u64(&comm->caller.stream_works);
+}
+
+int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
+{
+    const uint64_t address = (uint64_t)(uintptr_t)stream;
+    int rank = -1;
+    pthread_mutex_lock(&registry.lock);
+    for (gyre_comm *at = registry.first; at != NULL && rank < 0; at = at->next) {
+        if (at == comm || at->member.job != comm->member.job)
+            continue;
+        if (occupies(at, address))
+            rank = at->member.rank;
+        else if (gyre_load_acquire_u64(&at->caller.stream) == address)
+            gyre_store_release_u64(&at->caller.stream, 0); /* its next launch then checks again */
+    }
+    if (rank < 0)
+        gyre_store_release_u64(&comm->caller.stream, address);
+    pthread_mutex_unlock(&registry.lock);
+    return rank;
+}
+
+void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
+{
+    pthread_mutex_lock(&registry.lock);
+    comm->member.job = job;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+bool gyre_registry_set_ready(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_healthy = !gyre_fault_is_raised(&comm->member.fault);
+    if (is_healthy) {
+        gyre_store_release_u32(&comm->phase, GYRE_PHASE_READY);
+        pthread_cond_broadcast(&registry.changed);
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return is_healthy;
+}
+
+enum gyre_phase gyre_comm_phase(const gyre_comm *comm)
+{
+    return (enum gyre_phase)gyre_load_acquire_u32(&comm->phase);
+}
+
+bool gyre_registry_is_init_running(const gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_running = gyre_comm_phase(comm) == GYRE_PHASE_INIT;
+    pthread_mutex_unlock(&registry.lock);
+    return is_running;
+}
+
+void gyre_comm_wait_ready(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (gyre_comm_phase(comm) != GYRE_PHASE_READY)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Is this a handle that the user may still use? The caller holds the lock. */
+static bool is_listed(const gyre_comm *first, const gyre_comm *comm)
+{
+    while (first != NULL && first != comm)
+        first = first->next;
+    return first != NULL && !first->is_ending;
+}
+
+gyre_status gyre_registry_check(const gyre_comm *comm)
+{
+    if (comm == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the communicator is NULL");
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_inherited = !is_live && is_listed(registry.first_inherited, comm);
+    pthread_mutex_unlock(&registry.lock);
+    if (is_inherited)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %s belongs to the process that pid %d was forked from; a "
+                         "forked process has to make its own",
+                         comm->member.name, (int)getpid());
+    if (!is_live)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %p was destroyed, or never made by gyre",
+                         (const void *)comm);
+    return GYRE_SUCCESS;
+}
+
+/* ---- pinning and holding ------------------------------------------------------------------- */
+
+gyre_status gyre_comm_pin(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool found = is_listed(registry.first, comm);
+    if (found)
+        comm->n_pins++;
+    pthread_mutex_unlock(&registry.lock);
+    return found ? GYRE_SUCCESS : gyre_registry_check(comm);
+}
+
+void gyre_comm_unpin(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    if (--comm->n_pins == 0)
+        pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_wait_unpinned(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (comm->n_pins > 0)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+enum gyre_entry gyre_registry_enter(gyre_comm *comm)
+{
+    enum gyre_entry entry = GYRE_ENTRY_NO_HANDLE;
+    pthread_mutex_lock(&registry.lock);
+    if (is_listed(registry.first, comm)) {
+        entry = comm->is_destroyed                           ? GYRE_ENTRY_DESTROYED
+                : gyre_load_acquire_u32(&comm->in_call) != 0 ? GYRE_ENTRY_BUSY
+                                                             : GYRE_ENTRY_TAKEN;
+        if (entry == GYRE_ENTRY_TAKEN)
+            gyre_store_relaxed_u32(&comm->in_call, 1);
+        else
+            comm->n_pins++;
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return entry;
+}
+
+/* ---- ending ------------------------------------------------------------------------------- */
+
+gyre_status gyre_registry_claim_end(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_claimed = is_live && comm->is_destroyed;
+    if (is_live)
+        comm->is_destroyed = true;
+    pthread_mutex_unlock(&registry.lock);
+    if (is_claimed)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %p is being destroyed by another thread",
+                         (const void *)comm);
+    return is_live ? GYRE_SUCCESS : gyre_registry_check(comm);
+}
+
+void gyre_registry_end(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    comm->is_ending = true;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Counts the handles of the job that this process uses, or that are still ending. */
+static int count_job(uint64_t job, bool is_ending)
+{
+    int n = 0;
+    for (const gyre_comm *at = registry.first; at != NULL; at = at->next)
+        n += at->member.job == job && at->is_ending == is_ending;
+    return n;
+}
+
+void gyre_registry_wait_job(uint64_t job)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (count_job(job, false) == 0 && count_job(job, true) > 0)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The counters of signals, and the calls that put, signal and wait. The executor carries them out.
+ */
+#include "core/engine/comm/signals.h"
+
+#include "core/foundation/base/util.h"
+#include "core/engine/comm/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- counters ----------------------------------------------------------------------------- */
+
+static void free_counters(struct gyre_comm *comm, void *memory)
+{
+    const struct gyre_device_ops *ops = comm->member.device->ops;
+    if (comm->signals.is_exported || ops->kind == GYRE_DEVICE_HOST)
+        (void)ops->mem_free(comm->member.device, memory);
+    else
+        (void)ops->pool_free(comm->member.device, memory);
+}
+
+/* On GPUs, memory that other processes map does not come from a pool, because a peer that aborts
+ * late may still write to it, and this process cannot know. */
+static gyre_status alloc_counters(struct gyre_comm *comm, uint64_t **memory_out)
+{
+    struct gyre_device *device = comm->member.device;
+    const size_t n_bytes =
+        gyre_signal_index(comm->member.n_ranks, GYRE_N_SIGNAL_ARRAYS, 0, 0) * sizeof(uint64_t);
+    void *memory = NULL;
+    GYRE_TRY(comm->signals.is_exported || device->ops->kind == GYRE_DEVICE_HOST
+                 ? device->ops->mem_alloc(device, n_bytes, &memory)
+                 : device->ops->pool_alloc(device, n_bytes, &memory));
+    const gyre_status status = device->ops->zero(device, memory, n_bytes);
+    if (status != GYRE_SUCCESS) {
+        free_counters(comm, memory);
+        return status;
+    }
+    *memory_out = memory;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status make_tables(struct gyre_comm *comm)
+{
+    struct gyre_signals *signals = &comm->signals;
+    const size_t n = (size_t)comm->member.n_ranks;
+    if (signals->counters == NULL)
+        signals->counters = calloc(n, sizeof(*signals->counters));
+    if (signals->mappings == NULL)
+        signals->mappings = calloc(n, sizeof(*signals->mappings));
+    return signals->counters == NULL || signals->mappings == NULL
+               ? gyre_fail_errno(ENOMEM, "signals of %zu ranks", n)
+               : GYRE_SUCCESS;
+}
+
+gyre_status gyre_signals_export(struct gyre_comm *comm, bool to_processes,
+                                struct gyre_share_handle *handle_out)
+{
+    const int rank = comm->member.rank;
+    /* On the host the counters are held by all ranks, which takes memory of this kind among threads
+     * too. */
+    const bool is_shared = to_processes || comm->member.device->ops->kind == GYRE_DEVICE_HOST;
+    GYRE_TRY(make_tables(comm));
+    if (comm->signals.counters[rank] == NULL) {
+        comm->signals.is_exported = to_processes;
+        GYRE_TRY(alloc_counters(comm, &comm->signals.counters[rank]));
+    }
+    const gyre_status status = gyre_share_export(&comm->links.infos[rank], is_shared,
+                                                 comm->signals.counters[rank], handle_out);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "counters of signals");
+}
+
+gyre_status gyre_signals_import(struct gyre_comm *comm, int rank,
+                                const struct gyre_share_handle *handle)
+{
+    struct gyre_signals *signals = &comm->signals;
+    const struct gyre_peer_info *infos = comm->links.infos;
+    if (signals->counters[rank] != NULL)
+        return GYRE_SUCCESS;
+    const gyre_status status = gyre_share_import(comm->member.device, &infos[comm->member.rank],
+                                                 &infos[rank], handle, &signals->mappings[rank]);
+    if (status == GYRE_ERROR_REMOTE)
+        return gyre_fail_context(status, "rank %d has ended the communicator", rank);
+    if (status == GYRE_SUCCESS)
+        signals->counters[rank] = signals->mappings[rank].address;
+    return status;
+}
+
+void gyre_signals_fini(struct gyre_comm *comm)
+{
+    struct gyre_signals *signals = &comm->signals;
+    if (signals->counters != NULL && signals->counters[comm->member.rank] != NULL)
+        free_counters(comm, signals->counters[comm->member.rank]);
+    for (int rank = 0; signals->mappings != NULL && rank < comm->member.n_ranks; rank++)
+        gyre_share_release(&signals->mappings[rank]);
+    free(signals->mappings);
+    free(signals->counters);
+    memset(signals, 0, sizeof(*signals));
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static gyre_status check(const gyre_comm *comm, const char *name, int peer, int signal)
+{
+    if (comm->windows.n_made == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "%s: the communicator has had no window; register one first", name);
+    if (peer < 0 || peer >= comm->member.n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: peer %d is not a rank of 0..%d", name,
+                         peer, comm->member.n_ranks - 1);
+    if (signal < 0 || signal >= GYRE_N_SIGNALS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: signal %d is not in 0..%d", name, signal,
+                         GYRE_N_SIGNALS - 1);
+    return GYRE_SUCCESS;
+}
+
+static uint64_t timeout_of(const gyre_comm *comm)
+{
+    return (uint64_t)comm->member.config.timeout_ms * 1000000;
+}
+
+/* How the peer's messages travel; NULL = this rank addresses the peer's memory. */
+static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
+{
+    return peer != comm->member.rank && gyre_links_is_proxied_to(&comm->links, peer)
+               ? &comm->puts.remote
+               : NULL;
+}
+
+/* Fills in where the put's bytes go, if the peer's window has room for them. */
+static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *target,
+                               struct gyre_put *put)
+{
+    const uint64_t n_bytes = put->n_bytes;
+    const struct gyre_window_entry *entry = comm->windows.newest;
+    while (entry != NULL && entry->number != target->window)
+        entry = entry->next;
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: window %u is none of this communicator",
+                         target->window);
+    if (target->offset_bytes > entry->n_bytes || n_bytes > entry->n_bytes - target->offset_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "put: %" PRIu64 " bytes at offset %" PRIu64
+                         " do not fit into window %u of %" PRIu64 " bytes",
+                         n_bytes, (uint64_t)target->offset_bytes, target->window, entry->n_bytes);
+    put->remote = remote_of(comm, target->peer);
+    put->window = target->window;
+    put->offset_bytes = target->offset_bytes;
+    if (put->remote == NULL)
+        put->to = (unsigned char *)entry->bases[target->peer] + target->offset_bytes;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
+                       const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
+{
+    struct gyre_device *device = comm->member.device;
+    GYRE_TRY(
+        check(comm, "put", target->peer, target->signal == GYRE_NO_SIGNAL ? 0 : target->signal));
+    if ((unsigned)dtype >= GYRE_N_DTYPES || (local == NULL && count > 0))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: dtype %d, local %p", (int)dtype, local);
+    const uint64_t element = gyre_dtype_bytes(dtype);
+    if (count > (uint64_t)INT64_MAX / element)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: %zu elements are more than 2^63 bytes",
+                         count);
+    if (count > 0) {
+        const gyre_status status = device->ops->check_pointer(device, local);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "put: local");
+    }
+    struct gyre_put work = {.counters = comm->signals.counters,
+                            .peer = target->peer,
+                            .signal = target->signal,
+                            .from = local,
+                            .n_bytes = count * element,
+                            .timeout_ns = timeout_of(comm)};
+    GYRE_TRY(find_target(comm, target, &work));
+    return comm->executor->ops->put(comm->executor, &work, stream);
+}
+
+gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
+                     const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
+{
+    if (target == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: target is NULL");
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = put(local, count, dtype, target, comm, stream);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status send_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
+{
+    struct gyre_put work = {.counters = comm->signals.counters,
+                            .peer = peer,
+                            .signal = signal,
+                            .timeout_ns = timeout_of(comm)};
+    GYRE_TRY(check(comm, "signal", peer, signal));
+    work.remote = remote_of(comm, peer);
+    return comm->executor->ops->put(comm->executor, &work, stream);
+}
+
+gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = send_signal(peer, signal, comm, stream);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status wait_signals(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
+                                gyre_stream stream)
+{
+    const struct gyre_signals_await work = {.counters = comm->signals.counters,
+                                            .waits = waits,
+                                            .n_waits = n_waits,
+                                            .remote = comm->puts.links != NULL ? &comm->puts.remote
+                                                                               : NULL,
+                                            .timeout_ns = timeout_of(comm)};
+    for (int i = 0; i < n_waits; i++) {
+        GYRE_TRY(check(comm, "wait_signal", waits[i].peer, waits[i].signal));
+        if (waits[i].count < 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "wait_signal: count %d is negative",
+                             waits[i].count);
+    }
+    return n_waits > 0 ? comm->executor->ops->await_signals(comm->executor, &work, stream)
+                       : GYRE_SUCCESS;
+}
+
+gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
+                             gyre_stream stream)
+{
+    if (n_waits < 0 || (n_waits > 0 && waits == NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "wait_signal: no list of %d waits", n_waits);
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = wait_signals(waits, n_waits, comm, stream);
+    gyre_comm_end_call(comm);
+    return status;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Makes windows and gives them back. All ranks export their buffers, all ranks import them, and all
+ * ranks gather the results before any rank uses the window. So a failure of one rank is an error
+ * on all ranks, and no rank hangs.
+ */
+#include "core/engine/comm/window.h"
+
+#include "core/foundation/base/log.h"
+#include "core/engine/comm/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A rank's exported buffer, or the result of its imports. Ranks gather it, so its layout is
+ * fixed. */
+struct window_offer {
+    int32_t status;
+    uint32_t pad;
+    uint64_t n_bytes;
+    struct gyre_share_handle handle;
+    struct gyre_share_handle signals; /* the rank's counters of signals */
+    char cause[256];                  /* of a failure */
+};
+
+static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
+{
+    for (int rank = 0; entry->mappings != NULL && rank < comm->member.n_ranks; rank++)
+        gyre_share_release(&entry->mappings[rank]);
+    free(entry->mappings);
+    free(entry->bases);
+    free(entry);
+}
+
+void gyre_windows_fini(gyre_comm *comm)
+{
+    while (comm->windows.newest != NULL) {
+        struct gyre_window_entry *entry = comm->windows.newest;
+        comm->windows.newest = entry->next;
+        free_entry(comm, entry);
+    }
+}
+
+/* Gathers the results of all ranks. The first failure is the error of every rank. */
+static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
+                                struct window_offer *all)
+{
+    mine->status = (int32_t)status;
+    if (status != GYRE_SUCCESS)
+        snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
+    GYRE_TRY(gyre_comm_gather(comm, mine, sizeof(*mine), all));
+    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
+        all[rank].cause[sizeof(all[rank].cause) - 1] = '\0';
+        if (all[rank].status != GYRE_SUCCESS)
+            return gyre_fail((gyre_status)all[rank].status, "window: rank %d (%s): %s", rank,
+                             comm->links.infos[rank].host_name, all[rank].cause);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Can each rank reach the memory of every other rank? On the host it can, because ranks that do not
+ * share memory for their slots send messages. */
+static bool can_reach(const gyre_comm *comm)
+{
+    return comm->links.is_p2p || comm->member.device_info.kind == GYRE_DEVICE_HOST;
+}
+
+/* Does this rank address the memory of another rank? */
+static bool is_near(const gyre_comm *comm, int rank)
+{
+    return rank == comm->member.rank || !gyre_links_is_proxied_to(&comm->links, rank);
+}
+
+/* Other processes map the allocation and nothing behind it. */
+static gyre_status check_room(const gyre_comm *comm, const struct gyre_share_handle *handle,
+                              size_t n_bytes)
+{
+    if (comm->member.device_info.kind == GYRE_DEVICE_HOST && handle->allocation_bytes > 0 &&
+        n_bytes > handle->allocation_bytes - handle->offset_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%zu bytes, but the allocation has %" PRIu64 " bytes from there on",
+                         n_bytes, handle->allocation_bytes - handle->offset_bytes);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
+                              struct window_offer *mine)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    bool to_processes = false;
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+        to_processes =
+            to_processes ||
+            (is_near(comm, rank) && infos[rank].process_id != infos[comm->member.rank].process_id);
+    if (buffer == NULL || n_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
+                         buffer == NULL ? "buffer or window_out is NULL" : "a buffer of 0 bytes");
+    GYRE_TRY(comm->member.device->ops->check_pointer(comm->member.device, buffer));
+    if (!can_reach(comm))
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "not all GPUs of this communicator can address each other (%s); windows "
+                         "of several hosts need host memory (GYRE_DEVICE_HOST)",
+                         comm->links.summary);
+    mine->n_bytes = n_bytes;
+    GYRE_TRY(gyre_signals_export(comm, to_processes, &mine->signals));
+    GYRE_TRY(gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle));
+    return check_room(comm, &mine->handle, n_bytes);
+}
+
+static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
+                              struct gyre_window_entry *entry)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
+        if (all[rank].n_bytes < entry->n_bytes)
+            entry->n_bytes = all[rank].n_bytes;
+        entry->bases[rank] = entry->base;
+        if (rank == comm->member.rank)
+            continue;
+        entry->bases[rank] = NULL;
+        if (!is_near(comm, rank))
+            continue;
+        GYRE_TRY(gyre_share_import(comm->member.device, &infos[comm->member.rank], &infos[rank],
+                                   &all[rank].handle, &entry->mappings[rank]));
+        GYRE_TRY(gyre_signals_import(comm, rank, &all[rank].signals));
+        entry->bases[rank] = entry->mappings[rank].address;
+    }
+    entry->placement.bases = entry->bases;
+    return comm->executor->ops->place(comm->executor, &entry->placement);
+}
+
+/* If an allocation is no multiple of a large page, another process maps it with small pages, and
+ * copy engines then reach two thirds of a link's speed (docs/performance.md). GPUs only. */
+static bool has_large_pages(const gyre_comm *comm, const struct window_offer *all)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    bool is_several = false, is_whole = true;
+    if (comm->member.device_info.kind == GYRE_DEVICE_HOST)
+        return true;
+    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
+        is_several = is_several || infos[rank].process_id != infos[0].process_id;
+        is_whole = is_whole && all[rank].handle.allocation_bytes % GYRE_LARGE_PAGE_BYTES == 0;
+    }
+    return !is_several || is_whole;
+}
+
+static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
+                              struct window_offer *all, struct gyre_window_entry *entry)
+{
+    struct window_offer mine;
+    memset(&mine, 0, sizeof(mine));
+    entry->base = buffer;
+    entry->n_bytes = n_bytes;
+    entry->mappings = calloc((size_t)comm->member.n_ranks, sizeof(*entry->mappings));
+    entry->bases = calloc((size_t)comm->member.n_ranks, sizeof(*entry->bases));
+    entry->number = comm->windows.n_made + 1;
+    entry->is_remote = comm->links.is_proxied;
+    if (can_reach(comm))
+        GYRE_TRY(gyre_put_peers_open(comm));
+    gyre_status status = entry->mappings == NULL || entry->bases == NULL
+                             ? gyre_fail_errno(ENOMEM, "window")
+                             : export_own(comm, buffer, n_bytes, &mine);
+    GYRE_TRY(end_together(comm, &mine, status, all));
+    entry->has_large_pages = has_large_pages(comm, all);
+    status = import_all(comm, all, entry);
+    gyre_put_peers_expect(comm, entry); /* ranks that are ahead may write into it already */
+    return end_together(comm, &mine, status, all);
+}
+
+static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                   gyre_window *window_out)
+{
+    if (window_out == NULL)
+        buffer = NULL; /* refused below, where all ranks learn of it */
+    struct window_offer *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
+    struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
+    gyre_status status = all == NULL || entry == NULL
+                             ? gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"))
+                             : make_entry(comm, buffer, n_bytes, all, entry);
+    free(all);
+    if (status != GYRE_SUCCESS) {
+        gyre_put_peers_expect(comm, NULL);
+        if (entry != NULL) {
+            comm->executor->ops->unplace(comm->executor, &entry->placement);
+            free_entry(comm, entry);
+        }
+        return status;
+    }
+    comm->windows.n_made++;
+    gyre_put_peers_lock(comm);
+    entry->next = comm->windows.newest;
+    comm->windows.newest = entry;
+    comm->puts.newest = NULL;
+    gyre_put_peers_unlock(comm);
+    gyre_plan_forget(comm->plans);
+    *window_out = entry->number;
+    if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES &&
+        comm->member.rank == 0)
+        GYRE_WARN(
+            "window %u lies in an allocation whose size is no multiple of 2 MiB: other processes "
+            "map it in small pages and copy engines stay unused; gyre_mem_alloc and ncclMemAlloc "
+            "round up",
+            entry->number);
+    GYRE_INFO(REG, "window %u: %" PRIu64 " bytes at %p", entry->number, entry->n_bytes, buffer);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                 gyre_window *window_out)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = register_window(comm, buffer, n_bytes, window_out);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status find_address(const gyre_comm *comm, gyre_window window, int rank,
+                                void **address_out, size_t *n_bytes_out)
+{
+    const struct gyre_window_entry *entry = comm->windows.newest;
+    while (entry != NULL && entry->number != window)
+        entry = entry->next;
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
+                         window);
+    if (address_out == NULL || rank < 0 || rank >= comm->member.n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "window_address: address_out is NULL, or rank %d is not in 0..%d", rank,
+                         comm->member.n_ranks - 1);
+    if (entry->bases[rank] == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "window_address: rank %d addresses no memory of rank %d (%s); gyre_put "
+                         "reaches it",
+                         comm->member.rank, rank, comm->links.infos[rank].host_name);
+    *address_out = entry->bases[rank];
+    if (n_bytes_out != NULL)
+        *n_bytes_out = entry->n_bytes;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank, void **address_out,
+                                size_t *n_bytes_out)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = find_address(comm, window, rank, address_out, n_bytes_out);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
+{
+    struct gyre_window_entry **at = &comm->windows.newest;
+    while (*at != NULL && (*at)->number != window)
+        at = &(*at)->next;
+    struct gyre_window_entry *entry = *at;
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
+                         window);
+    gyre_status status = gyre_put_peers_fence(comm);
+    uint32_t *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
+    if (status == GYRE_SUCCESS && all == NULL)
+        status = gyre_fail_errno(ENOMEM, "window");
+    if (status != GYRE_SUCCESS) {
+        free(all);
+        return gyre_comm_give_up(comm, status);
+    }
+    gyre_put_peers_lock(comm);
+    *at = entry->next;
+    gyre_put_peers_unlock(comm);
+    gyre_plan_forget(comm->plans);
+    comm->executor->ops->unplace(comm->executor, &entry->placement);
+    free_entry(comm, entry);
+    /* After this all-gather no rank maps the buffers any more, so each rank may free its own. */
+    status = gyre_comm_gather(comm, &window, sizeof(window), all);
+    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->member.n_ranks; rank++)
+        if (all[rank] != window)
+            status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                               "window %u is given back here, window %u on rank %d", window,
+                               all[rank], rank);
+    free(all);
+    return status;
+}
+
+gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = deregister_window(comm, window);
+    gyre_comm_end_call(comm);
+    return status;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The health thread, one for each communicator: it takes the events of the bootstrap links, checks
+ * the progress of this rank's operations and ends with the communicator. The links tell the thread
+ * which peers have died. When an operation makes no progress (health_stall.c), the thread sends the
+ * records of the unfinished calls to all peers, and the peers compare the records with their own
+ * call logs (health_compare.c). A rank that finds calls that do not fit tells all other ranks, so
+ * every rank reports the same error. A slow peer is no error.
+ */
+#include "core/engine/health/watch.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_MS 100
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+static void take_message(struct gyre_health *health, const struct gyre_event *event)
+{
+    struct gyre_health_message message;
+    struct gyre_health_peer *peer = &health->peers[event->rank];
+    const size_t n_head = offsetof(struct gyre_health_message, records);
+    if (event->n_bytes < n_head || event->n_bytes > sizeof(message))
+        return;
+    memset(&message, 0, sizeof(message));
+    memcpy(&message, event->message, event->n_bytes);
+    peer->heard_ns = gyre_now_ns();
+    if ((message.kind <= GYRE_HEALTH_ANSWER || message.kind == GYRE_HEALTH_WAITS) &&
+        gyre_health_is_record(&message.place.call))
+        peer->place = message.place;
+    switch (message.kind) {
+    case GYRE_HEALTH_ASK:
+        peer->asked_ns = peer->heard_ns;
+        if (event->n_bytes >= n_head + (size_t)message.n_records * sizeof(struct gyre_record))
+            gyre_health_answer(health, event->rank, &message);
+        break;
+    case GYRE_HEALTH_ANSWER:
+        peer->behind_ns = message.place.is_behind != 0 ? peer->heard_ns : 0;
+        break;
+    case GYRE_HEALTH_END:
+        message.text[sizeof(message.text) - 1] = '\0';
+        gyre_health_fail(health,
+                         message.status == GYRE_ERROR_INVALID_USAGE ||
+                                 message.status == GYRE_ERROR_TIMEOUT
+                             ? (gyre_status)message.status
+                             : GYRE_ERROR_REMOTE,
+                         message.text, false);
+        break;
+    case GYRE_HEALTH_WHERE:
+        gyre_health_tell_waits(health, event->rank);
+        break;
+    case GYRE_HEALTH_WAITS:
+        gyre_health_take_waits(health, event->rank, &message, event->n_bytes);
+        break;
+    case GYRE_HEALTH_END_ASK:
+        gyre_health_take_end_ask(health, event->rank, &message, event->n_bytes);
+        break;
+    case GYRE_HEALTH_END_ANSWER:
+        gyre_health_take_end_answer(health, event->rank, &message, event->n_bytes);
+        break;
+    case GYRE_HEALTH_BLOCKED:
+        gyre_health_take_blocked(health, event->rank, &message, event->n_bytes);
+        break;
+    default: /* an echo, or a message of a kind that this library does not send */
+        break;
+    }
+}
+
+static void mark_lost(struct gyre_health *health, int rank)
+{
+    pthread_mutex_lock(&health->lock);
+    health->was_lost[rank] = true;
+    pthread_mutex_unlock(&health->lock);
+}
+
+static void mark_left(struct gyre_health *health, int rank)
+{
+    pthread_mutex_lock(&health->lock);
+    health->has_left[rank] = true;
+    health->peers[rank].left_ns = gyre_now_ns();
+    pthread_cond_broadcast(&health->changed);
+    pthread_mutex_unlock(&health->lock);
+}
+
+/* Waits for signals of the rank end, too, if the rank has not sent them, and so do puts to it. A
+ * rank that a proxy serves says goodbye on its put link as well, behind its signals
+ * (core/engine/comm/put_peers.c). */
+static void take_goodbye(struct gyre_health *health, int rank)
+{
+    struct gyre_executor *executor = health->caller->executor;
+    if (!gyre_links_is_proxied_to(health->links, rank))
+        executor->ops->peer_left(executor, rank);
+    mark_left(health, rank);
+}
+
+static void take_loss(struct gyre_health *health, const struct gyre_event *event)
+{
+    struct gyre_member *member = health->member;
+    char call[160];
+    char name[GYRE_RANK_NAME_BYTES];
+    char before[GYRE_CAUSE_MAX_BYTES];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    gyre_health_call_text(health, call, sizeof(call));
+    gyre_health_rank_name(health, event->rank, name);
+    const int n_text =
+        snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
+                 member->rank, health->origin != NULL ? " of it" : "", call);
+    /* The rank may only have given up because the parent had failed. */
+    if (gyre_origin_word(health->origin, before) && strstr(before, name) == NULL)
+        snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
+    if (gyre_load_acquire_u32(&member->has_left) == 0)
+        gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
+                         member->rank == (event->rank == 0 ? 1 : 0));
+    mark_lost(health, event->rank);
+    mark_left(health, event->rank);
+    gyre_health_tell_children(health, event->rank, event->text, text);
+}
+
+static void take_event(struct gyre_health *health, const struct gyre_event *event)
+{
+    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= health->member->n_ranks)
+        return;
+    if (event->kind == GYRE_EVENT_MESSAGE)
+        take_message(health, event);
+    else if (event->kind == GYRE_EVENT_LEFT)
+        take_goodbye(health, event->rank);
+    else
+        take_loss(health, event);
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+static bool goes_on(struct gyre_health *health)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool stops = health->stops;
+    pthread_mutex_unlock(&health->lock);
+    return !stops;
+}
+
+/* The rendezvous is gone, or this rank has no memory to read the messages of the rendezvous. This
+ * rank can no longer watch any rank, and no goodbye arrives. */
+static void take_end_of_link(struct gyre_health *health, gyre_status status)
+{
+    struct gyre_member *member = health->member;
+    if (status == GYRE_ERROR_OUT_OF_MEMORY) {
+        gyre_fault_raise(&member->fault, status, gyre_cause());
+        gyre_health_pass_on(health);
+    }
+    if (gyre_load_acquire_u32(&member->has_left) == 0)
+        gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
+    else
+        for (int rank = 0; rank < member->n_ranks; rank++)
+            mark_left(health, rank);
+}
+
+static bool is_leaving(struct gyre_health *health)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool is_leaving = health->is_leaving;
+    pthread_mutex_unlock(&health->lock);
+    return is_leaving;
+}
+
+static void *watch(void *argument)
+{
+    struct gyre_health *health = argument;
+    struct gyre_member *member = health->member;
+    struct gyre_event event;
+    gyre_log_set_rank(member->rank);
+    while (goes_on(health)) {
+        const gyre_status status = member->bootstrap->ops->poll(member->bootstrap, TICK_MS, &event);
+        if (status != GYRE_SUCCESS) {
+            take_end_of_link(health, status);
+            break;
+        }
+        take_event(health, &event);
+        gyre_health_check_dump(health);
+        if (is_leaving(health)) {
+            gyre_health_check_leaving(health);
+            continue;
+        }
+        if (!gyre_fault_is_raised(&member->fault)) {
+            gyre_health_check_progress(health);
+            continue;
+        }
+        gyre_health_pass_on(health);
+        if (!health->has_told_children)
+            gyre_health_tell_children(health, -1, "", member->fault.cause);
+        health->has_told_children = true;
+    }
+    return NULL;
+}
+
+static void free_health(struct gyre_health *health)
+{
+    gyre_health_release_children(health);
+    for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++) {
+        free(health->peers[rank].waits);
+        free(health->peers[rank].blocked);
+    }
+    free(health->dump.text);
+    pthread_cond_destroy(&health->changed);
+    pthread_mutex_destroy(&health->lock);
+    free(health->has_left);
+    free(health->was_lost);
+    free(health->peers);
+    free(health->standings);
+    free(health->questions);
+    free(health);
+}
+
+gyre_status gyre_health_open(const struct gyre_health_config *config,
+                             struct gyre_health **health_out)
+{
+    struct gyre_member *member = config->member;
+    const size_t n = (size_t)member->n_ranks;
+    struct gyre_health *health = calloc(1, sizeof(*health));
+    if (health == NULL)
+        return gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
+    health->member = member;
+    health->links = config->links;
+    health->caller = config->caller;
+    health->origin = config->origin;
+    health->max_questions = (uint32_t)n * GYRE_HEALTH_MAX_ASKED;
+    health->has_left = calloc(n, sizeof(bool));
+    health->was_lost = calloc(n, sizeof(bool));
+    health->peers = calloc(n, sizeof(*health->peers));
+    health->standings = calloc(n, 1);
+    health->questions = calloc(health->max_questions, sizeof(*health->questions));
+    pthread_mutex_init(&health->lock, NULL);
+    gyre_cond_init(&health->changed);
+    health->still_since_ns = gyre_now_ns();
+    health->started_ns = health->still_since_ns;
+    health->checked_ns = health->still_since_ns;
+    const bool has_memory = health->has_left != NULL && health->was_lost != NULL &&
+                            health->peers != NULL && health->standings != NULL &&
+                            health->questions != NULL;
+    const gyre_status status =
+        has_memory ? gyre_thread_start(&health->thread, 0, watch, health, "the health thread")
+                   : gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
+    if (status != GYRE_SUCCESS) {
+        free_health(health);
+        return status;
+    }
+    *health_out = health;
+    return GYRE_SUCCESS;
+}
+
+static bool all_left(const struct gyre_health *health)
+{
+    const struct gyre_member *member = health->member;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        if (rank != member->rank && !health->has_left[rank])
+            return false;
+    return true;
+}
+
+bool gyre_health_has_left(struct gyre_health *health, int rank)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool has_left = health->has_left[rank];
+    pthread_mutex_unlock(&health->lock);
+    return has_left;
+}
+
+void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
+{
+    pthread_mutex_lock(&health->lock);
+    health->is_leaving = true;
+    while (!all_left(health) && !health->is_alone && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
+    pthread_mutex_unlock(&health->lock);
+}
+
+void gyre_health_close(struct gyre_health *health)
+{
+    if (health == NULL)
+        return;
+    pthread_mutex_lock(&health->lock);
+    health->stops = true;
+    pthread_cond_broadcast(&health->changed);
+    pthread_mutex_unlock(&health->lock);
+    health->member->bootstrap->ops->wake(health->member->bootstrap);
+    pthread_join(health->thread, NULL);
+    free_health(health);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Health is a thread of each communicator that watches over the ranks. The thread learns which
+ * ranks died, notices that a call makes no progress and says which rank holds the call up.
+ */
+#ifndef GYRE_HEALTH_HEALTH_H
+#define GYRE_HEALTH_HEALTH_H
+
+#include "core/engine/call/caller.h"
+#include "core/engine/health/origin.h"
+
+struct gyre_health;
+
+/* What a rank that destroys its communicator says of the signals that it waits for. Exchanged
+ * between ranks: fixed layout. */
+struct gyre_health_blocked {
+    uint64_t n_ended; /* as in struct gyre_blocked; 0 = the rank has said nothing */
+    uint32_t n_senders;
+    uint32_t pad;
+    struct {
+        uint64_t seen_ended; /* the sender's n_ended. The rank knew it, and had the signals that the
+                              * sender sent before, when it found that it waits; 0 = it did not */
+        uint32_t rank;
+        uint32_t pad;
+    } senders[GYRE_BLOCKED_SENDERS];
+};
+
+/* The objects that the health thread watches. Each of them outlives the health. */
+struct gyre_health_config {
+    struct gyre_member *member;
+    const struct gyre_links *links;
+    struct gyre_caller *caller;
+    struct gyre_origin *origin; /* of a split or shrunk communicator; else NULL */
+};
+
+/** gyre_health_open - start watching: peers, stalls, mismatched calls, timeouts. */
+gyre_status gyre_health_open(const struct gyre_health_config *config,
+                             struct gyre_health **health_out);
+
+/** gyre_health_posted - a call was posted in the call log: compare it with what peers asked about.
+ */
+void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
+
+/** gyre_health_pass_on - tell the other ranks that the communicator has failed on this rank, and
+ * why, unless they have been told already or the communicator has not failed. Any thread may call
+ * this before the rank leaves. */
+void gyre_health_pass_on(struct gyre_health *health);
+
+/** gyre_health_expect_alike - do not pass on the failure that the caller is about to raise, because
+ * every other rank finds the same failure by itself. Any thread. */
+void gyre_health_expect_alike(struct gyre_health *health);
+
+/** gyre_health_watch_child - tell the origin of a child of all past and future failures of this
+ * communicator. The health becomes a holder of the origin. */
+void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
+
+/** gyre_health_has_left - has this rank left, or was it lost? */
+bool gyre_health_has_left(struct gyre_health *health, int rank);
+
+/** gyre_health_wait_left - this rank has left: wait until every other rank has left, was lost or
+ * does not answer for 3.5 s, or for the deadline. */
+void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
+
+/** gyre_health_dump - the positions of all ranks' workers, as text. Any thread; asks the other
+ * ranks and waits at most 3 s, whatever they do.
+ * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
+gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
+
+/** gyre_health_tell_blocked - tell all ranks what this rank, which destroys its communicator, waits
+ * for. */
+void gyre_health_tell_blocked(struct gyre_health *health,
+                              const struct gyre_health_blocked *blocked);
+
+/** gyre_health_blocked_of - what a rank told last. Any thread. */
+struct gyre_health_blocked gyre_health_blocked_of(struct gyre_health *health, int rank);
+
+void gyre_health_close(struct gyre_health *health);
+
+#endif

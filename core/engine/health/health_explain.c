@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Explains why a call makes no progress, in terms of the call's program: which step of which worker
+ * waits for which slot of which rank, which rank that rank waits for, and where the chain of waits
+ * ends.
+ */
+#include "core/engine/health/watch.h"
+
+#include "core/foundation/base/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TOLD      3 /* waits of a chain that are printed from its start */
+#define MAX_IN_CYCLE  12
+#define MAX_CALL_TEXT 160
+
+/* ---- one wait ------------------------------------------------------------------------------ */
+
+static const char *transport_of(const struct gyre_health_wait *wait)
+{
+    return gyre_transports[wait->transport]->name;
+}
+
+/* "waits for slot 41 from rank 2". @over: " over shm" or "". */
+static void append_cause(const struct gyre_position *position, const char *over, char *text,
+                         size_t text_bytes)
+{
+    switch ((enum gyre_wait)position->waits_for) {
+    case GYRE_WAIT_SLOT:
+        gyre_health_append(text, text_bytes, "waits for slot %" PRIu64 " from rank %u%s",
+                           position->slot, position->peer, over);
+        break;
+    case GYRE_WAIT_CREDIT:
+        gyre_health_append(text, text_bytes,
+                           "waits for credit from rank %u%s, which has to consume slot %" PRIu64,
+                           position->peer, over, position->slot);
+        break;
+    case GYRE_WAIT_ENTRY:
+        gyre_health_append(text, text_bytes, "waits until rank %u begins the call%s",
+                           position->peer, over);
+        break;
+    case GYRE_WAIT_FIT:
+        gyre_health_append(text, text_bytes, "has a slot of a different call from rank %u",
+                           position->peer);
+        break;
+    default:
+        gyre_health_append(text, text_bytes, "%s", "can go on");
+        break;
+    }
+}
+
+static void append_wait(const struct gyre_position *position, const char *over, char *text,
+                        size_t text_bytes)
+{
+    gyre_health_append(text, text_bytes,
+                       "channel %u, worker %u, step %u of %s %s seq %" PRIu64 ", tile %" PRIu64
+                       " of %" PRIu64 " (%s) ",
+                       position->channel, position->worker, position->step, position->algorithm,
+                       gyre_collectives[position->coll].name, position->sequence, position->tile,
+                       position->n_tiles, position->step_text);
+    append_cause(position, over, text, text_bytes);
+}
+
+void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes)
+{
+    char over[32];
+    snprintf(over, sizeof(over), " over %s", transport_of(wait));
+    append_wait(&wait->position, over, text, text_bytes);
+}
+
+/* ---- the graph ----------------------------------------------------------------------------- */
+
+/* All waits that are known, and room for a walk among them. */
+struct waits {
+    struct gyre_wait_graph graph;
+    struct gyre_wait_edge *edges;
+    const struct gyre_health_wait **waits; /* by edge */
+    uint32_t *first;
+    uint32_t *path;
+    uint32_t *places;
+};
+
+/* The positions of a rank's workers; NULL if they are not known or out of date. */
+static const struct gyre_health_waits *waits_of(const struct gyre_health *health, int rank,
+                                                uint64_t now_ns)
+{
+    const struct gyre_health_peer *peer = &health->peers[rank];
+    if (rank == health->member->rank)
+        return &health->waits;
+    return peer->waits != NULL && !health->has_left[rank] &&
+                   now_ns - peer->waits_ns < gyre_health_silence_limit_ns(health, now_ns)
+               ? peer->waits
+               : NULL;
+}
+
+static struct gyre_wait_edge edge_of(int rank, const struct gyre_health_wait *wait)
+{
+    const struct gyre_position *position = &wait->position;
+    return (struct gyre_wait_edge){
+        .rank = rank,
+        .peer = position->waits_for == GYRE_WAIT_NOTHING ? -1 : position->peer,
+        .worker = {position->work, position->channel, position->worker, 0},
+        .peer_worker = wait->peer_worker,
+        .answer = (enum gyre_peer_end)wait->answer,
+    };
+}
+
+static void free_waits(struct waits *waits)
+{
+    free(waits->edges);
+    free(waits->waits);
+    free(waits->first);
+    free(waits->path);
+    free(waits->places);
+}
+
+static bool collect(const struct gyre_health *health, uint64_t now_ns, struct waits *waits)
+{
+    const int n_ranks = health->member->n_ranks;
+    const size_t most = (size_t)n_ranks * GYRE_HEALTH_MAX_WAITS;
+    uint32_t n = 0;
+    *waits = (struct waits){
+        .edges = malloc(most * sizeof(*waits->edges)),
+        .waits = malloc(most * sizeof(*waits->waits)),
+        .first = malloc(((size_t)n_ranks + 1) * sizeof(*waits->first)),
+        .path = malloc(most * sizeof(*waits->path)),
+        .places = malloc(most * sizeof(*waits->places)),
+    };
+    if (waits->edges == NULL || waits->waits == NULL || waits->first == NULL ||
+        waits->path == NULL || waits->places == NULL)
+        return false;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
+        waits->first[rank] = n;
+        for (uint16_t i = 0; of != NULL && i < of->n_waits; i++, n++) {
+            waits->edges[n] = edge_of(rank, &of->waits[i]);
+            waits->waits[n] = &of->waits[i];
+        }
+    }
+    waits->first[n_ranks] = n;
+    waits->graph = (struct gyre_wait_graph){n_ranks, waits->edges, waits->first};
+    return true;
+}
+
+/* A higher weight means a better explanation. A cycle or a lost slot is the cause of a stall. A
+ * chain that merely ends is none, and the chain of another worker may show more. */
+static int weight(enum gyre_wait_end end)
+{
+    switch (end) {
+    case GYRE_WAIT_ENDS_MOVED:
+    case GYRE_WAIT_ENDS_IN_CYCLE:
+        return 2;
+    case GYRE_WAIT_ENDS_UNEXPLAINED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Walk from each of this rank's workers and keep the walk whose end has the highest weight. */
+static struct gyre_wait_path walk(const struct gyre_health *health, struct waits *waits)
+{
+    const int rank = health->member->rank;
+    uint32_t best = waits->first[rank];
+    int most = -1;
+    for (uint32_t i = best; i < waits->first[rank + 1]; i++) {
+        const int found =
+            weight(gyre_wait_graph_walk(&waits->graph, i, waits->path, waits->places).end);
+        if (found > most) {
+            most = found;
+            best = i;
+        }
+    }
+    return gyre_wait_graph_walk(&waits->graph, best, waits->path, waits->places);
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+/* "2 -> 3 -> 2" */
+static void append_cycle(const struct waits *waits, const struct gyre_wait_path *path, char *why)
+{
+    const uint32_t n = path->n_edges - path->cycle_start;
+    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; these waits form a cycle: ");
+    for (uint32_t i = 0; i < n && i < MAX_IN_CYCLE; i++)
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d -> ",
+                           waits->edges[waits->path[path->cycle_start + i]].rank);
+    if (n > MAX_IN_CYCLE)
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%u more -> ", n - MAX_IN_CYCLE);
+    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d",
+                       waits->edges[waits->path[path->cycle_start]].rank);
+}
+
+static void append_moved(const struct gyre_health_wait *wait, char *why)
+{
+    const struct gyre_position *position = &wait->position;
+    const char *what = position->waits_for == GYRE_WAIT_SLOT ? "sent" : "consumed";
+    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                       "; rank %u has %s slot %" PRIu64 " (%" PRIu64 " so far) and %" PRIu64
+                       " have arrived: the rest is lost or still under way over %s",
+                       position->peer, what, position->slot, wait->n_peer_moved, position->n_seen,
+                       transport_of(wait));
+}
+
+/* A rank of a split or shrunk communicator is named with its rank in the parent too. */
+static const char *end_name(const struct gyre_health *health, int rank, char *name_out)
+{
+    if (health->origin != NULL)
+        return gyre_health_rank_name(health, rank, name_out);
+    snprintf(name_out, GYRE_RANK_NAME_BYTES, "rank %d", rank);
+    return name_out;
+}
+
+/* Describe a rank that is in a call, or has made the call, but is not known to wait for a rank. */
+static void append_busy_end(const struct gyre_health *health, int rank, uint64_t now_ns, char *why)
+{
+    const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
+    char name[GYRE_RANK_NAME_BYTES];
+    end_name(health, rank, name);
+    if (of != NULL && of->n_waits > 0 && of->n_waits == of->n_all)
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                           "; no unfinished worker of %s uses this connection", name);
+    else if (of != NULL && !of->has_begun)
+        gyre_health_append(
+            why, GYRE_HEALTH_WHY_BYTES,
+            "; %s has made the call, but it has not begun: other work is ahead of it "
+            "on its stream",
+            name);
+    else
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                           "; %s is in a call, at a position that is not known", name);
+}
+
+/* Describe the rank at which a chain ends. */
+static void append_end(const struct gyre_health *health, int rank, const struct gyre_record *mine,
+                       uint64_t now_ns, char *why)
+{
+    char name[GYRE_RANK_NAME_BYTES];
+    char call[MAX_CALL_TEXT] = "the call";
+    end_name(health, rank, name);
+    if (mine->sequence != 0)
+        gyre_record_text(mine, call, sizeof(call));
+    switch (gyre_health_stands(health, rank, now_ns, mine)) {
+    case GYRE_STANDS_SILENT:
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s does not answer", name);
+        break;
+    case GYRE_STANDS_LEFT:
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s has left", name);
+        break;
+    case GYRE_STANDS_BEHIND:
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s has not %s %s", name,
+                           mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
+                           call);
+        break;
+    case GYRE_STANDS_DONE:
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s waits in no call", name);
+        break;
+    default:
+        append_busy_end(health, rank, now_ns, why);
+        break;
+    }
+}
+
+static void append_path_end(const struct gyre_health *health, const struct waits *waits,
+                            const struct gyre_wait_path *path, const struct gyre_record *mine,
+                            uint64_t now_ns, char *why)
+{
+    const struct gyre_health_wait *last = waits->waits[waits->path[path->n_edges - 1]];
+    switch (path->end) {
+    case GYRE_WAIT_ENDS_IN_CYCLE:
+        append_cycle(waits, path, why);
+        break;
+    case GYRE_WAIT_ENDS_RUNNABLE:
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                           ": its step can run, but no thread runs its stream");
+        break;
+    case GYRE_WAIT_ENDS_MOVED:
+        append_moved(last, why);
+        break;
+    case GYRE_WAIT_ENDS_FREE:
+    case GYRE_WAIT_ENDS_UNEXPLAINED:
+        append_end(health, path->end_rank, mine, now_ns, why);
+        break;
+    }
+}
+
+/* Append the first wait in full, and the next ones and the last one in short. */
+static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why,
+                         size_t why_bytes)
+{
+    for (uint32_t i = 0; i < path->n_edges; i++) {
+        const uint32_t edge = waits->path[i];
+        const struct gyre_position *position = &waits->waits[edge]->position;
+        const int rank = waits->edges[edge].rank;
+        const bool is_last = i + 1 == path->n_edges;
+        if (i == MAX_TOLD && !is_last)
+            gyre_health_append(why, why_bytes, "; and so on over %u more waits",
+                               path->n_edges - MAX_TOLD - 1);
+        if (i >= MAX_TOLD && !is_last)
+            continue;
+        gyre_health_append(why, why_bytes, "%srank %d", i > 0 ? "; " : "", rank);
+        if (i == 0) {
+            gyre_health_append(why, why_bytes, ", ");
+            gyre_health_wait_text(waits->waits[edge], why, why_bytes);
+            continue;
+        }
+        gyre_health_append(why, why_bytes, " is at step %u (%s) and ", position->step,
+                           position->step_text);
+        append_cause(position, "", why, why_bytes);
+    }
+}
+
+bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
+                         uint64_t now_ns, char *why_out, size_t why_bytes)
+{
+    struct waits waits;
+    char end[GYRE_HEALTH_WHY_BYTES] = "";
+    bool is_certain = false;
+    why_out[0] = '\0';
+    if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
+        const struct gyre_wait_path path = walk(health, &waits);
+        append_path_end(health, &waits, &path, mine, now_ns, end);
+        /* The end names the cause, so a text that is too long loses waits of the chain instead. */
+        append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));
+        gyre_health_append(why_out, why_bytes, "%s", end);
+        is_certain = path.end == GYRE_WAIT_ENDS_IN_CYCLE || path.end == GYRE_WAIT_ENDS_MOVED;
+    } else if (!health->waits.is_known) {
+        gyre_health_append(
+            why_out, why_bytes,
+            health->waits.has_begun
+                ? "the position in the program is not known on this device"
+                : "its kernel has not begun: other work is ahead of it on its stream");
+    } else if (!health->waits.has_begun) {
+        gyre_health_append(why_out, why_bytes,
+                           "on this rank the call has not begun: other work is ahead of it on its "
+                           "stream");
+    }
+    free_waits(&waits);
+    return is_certain;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The origin of a communicator that was split or shrunk from another one. The new communicator is
+ * the child, the other one the parent. An origin serves two purposes. Messages about a failure name
+ * a rank of the child together with its number in the parent. And while the child is being made,
+ * the parent's links report the death of a rank that has not joined the child's rendezvous, which
+ * the rendezvous itself cannot notice.
+ */
+#ifndef GYRE_HEALTH_ORIGIN_H
+#define GYRE_HEALTH_ORIGIN_H
+
+#include "core/engine/links/links.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GYRE_RANK_NAME_BYTES 192
+
+enum gyre_origin_kind { GYRE_ORIGIN_SPLIT, GYRE_ORIGIN_SHRUNK };
+
+/* One rank of the child, as the parent knows it. */
+struct gyre_origin_member {
+    int parent_rank;
+    uint32_t pid;
+    char host_name[64];
+};
+
+/* The child and its parent's health hold an origin. The last holder that releases it frees it. */
+struct gyre_origin {
+    struct gyre_origin *next; /* in the parent's list; under the lock of the parent's health */
+    enum gyre_origin_kind kind;
+    int n_ranks;
+    pthread_mutex_t lock;
+    int n_holders;                       /* under lock, as what follows */
+    struct gyre_fault *fault;            /* the child's while it is being made, then NULL */
+    bool is_joining;                     /* its ranks have not all come to its rendezvous */
+    char word[GYRE_CAUSE_MAX_BYTES];     /* see gyre_origin_word(); "" = nothing */
+    struct gyre_origin_member members[]; /* by rank of the child */
+};
+
+/* The ranks of a child and its parent, as gyre_origin_open() needs them. */
+struct gyre_origin_config {
+    enum gyre_origin_kind kind;
+    const struct gyre_peer_info *infos; /* by rank of the parent */
+    const int *parent_ranks;            /* by rank of the child */
+    int n_ranks;                        /* of the child */
+    struct gyre_fault *fault;           /* the child's */
+};
+
+/** gyre_origin_open - make the origin of a child before the child itself. After the parent's health
+ * watches the origin (gyre_health_watch_child), and until gyre_origin_set_made(), a failure of the
+ * parent that concerns the child also raises the child's fault. The death of a rank of the child
+ * concerns it; in a split whose ranks have not all joined, every failure does. The origin has two
+ * holders. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_origin_open(const struct gyre_origin_config *config,
+                             struct gyre_origin **origin_out);
+
+/** gyre_origin_set_joined - all ranks have come to the child's rendezvous. @origin: or NULL. */
+void gyre_origin_set_joined(struct gyre_origin *origin);
+
+/** gyre_origin_set_made - the set-up of the child has ended, with or without success. @origin: or
+ * NULL. */
+void gyre_origin_set_made(struct gyre_origin *origin);
+
+/** gyre_origin_release - a holder gives up its reference. @origin: or NULL. */
+void gyre_origin_release(struct gyre_origin *origin);
+
+/** gyre_origin_is_alone - has the child released the origin? */
+bool gyre_origin_is_alone(struct gyre_origin *origin);
+
+/** gyre_origin_tell - the parent's health tells the origin that the parent failed.
+ * @lost_rank: the parent's rank that died; -1 = none did. @how: the cause of its death. @text: why
+ * the parent failed, with the parent's rank numbers. */
+void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text);
+
+/** gyre_origin_word - copy the cause of the parent's failure, with the child's rank numbers.
+ * Returns false if there is none. @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
+bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
+
+/** gyre_rank_name - "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3
+ * of its parent, hostB pid 77)". @name_out: GYRE_RANK_NAME_BYTES. Returns name_out. */
+const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
+                           int rank, char *name_out);
+
+/** gyre_origin_settle - find the cause after set-up failed on this rank, perhaps only because
+ * another rank gave up for a cause of its own. Waits at most 200 ms until the rendezvous or the
+ * parent reports which rank died. That report becomes the thread's cause. Returns the status.
+ * Called before the health thread runs. */
+gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
+                               gyre_status status);
+
+#endif

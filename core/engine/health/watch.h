@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The types and functions that the files of health share. health.c has the thread and its events.
+ * health_compare.c compares calls with those of other ranks. health_stall.c notices that a call
+ * makes no progress and asks. health_culprits.c names the ranks that hold a call up. health_place.c
+ * says where this rank is and which ranks are silent. health_waits.c sends and receives the
+ * positions of workers, health_explain.c finds the cause of a stall in them, and health_dump.c
+ * prints them on request. health_tell.c tells the other ranks about failures, and health_children.c
+ * tells communicators that are made from this one. health_blocked.c carries what leaving ranks wait
+ * for.
+ */
+#ifndef GYRE_HEALTH_WATCH_H
+#define GYRE_HEALTH_WATCH_H
+
+#include "core/engine/health/health.h"
+#include "core/engine/health/wait_graph.h"
+
+#include <stddef.h>
+
+#define GYRE_HEALTH_MAX_ASKED     16  /* calls sent at once */
+#define GYRE_HEALTH_WHO_BYTES     640 /* of a text that names ranks */
+#define GYRE_HEALTH_WHY_BYTES     704 /* of a text that explains the waits */
+
+#define GYRE_HEALTH_WAITS_VERSION 1
+#define GYRE_HEALTH_MAX_WAITS     8 /* workers of which a rank tells */
+
+enum gyre_health_kind {
+    GYRE_HEALTH_ASK,        /* my unfinished calls, and those before them; do yours fit? */
+    GYRE_HEALTH_ANSWER,     /* where I am */
+    GYRE_HEALTH_END,        /* this communicator ends here, and why */
+    GYRE_HEALTH_ECHO,       /* to the sender itself: does the rendezvous still pass messages on? */
+    GYRE_HEALTH_WHERE,      /* where are your workers? */
+    GYRE_HEALTH_WAITS,      /* there, and what they wait for */
+    GYRE_HEALTH_END_ASK,    /* I wait for a slot of this connection; how far is your end? */
+    GYRE_HEALTH_END_ANSWER, /* so far */
+    GYRE_HEALTH_BLOCKED     /* I leave, but wait for these signals */
+};
+
+/* Where a rank is. */
+struct gyre_health_place {
+    uint64_t n_collectives;  /* called so far */
+    uint32_t is_waiting;     /* in `call`; else that is the latest one it called */
+    uint32_t is_behind;      /* ANSWER: has not come to a call that it was asked about */
+    struct gyre_record call; /* sequence 0 = none, or not on record any more */
+};
+
+/* A worker that has not finished, and the answer of the rank that the worker waits for. */
+struct gyre_health_wait {
+    struct gyre_position position;
+    struct gyre_wait_worker peer_worker;
+    uint64_t n_peer_moved; /* slots that the peer's end has moved, if it answered */
+    uint8_t answer;        /* enum gyre_peer_end */
+    uint8_t transport;     /* to the peer: index into gyre_transports */
+    uint8_t pad[6];
+};
+
+/* The first workers of a rank that have not finished. Exchanged between ranks: fixed layout. */
+struct gyre_health_waits {
+    uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
+    uint16_t n_waits;
+    uint32_t n_all;    /* number of workers that have not finished; `waits` has room for fewer */
+    uint8_t is_known;  /* 0: the executor cannot tell where its workers are */
+    uint8_t has_begun; /* 1: the rank's first unfinished launch is running; 0: the launch waits for
+                        * earlier work of its stream */
+    uint8_t pad[6];
+    struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
+};
+
+/* The payload of two messages about one connection. END_ASK comes from a rank that waits for a slot
+ * of the connection. END_ANSWER repeats the question and says how far the asked rank's end is. */
+struct gyre_health_end {
+    uint64_t slot;    /* the asking rank waits for this slot */
+    uint64_t n_moved; /* answer: slots that the asked rank's end has sent or consumed */
+    uint32_t fifo;
+    uint16_t is_send;  /* 1: the asked rank's end is the sending one */
+    uint16_t is_known; /* answer: 0 = the asked rank's executor cannot tell */
+    uint16_t is_held;  /* answer: 1 = an unfinished worker uses the end */
+    uint16_t is_lines; /* as in struct gyre_end_name */
+    uint16_t pad[2];
+    struct gyre_wait_worker worker; /* answer: that worker */
+};
+
+struct gyre_health_message {
+    uint32_t kind;
+    uint32_t status; /* END: the failure */
+    uint32_t n_records;
+    uint32_t pad;
+    struct gyre_health_place place; /* ASK, ANSWER, WAITS */
+    union {
+        struct gyre_health_waits waits;
+        struct gyre_health_end end;
+        struct gyre_health_blocked blocked;
+        struct gyre_record records[GYRE_HEALTH_MAX_ASKED];
+        char text[GYRE_CAUSE_MAX_BYTES];
+    };
+};
+
+_Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
+               "fits a bootstrap message");
+
+/* The state of another rank as this rank knows it, or of this rank itself as the rendezvous shows
+ * it. Only the watcher uses it. */
+struct gyre_health_peer {
+    uint64_t heard_ns;  /* the latest message came; 0 = none yet */
+    uint64_t asked_ns;  /* its latest question; 0 = none yet */
+    uint64_t waits_ns;  /* `waits` came; 0 = never */
+    uint64_t behind_ns; /* it said so; 0 = never */
+    uint64_t left_ns;   /* its goodbye, or the news of its death, was read; 0 = not yet */
+    struct gyre_health_place place;
+    struct gyre_health_waits *waits;     /* NULL = none came */
+    struct gyre_health_blocked *blocked; /* likewise; under the lock of the health */
+};
+
+/* A dump of all positions that a thread waits for. Under the lock of the health. */
+struct gyre_health_dump {
+    bool is_wanted;      /* set by the thread, taken back by it */
+    char *text;          /* malloc'ed by the watcher when all ranks have answered, or late; NULL */
+    uint64_t started_ns; /* the watcher's own: it asked the other ranks; 0 = not yet */
+};
+
+/* A call that a peer asked about and that this rank has not made yet. */
+struct gyre_health_question {
+    int rank;
+    struct gyre_record record;
+};
+
+struct gyre_health {
+    struct gyre_member *member;
+    const struct gyre_links *links;
+    struct gyre_caller *caller;
+    struct gyre_origin *origin; /* of a split or shrunk communicator; else NULL */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stops;                   /* under lock */
+    bool is_leaving;              /* under lock: this rank has left and waits for the others */
+    bool is_alone;                /* under lock: no goodbye that is still missing will come */
+    bool *has_left;               /* by rank: said goodbye or was lost; written by the watcher */
+    bool *was_lost;               /* likewise: was lost */
+    struct gyre_origin *children; /* under lock */
+    struct gyre_health_question *questions;
+    uint32_t n_questions; /* under lock; release, for a look without it */
+    uint32_t max_questions;
+    struct gyre_health_dump dump;
+    uint32_t has_told; /* 1: peers know of the failure; written by whoever raises it */
+
+    /* The watcher's own. */
+    bool has_told_children;
+    struct gyre_health_waits waits; /* of this rank, at the latest question */
+    struct gyre_health_peer *peers; /* by rank */
+    uint8_t *standings;             /* by rank: room for a message that is being made */
+    uint64_t checked_ns;            /* the latest look at the progress */
+    uint64_t resumed_ns;            /* this process ran again after it was stopped; 0 = never */
+    uint64_t left_self_ns;          /* this rank began to wait for the others' goodbyes; 0 = no */
+    uint64_t seen_progress;
+    uint64_t seen_completed;
+    uint64_t still_since_ns;
+    uint64_t started_ns;    /* when the first unfinished work became it */
+    uint64_t asked_ns;      /* the latest question; 0 = this stall has none */
+    uint64_t asks_since_ns; /* the first of the questions that are asked at regular intervals */
+    uint64_t late_ns; /* the time limit was passed, and everybody had time to answer; 0 = no */
+    bool has_warned;
+};
+
+/* How a rank stands to the call that this rank waits in. */
+enum gyre_health_standing {
+    GYRE_STANDS_SILENT,
+    GYRE_STANDS_LEFT,
+    GYRE_STANDS_BEHIND,
+    GYRE_STANDS_ELSEWHERE,
+    GYRE_STANDS_DONE,
+    GYRE_STANDS_IN_THE_CALL,
+    GYRE_N_STANDINGS
+};
+
+/* ---- health_compare.c --------------------------------------------------------------------- */
+
+/** gyre_health_answer - a rank asks about its unfinished calls: compare them with the calls of this
+ * rank, keep the questions about calls that this rank has not made, and tell the place of this
+ * rank.
+ */
+void gyre_health_answer(struct gyre_health *health, int rank,
+                        const struct gyre_health_message *message);
+
+/* ---- health_children.c -------------------------------------------------------------------- */
+
+/** gyre_health_tell_children - tell the children that this communicator has failed: ranks of a
+ * child that have not joined its rendezvous yet may never join it.
+ * @lost_rank: the rank that died; -1 = none did. @how: the cause of its death. */
+void gyre_health_tell_children(struct gyre_health *health, int lost_rank, const char *how,
+                               const char *text);
+
+/** gyre_health_release_children - stop telling all children. Only when the health ends. */
+void gyre_health_release_children(struct gyre_health *health);
+
+/* ---- health_tell.c ------------------------------------------------------------------------ */
+
+/** gyre_health_fail - raise the communicator's fault.
+ * @prints: print the failure. One rank of the job prints: the rank that finds the failure. */
+void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
+                      bool prints);
+
+/** gyre_health_end - tell all peers that the communicator ends here. */
+void gyre_health_end(const struct gyre_health *health, gyre_status status, const char *text);
+
+/** gyre_health_rank_name - gyre_rank_name() of a rank of this communicator. */
+const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out);
+
+/** gyre_health_stop_waiting - wake gyre_health_wait_left(): no goodbye that is missing will come.
+ */
+void gyre_health_stop_waiting(struct gyre_health *health);
+
+/* ---- health_place.c ----------------------------------------------------------------------- */
+
+/** gyre_health_call_text - what this rank was doing, for messages. Any thread. */
+void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes);
+
+/** gyre_health_place_of - where this rank is. */
+void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out);
+
+/** gyre_health_waiting_call - the call that this rank waits in. Its sequence is 0 if there is none
+ * or it is not on record any more. */
+void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *call_out);
+
+/** gyre_health_is_record - may a record that came from a peer be read? */
+bool gyre_health_is_record(const struct gyre_record *record);
+
+/** gyre_health_ask_ns - the time between two questions while this rank waits. */
+uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_silence_limit_ns - a rank counts as silent if it was asked at regular intervals and
+ * sent nothing for this long. */
+uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_silent_ns - how long a rank has sent nothing although it was asked. For this rank
+ * itself: how long the rendezvous has not passed on this rank's messages to itself. */
+uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
+
+/** gyre_health_is_silent - has a rank been silent for the limit or longer? False if it has left. */
+bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
+
+/* ---- health_stall.c ----------------------------------------------------------------------- */
+
+/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail calls that
+ * exceed the time limit. The watcher calls this about every 100 ms. */
+void gyre_health_check_progress(struct gyre_health *health);
+
+/** gyre_health_check_leaving - ask the ranks that have not left whether they still run, and stop
+ * waiting for ranks that do not. The watcher calls this about every 100 ms once this rank has left.
+ */
+void gyre_health_check_leaving(struct gyre_health *health);
+
+/* ---- health_culprits.c -------------------------------------------------------------------- */
+
+/** gyre_health_append - append to a text and cut off the part that does not fit. */
+void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** gyre_health_stands - how a rank stands to the call `mine`, in which this rank waits. */
+enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
+                                             uint64_t now_ns, const struct gyre_record *mine);
+
+/** gyre_health_name_culprits - name the ranks that hold a call up: first the ranks that do not
+ * answer, have left, are behind or wait in another call, then the ranks that wait in the same call.
+ * @mine: the call that this rank waits in.
+ * @is_explained: the cause is known from the positions of workers; general advice is left out.
+ * @who_out: GYRE_HEALTH_WHO_BYTES; what does not fit is cut off. */
+void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_record *mine,
+                               uint64_t now_ns, bool is_explained, char *who_out);
+
+/* ---- health_waits.c ----------------------------------------------------------------------- */
+
+/** gyre_health_look - store the positions of this rank's workers in health->waits. */
+void gyre_health_look(struct gyre_health *health);
+
+/** gyre_health_share_waits - find the positions of this rank's workers, ask the awaited ranks how
+ * many slots their ends have moved, and tell the positions to the rank that explains the stall.
+ * Called when this rank asks questions. */
+void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_tell_waits - tell a rank where this rank's workers are. */
+void gyre_health_tell_waits(struct gyre_health *health, int rank);
+
+/** gyre_health_explainer - the lowest rank that waits and asks; it explains the stall for all. */
+int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_take_waits / take_end_ask / take_end_answer - handle a message of this kind. A
+ * message with a wrong version, size or range is dropped. */
+void gyre_health_take_waits(struct gyre_health *health, int rank,
+                            struct gyre_health_message *message, size_t n_bytes);
+void gyre_health_take_end_ask(struct gyre_health *health, int rank,
+                              const struct gyre_health_message *message, size_t n_bytes);
+void gyre_health_take_end_answer(struct gyre_health *health, int rank,
+                                 const struct gyre_health_message *message, size_t n_bytes);
+
+/* ---- health_blocked.c --------------------------------------------------------------------- */
+
+/** gyre_health_take_blocked - handle a BLOCKED. A message with a wrong size or range is dropped. */
+void gyre_health_take_blocked(struct gyre_health *health, int rank,
+                              const struct gyre_health_message *message, size_t n_bytes);
+
+/* ---- health_explain.c --------------------------------------------------------------------- */
+
+/** gyre_health_wait_text - append "channel 0, worker 0, step 3 of ring all_reduce seq 12, tile 0 of
+ * 4 (chunk 1: from 3 + in 1 -> to 1) waits for slot 41 from rank 3 over shm". */
+void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
+
+/** gyre_health_explain - explain from the positions of all ranks why this rank's call makes no
+ * progress. The explanation follows the waits from rank to rank until they form a cycle or end.
+ * @mine: the call that this rank waits in.
+ * @why_out: "" if nothing is known. @why_bytes: at least 1; a text that is too long loses waits of
+ * the chain and keeps its end. Returns true if the cause is certain: a cycle, or a slot
+ * that was sent and did not arrive. */
+bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
+                         uint64_t now_ns, char *why_out, size_t why_bytes);
+
+/* ---- health_dump.c ------------------------------------------------------------------------ */
+
+/** gyre_health_check_dump - serve a thread that waits in gyre_health_dump(). Called by the watcher.
+ */
+void gyre_health_check_dump(struct gyre_health *health);
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Computes the number and the sizes of a communicator's FIFOs. The result is a pure function of the
+ * device, the ranks, their hosts, the use of proxies, GYRE_BUFFSIZE and the most channels, so all
+ * ranks compute the same.
+ */
+#include "core/engine/links/fifo_spec.h"
+
+#include "core/foundation/base/util.h"
+
+#define MIN_SLOT_BYTES     4096
+#define MAX_SIMPLE_BYTES   (512 * 1024) /* on GPUs */
+#define MAX_HOST_BYTES     (128 * 1024)
+#define RING_SLOT_BYTES    (128 * 1024)
+#define MAX_LANES          2 /* of a channel: trees */
+#define ACROSS_SLOT_BYTES  (32 * 1024)
+#define LEAST_NEAR_BYTES   (12 * 1024)
+#define MOST_NEAR_BYTES    (128 * 1024)
+#define MOST_ALONE_FIFOS   16
+#define MOST_FAR_FIFOS     16  /* calls of few bytes do not use more channels */
+#define MIN_FAR_BYTES      256 /* 16,384 ranks fit the budget */
+#define MIN_LL_BYTES       3072
+#define MAX_LL_BYTES       (16 * 1024)
+#define MAX_LL128_BYTES    (64 * 1024)
+#define MIN_NET_LINE_BYTES 256
+#define MAX_NET_LINE_BYTES (16 * 1024)
+#define ENDS_BYTES         64 /* a slot's share of inboxes and credits, about */
+/* A slot of LL and a slot of LL128. */
+#define MIN_LINES_BYTES (MIN_LL_BYTES + MIN_SLOT_BYTES + ENDS_BYTES)
+
+static uint32_t floor_to_power_of_two(uint64_t value)
+{
+    uint64_t power = 1;
+    while (power * 2 <= value)
+        power *= 2;
+    return (uint32_t)power;
+}
+
+/* Round down to a multiple of RING_SLOT_BYTES, or to a power of two if the value is smaller. */
+static uint64_t floor_to_slot(uint64_t value)
+{
+    return value < RING_SLOT_BYTES ? floor_to_power_of_two(value)
+                                   : value / RING_SLOT_BYTES * RING_SLOT_BYTES;
+}
+
+/* Divide the budget of SIMPLE on GPUs without a proxy. FIFOs from the predecessor in the ring get
+ * the longest slots, because rings gain from them: a ring of 64 channels reaches 330 GB/s with
+ * slots of 64 KiB and 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11). All other FIFOs share the
+ * rest of the budget. @ring_bytes: the wanted size of a slot of the ring. */
+static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
+                                            uint64_t ring_bytes, uint64_t budget_bytes)
+{
+    const uint64_t n_slots = (uint64_t)spec->n_fifos * spec->depth; /* of one peer */
+    const uint64_t ring =
+        floor_to_slot(gyre_min_u64(gyre_min_u64(ring_bytes, MAX_SIMPLE_BYTES),
+                                   n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
+    const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, ring * n_slots);
+    uint64_t other = ring;
+    if (n_peers > 1)
+        other = gyre_min_u64(ring, floor_to_power_of_two(rest / ((n_peers - 1) * n_slots)));
+    spec->slot_bytes[GYRE_PROTO_SIMPLE] =
+        gyre_clamp_u32(other / 16 * 16, MIN_SLOT_BYTES, MAX_SIMPLE_BYTES);
+    if (ring > spec->slot_bytes[GYRE_PROTO_SIMPLE])
+        spec->ring_slot_bytes = (uint32_t)ring;
+}
+
+static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers)
+{
+    const uint64_t n_slots = (uint64_t)n_peers * spec->n_fifos * spec->depth;
+    const uint64_t n_ring = (uint64_t)spec->n_fifos * spec->depth;
+    const uint64_t extra =
+        spec->ring_slot_bytes > 0 ? spec->ring_slot_bytes - spec->slot_bytes[GYRE_PROTO_SIMPLE] : 0;
+    return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
+}
+
+/* The number of FIFOs of an ordered pair of GPUs. @n_joined_out: with few channels a pair has fewer
+ * FIFOs than there is memory for, and each FIFO gets the memory of so many. */
+static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
+{
+    const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
+    uint32_t n_fifos = most;
+    while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_LANES)
+        n_fifos /= 2;
+    *n_joined_out = most / n_fifos;
+    return n_fifos;
+}
+
+/* The wanted size of a slot of the ring. With few channels the budget has room for longer slots,
+ * and few channels need them: an all-reduce of 1 GiB on 16 channels reaches 276 GB/s with slots of
+ * 128 KiB and 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB and 356 with 512 KiB
+ * (2 H200, 2026-11). With two ranks the budget has room for half as much again. */
+static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
+{
+    const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
+    return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
+}
+
+/* Divide memory between the slots of LL and LL128. LL carries small messages only, so it gets a
+ * sixth. The rest makes slots of LL128 so long (18 KiB) that a two-shot all-reduce of 4 MiB in 64
+ * channels is one tile of 16 KiB. In two tiles the call would fill all slots, and a launch would
+ * wait until its peers have started too: 31 us instead of 26 (4 H200, 2026-11).
+ * @slot_bytes: the memory of one slot of each of the two protocols together. */
+static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
+{
+    const uint32_t ll = gyre_clamp_u32(slot_bytes / 6 / 1024 * 1024, MIN_LL_BYTES, MAX_LL_BYTES);
+    spec->slot_bytes[GYRE_PROTO_LL] = ll;
+    spec->slot_bytes[GYRE_PROTO_LL128] =
+        gyre_clamp_u32((slot_bytes - gyre_min_u64(slot_bytes, ll + ENDS_BYTES)) / 1024 * 1024,
+                       MIN_SLOT_BYTES, MAX_LL128_BYTES);
+}
+
+/* Compute the FIFOs of GPUs whose slots proxies move. There are as many FIFOs as can have slots of
+ * ACROSS_SLOT_BYTES, because more FIFOs gain more than longer slots: predicted for 1 GiB on 2 hosts
+ * of 8 GPUs and 8 NICs, trees in 16 and 32 channels with slots of 32 KiB take 5.5 and 5.4 ms, and
+ * in 32 channels with slots of 16 KiB 5.4 ms (2026-11). */
+static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_bytes,
+                                           uint32_t max_channels)
+{
+    struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
+    const uint64_t n_slots = 2ULL * n_peers * spec.depth; /* of one FIFO of each peer */
+    const uint64_t most = gyre_min_u64((uint64_t)max_channels * MAX_LANES, 64);
+    const uint64_t fifo_bytes = n_slots * ACROSS_SLOT_BYTES;
+    spec.n_fifos = gyre_clamp_u32(
+        floor_to_power_of_two(gyre_max_u64(GYRE_FIFO_BUDGET_ACROSS_BYTES / fifo_bytes, 1)), 2,
+        (uint32_t)gyre_max_u64(most, 2));
+    const uint64_t share = GYRE_FIFO_BUDGET_ACROSS_BYTES / (n_slots * spec.n_fifos);
+    spec.slot_bytes[GYRE_PROTO_SIMPLE] = gyre_clamp_u32(
+        (buffer_bytes > 0 ? buffer_bytes / spec.depth : floor_to_power_of_two(share)) / 16 * 16,
+        MIN_SLOT_BYTES, MAX_SIMPLE_BYTES);
+    return spec;
+}
+
+struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
+                                           uint64_t buffer_bytes, uint32_t max_channels)
+{
+    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
+    const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
+    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = GYRE_COMM_DEPTH};
+    if (is_cuda && is_proxied)
+        return divide_across(n_peers, buffer_bytes, max_channels);
+    uint32_t n_joined = 1; /* as in count_fifos() */
+    if (is_cuda)
+        spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);
+    /* A proxied pair has slots at both ends on each rank. */
+    const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
+    const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;
+    if (!is_cuda) {
+        const uint64_t simple =
+            buffer_bytes > 0 ? buffer_bytes / spec.depth : floor_to_power_of_two(share);
+        spec.slot_bytes[GYRE_PROTO_SIMPLE] =
+            gyre_clamp_u32(simple / 16 * 16, MIN_SLOT_BYTES, MAX_HOST_BYTES);
+        return spec;
+    }
+    /* SIMPLE takes up to four fifths of the budget, and the line protocols take the rest. */
+    divide_between_rings_and_others(&spec, n_peers, ring_bytes(n_peers, n_joined),
+                                    GYRE_FIFO_BUDGET_BYTES / 5 * 4);
+    const uint64_t rest =
+        GYRE_FIFO_BUDGET_BYTES - gyre_min_u64(GYRE_FIFO_BUDGET_BYTES, simple_bytes(&spec, n_peers));
+    divide_between_lines(&spec, rest / n_slots);
+    if (buffer_bytes > 0) {
+        spec.slot_bytes[GYRE_PROTO_SIMPLE] =
+            gyre_clamp_u32(buffer_bytes / spec.depth / 16 * 16, MIN_SLOT_BYTES, MAX_SIMPLE_BYTES);
+        spec.ring_slot_bytes = 0;
+    }
+    return spec;
+}
+
+/* ---- on several hosts ----------------------------------------------------------------------- */
+
+/* The most FIFOs of GPUs that are alone on their hosts, and the longest slots. No rank passes data
+ * on inside a host, so little is gained by many FIFOs, and a NIC takes its time for every message:
+ * all-gathers of 4 MiB between two GPUs and a stand-in NIC took 816 us with slots of 128 KiB and
+ * 367 with 512 KiB (2 H100, 2026-11). More such GPUs were not measured. */
+static struct gyre_fifo_size size_alone(struct gyre_fifo_size most)
+{
+    return (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
+                                   .slot_bytes = MAX_SIMPLE_BYTES};
+}
+
+/* Compute the FIFOs of near pairs. A pair has as many FIFOs as can have slots of `least_bytes`.
+ * @n_ends: the number of near peers, where a peer with slots at both ends counts twice. */
+static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
+                                       uint64_t buffer_bytes, struct gyre_fifo_size most,
+                                       uint32_t least_bytes)
+{
+    struct gyre_fifo_size near = most;
+    const uint64_t wanted_bytes = gyre_min_u64(buffer_bytes / depth / 16 * 16, MAX_SIMPLE_BYTES);
+    uint64_t slot_bytes = 0;
+    for (;; near.n_fifos /= 2) {
+        const uint64_t n_slots = (uint64_t)gyre_max_u64(n_ends, 1) * depth * near.n_fifos;
+        slot_bytes = share_bytes / n_slots / MIN_SLOT_BYTES * MIN_SLOT_BYTES;
+        if (slot_bytes >= gyre_max_u64(least_bytes, wanted_bytes) || near.n_fifos <= 2)
+            break;
+    }
+    near.slot_bytes = gyre_clamp_u32(buffer_bytes > 0 ? wanted_bytes : slot_bytes, MIN_SLOT_BYTES,
+                                     buffer_bytes > 0 ? MAX_SIMPLE_BYTES : most.slot_bytes);
+    return near;
+}
+
+/* The memory for slots of the line protocols between the ranks of a host: enough for the shortest
+ * slots of `n_fifos`, and a sixteenth of the budget at least. More would shorten the slots of
+ * SIMPLE: with an eighth, 1 GiB on 512 hosts of 8 GPUs is predicted to take 7.1 ms instead of 6.4
+ * (2026-11). 0: they do not fit an eighth. */
+static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
+                           uint64_t budget_bytes)
+{
+    const uint64_t least = (uint64_t)n_inside * depth * n_fifos * MIN_LINES_BYTES;
+    return least <= budget_bytes / 8 ? gyre_max_u64(least, budget_bytes / 16) : 0;
+}
+
+/* Compute the FIFOs of far pairs. There are few, because only small calls and point to point use
+ * them. */
+static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t rest_bytes,
+                                      struct gyre_fifo_size near)
+{
+    struct gyre_fifo_size far = {.n_fifos = (uint32_t)gyre_min_u64(near.n_fifos, MOST_FAR_FIFOS)};
+    const uint64_t n_slots = (uint64_t)n_ends * depth;
+    while (far.n_fifos > MAX_LANES && rest_bytes / n_slots / far.n_fifos < MIN_SLOT_BYTES)
+        far.n_fifos /= 2;
+    const uint64_t share = rest_bytes / n_slots / far.n_fifos;
+    /* A FIFO's slots fill whole pages, or parts of one page. */
+    const uint32_t unit = share < MIN_SLOT_BYTES / depth ? 64 : MIN_SLOT_BYTES / depth;
+    far.slot_bytes = gyre_clamp_u32(share / unit * unit, MIN_FAR_BYTES, near.slot_bytes);
+    return far;
+}
+
+struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
+                                                  const struct gyre_peer_counts *peers,
+                                                  bool is_proxied_inside, bool by_rdma,
+                                                  uint64_t buffer_bytes, uint32_t max_channels)
+{
+    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
+    const uint64_t all = is_cuda ? GYRE_FIFO_BUDGET_ACROSS_BYTES : GYRE_FIFO_BUDGET_BYTES;
+    const uint32_t n_near = 2 * peers->n_near + (is_proxied_inside ? 2 : 1) * peers->n_inside;
+    const uint64_t channels = gyre_min_u64((uint64_t)max_channels * MAX_LANES, 64);
+    struct gyre_fifo_size most = {
+        .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
+        .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
+    if (is_cuda && by_rdma && peers->n_inside == 0)
+        most = size_alone(most);
+    struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
+    const bool has_lines = is_cuda && !is_proxied_inside && peers->n_inside > 0;
+    const uint64_t lines_bytes =
+        has_lines ? size_lines(peers->n_inside, spec.depth, most.n_fifos, all) : 0;
+    const uint64_t budget = all - lines_bytes; /* of SIMPLE */
+    /* Near pairs get three quarters of the budget. Many FIFOs are better than long slots, as long
+     * as a slot has LEAST_NEAR_BYTES: predicted for 1 GiB on 64 hosts of 8 GPUs and 8 NICs, trees
+     * in 32 channels with slots of 16 KiB take 5.9 ms, in 16 channels with 32 KiB 6.6; on 2048
+     * such hosts, in 32 channels with 12 KiB 6.2 ms, in 16 channels with 24 KiB 9.5 (2026-11). On
+     * the host device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for longer slots. */
+    const struct gyre_fifo_size near =
+        size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
+                  most, is_cuda ? LEAST_NEAR_BYTES : 0);
+    spec.n_fifos = near.n_fifos;
+    spec.slot_bytes[GYRE_PROTO_SIMPLE] = near.slot_bytes;
+    if (lines_bytes > 0)
+        divide_between_lines(&spec,
+                             lines_bytes / ((uint64_t)peers->n_inside * spec.depth * spec.n_fifos));
+    if (peers->n_far > 0) {
+        const uint64_t near_bytes = (uint64_t)n_near * spec.depth * near.n_fifos * near.slot_bytes;
+        /* A large GYRE_BUFFSIZE takes more than the budget for near pairs. Far pairs keep theirs.
+         */
+        const uint64_t rest_bytes = budget - gyre_min_u64(budget, near_bytes);
+        spec.far =
+            size_far(2 * peers->n_far, spec.depth, gyre_max_u64(rest_bytes, budget / 4), near);
+    }
+    return spec;
+}
+
+/* ---- lines between hosts -------------------------------------------------------------------- */
+
+uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
+                             uint32_t n_near, uint32_t n_far)
+{
+    const uint64_t n_fifos =
+        (uint64_t)n_near * spec->n_fifos + (uint64_t)n_far * gyre_fifo_size_of(spec, true).n_fifos;
+    if (n_fifos == 0)
+        return 0;
+    /* A FIFO has slots at both ends, and each rank has both ends of FIFOs. */
+    const uint64_t budget =
+        kind == GYRE_DEVICE_CUDA ? GYRE_FIFO_BUDGET_ACROSS_BYTES / 8 : GYRE_FIFO_BUDGET_BYTES / 16;
+    const uint64_t share = budget / (2 * n_fifos * spec->depth);
+    return share < MIN_NET_LINE_BYTES
+               ? 0
+               : gyre_min_u32(floor_to_power_of_two(share), MAX_NET_LINE_BYTES);
+}
+
+void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
+                                  const struct gyre_peer_counts *peers, bool is_proxied_inside)
+{
+    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
+    if (is_cuda && peers->n_inside > 0 && spec->slot_bytes[GYRE_PROTO_LL] == 0)
+        return;
+    spec->net_line_bytes = gyre_net_line_bytes(
+        kind, spec, peers->n_near + (is_proxied_inside ? peers->n_inside : 0), peers->n_far);
+    /* Kernels of LL have one size of slot for all connections but those of proxies. Here there are
+     * no others. */
+    if (is_cuda && peers->n_inside == 0)
+        spec->slot_bytes[GYRE_PROTO_LL] = spec->net_line_bytes;
+}

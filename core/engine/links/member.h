@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank's membership in a communicator: its number among the ranks, its device and its
+ * configuration. core/engine/comm fills in a member, and every folder of the communicator reads it.
+ */
+#ifndef GYRE_LINKS_MEMBER_H
+#define GYRE_LINKS_MEMBER_H
+
+#include "bootstrap/bootstrap.h"
+#include "core/foundation/base/fault.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/device/device.h"
+#include "core/foundation/trace/trace.h"
+
+struct gyre_member {
+    int rank;
+    int n_ranks;
+    char name[64];   /* of the communicator */
+    uint64_t job;    /* hash of the unique id: ranks of one job in one process end together. Written
+                      * under the registry's lock */
+    uint64_t number; /* when the communicator was made, among those of its ranks' processes: the
+                      * same on all its ranks. By gyre_links_open() */
+    struct gyre_params params;
+    gyre_config config; /* every undefined field resolved */
+    struct gyre_fault fault;
+    struct gyre_trace *trace; /* NULL: the rank is not traced */
+    int file_rank; /* %r in the names of files: the rank, in the first of the communicators
+                    * that were made out of each other */
+    struct gyre_device *device;
+    struct gyre_device_info device_info;
+    struct gyre_bootstrap *bootstrap;
+    uint64_t stage_ns; /* when the current stage of making the communicator began */
+    uint32_t has_left; /* 1: said goodbye. Written by the caller, release; read by the health
+                        * thread */
+};
+
+/** gyre_member_end_stage - log how long a stage of making the communicator took. The next stage
+ * begins. */
+void gyre_member_end_stage(struct gyre_member *member, const char *stage);
+
+/** gyre_member_max_channels - the most channels that a call may use, by the configuration and by
+ * the limit on blocks, because each channel needs a block. UINT32_MAX = any number. */
+uint32_t gyre_member_max_channels(const struct gyre_member *member);
+
+#endif

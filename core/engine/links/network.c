@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds out how fast the network between hosts is. Each rank has told the others the rate of its
+ * NIC (struct gyre_peer_info). Transports measure a round trip to another host, and where no
+ * hardware tells a rate, how fast data arrive (transport ops `measure`). Ranks gather what they
+ * measured and take medians. GYRE_NET_RATE and GYRE_NET_LATENCY replace all of this.
+ */
+#include "core/engine/links/network.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/links/links.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint64_t gyre_network_round(uint64_t round_trip_ns)
+{
+    uint64_t class_ns = 1000;
+    if (round_trip_ns == 0)
+        return 0;
+    /* The next class is nearer if the value is above this one by the square root of two. */
+    while (class_ns < UINT64_MAX / 4096 && round_trip_ns > class_ns / 1000 * 1414)
+        class_ns *= 2;
+    return class_ns;
+}
+
+uint64_t gyre_network_round_rate(uint64_t mbit_per_s)
+{
+    /* Ten classes for a power of ten, each about 1.26 times the one before. The usual rates of
+     * Ethernet are among them. In thousandths of the power of ten. */
+    static const uint64_t classes[] = {1000, 1250, 1600, 2000, 2500, 3200,
+                                       4000, 5000, 6400, 8000, 10000};
+    uint64_t power = 1;
+    size_t i = 0;
+    if (mbit_per_s == 0)
+        return 0;
+    mbit_per_s = gyre_min_u64(mbit_per_s, UINT32_MAX);
+    while (mbit_per_s >= 10 * power)
+        power *= 10;
+    while (i < 10 && 2000 * mbit_per_s > (classes[i] + classes[i + 1]) * power)
+        i++;
+    return classes[i] * power / 1000;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+uint64_t gyre_network_median(uint64_t *values, int n)
+{
+    int n_unknown = 0;
+    qsort(values, (size_t)n, sizeof(*values), compare);
+    while (n_unknown < n && values[n_unknown] == 0)
+        n_unknown++;
+    return n_unknown < n ? values[n_unknown + (n - n_unknown) / 2] : 0;
+}
+
+/* The rate that the NIC of a rank tells; 0 = it tells none, or there is no hardware behind it. */
+static uint32_t told_rate(const struct gyre_links *links, int rank)
+{
+    const struct gyre_peer_info *info = &links->infos[rank];
+    if (links->uses_rdma)
+        return info->ib_mbit_per_s;
+    return gyre_peer_info_tells_rate(info) ? info->net_mbit_per_s : 0;
+}
+
+/* The rank with the slowest NIC of those that tell a rate; -1 = none does. */
+static int find_slowest(const struct gyre_member *member, const struct gyre_links *links)
+{
+    int slowest = -1;
+    for (int rank = 0; rank < member->n_ranks; rank++) {
+        const uint32_t rate = told_rate(links, rank);
+        if (rate > 0 && (slowest < 0 || rate < told_rate(links, slowest)))
+            slowest = rank;
+    }
+    return slowest;
+}
+
+/* From this rate on, what was measured is how fast one thread copies, and says little about the
+ * network: calls move data with several threads. */
+#define THREAD_MBIT_PER_S 8000
+
+/* What is known of the network's rate, the same on all ranks. */
+struct rates {
+    uint64_t given;    /* by GYRE_NET_RATE; 0 = it is not set */
+    int slowest;       /* the rank whose NIC tells the lowest rate; -1 = no NIC tells one */
+    uint64_t told;     /* that rate */
+    uint64_t measured; /* the median of the ranks that measured; 0 = none did */
+};
+
+static uint64_t choose_rate(const struct rates *rates)
+{
+    const uint64_t measured =
+        rates->measured < THREAD_MBIT_PER_S ? gyre_network_round_rate(rates->measured) : 0;
+    if (rates->given > 0)
+        return rates->given;
+    if (measured > 0 && rates->told > 0)
+        return gyre_min_u64(measured, rates->told);
+    return measured > 0 ? measured : rates->told;
+}
+
+static void log_rate(const struct gyre_member *member, const struct gyre_links *links,
+                     const struct rates *rates)
+{
+    const uint32_t chosen = links->network.nic_mbit_per_s;
+    const char *assumed = member->device_info.kind == GYRE_DEVICE_CUDA ? "400 Gbit/s" : "10 Gbit/s";
+    if (rates->given > 0)
+        GYRE_INFO(TUNING, "network: NICs of %u Mbit/s, by %s", chosen,
+                  gyre_param_source(&member->params, GYRE_PARAM_NET_RATE));
+    else if (chosen == 0 && rates->measured > 0)
+        GYRE_INFO(
+            TUNING,
+            "network: NICs tell no rate, and data arrived as fast as one thread copies (%" PRIu64
+            " Mbit/s in the median of hosts); %s is assumed. GYRE_NET_RATE=<Mbit/s> sets the "
+            "rate",
+            rates->measured, assumed);
+    else if (chosen == 0)
+        GYRE_INFO(TUNING,
+                  "network: NICs tell no rate and none was measured; %s is assumed. "
+                  "GYRE_NET_RATE=<Mbit/s> sets the rate",
+                  assumed);
+    else if (rates->told == chosen)
+        GYRE_INFO(TUNING, "network: NICs of %u Mbit/s, the rate of %s of rank %d, which is slowest",
+                  chosen,
+                  links->uses_rdma ? "the RDMA port" : links->infos[rates->slowest].net_name,
+                  rates->slowest);
+    else
+        GYRE_INFO(TUNING,
+                  "network: NICs of %u Mbit/s; data arrived at %" PRIu64
+                  " Mbit/s in the median of hosts. GYRE_NET_RATE=<Mbit/s> sets the rate",
+                  chosen, rates->measured);
+}
+
+static void log_latency(const struct gyre_member *member, const struct gyre_links *links,
+                        uint64_t measured_ns)
+{
+    const uint64_t chosen_ns = links->network.latency_ns;
+    if (gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) > 0)
+        GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,
+                  gyre_param_source(&member->params, GYRE_PARAM_NET_LATENCY));
+    else if (measured_ns > 0)
+        GYRE_INFO(TUNING,
+                  "network: a latency of %" PRIu64 " ns; round trips took %" PRIu64
+                  " ns in the median of all ranks",
+                  chosen_ns, measured_ns);
+    else
+        GYRE_INFO(TUNING,
+                  "network: the latency was not measured (%s), so the shipped one is "
+                  "assumed. GYRE_NET_LATENCY=<ns> sets it",
+                  links->uses_rdma ? "no port answered a write" : "the kernel tells no round trip");
+}
+
+static gyre_status wait_for_all(const struct gyre_member *member)
+{
+    struct gyre_bootstrap *bootstrap = member->bootstrap;
+    const uint8_t mine = 1;
+    uint8_t *all = malloc((size_t)member->n_ranks);
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    const gyre_status status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
+    free(all);
+    return status;
+}
+
+/* Measure what the transport between hosts can measure. Over RDMA a rank writes to its peers for
+ * that, so all ranks must have connected; nothing is measured if GYRE_NET_LATENCY is set, which all
+ * ranks agree on. Over TCP everything was measured while connecting. */
+static gyre_status measure_mine(const struct gyre_member *member, const struct gyre_links *links,
+                                struct gyre_wire *mine_out)
+{
+    *mine_out = (struct gyre_wire){.round_trip_ns = 0};
+    if (links->uses_rdma && gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) > 0)
+        return GYRE_SUCCESS;
+    if (links->uses_rdma)
+        GYRE_TRY(wait_for_all(member));
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
+        struct gyre_transport *transport = links->transports[i];
+        if (transport != NULL && transport->ops->is_proxied &&
+            transport->ops->is_rdma == links->uses_rdma)
+            transport->ops->measure(transport, mine_out);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Gather what all ranks measured, and take the medians of those that know something. */
+static gyre_status measure_all(const struct gyre_member *member, const struct gyre_links *links,
+                               struct gyre_wire *medians_out)
+{
+    struct gyre_bootstrap *bootstrap = member->bootstrap;
+    const size_t n = (size_t)member->n_ranks;
+    struct gyre_wire mine;
+    GYRE_TRY(measure_mine(member, links, &mine));
+    struct gyre_wire *all = malloc(n * sizeof(*all));
+    uint64_t *values = malloc(n * sizeof(*values));
+    gyre_status status = GYRE_SUCCESS;
+    if (all == NULL || values == NULL) {
+        status = gyre_fail_errno(ENOMEM, "init");
+        goto out;
+    }
+    GYRE_TRY_GOTO(status, bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all), out);
+    for (size_t i = 0; i < n; i++)
+        values[i] = all[i].round_trip_ns;
+    medians_out->round_trip_ns = gyre_network_median(values, member->n_ranks);
+    for (size_t i = 0; i < n; i++)
+        values[i] = all[i].mbit_per_s;
+    medians_out->mbit_per_s = gyre_network_median(values, member->n_ranks);
+out:
+    free(all);
+    free(values);
+    return status;
+}
+
+gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links)
+{
+    const int64_t given_rate = gyre_param_number(&member->params, GYRE_PARAM_NET_RATE);
+    const int64_t given_ns = gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY);
+    struct gyre_wire measured = {.round_trip_ns = 0};
+    if (links->grouping.n_hosts < 2)
+        return GYRE_SUCCESS;
+    GYRE_TRY(measure_all(member, links, &measured));
+    const int slowest = find_slowest(member, links);
+    const struct rates rates = {.given = given_rate > 0 ? (uint64_t)given_rate : 0,
+                                .slowest = slowest,
+                                .told = slowest >= 0 ? told_rate(links, slowest) : 0,
+                                .measured = measured.mbit_per_s};
+    links->network = (struct gyre_network){
+        .is_rdma = links->uses_rdma,
+        .nic_mbit_per_s = (uint32_t)gyre_min_u64(choose_rate(&rates), UINT32_MAX),
+        .latency_ns =
+            given_ns > 0 ? (uint64_t)given_ns : gyre_network_round(measured.round_trip_ns) / 2};
+    if (member->rank != 0)
+        return GYRE_SUCCESS;
+    log_rate(member, links, &rates);
+    log_latency(member, links, measured.round_trip_ns);
+    return GYRE_SUCCESS;
+}

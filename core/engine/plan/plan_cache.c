@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The life and the settings of one communicator's plans: opening them with the facts that are the
+ * same for all calls, and changing what they may choose from between calls.
+ */
+#include "core/engine/plan/plan_cache.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/network_cost.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Collect the facts that are the same for all calls of the communicator. */
+static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *config)
+{
+    const struct gyre_member *member = config->member;
+    const struct gyre_links *links = config->links;
+    const uint32_t most =
+        (uint32_t)gyre_min_u64(links->spec.n_fifos, gyre_member_max_channels(member));
+    const uint64_t least =
+        member->config.min_channels > 0 ? (uint64_t)member->config.min_channels : 1;
+    if (least > most && member->rank == 0)
+        GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
+                  member->config.min_channels, most);
+    return (struct gyre_tuner_facts){
+        .device_kind = (gyre_device_kind)member->device_info.kind,
+        .n_ranks = (uint32_t)member->n_ranks,
+        .n_hosts = links->grouping.n_hosts,
+        .is_proxied = links->is_proxied,
+        .is_tcp = links->is_proxied && !links->uses_rdma,
+        .in_host_memory = member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1 &&
+                          !links->is_p2p && !links->is_proxied,
+        .is_direct_inside = links->grouping.n_hosts > 1 &&
+                            links->grouping.n_hosts < member->n_ranks && !links->is_proxied_inside,
+        .is_ll128_safe = links->is_ll128_safe,
+        .min_channels = (uint32_t)gyre_min_u64(least, most),
+        .max_channels = most,
+        .least_sms = links->least_sms,
+        .spec = links->spec,
+        .grouping = &links->grouping,
+    };
+}
+
+static uint32_t count_inside(const struct gyre_member *member, const struct gyre_grouping *grouping)
+{
+    uint32_t n = 0;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        n += grouping->host_of[rank] == grouping->host_of[member->rank];
+    return n;
+}
+
+/* The limits that this communicator sets to programs from a file. */
+static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
+{
+    const bool is_cuda = cache->facts.device_kind == GYRE_DEVICE_CUDA;
+    return (struct gyre_algo_terms){
+        .n_ranks = cache->facts.n_ranks,
+        .device_kind = cache->facts.device_kind,
+        .spec = cache->facts.spec,
+        .max_blocks = is_cuda ? gyre_member_max_channels(cache->member) : UINT32_MAX,
+        .grouping = cache->facts.grouping,
+    };
+}
+
+/* Warn about algorithms that NCCL_ALGO names and that gyre does not have. */
+static void report_nccl_only(const struct gyre_filter *filter)
+{
+    char names[128];
+    gyre_filter_list_nccl_only(filter, names, sizeof(names));
+    if (names[0] != '\0')
+        GYRE_WARN(
+            "NCCL_ALGO: gyre does not have %s and leaves it out (GYRE_ALGO replaces NCCL_ALGO)",
+            names);
+}
+
+/* Can an algorithm and a protocol that NCCL's variables allow carry out this collective here? */
+static bool has_algorithm(const struct gyre_plan_cache *cache, enum gyre_collective coll)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if ((cache->filter.algorithms[coll] >> i & 1U) != 0 &&
+            gyre_algorithm_has(gyre_algorithms[i], coll) &&
+            gyre_tuner_algorithm_obstacle(&cache->facts, gyre_algorithms[i], coll) == NULL)
+            return true;
+    return false;
+}
+
+static bool has_proto(const struct gyre_plan_cache *cache, enum gyre_collective coll)
+{
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        if ((cache->filter.protos[coll] >> proto & 1U) != 0 &&
+            gyre_tuner_proto_obstacle(&cache->facts, (enum gyre_proto)proto) == NULL)
+            return true;
+    return false;
+}
+
+/* NCCL_ALGO=Tree stands in many scripts, and NCCL before 2.24 took another algorithm where there is
+ * no tree. So a list of NCCL's variables that leaves a collective nothing does not count for it. */
+static void relax_nccl(struct gyre_plan_cache *cache)
+{
+    struct gyre_filter *filter = &cache->filter;
+    const bool is_algo = strcmp(filter->algo_source, "NCCL_ALGO") == 0;
+    const bool is_proto = strcmp(filter->proto_source, "NCCL_PROTO") == 0;
+    char algos[160] = "", protos[160] = "";
+    for (enum gyre_collective coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+        const char *name = gyre_collectives[coll].name;
+        if (is_algo && filter->algorithms[coll] != UINT32_MAX && !has_algorithm(cache, coll)) {
+            filter->algorithms[coll] = UINT32_MAX;
+            filter->is_forced[coll] = false;
+            snprintf(algos + strlen(algos), sizeof(algos) - strlen(algos), " %s", name);
+        }
+        if (is_proto && filter->protos[coll] != UINT32_MAX && !has_proto(cache, coll)) {
+            filter->protos[coll] = UINT32_MAX;
+            filter->net_protos[coll] = UINT32_MAX;
+            snprintf(protos + strlen(protos), sizeof(protos) - strlen(protos), " %s", name);
+        }
+    }
+    if (algos[0] != '\0' && cache->member->rank == 0)
+        GYRE_WARN("NCCL_ALGO is ignored for%s: no algorithm of it can do them here", algos);
+    if (protos[0] != '\0' && cache->member->rank == 0)
+        GYRE_WARN("NCCL_PROTO is ignored for%s: no protocol of it can be used here", protos);
+}
+
+/* Choose the constants with which times are predicted. The tables were measured on one host. On
+ * several hosts the best algorithm depends on the number of hosts and on the ranks and NICs of each
+ * host, so predict there. */
+static void choose_cost(struct gyre_plan_cache *cache, const struct gyre_plan_config *config)
+{
+    const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
+    cache->is_tuned = config->tuning->is_set && is_host;
+    cache->network_cost =
+        gyre_network_cost(is_host ? &gyre_cost_host : &gyre_cost_h200, &config->links->network);
+    if (cache->is_tuned)
+        cache->facts.cost = &config->tuning->cost;
+    else if (cache->facts.n_hosts > 1)
+        cache->facts.cost = &cache->network_cost;
+    if (config->tuning->is_set && !is_host && cache->member->rank == 0)
+        GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
+}
+
+gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
+                                 struct gyre_plan_cache **cache_out)
+{
+    const struct gyre_member *member = config->member;
+    struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
+    if (cache == NULL)
+        return gyre_fail_errno(ENOMEM, "plan cache");
+    cache->member = member;
+    cache->links = config->links;
+    cache->windows = config->windows;
+    cache->programs.executor = config->executor;
+    cache->programs.proves = gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS);
+    cache->facts = gather_facts(config);
+    cache->programs.in_host_memory = cache->facts.in_host_memory;
+    cache->n_ranks_inside = count_inside(member, &config->links->grouping);
+    gyre_status status = gyre_filter_of(&member->params, &cache->filter);
+    if (status == GYRE_SUCCESS) {
+        const struct gyre_algo_terms terms = terms_of(cache);
+        status = gyre_algo_use_open(&cache->from_file, config->algo_file, &terms, member->rank);
+    }
+    if (status != GYRE_SUCCESS) {
+        free(cache);
+        return status;
+    }
+    if (member->rank == 0)
+        report_nccl_only(&cache->filter);
+    relax_nccl(cache);
+    choose_cost(cache, config);
+    *cache_out = cache;
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_cache_close(struct gyre_plan_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    gyre_programs_close(&cache->programs);
+    gyre_algo_use_close(&cache->from_file);
+    free(cache);
+}
+
+const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache)
+{
+    return &cache->facts;
+}
+
+const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache)
+{
+    const struct gyre_tuner_facts *facts = &cache->facts;
+    if (facts->cost != NULL)
+        return facts->cost;
+    return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
+}
+
+void gyre_plan_forget(struct gyre_plan_cache *cache)
+{
+    gyre_recent_forget(&cache->recent);
+}
+
+void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice)
+{
+    const struct gyre_choice none = {0};
+    cache->forced = choice != NULL ? *choice : none;
+    gyre_plan_forget(cache);
+}
+
+gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_filter_words *words)
+{
+    GYRE_TRY(gyre_filter_override(words, &cache->filter));
+    if (words->algos != NULL)
+        cache->from_file.is_paused = true;
+    gyre_kept_choices_forget(&cache->choices);
+    gyre_plan_forget(cache);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source)
+{
+    const struct gyre_algo_terms terms = terms_of(cache);
+    GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &terms, cache->member));
+    gyre_kept_choices_forget(&cache->choices);
+    gyre_plan_forget(cache);
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_resume_file(struct gyre_plan_cache *cache)
+{
+    cache->from_file.is_paused = false;
+    gyre_kept_choices_forget(&cache->choices);
+    gyre_plan_forget(cache);
+}
+
+gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
+                                 bool in_window)
+{
+    return gyre_algo_use_check(&cache->from_file, &cache->filter, coll, in_window,
+                               cache->facts.n_ranks);
+}

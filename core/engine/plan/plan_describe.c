@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tells people how a call is carried out: the log line of a choice, and the summary for benches.
+ */
+#include "core/engine/plan/plan_describe.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
+#include "core/engine/plan/plan_program.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* The predicted time of a call; 0 if there is no prediction. */
+static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective coll,
+                         const struct gyre_choice *choice, uint64_t n_bytes)
+{
+    double time_ns;
+    if (coll == GYRE_COLL_SEND_RECV || choice->path == GYRE_PATH_COPY_ENGINE ||
+        gyre_tuner_predict(&cache->facts, gyre_plan_cost(cache), coll, choice, n_bytes, &time_ns) !=
+            GYRE_SUCCESS)
+        return 0;
+    return time_ns / 1e3;
+}
+
+void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                          const struct gyre_choice *choice)
+{
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    const double us = predict_us(cache, call->coll, choice, n_bytes);
+    const struct gyre_shape shape = {.coll = call->coll,
+                                     .n_ranks = (uint16_t)cache->facts.n_ranks,
+                                     .grouping = cache->facts.grouping};
+    const double bound_us =
+        gyre_bound_ns(&shape, gyre_plan_cost(cache),
+                      gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
+        1e3;
+    char prediction[96] = "", share[32] = "", won[48] = "";
+    /* A bound of 0 is not known, as on one host without the rates of its links. */
+    if (us > 0 && bound_us > 0)
+        snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
+    if (us > 0)
+        gyre_text_format(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
+                         cache->is_tuned ? "measured" : "shipped", share);
+    if (choice->won != NULL)
+        snprintf(won, sizeof(won), " (%s:%u)", choice->won->file, choice->won->line);
+    const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
+    const bool is_mixed =
+        call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s%s%s, %u channels, tiles of %u B%s%s",
+              gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
+              choice->algorithm->given != NULL ? " (from the file)" : "",
+              gyre_proto_names[choice->proto], is_mixed ? "/" : "",
+              is_mixed ? gyre_proto_names[choice->net_proto] : "", path_name[0] != '\0' ? " " : "",
+              path_name, choice->n_channels, choice->tile_bytes, prediction, won);
+}
+
+/* The number of thread blocks of a call. If copy engines carry the whole call, a kernel copies only
+ * this rank's own block. */
+static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_variants *variants)
+{
+    return choice->path == GYRE_PATH_COPY_ENGINE &&
+                   gyre_program_copy_tail(variants->programs[0]) == 0
+               ? GYRE_COPY_BLOCKS
+               : choice->n_channels * variants->most_workers;
+}
+
+gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                               struct gyre_plan_summary *summary_out)
+{
+    struct gyre_call found = *call;
+    struct gyre_choice choice;
+    const struct gyre_variants *variants;
+    uint16_t rank_of[2];
+    gyre_window_find(cache->windows, cache->facts.n_ranks, &found);
+    GYRE_TRY(gyre_plan_choose(cache, &found, &choice, &variants, rank_of));
+    struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
+                                        .slot_bytes = choice.tile_bytes,
+                                        .n_blocks = n_blocks_of(&choice, variants)};
+    summary.predicted_us =
+        predict_us(cache, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
+    snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
+    snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
+    if (cache->facts.is_proxied)
+        snprintf(summary.net_proto, sizeof(summary.net_proto), "%s",
+                 gyre_proto_names[choice.net_proto]);
+    snprintf(summary.path, sizeof(summary.path), "%s", gyre_path_names[choice.path]);
+    snprintf(summary.transports, sizeof(summary.transports), "%s", cache->links->summary);
+    *summary_out = summary;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The programs that carry out a call.
+ */
+#ifndef GYRE_PLAN_PLAN_PROGRAM_H
+#define GYRE_PLAN_PLAN_PROGRAM_H
+
+#include "core/engine/plan/plan_cache.h"
+
+/** gyre_plan_choose - choose how a call is carried out, and find its programs. The number of
+ * channels fits the programs' lanes and thread blocks.
+ * @rank_of_out: the two ranks of a point-to-point call; not set for collectives.
+ * Errors: as gyre_plan_choose_way() and gyre_programs_find(); UNSUPPORTED if the communicator's
+ * FIFOs cannot carry the programs. */
+gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                             struct gyre_choice *choice_out,
+                             const struct gyre_variants **variants_out, uint16_t rank_of_out[2]);
+
+#endif

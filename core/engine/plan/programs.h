@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The programs that a communicator has used on this rank. A program is emitted once for each shape
+ * and loaded once for each choice.
+ */
+#ifndef GYRE_PLAN_PROGRAMS_H
+#define GYRE_PLAN_PROGRAMS_H
+
+#include "core/engine/plan/tuner/tuner.h"
+#include "kernels/executor.h"
+
+struct gyre_programs {
+    struct gyre_executor *executor;
+    bool in_host_memory; /* of all loaded programs, as in gyre_load_config */
+    bool proves;         /* GYRE_CHECK=programs: programs are proved before their first use */
+    struct gyre_shape_programs *shapes;
+    struct gyre_loaded_programs *loads;
+};
+
+/* One rank's programs of one shape, of all variants. They live as long as the cache. */
+struct gyre_variants {
+    uint32_t n_variants;
+    struct gyre_program *programs[GYRE_MAX_VARIANTS];
+    /* Of any variant; of programs from a file also of any rank, because all ranks must come to the
+     * same number of channels. */
+    uint32_t most_workers;
+};
+
+/** gyre_programs_find - find the programs of @rank (in the shape), and emit them on their first
+ * use.
+ * @shape: its variant is ignored, its grouping always the same. Errors: as gyre_algorithm_emit(),
+ * and as gyre_proof_of_shape() if programs are proved. */
+gyre_status gyre_programs_find(struct gyre_programs *programs,
+                               const struct gyre_algorithm *algorithm,
+                               const struct gyre_shape *shape, int rank,
+                               const struct gyre_variants **variants_out);
+
+/** gyre_programs_load - find the executor's own form of the programs, and load it on its first use.
+ * @rank_of: the two ranks of a point-to-point call; NULL = all ranks of the communicator.
+ * Errors: those of the executor's load. */
+gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,
+                               const struct gyre_choice *choice, const uint16_t *rank_of,
+                               struct gyre_loaded **loaded_out);
+
+/** gyre_programs_close - unload and free everything. */
+void gyre_programs_close(struct gyre_programs *programs);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads the terms of a call and applies them.
+ */
+#include "core/engine/plan/terms.h"
+
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+#include "core/engine/plan/tuner/tuner.h"
+
+#include <string.h>
+
+#define MAX_CHANNELS 64
+
+/* An empty list gives a mask that allows everything, which limits a call as little as no list. Both
+ * become 0, so that a call with an empty list equals a call without terms. */
+static uint32_t limit_of(uint32_t mask)
+{
+    return mask == UINT32_MAX ? 0 : mask;
+}
+
+gyre_status gyre_call_terms_parse(enum gyre_collective coll, const char *algorithm,
+                                  const char *protocol, int min_channels, int max_channels,
+                                  struct gyre_call_terms *terms_out)
+{
+    struct gyre_filter filter = {.algo_source = NULL};
+    const struct gyre_filter_words words = {.algos = algorithm,
+                                            .protos = protocol,
+                                            .algo_source = "the call's algorithm",
+                                            .proto_source = "the call's protocol"};
+    if ((algorithm != NULL && strlen(algorithm) >= GYRE_PARAM_MAX_BYTES) ||
+        (protocol != NULL && strlen(protocol) >= GYRE_PARAM_MAX_BYTES))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the call's algorithm or protocol has more than %d letters",
+                         GYRE_PARAM_MAX_BYTES - 1);
+    if (protocol != NULL && strchr(protocol, '/') != NULL)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "the call's protocol \"%.40s\": one call cannot set protocols between hosts", protocol);
+    if (min_channels < 0 || min_channels > MAX_CHANNELS || max_channels < 0 ||
+        max_channels > MAX_CHANNELS || (max_channels > 0 && min_channels > max_channels))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the call's channels are %d..%d, legal is 1..%d, or 0 for no limit",
+                         min_channels, max_channels, MAX_CHANNELS);
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    *terms_out = (struct gyre_call_terms){.algorithms = limit_of(filter.algorithms[coll]),
+                                          .protos = limit_of(filter.protos[coll]),
+                                          .min_channels = (uint16_t)min_channels,
+                                          .max_channels = (uint16_t)max_channels};
+    return GYRE_SUCCESS;
+}
+
+uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms)
+{
+    if (!gyre_call_terms_any(terms))
+        return 0;
+    const uint64_t hash = gyre_hash(GYRE_HASH_INIT, terms, sizeof(*terms));
+    return (uint32_t)(hash ^ hash >> 32) | 1U; /* never 0 */
+}
+
+void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
+                           struct gyre_filter *filter, struct gyre_tuner_facts *facts)
+{
+    if (terms->algorithms != 0) {
+        filter->algorithms[coll] &= terms->algorithms;
+        filter->is_forced[coll] = true;
+        filter->algo_source = "the call's algorithm";
+    }
+    if (terms->protos != 0) {
+        filter->protos[coll] &= terms->protos;
+        filter->proto_source = "the call's protocol";
+    }
+    if (terms->max_channels != 0 && terms->max_channels < facts->max_channels)
+        facts->max_channels = terms->max_channels;
+    if (terms->min_channels > facts->min_channels)
+        facts->min_channels = terms->min_channels;
+    if (facts->min_channels > facts->max_channels)
+        facts->min_channels = facts->max_channels;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The terms of one call: what its caller allows of algorithms, protocols and channels, beside what
+ * GYRE_ALGO, GYRE_PROTO and the communicator allow.
+ */
+#ifndef GYRE_PLAN_TERMS_H
+#define GYRE_PLAN_TERMS_H
+
+#include "core/foundation/model/types.h"
+
+/* Zeros = no terms. Compared byte by byte. */
+struct gyre_call_terms {
+    uint32_t algorithms; /* bit i = gyre_algorithms[i] allowed; 0 = all */
+    uint32_t protos;     /* bit i = enum gyre_proto allowed; 0 = all */
+    uint16_t min_channels;
+    uint16_t max_channels;
+};
+
+_Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
+
+struct gyre_filter;
+struct gyre_tuner_facts;
+
+/** gyre_call_terms_parse - @algorithm, @protocol: as GYRE_ALGO and GYRE_PROTO; NULL = all.
+ * An empty list allows everything, so it sets no terms. @min_channels, @max_channels: 1..64, 0 = no
+ * limit.
+ * Errors: INVALID_ARGUMENT with the word or number and the legal ones. */
+gyre_status gyre_call_terms_parse(enum gyre_collective coll, const char *algorithm,
+                                  const char *protocol, int min_channels, int max_channels,
+                                  struct gyre_call_terms *terms_out);
+
+static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
+{
+    return (terms->algorithms | terms->protos | terms->min_channels | terms->max_channels) != 0;
+}
+
+/** gyre_call_terms_hash - for the call's record; 0 if there are no terms. */
+uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms);
+
+/** gyre_call_terms_apply - narrow the filter and the channels of a communicator to the terms. Where
+ * the two have no channels in common, those of the communicator count. */
+void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
+                           struct gyre_filter *filter, struct gyre_tuner_facts *facts);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads GYRE_ALGO, GYRE_PROTO and GYRE_PATH, which restrict the choice of the tuner. Pure.
+ */
+#include "core/engine/plan/tuner/filter.h"
+
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const gyre_path_names[GYRE_N_PATHS] = {
+#define NAME(id, name) #name,
+    GYRE_PATH_TABLE(NAME)
+#undef NAME
+};
+
+static int algorithm_index(const char *name)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (gyre_text_same(gyre_algorithms[i]->name, name))
+            return i;
+    return -1;
+}
+
+static int proto_index(const char *name)
+{
+    return gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, name);
+}
+
+static int path_index(const char *name)
+{
+    return gyre_name_find(gyre_path_names, GYRE_N_PATHS, name);
+}
+
+static void list_algorithms(char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        const size_t used = strlen(text_out);
+        snprintf(text_out + used, text_bytes - used, "%s%s", i > 0 ? " " : "",
+                 gyre_algorithms[i]->name);
+    }
+}
+
+/* The names that a list may have. */
+struct vocabulary {
+    int (*index_of)(const char *name); /* -1 = unknown */
+    const char *variable;              /* for messages */
+    const char *legal;
+    uint32_t *nccl_only; /* receives the names that only NCCL has; NULL: they are errors */
+};
+
+/* The algorithms of NCCL without a counterpart here (NCCL 2.28's documentation, NCCL_ALGO). PAT is
+ * one of them, because gyre's algorithm `pat` does not run on GPUs. */
+static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "CollnetChain",
+                                              "NVLS",    "NVLSTree",      "PAT"};
+#define N_NCCL_ONLY ((int)(sizeof(nccl_only_names) / sizeof(nccl_only_names[0])))
+
+void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; i < N_NCCL_ONLY; i++) {
+        const size_t used = strlen(text_out);
+        if ((filter->nccl_only >> i & 1U) != 0)
+            snprintf(text_out + used, text_bytes - used, "%s%s", used > 0 ? "," : "",
+                     nccl_only_names[i]);
+    }
+}
+
+/* Parse one list "[^]a,b" into a bit mask. */
+static gyre_status parse_list(const char *text, const struct vocabulary *vocabulary,
+                              uint32_t *mask_out)
+{
+    char list[GYRE_PARAM_MAX_BYTES];
+    const bool inverts = text[0] == '^';
+    snprintf(list, sizeof(list), "%s", text + inverts);
+    uint32_t mask = 0;
+    uint32_t nccl_only = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(list, ", ", &rest); word != NULL;
+         word = strtok_r(NULL, ", ", &rest)) {
+        const int index = vocabulary->index_of(word);
+        const int of_nccl = gyre_name_find(nccl_only_names, N_NCCL_ONLY, word);
+        if (vocabulary->nccl_only != NULL && of_nccl >= 0)
+            nccl_only |= 1U << of_nccl;
+        else if (index >= 0)
+            mask |= 1U << index;
+        else
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s",
+                             vocabulary->variable, word, vocabulary->legal);
+    }
+    if (mask == 0 && nccl_only == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" names nothing; legal: %s",
+                         vocabulary->variable, text, vocabulary->legal);
+    if (nccl_only != 0)
+        *vocabulary->nccl_only |= nccl_only;
+    *mask_out = inverts || mask == 0 ? ~mask : mask;
+    return GYRE_SUCCESS;
+}
+
+/* Find a collective by its name in gyre or in NCCL, which writes "allreduce". Returns -1 if there
+ * is none. */
+static int find_collective(const char *name)
+{
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+        char joined[32] = "";
+        size_t n_joined = 0;
+        for (const char *at = gyre_collectives[coll].name; *at != '\0'; at++)
+            if (*at != '_' && n_joined < sizeof(joined) - 1)
+                joined[n_joined++] = *at;
+        if (gyre_text_same(joined, name) || gyre_text_same(gyre_collectives[coll].name, name))
+            return coll;
+    }
+    return -1;
+}
+
+/* Does a list that names no collective restrict this collective? It never restricts point to point,
+ * which has only one algorithm. */
+static bool is_meant(const struct vocabulary *vocabulary, int coll)
+{
+    const bool nccl_sends =
+        coll == GYRE_COLL_ALL_TO_ALL || coll == GYRE_COLL_GATHER || coll == GYRE_COLL_SCATTER;
+    return coll != GYRE_COLL_SEND_RECV && !(vocabulary->nccl_only != NULL && nccl_sends);
+}
+
+/* The results of a filter's text, by collective. */
+struct masks {
+    uint32_t *allowed;
+    uint32_t *of_network; /* of protocols: allowed on links that a proxy serves; else NULL */
+    bool *is_forced;      /* is there a list for this collective? NULL = it does not matter */
+};
+
+/* Parse a list, or with `of_network` a list of two parts (gyre_filter_parse()). */
+static gyre_status parse_parts(char *list, const struct vocabulary *vocabulary, uint32_t *mask_out,
+                               uint32_t *network_mask_out)
+{
+    char *slash = network_mask_out != NULL ? strchr(list, '/') : NULL;
+    uint32_t network_mask = UINT32_MAX;
+    *mask_out = UINT32_MAX;
+    if (slash != NULL)
+        *slash = '\0';
+    if (slash == NULL || list[0] != '\0')
+        GYRE_TRY(parse_list(list, vocabulary, mask_out));
+    if (slash == NULL)
+        network_mask = *mask_out | 1U << GYRE_PROTO_SIMPLE;
+    else if (slash[1] != '\0')
+        GYRE_TRY(parse_list(slash + 1, vocabulary, &network_mask));
+    if (network_mask_out != NULL)
+        *network_mask_out = network_mask;
+    return GYRE_SUCCESS;
+}
+
+/* Parse "list" for all collectives, or "all_reduce:list;broadcast:list". */
+static gyre_status parse_filter(const char *text, const struct vocabulary *vocabulary,
+                                const struct masks *masks_out)
+{
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+        masks_out->allowed[coll] = UINT32_MAX;
+        if (masks_out->of_network != NULL)
+            masks_out->of_network[coll] = UINT32_MAX;
+    }
+    char copy[GYRE_PARAM_MAX_BYTES];
+    snprintf(copy, sizeof(copy), "%s", text);
+    char *rest = NULL;
+    for (char *part = strtok_r(copy, ";", &rest); part != NULL; part = strtok_r(NULL, ";", &rest)) {
+        char *colon = strchr(part, ':');
+        int only = -1;
+        if (colon != NULL) {
+            *colon = '\0';
+            only = find_collective(part);
+            if (only < 0)
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
+                                 vocabulary->variable, part);
+        }
+        uint32_t mask, network_mask = UINT32_MAX;
+        GYRE_TRY(parse_parts(colon != NULL ? colon + 1 : part, vocabulary, &mask,
+                             masks_out->of_network != NULL ? &network_mask : NULL));
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+            if (only >= 0 ? coll != only : !is_meant(vocabulary, coll))
+                continue;
+            masks_out->allowed[coll] = mask;
+            if (masks_out->of_network != NULL)
+                masks_out->of_network[coll] = network_mask;
+            if (masks_out->is_forced != NULL)
+                masks_out->is_forced[coll] = mask != UINT32_MAX;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
+                        const struct gyre_algorithm *algorithm)
+{
+    int i = 0;
+    while (gyre_algorithms[i] != algorithm)
+        i++;
+    return (filter->algorithms[coll] >> i & 1U) != 0;
+}
+
+static gyre_status parse_algos(const struct gyre_filter_words *words, struct gyre_filter *filter)
+{
+    char legal[256];
+    list_algorithms(legal, sizeof(legal));
+    memset(filter->is_forced, 0, sizeof(filter->is_forced));
+    filter->algo_source = words->algo_source;
+    filter->nccl_only = 0;
+    const struct vocabulary vocabulary = {algorithm_index, words->algo_source, legal,
+                                          words->is_algos_of_nccl ? &filter->nccl_only : NULL};
+    const struct masks masks = {filter->algorithms, NULL, filter->is_forced};
+    return parse_filter(words->algos, &vocabulary, &masks);
+}
+
+static gyre_status parse_protos(const char *text, const char *source, struct gyre_filter *filter)
+{
+    const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
+    const struct masks masks = {filter->protos, filter->net_protos, NULL};
+    filter->proto_source = source;
+    GYRE_TRY(parse_filter(text, &vocabulary, &masks));
+    /* A list that excludes LL128 also excludes LAMPORT, which uses the slots of LL128. So
+     * NCCL_PROTO=^LL,LL128 leaves only SIMPLE. */
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        if ((filter->protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter->protos[coll] >> 31 != 0)
+            filter->protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status parse_paths(const char *text, const char *source, struct gyre_filter *filter)
+{
+    const struct vocabulary vocabulary = {path_index, source, "staged placed copy_engine", NULL};
+    filter->path_source = source;
+    const struct masks masks = {filter->paths, NULL, NULL};
+    return parse_filter(text, &vocabulary, &masks);
+}
+
+gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter)
+{
+    struct gyre_filter changed = *filter;
+    if (words->algos != NULL)
+        GYRE_TRY(parse_algos(words, &changed));
+    if (words->protos != NULL)
+        GYRE_TRY(parse_protos(words->protos, words->proto_source, &changed));
+    if (words->paths != NULL)
+        GYRE_TRY(parse_paths(words->paths, words->path_source, &changed));
+    *filter = changed;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
+                              struct gyre_filter *filter_out)
+{
+    const struct gyre_filter_words words = {
+        .algos = algos,
+        .protos = protos,
+        .paths = paths,
+        .algo_source = "GYRE_ALGO",
+        .proto_source = "GYRE_PROTO",
+        .path_source = "GYRE_PATH",
+    };
+    struct gyre_filter filter = {.algo_source = NULL};
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    *filter_out = filter;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out)
+{
+    const char *algo_source = gyre_param_called(params, GYRE_PARAM_ALGO);
+    const char *proto_source = gyre_param_called(params, GYRE_PARAM_PROTO);
+    const struct gyre_filter_words algos = {
+        .algos = gyre_param_text(params, GYRE_PARAM_ALGO),
+        .algo_source = algo_source,
+        .is_algos_of_nccl = strcmp(algo_source, "NCCL_ALGO") == 0,
+    };
+    const struct gyre_filter_words protos = {.protos = gyre_param_text(params, GYRE_PARAM_PROTO),
+                                             .proto_source = proto_source};
+    const struct gyre_filter_words paths = {.paths = gyre_param_text(params, GYRE_PARAM_PATH),
+                                            .path_source = "GYRE_PATH"};
+    struct gyre_filter filter;
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    filter.algo_source = algo_source;
+    filter.proto_source = proto_source;
+    gyre_status status = gyre_filter_override(&algos, &filter);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_ALGO, status));
+    status = gyre_filter_override(&protos, &filter);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_PROTO, status));
+    GYRE_TRY(gyre_filter_override(&paths, &filter));
+    *filter_out = filter;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log: GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE, with NCCL's words and names.
+ * Default: warnings and errors, on stderr. A line is "host:pid:tid [rank] GYRE LEVEL text".
+ */
+#ifndef GYRE_BASE_LOG_H
+#define GYRE_BASE_LOG_H
+
+#include "core/foundation/base/status.h"
+
+/* clang-format off */
+#define GYRE_LOG_SUBSYS_TABLE(X)                                                          \
+    X(INIT) X(COLL) X(P2P) X(SHM) X(NET) X(GRAPH) X(TUNING) X(ENV) X(ALLOC) X(CALL)      \
+    X(PROXY) X(BOOTSTRAP) X(REG) X(DESTROY)
+/* clang-format on */
+
+/* All words of DEBUG_SUBSYS. The last ones are NCCL's words for parts that gyre does not have: they
+ * select nothing, and scripts that use them keep working. */
+#define GYRE_LOG_SUBSYS_WORD(name) #name " "
+#define GYRE_LOG_SUBSYS_WORDS \
+    GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_WORD) "ALL ALLOC_HOST NVLS PROFILE RAS"
+
+enum gyre_log_subsys {
+#define GYRE_LOG_SUBSYS_ENUM(name) GYRE_LOG_##name,
+    GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_ENUM)
+#undef GYRE_LOG_SUBSYS_ENUM
+        GYRE_LOG_N_SUBSYS
+};
+
+enum gyre_log_level {
+    GYRE_LOG_NONE,
+    GYRE_LOG_VERSION,
+    GYRE_LOG_WARN, /* NCCL's WARN; ERROR is accepted as its alias */
+    GYRE_LOG_INFO,
+    GYRE_LOG_TRACE
+};
+
+/** gyre_log_enabled - would a line be written? To be asked before a text is made that takes long.
+ */
+bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
+
+/** gyre_log - write one line if it is enabled. Does not change this thread's cause text or errno.
+ */
+void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** gyre_log_configure - set level, subsystems and file. gyre_params_load() calls this once for the
+ * process, with words that it has checked. @file: NULL or "" = stderr; %h and %p are expanded. */
+gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
+
+/** gyre_log_set_rank - the rank that this thread's lines begin with; -1 = none. */
+void gyre_log_set_rank(int rank);
+
+#define GYRE_WARN(...)         gyre_log(GYRE_LOG_WARN, GYRE_LOG_INIT, __VA_ARGS__)
+#define GYRE_INFO(subsys, ...) gyre_log(GYRE_LOG_INFO, GYRE_LOG_##subsys, __VA_ARGS__)
+
+#endif

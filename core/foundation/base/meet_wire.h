@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What rank 0's side of a meeting and the other ranks' side share.
+ */
+#ifndef GYRE_BASE_MEET_WIRE_H
+#define GYRE_BASE_MEET_WIRE_H
+
+#include "core/foundation/base/meet.h"
+#include "core/foundation/base/sock.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define GYRE_MEET_MAGIC     "gyre meets 0001"
+#define GYRE_MEET_HELLO_NS  2000000000ULL /* until a new connection has sent its hello */
+#define GYRE_MEET_NOTICE_NS 5000000000ULL /* until a waiting rank says so, once */
+
+/* Exchanged. */
+struct gyre_meet_hello {
+    char magic[16];
+    int32_t rank;
+    int32_t n_ranks;
+    uint32_t number;
+    int32_t pid;
+    char host[64];
+    char job[256];
+};
+
+enum gyre_meet_verdict { GYRE_MEET_TAKEN = 1, GYRE_MEET_REFUSED, GYRE_MEET_LATER };
+
+struct gyre_meet_answer {
+    char magic[16];
+    int32_t verdict;
+    int32_t status; /* of a refusal */
+    char text[768];
+};
+
+/** gyre_meet_is_named - is it a name on this host, and not an address? */
+bool gyre_meet_is_named(const struct gyre_meet_place *place);
+
+/** gyre_meet_is_cancelled - was the wait given up? */
+bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);
+
+/** gyre_meet_where - "MASTER_ADDR=a port 29500". Returns text_out. */
+const char *gyre_meet_where(const struct gyre_meet_place *place, char *text_out, size_t text_bytes);
+
+#define GYRE_MEET_MAX_ADDRESSES 8
+
+/** gyre_meet_addresses - the addresses that the host's name has now, with the port; names may be
+ * learnt a while after the ranks start. Returns their number; 0 leaves a cause. */
+int gyre_meet_addresses(const struct gyre_meet_place *place,
+                        struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES]);
+
+/** gyre_meet_to_named - the socket without a file that belongs to the name. Returns its bytes. */
+socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockaddr_un *out);
+
+/** gyre_meet_is_own_user - every user of the host can open a socket without a file. */
+bool gyre_meet_is_own_user(int fd);
+
+/** gyre_meet_blame_loopback - put into the thread's cause that the address means this host only, if
+ * it does. Returns status. */
+gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status);
+
+/** gyre_meet_say_hello - connect, say hello, and read the first answer. */
+gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
+                                int *fd_out, struct gyre_meet_answer *answer_out);
+
+/** gyre_meet_receive - rank 0's side: wait for all ranks. On failure the ranks that came are told.
+ */
+gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_meet *meet);
+
+#endif

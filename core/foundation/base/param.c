@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads the variables of the table from the environment and from files (param_file.c). How a text
+ * becomes a value is in param_value.c.
+ */
+#include "core/foundation/base/param.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/param_value.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX      "GYRE_"
+#define NCCL_PREFIX "NCCL_"
+
+static const struct gyre_param_row rows[] = {
+#define X(id, type, flags, fallback, low, high, unit, words, help) \
+    {#id, type, flags, fallback, low, high, unit, words, help},
+#include "core/foundation/base/param_table.h"
+#undef X
+};
+
+const char *gyre_param_name(enum gyre_param_id id)
+{
+    return rows[id].name;
+}
+
+unsigned gyre_param_flags(enum gyre_param_id id)
+{
+    return rows[id].flags;
+}
+
+const char *gyre_param_called(const struct gyre_params *params, enum gyre_param_id id)
+{
+    static const char *const own_names[] = {
+#define X(id, type, flags, fallback, low, high, unit, words, help) PREFIX #id,
+#include "core/foundation/base/param_table.h"
+#undef X
+    };
+    return params->values[id].is_set ? params->values[id].source : own_names[id];
+}
+
+const char *gyre_param_help(enum gyre_param_id id)
+{
+    return rows[id].help;
+}
+
+/* ---- the sources -------------------------------------------------------------------- */
+
+/* The value of prefix+name in the list, which may be ""; NULL if it is not there. */
+static const char *find_variable(char *const *environment, const char *prefix, const char *name)
+{
+    const size_t n_prefix = strlen(prefix);
+    const size_t n_name = strlen(name);
+    for (; *environment != NULL; environment++) {
+        const char *entry = *environment;
+        if (strncmp(entry, prefix, n_prefix) == 0 && strncmp(entry + n_prefix, name, n_name) == 0 &&
+            entry[n_prefix + n_name] == '=')
+            return entry + n_prefix + n_name + 1;
+    }
+    return NULL;
+}
+
+/* Appends a line. A line that does not fit is left out whole. */
+static void add_note(struct gyre_params *params, const char *note)
+{
+    const size_t used = strlen(params->notes);
+    if (note[0] != '\0' && used + strlen(note) + 2 <= sizeof(params->notes))
+        snprintf(params->notes + used, sizeof(params->notes) - used, "%s\n", note);
+}
+
+gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,
+                            struct gyre_params *params)
+{
+    const struct gyre_param_row *row = &rows[id];
+    struct gyre_param_value *value = &params->values[id];
+    char variable[sizeof(value->source)], note[GYRE_CAUSE_MAX_BYTES];
+    for (int i = 0; i < sources->n; i++) {
+        const struct gyre_param_source *source = &sources->list[i];
+        const char *own = find_variable(source->entries, PREFIX, row->name);
+        const char *nccls = (row->flags & GYRE_PARAM_NCCL) != 0
+                                ? find_variable(source->entries, NCCL_PREFIX, row->name)
+                                : NULL;
+        if (own != NULL && own[0] != '\0') {
+            snprintf(variable, sizeof(variable), PREFIX "%s", row->name);
+            const gyre_status status = gyre_param_set_value(row, variable, own, value);
+            return status == GYRE_SUCCESS || source->file == NULL
+                       ? status
+                       : gyre_fail_context(status, "%s", source->file);
+        }
+        if (nccls != NULL && nccls[0] != '\0') {
+            snprintf(variable, sizeof(variable), NCCL_PREFIX "%s", row->name);
+            gyre_param_take_nccl(row, variable, nccls, value, note, sizeof(note));
+            add_note(params, note);
+            return GYRE_SUCCESS;
+        }
+        if (own != NULL || nccls != NULL) /* empty: the default, whatever later sources say */
+            break;
+    }
+    return gyre_param_set_value(row, "", row->fallback, value);
+}
+
+/* The name of an entry "NAME=value" behind its prefix, or false if it has another prefix. */
+static bool name_behind(const char *entry, const char *prefix, char *name_out, size_t name_bytes)
+{
+    const size_t n_prefix = strlen(prefix);
+    if (strncmp(entry, prefix, n_prefix) != 0)
+        return false;
+    snprintf(name_out, name_bytes, "%.*s", (int)strcspn(entry + n_prefix, "="), entry + n_prefix);
+    return true;
+}
+
+/* The row with the nearest name among those that have all of `flags`. */
+static const struct gyre_param_row *nearest_row(const char *name, unsigned flags,
+                                                unsigned *distance_out)
+{
+    const struct gyre_param_row *nearest = &rows[0];
+    *distance_out = UINT32_MAX;
+    for (size_t i = 0; i < GYRE_N_PARAMS; i++) {
+        const unsigned distance = gyre_edit_distance(name, rows[i].name);
+        if ((rows[i].flags & flags) == flags && distance < *distance_out) {
+            *distance_out = distance;
+            nearest = &rows[i];
+        }
+    }
+    return nearest;
+}
+
+/* Refuses names with gyre's prefix that the table does not have. */
+static gyre_status check_names(const struct gyre_param_source *source)
+{
+    for (char *const *entry = source->entries; *entry != NULL; entry++) {
+        char name[64];
+        unsigned distance = 0;
+        if (!name_behind(*entry, PREFIX, name, sizeof(name)))
+            continue;
+        const struct gyre_param_row *nearest = nearest_row(name, 0, &distance);
+        if (distance != 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "%s%sunknown variable " PREFIX "%s: did you mean " PREFIX "%s?",
+                             source->file != NULL ? source->file : "",
+                             source->file != NULL ? ": " : "", name, nearest->name);
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_params_take(const struct gyre_param_sources *sources,
+                             struct gyre_params *params_out)
+{
+    params_out->notes[0] = '\0';
+    add_note(params_out, sources->problem);
+    for (int i = 0; i < sources->n; i++)
+        GYRE_TRY(check_names(&sources->list[i]));
+    for (int id = 0; id < GYRE_N_PARAMS; id++)
+        GYRE_TRY(gyre_param_take(sources, (enum gyre_param_id)id, params_out));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out)
+{
+    const struct gyre_param_sources sources = {.list = {{.entries = environment}}, .n = 1};
+    return gyre_params_take(&sources, params_out);
+}
+
+bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
+{
+    char name[64];
+    unsigned distance = 0;
+    const bool is_ours = name_behind(entry, PREFIX, name, sizeof(name));
+    if (!is_ours && !name_behind(entry, NCCL_PREFIX, name, sizeof(name)))
+        return false;
+    if (!is_ours && strcmp(name, "CONF_FILE") == 0) /* param_file.c reads it */
+        return false;
+    const struct gyre_param_row *nearest =
+        nearest_row(name, is_ours ? 0 : GYRE_PARAM_NCCL, &distance);
+    guess_out->is_error = is_ours;
+    guess_out->is_close = distance <= 2;
+    snprintf(guess_out->nearest, sizeof(guess_out->nearest), "%s%s", is_ours ? PREFIX : NCCL_PREFIX,
+             nearest->name);
+    return distance != 0;
+}
+
+/* Logs the NCCL_* variables of a source that have no effect. */
+static void report_ignored(const struct gyre_param_source *source)
+{
+    for (char *const *entry = source->entries; *entry != NULL; entry++) {
+        struct gyre_param_guess guess;
+        const int n_name = (int)strcspn(*entry, "=");
+        if (!gyre_param_guess(*entry, &guess) || guess.is_error)
+            continue;
+        if (guess.is_close)
+            GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *entry,
+                      guess.nearest);
+        else
+            GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *entry);
+    }
+}
+
+/* Says what was read, and what is not used as it is written. Called once per process, after the log
+ * has its level. */
+static void report(const struct gyre_param_sources *sources, const struct gyre_params *params)
+{
+    for (const char *line = params->notes; *line != '\0'; line += strcspn(line, "\n") + 1)
+        GYRE_WARN("%.*s", (int)strcspn(line, "\n"), line);
+    for (int i = 0; i < sources->n; i++) {
+        if (sources->list[i].file != NULL)
+            GYRE_INFO(ENV, "variables are read from %s; the environment comes before it",
+                      sources->list[i].file);
+        report_ignored(&sources->list[i]);
+    }
+}
+
+gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
+                               gyre_status status)
+{
+    static uint32_t is_told[GYRE_N_PARAMS]; /* for the process, as the log is */
+    const struct gyre_param_value *value = &params->values[id];
+    if (status == GYRE_SUCCESS || strncmp(value->source, NCCL_PREFIX, strlen(NCCL_PREFIX)) != 0)
+        return status;
+    if (gyre_compare_exchange_u32(&is_told[id], 0, 1))
+        GYRE_WARN("%s=%.64s is ignored: %s", value->source, value->text, gyre_cause());
+    return GYRE_SUCCESS;
+}
+
+/* Sets the log up as far as the variables are good: first the level, so that a word on the other
+ * two is heard. */
+static gyre_status configure_log(const struct gyre_params *params)
+{
+    const char *level = gyre_param_text(params, GYRE_PARAM_DEBUG);
+    const char *subsystems = gyre_param_text(params, GYRE_PARAM_DEBUG_SUBSYS);
+    const char *file = gyre_param_text(params, GYRE_PARAM_DEBUG_FILE);
+    GYRE_TRY(gyre_log_configure(level, subsystems, ""));
+    const gyre_status status =
+        file[0] != '\0' ? gyre_log_configure(level, subsystems, file) : GYRE_SUCCESS;
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s", gyre_param_source(params, GYRE_PARAM_DEBUG_FILE));
+    return gyre_param_forgive(params, GYRE_PARAM_DEBUG_FILE, status);
+}
+
+void gyre_param_sources_open(struct gyre_param_sources *sources_out)
+{
+    memset(sources_out, 0, sizeof(*sources_out));
+    sources_out->list[sources_out->n++].entries = environ;
+    gyre_param_add_files(getenv("NCCL_CONF_FILE"), sources_out);
+}
+
+/* The log belongs to the process, so the first communicator's environment sets it up. A forked
+ * child sets up its own, whose file has the child's pid in its name. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool log_is_ready; /* under lock */
+
+static void forget_log(void)
+{
+    log_is_ready = false;
+}
+
+GYRE_WATCH_FORKS(&lock, forget_log)
+
+gyre_status gyre_params_load(struct gyre_params *params_out)
+{
+    struct gyre_param_sources sources;
+    gyre_param_sources_open(&sources);
+    gyre_status status = gyre_params_take(&sources, params_out);
+    pthread_mutex_lock(&lock);
+    if (status == GYRE_SUCCESS && !log_is_ready) {
+        status = configure_log(params_out);
+        log_is_ready = status == GYRE_SUCCESS;
+        if (log_is_ready)
+            report(&sources, params_out);
+    }
+    pthread_mutex_unlock(&lock);
+    gyre_param_sources_close(&sources);
+    return status;
+}
+
+gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,
+                                const char *source, const char *text)
+{
+    struct gyre_param_value value;
+    GYRE_TRY(gyre_param_set_value(&rows[id], source, text, &value));
+    params->values[id] = value;
+    return GYRE_SUCCESS;
+}
+
+/* ---- help ------------------------------------------------------------------------------- */
+
+/* `text` in lines of at most 92 columns, indented by 4. */
+static void print_wrapped(FILE *file, const char *text)
+{
+    const size_t width = 92;
+    while (*text != '\0') {
+        size_t n_line = strlen(text);
+        if (n_line > width) {
+            n_line = width;
+            while (n_line > width / 2 && text[n_line - 1] != ' ' && text[n_line - 1] != ',')
+                n_line--;
+        }
+        fprintf(file, "    %.*s\n", (int)n_line, text);
+        text += n_line;
+    }
+}
+
+void gyre_param_legal(enum gyre_param_id id, char *text_out, size_t text_bytes)
+{
+    gyre_param_describe_legal(&rows[id], text_out, text_bytes);
+}
+
+void gyre_params_print_help(FILE *file)
+{
+    fprintf(file, "Environment variables. [NCCL]: NCCL_<name> is read when GYRE_<name> is unset.\n"
+                  "[plan]: must be the same on all ranks.\n\n");
+    for (size_t i = 0; i < GYRE_N_PARAMS; i++) {
+        const struct gyre_param_row *row = &rows[i];
+        char legal[160];
+        gyre_param_describe_legal(row, legal, sizeof(legal));
+        fprintf(file, PREFIX "%-24s %s%s%s%s%s\n", row->name, legal,
+                row->fallback[0] == '\0' ? "" : "; default ", row->fallback,
+                (row->flags & GYRE_PARAM_NCCL) != 0 ? " [NCCL]" : "",
+                (row->flags & GYRE_PARAM_PLAN) != 0 ? " [plan]" : "");
+        print_wrapped(file, row->help);
+    }
+}
+
+const char *gyre_param_master_address(void)
+{
+    return getenv("MASTER_ADDR");
+}
+
+char *const *gyre_param_environment(void)
+{
+    return environ;
+}

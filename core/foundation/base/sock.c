@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * TCP with deadlines. Every wait is a poll(2) against a deadline on the monotonic clock, so that a
+ * peer that stops in the middle of anything costs at most that long.
+ */
+#include "core/foundation/base/sock.h"
+
+#include "core/foundation/base/util.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LISTEN_BACKLOG       1024
+#define CONNECT_RETRY_MAX_MS 200
+
+socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
+                                struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (address->family == AF_INET6) {
+        struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons(address->port);
+        six->sin6_scope_id = address->scope;
+        memcpy(&six->sin6_addr, address->bytes, sizeof(six->sin6_addr));
+        return sizeof(*six);
+    }
+    struct sockaddr_in *four = (struct sockaddr_in *)out;
+    four->sin_family = AF_INET;
+    four->sin_port = htons(address->port);
+    memcpy(&four->sin_addr, address->bytes, sizeof(four->sin_addr));
+    return sizeof(*four);
+}
+
+const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *text_out,
+                              size_t text_bytes)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->family != AF_INET && address->family != AF_INET6) {
+        snprintf(text_out, text_bytes, "address of unknown family %u", address->family);
+        return text_out;
+    }
+    inet_ntop(address->family, address->bytes, host, sizeof(host));
+    if (address->family == AF_INET)
+        snprintf(text_out, text_bytes, "%s:%u", host, address->port);
+    else if (address->scope != 0)
+        snprintf(text_out, text_bytes, "[%s%%%u]:%u", host, address->scope, address->port);
+    else
+        snprintf(text_out, text_bytes, "[%s]:%u", host, address->port);
+    return text_out;
+}
+
+/* Small frames must not wait for each other (NODELAY), and a host that vanished without a FIN must
+ * end an idle connection: first probe after 2 s of silence, then 5, a second apart. The peer's
+ * kernel answers them, so a stopped process does not count as gone. No TCP_USER_TIMEOUT: it would
+ * also end a connection to a stopped process whose window is full. What keepalive does not see,
+ * because bytes wait to be sent, bootstrap/bootstrap_silence.c does. */
+static gyre_status set_options(int fd)
+{
+    const struct {
+        int level, name, value;
+        const char *text;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"},
+        {SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 2, "TCP_KEEPIDLE"},
+        {IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL"},
+        {IPPROTO_TCP, TCP_KEEPCNT, 5, "TCP_KEEPCNT"},
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(options); i++) {
+        if (setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                       sizeof(options[i].value)) != 0)
+            return gyre_fail_errno(errno, "setsockopt(%s)", options[i].text);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_socket(const struct gyre_sock_address *address, int *fd_out)
+{
+    if (address->family != AF_INET && address->family != AF_INET6)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "address family %u is neither IPv4 nor IPv6",
+                         address->family);
+    const int fd = gyre_sock_new(address->family);
+    if (fd < 0)
+        return gyre_fail_errno(errno, "socket(family %u)", address->family);
+    const gyre_status status = set_options(fd);
+    if (status != GYRE_SUCCESS) {
+        gyre_sock_close(fd);
+        return status;
+    }
+    *fd_out = fd;
+    return GYRE_SUCCESS;
+}
+
+/* Wait until fd is ready for `events`. It also returns when fd has failed; the next call on fd
+ * reports the error. */
+static gyre_status wait_ready(int fd, short events, uint64_t deadline_ns)
+{
+    for (;;) {
+        const uint64_t now_ns = gyre_now_ns();
+        if (now_ns >= deadline_ns)
+            return GYRE_ERROR_TIMEOUT; /* the caller words it */
+        const uint64_t left_ms = gyre_div_round_up(deadline_ns - now_ns, 1000000);
+        struct pollfd entry = {.fd = fd, .events = events};
+        const int n_ready = poll(&entry, 1, (int)gyre_min_u64(left_ms, 60000));
+        if (n_ready > 0)
+            return GYRE_SUCCESS;
+        if (n_ready < 0 && errno != EINTR)
+            return gyre_fail_errno(errno, "poll");
+    }
+}
+
+static gyre_status wait_or_name(int fd, short events, uint64_t deadline_ns, const char *what)
+{
+    const gyre_status status = wait_ready(fd, events, deadline_ns);
+    if (status == GYRE_ERROR_TIMEOUT)
+        return gyre_fail(status, "%s: the deadline passed", what);
+    return status;
+}
+
+static bool would_block(int error_number)
+{
+    return error_number == EAGAIN || error_number == EWOULDBLOCK;
+}
+
+static uint16_t port_of(const struct sockaddr_storage *name)
+{
+    return ntohs(name->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)name)->sin6_port
+                                             : ((const struct sockaddr_in *)name)->sin_port);
+}
+
+gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
+                             struct gyre_sock_address *bound_out)
+{
+    char text[64];
+    int fd = -1;
+    struct sockaddr_storage name;
+    socklen_t n_name = gyre_sock_to_sockaddr(address, &name);
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(open_socket(address, &fd));
+    if (bind(fd, (const struct sockaddr *)&name, n_name) != 0 || listen(fd, LISTEN_BACKLOG) != 0 ||
+        getsockname(fd, (struct sockaddr *)&name, &n_name) != 0) {
+        status =
+            gyre_fail_errno(errno, "listen on %s", gyre_sock_to_text(address, text, sizeof(text)));
+        gyre_sock_close(fd);
+        return status;
+    }
+    *bound_out = *address;
+    bound_out->port = port_of(&name);
+    *fd_out = fd;
+    return GYRE_SUCCESS;
+}
+
+static struct gyre_sock_address from_sockaddr(const struct sockaddr_storage *name)
+{
+    struct gyre_sock_address address = {.family = name->ss_family, .port = port_of(name)};
+    if (name->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)name;
+        memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
+        address.scope = six->sin6_scope_id;
+    } else {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)name;
+        memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
+    }
+    return address;
+}
+
+gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out)
+{
+    struct sockaddr_storage name;
+    socklen_t n_name = sizeof(name);
+    if (getsockname(fd, (struct sockaddr *)&name, &n_name) != 0)
+        return gyre_fail_errno(errno, "getsockname");
+    *address_out = from_sockaddr(&name);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out)
+{
+    struct sockaddr_storage name;
+    socklen_t n_name = sizeof(name);
+    if (getpeername(fd, (struct sockaddr *)&name, &n_name) != 0)
+        return gyre_fail_errno(errno, "getpeername");
+    *address_out = from_sockaddr(&name);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
+{
+    for (;;) {
+        const int fd = gyre_sock_take(listen_fd);
+        if (fd >= 0) {
+            /* Options may fail on a connection that has ended already. Its first use reports that.
+             */
+            const gyre_status status = set_options(fd);
+            if (status != GYRE_SUCCESS) {
+                gyre_sock_close(fd);
+                return status;
+            }
+            *fd_out = fd;
+            return GYRE_SUCCESS;
+        }
+        if (would_block(errno))
+            GYRE_TRY(wait_or_name(listen_fd, POLLIN, deadline_ns, "accept"));
+        else if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO)
+            return gyre_fail_errno(errno, "accept");
+    }
+}
+
+/* One attempt. The errno of a refused attempt goes to *refusal_out, which is 0 otherwise. */
+static gyre_status connect_once(const struct gyre_sock_address *address, uint64_t deadline_ns,
+                                int *fd_out, int *refusal_out)
+{
+    char text[64];
+    struct sockaddr_storage name;
+    const socklen_t n_name = gyre_sock_to_sockaddr(address, &name);
+    int fd = -1;
+    int error_number = 0;
+    socklen_t n_error = sizeof(error_number);
+    *refusal_out = 0;
+    gyre_sock_to_text(address, text, sizeof(text));
+    GYRE_TRY(open_socket(address, &fd));
+    gyre_status status = GYRE_SUCCESS;
+    if (connect(fd, (const struct sockaddr *)&name, n_name) != 0)
+        error_number = errno;
+    if (error_number == EINPROGRESS || error_number == EINTR) {
+        status = wait_ready(fd, POLLOUT, deadline_ns);
+        if (status == GYRE_ERROR_TIMEOUT)
+            gyre_fail(status, "connect to %s: no answer before the deadline", text);
+        error_number = 0;
+        if (status == GYRE_SUCCESS)
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &n_error);
+    }
+    if (status == GYRE_SUCCESS && error_number != 0) {
+        status = gyre_fail_errno(error_number, "connect to %s", text);
+        if (error_number == ECONNREFUSED || error_number == ECONNRESET || error_number == EAGAIN)
+            *refusal_out = error_number;
+    }
+    if (status != GYRE_SUCCESS)
+        gyre_sock_close(fd);
+    else
+        *fd_out = fd;
+    return status;
+}
+
+gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t deadline_ns,
+                              int *fd_out)
+{
+    int pause_ms = 1;
+    int last_refusal = 0;
+    for (;;) {
+        int refusal = 0;
+        const gyre_status status = connect_once(address, deadline_ns, fd_out, &refusal);
+        if (status == GYRE_SUCCESS || (refusal == 0 && last_refusal == 0))
+            return status;
+        if (refusal != 0)
+            last_refusal = refusal;
+        const uint64_t now_ns = gyre_now_ns();
+        if (now_ns >= deadline_ns) {
+            /* A refusal tells the reader more than the timeout of the last try. */
+            char text[64];
+            return gyre_fail_errno(last_refusal, "connect to %s",
+                                   gyre_sock_to_text(address, text, sizeof(text)));
+        }
+        if (refusal == 0)
+            return status;
+        const uint64_t left_ms = gyre_div_round_up(deadline_ns - now_ns, 1000000);
+        poll(NULL, 0, (int)gyre_min_u64((uint64_t)pause_ms, left_ms));
+        pause_ms = pause_ms * 2 > CONNECT_RETRY_MAX_MS ? CONNECT_RETRY_MAX_MS : pause_ms * 2;
+    }
+}
+
+gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns)
+{
+    const unsigned char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n_sent = send(fd, at, n_bytes, MSG_NOSIGNAL);
+        if (n_sent >= 0) {
+            at += n_sent;
+            n_bytes -= (size_t)n_sent;
+        } else if (would_block(errno)) {
+            GYRE_TRY(wait_or_name(fd, POLLOUT, deadline_ns, "send"));
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            return gyre_fail(GYRE_ERROR_REMOTE, "send: the peer closed the connection");
+        } else if (errno != EINTR) {
+            return gyre_fail_errno(errno, "send of %zu bytes", n_bytes);
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadline_ns)
+{
+    unsigned char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n_got = recv(fd, at, n_bytes, 0);
+        if (n_got > 0) {
+            at += n_got;
+            n_bytes -= (size_t)n_got;
+        } else if (n_got == 0 || errno == ECONNRESET || errno == EPIPE) {
+            return gyre_fail(GYRE_ERROR_REMOTE, "receive: the peer closed the connection");
+        } else if (would_block(errno)) {
+            GYRE_TRY(wait_or_name(fd, POLLIN, deadline_ns, "receive"));
+        } else if (errno != EINTR) {
+            return gyre_fail_errno(errno, "receive of %zu bytes", n_bytes);
+        }
+    }
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which network interface to use: what exists, and the rules of SOCKET_IFNAME over it.
+ */
+#include "core/foundation/base/sock.h"
+
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <net/route.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names of bridges, tunnels and virtual links, as containers, virtual machines and their networks
+ * make them: other hosts reach them only by luck. */
+static const char *const virtual_prefixes[] = {
+    "docker",  "virbr", "veth",      "br-",   "cni",  "flannel", "cali",   "kube-",
+    "cilium",  "lxc",   "lxd",       "incus", "tun",  "tap",     "vnet",   "vmnet",
+    "podman",  "weave", "antrea",    "ovs-",  "ovn-", "genev_",  "vxlan",  "dummy",
+    "nerdctl", "wg",    "tailscale", "zt",    "gre",  "sit",     "ip6tnl", "nodelocal",
+};
+
+/* More words than fit a parameter's text, and more addresses than an interface has. */
+#define MAX_LIST_WORDS 100000
+#define MAX_PLACES     10000
+
+#define MAX_DESCRIBED  3 /* addresses of an interface that messages list */
+
+/* Lines that are read of a table of routes. Those of default routes come first. */
+#define MAX_ROUTES 4096
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool gyre_sock_is_link_local(const struct gyre_sock_address *address)
+{
+    return address->family == AF_INET6 && address->bytes[0] == 0xfe &&
+           (address->bytes[1] & 0xc0) == 0x80;
+}
+
+bool gyre_sock_is_loopback(const struct gyre_sock_address *address)
+{
+    static const uint8_t six[16] = {[15] = 1};
+    return address->family == AF_INET6 ? memcmp(address->bytes, six, sizeof(six)) == 0
+                                       : address->bytes[0] == 127;
+}
+
+static size_t address_bytes(const struct gyre_sock_address *address)
+{
+    return address->family == AF_INET6 ? 16 : 4;
+}
+
+bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre_sock_address *b)
+{
+    return a->family == b->family && memcmp(a->bytes, b->bytes, address_bytes(a)) == 0;
+}
+
+static uint8_t count_prefix_bits(const struct sockaddr *mask)
+{
+    uint8_t bytes[16] = {0};
+    uint8_t n_bits = 0;
+    if (mask == NULL)
+        return 0;
+    if (mask->sa_family == AF_INET6)
+        memcpy(bytes, &((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr, 16);
+    else
+        memcpy(bytes, &((const struct sockaddr_in *)(const void *)mask)->sin_addr, 4);
+    while (n_bits < 128 && (bytes[n_bits / 8] >> (7 - n_bits % 8) & 1) != 0)
+        n_bits++;
+    return n_bits;
+}
+
+static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interface *interface_out)
+{
+    if (entry->ifa_addr == NULL)
+        return false;
+    memset(interface_out, 0, sizeof(*interface_out));
+    struct gyre_sock_address *address = &interface_out->address;
+    address->family = entry->ifa_addr->sa_family;
+    if (address->family == AF_INET) {
+        const struct sockaddr_in *four = (const void *)entry->ifa_addr;
+        memcpy(address->bytes, &four->sin_addr, sizeof(four->sin_addr));
+    } else if (address->family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const void *)entry->ifa_addr;
+        memcpy(address->bytes, &six->sin6_addr, sizeof(six->sin6_addr));
+        address->scope = six->sin6_scope_id;
+    } else {
+        return false;
+    }
+    snprintf(interface_out->name, sizeof(interface_out->name), "%s", entry->ifa_name);
+    interface_out->prefix_bits = count_prefix_bits(entry->ifa_netmask);
+    interface_out->is_up = (entry->ifa_flags & IFF_UP) != 0;
+    interface_out->is_running = interface_out->is_up && (entry->ifa_flags & IFF_RUNNING) != 0;
+    interface_out->is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    return true;
+}
+
+/* Marks the interfaces of default routes, which /proc/net/route has for IPv4 and
+ * /proc/net/ipv6_route for IPv6. Without these files no interface is marked. */
+static void mark_default_routes(struct gyre_sock_interface *interfaces, int n)
+{
+    static const struct {
+        uint16_t family;
+        const char *path;
+    } tables[] = {{AF_INET, "/proc/net/route"}, {AF_INET6, "/proc/net/ipv6_route"}};
+    for (size_t t = 0; t < GYRE_ARRAY_LENGTH(tables); t++) {
+        char line[256];
+        FILE *file = fopen(tables[t].path, "re");
+        for (int i = 0; file != NULL && i < MAX_ROUTES && fgets(line, sizeof(line), file) != NULL;
+             i++) {
+            char name[17], destination[33];
+            unsigned bits = 0, flags = 0;
+            const int n_fields =
+                tables[t].family == AF_INET
+                    ? sscanf(line, "%16s %32[0-9A-F] %*x %x %*u %*u %*u %x", name, destination,
+                             &flags, &bits)
+                    : sscanf(line, "%32[0-9a-f] %x %*x %*x %*x %*x %*x %*x %x %16s", destination,
+                             &bits, &flags, name);
+            /* RTF_REJECT: the kernel's route to nowhere */
+            if (n_fields != 4 || bits != 0 || (flags & (RTF_UP | RTF_REJECT)) != RTF_UP ||
+                destination[strspn(destination, "0")] != '\0')
+                continue;
+            for (int k = 0; k < n; k++)
+                if (interfaces[k].address.family == tables[t].family &&
+                    strcmp(interfaces[k].name, name) == 0)
+                    interfaces[k].has_default_route = true;
+        }
+        if (file != NULL)
+            fclose(file);
+    }
+}
+
+gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out)
+{
+    struct ifaddrs *list = NULL;
+    size_t n_entries = 1;
+    int n = 0;
+    if (getifaddrs(&list) != 0)
+        return gyre_fail_errno(errno, "getifaddrs");
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
+        n_entries++;
+    struct gyre_sock_interface *interfaces = calloc(n_entries, sizeof(*interfaces));
+    for (const struct ifaddrs *entry = list; entry != NULL && interfaces != NULL;
+         entry = entry->ifa_next)
+        n += read_interface(entry, &interfaces[n]);
+    freeifaddrs(list);
+    if (interfaces == NULL)
+        return gyre_fail_errno(ENOMEM, "addresses of interfaces");
+    mark_default_routes(interfaces, n);
+    *interfaces_out = interfaces;
+    *n_out = n;
+    return GYRE_SUCCESS;
+}
+
+/* Position of the first list entry that takes `name`, or -1. @exact: whole names, not prefixes. */
+static int match_position(const char *list, bool exact, const char *name)
+{
+    int position = 0;
+    const size_t n_name = strlen(name);
+    const char *word;
+    size_t n_word;
+    for (const char *at = list; gyre_list_next(&at, &word, &n_word); position++)
+        if (strncmp(word, name, n_word) == 0 && (!exact || n_word == n_name))
+            return position;
+    return -1;
+}
+
+/* Rank of an interface by its kind, best first: fabric, with a default route, real, virtual,
+ * without a link, loopback. */
+static int kind_of(const struct gyre_sock_interface *interface)
+{
+    if (interface->is_loopback)
+        return 5;
+    if (!interface->is_running)
+        return 4;
+    if (has_prefix(interface->name, "ib"))
+        return 0;
+    if (interface->has_default_route)
+        return 1;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(virtual_prefixes); i++) {
+        if (has_prefix(interface->name, virtual_prefixes[i]))
+            return 3;
+    }
+    return 2;
+}
+
+/* Lower is better; -1 = not taken. @place: how many addresses of the family and interface come
+ * before this one. Without a list, second addresses come after all first ones of their kind, so
+ * that an interface with hundreds of addresses does not crowd out the others. */
+static int64_t score(const struct gyre_sock_interface *interface, const char *ifname, int family,
+                     int place)
+{
+    ifname += strspn(ifname, " ");
+    const bool inverted = ifname[0] == '^';
+    const bool exact = ifname[inverted] == '=';
+    const char *list = ifname + inverted + exact;
+    const int position = match_position(list, exact, interface->name);
+    if (!interface->is_up || (family != 0 && interface->address.family != family))
+        return -1;
+    if (list[0] != '\0' && (position >= 0) == inverted)
+        return -1;
+    /* A list's own order counts first. An address that needs a scope comes last of its kind. */
+    const bool by_list = list[0] != '\0' && !inverted;
+    const int order = !by_list                ? kind_of(interface)
+                      : interface->is_running ? position
+                                              : position + MAX_LIST_WORDS;
+    const int address_order = gyre_sock_is_link_local(&interface->address) ? 2
+                              : interface->address.family == AF_INET6      ? 1
+                                                                           : 0;
+    const int64_t kept_place = by_list ? 0 : place < MAX_PLACES ? place : MAX_PLACES - 1;
+    return ((int64_t)order * 3 + address_order) * MAX_PLACES + kept_place;
+}
+
+static const char *state_of(const struct gyre_sock_interface *interface)
+{
+    return !interface->is_up ? ", down" : !interface->is_running ? ", up but without a link" : "";
+}
+
+/* The address without a port. */
+static const char *host_text(const struct gyre_sock_address *address, char *text_out,
+                             size_t text_bytes)
+{
+    gyre_sock_to_text(address, text_out, text_bytes);
+    char *port = strrchr(text_out, ':');
+    if (port != NULL)
+        *port = '\0';
+    return text_out;
+}
+
+static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, int n,
+                                 const char *ifname, int family)
+{
+    char list[512] = "";
+    size_t n_list = 0;
+    for (int i = 0; i < n; i++) {
+        char text[64];
+        if (n_list > sizeof(list) - 128) {
+            snprintf(list + n_list, sizeof(list) - n_list, " and %d more addresses", n - i);
+            break;
+        }
+        host_text(&interfaces[i].address, text, sizeof(text));
+        n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s%s (%s%s)",
+                                   i == 0 ? "" : ", ", interfaces[i].name, text,
+                                   state_of(&interfaces[i]));
+    }
+    const char *kind = family == AF_INET ? "IPv4 " : family == AF_INET6 ? "IPv6 " : "";
+    if (ifname[0] == '\0')
+        return gyre_fail(family != 0 ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_SYSTEM,
+                         "no network interface that is up has an %saddress; there are: %s", kind,
+                         n == 0 ? "none" : list);
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "no network interface that is up and has an %saddress matches \"%s\"; there "
+                     "are: %s",
+                     kind, ifname, n == 0 ? "none" : list);
+}
+
+/* An address that is taken. */
+struct candidate {
+    int64_t score;
+    int index;
+};
+
+static int compare_candidates(const void *a, const void *b)
+{
+    const struct candidate *first = a, *second = b;
+    if (first->score != second->score)
+        return first->score < second->score ? -1 : 1;
+    return first->index < second->index ? -1 : 1; /* the system's order */
+}
+
+gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
+                             const char *ifname, int family, struct gyre_sock_interface *chosen_out,
+                             int *n_chosen_out)
+{
+    int n_chosen = 0;
+    struct candidate *candidates = calloc(n > 0 ? (size_t)n : 1, sizeof(*candidates));
+    if (candidates == NULL)
+        return gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n);
+    for (int i = 0, place = 0; i < n; i++) {
+        /* The addresses of an interface and family follow each other. */
+        const bool goes_on = i > 0 && strcmp(interfaces[i].name, interfaces[i - 1].name) == 0 &&
+                             interfaces[i].address.family == interfaces[i - 1].address.family;
+        place = goes_on ? place + 1 : 0;
+        const int64_t own = score(&interfaces[i], ifname, family, place);
+        if (own >= 0)
+            candidates[n_chosen++] = (struct candidate){own, i};
+    }
+    qsort(candidates, (size_t)n_chosen, sizeof(*candidates), compare_candidates);
+    for (int i = 0; i < n_chosen; i++)
+        chosen_out[i] = interfaces[candidates[i].index];
+    free(candidates);
+    if (n_chosen == 0)
+        return fail_no_match(interfaces, n, ifname, family);
+    *n_chosen_out = n_chosen;
+    return GYRE_SUCCESS;
+}
+
+/* Keep the leading entries, or those of them that are better than the last resort. */
+static int drop_unless_alone(struct gyre_sock_interface *addresses, int n,
+                             bool (*is_last_resort)(const struct gyre_sock_address *))
+{
+    int n_kept = 0;
+    for (int i = 0; i < n; i++)
+        if (!is_last_resort(&addresses[i].address))
+            addresses[n_kept++] = addresses[i];
+    return n_kept > 0 ? n_kept : n;
+}
+
+gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
+                                     struct gyre_sock_interface *addresses_out, int *n_out)
+{
+    static const int families[] = {AF_INET, AF_INET6}; /* in the order of the table's words */
+    struct gyre_sock_interface *all = NULL;
+    int n_all = 0, n = 0;
+    const int64_t word = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
+    const int family = word == 0 || word == 1 ? families[word] : 0;
+    const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
+    GYRE_TRY(gyre_sock_interfaces(&all, &n_all));
+    struct gyre_sock_interface *chosen = calloc((size_t)n_all + 1, sizeof(*chosen));
+    gyre_status status = chosen != NULL
+                             ? gyre_sock_select(all, n_all, ifname, family, chosen, &n)
+                             : gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n_all);
+    if (status == GYRE_ERROR_INVALID_ARGUMENT)
+        gyre_fail_context(status, "%s",
+                          gyre_param_called(params, ifname[0] != '\0' ? GYRE_PARAM_SOCKET_IFNAME
+                                                                      : GYRE_PARAM_SOCKET_FAMILY));
+    if (status == GYRE_SUCCESS) {
+        /* Loopback goes first, because a link-local address reaches another host and loopback does
+         * not. */
+        n = drop_unless_alone(chosen, n, gyre_sock_is_loopback);
+        n = drop_unless_alone(chosen, n, gyre_sock_is_link_local);
+        if (n > GYRE_MAX_INTERFACES)
+            GYRE_INFO(BOOTSTRAP,
+                      "init: %d addresses may be used, the best %d count; %s chooses interfaces", n,
+                      GYRE_MAX_INTERFACES, gyre_param_called(params, GYRE_PARAM_SOCKET_IFNAME));
+        n = n < GYRE_MAX_INTERFACES ? n : GYRE_MAX_INTERFACES;
+        memcpy(addresses_out, chosen, (size_t)n * sizeof(*chosen));
+        *n_out = n;
+    }
+    free(chosen);
+    free(all);
+    return status;
+}
+
+/* Moves the first `n_moved` addresses to the end. */
+static void rotate(struct gyre_sock_interface *addresses, int n, int n_moved)
+{
+    for (; n_moved > 0; n_moved--) {
+        const struct gyre_sock_interface first = addresses[0];
+        memmove(addresses, addresses + 1, (size_t)(n - 1) * sizeof(*addresses));
+        addresses[n - 1] = first;
+    }
+}
+
+int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
+                     int n_positions)
+{
+    int n_interfaces = n > 0 ? 1 : 0;
+    if (ifname[0] == '^' || strchr(ifname, ',') == NULL)
+        return 1;
+    for (int i = 1; i < n; i++)
+        n_interfaces += strcmp(addresses[i].name, addresses[i - 1].name) != 0;
+    if (n_interfaces < 2)
+        return 1;
+    int to_skip = n_positions > n_interfaces ? position * n_interfaces / n_positions : position;
+    int at = 0;
+    for (; to_skip > 0; to_skip--)
+        do
+            at++;
+        while (strcmp(addresses[at].name, addresses[at - 1].name) == 0);
+    rotate(addresses, n, at);
+    return n_interfaces;
+}
+
+gyre_status gyre_sock_choose(const struct gyre_params *params,
+                             struct gyre_sock_interface *chosen_out)
+{
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    int n = 0;
+    GYRE_TRY(gyre_sock_list_addresses(params, addresses, &n));
+    *chosen_out = addresses[0];
+    return GYRE_SUCCESS;
+}
+
+/* ---- words -------------------------------------------------------------------------------- */
+
+/* Appends the interface called `name`: its addresses, then its state. */
+static void describe_one(const struct ifaddrs *list, const struct ifaddrs *link, char *text_out,
+                         size_t text_bytes)
+{
+    struct gyre_sock_interface interface = {
+        .is_up = (link->ifa_flags & IFF_UP) != 0,
+        .is_running = (link->ifa_flags & IFF_RUNNING) != 0,
+    };
+    const char *state = state_of(&interface);
+    size_t used = strlen(text_out);
+    int n_addresses = 0;
+    snprintf(text_out + used, text_bytes - used, "%s%s (", used > 0 ? ", " : "", link->ifa_name);
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+        char text[64];
+        if (strcmp(entry->ifa_name, link->ifa_name) != 0 || !read_interface(entry, &interface))
+            continue;
+        used = strlen(text_out);
+        if (n_addresses++ < MAX_DESCRIBED)
+            snprintf(text_out + used, text_bytes - used, "%s%s", n_addresses > 1 ? ", " : "",
+                     host_text(&interface.address, text, sizeof(text)));
+    }
+    used = strlen(text_out);
+    if (n_addresses > MAX_DESCRIBED)
+        snprintf(text_out + used, text_bytes - used, " and %d more", n_addresses - MAX_DESCRIBED);
+    used = strlen(text_out);
+    snprintf(text_out + used, text_bytes - used, "%s%s)", n_addresses > 0 ? "" : "no address",
+             state);
+}
+
+const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
+{
+    struct ifaddrs *list = NULL;
+    snprintf(text_out, text_bytes, "%s", "");
+    if (getifaddrs(&list) != 0) {
+        snprintf(text_out, text_bytes, "unknown (getifaddrs: errno %d)", errno);
+        return text_out;
+    }
+    /* Every interface has one entry of the link layer, with or without addresses. */
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+        const size_t used = strlen(text_out);
+        if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_PACKET)
+            continue;
+        if (used + 128 > text_bytes) {
+            snprintf(text_out + used, text_bytes - used, " and more");
+            break;
+        }
+        describe_one(list, entry, text_out, text_bytes - 16);
+    }
+    freeifaddrs(list);
+    return text_out;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Clocks, hashing, host identity, random bytes.
+ */
+#include "core/foundation/base/util.h"
+
+#include "core/foundation/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t gyre_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes)
+{
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < n_bytes; i++) {
+        hash ^= byte[i];
+        hash *= 0x100000001b3ULL;
+    }
+    return hash;
+}
+
+gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out)
+{
+    if (host_id != NULL && host_id[0] != '\0') {
+        *hash_out = gyre_hash(GYRE_HASH_INIT, host_id, strlen(host_id));
+        return GYRE_SUCCESS;
+    }
+    char name[256] = "";
+    gethostname(name, sizeof(name) - 1);
+    /* The id of the kernel's boot. Hosts can share a hostname but not this id, and all containers
+     * of a host have the same one. */
+    return gyre_boot_hash(gyre_hash(GYRE_HASH_INIT, name, strlen(name)), hash_out);
+}
+
+gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out)
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    char boot_id[64];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return gyre_fail_errno(errno, "open(%s)", path);
+    if (fd >= 0) {
+        ssize_t n_read;
+        do
+            n_read = read(fd, boot_id, sizeof(boot_id));
+        while (n_read < 0 &&
+               errno == EINTR); /* a rank without it would seem to be another host's */
+        if (n_read > 0)
+            hash = gyre_hash(hash, boot_id, (size_t)n_read);
+        close(fd);
+    }
+    *hash_out = hash;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_random_bytes(void *bytes, size_t n_bytes)
+{
+    unsigned char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n_got = getrandom(at, n_bytes, 0);
+        if (n_got < 0 && errno == EINTR)
+            continue;
+        if (n_got < 0)
+            return gyre_fail_errno(errno, "getrandom(%zu bytes)", n_bytes);
+        at += n_got;
+        n_bytes -= (size_t)n_got;
+    }
+    return GYRE_SUCCESS;
+}
+
+unsigned gyre_edit_distance(const char *a, const char *b)
+{
+    enum { MAX = 64 };
+    unsigned row[MAX];
+    const size_t n_a = strnlen(a, MAX - 1);
+    const size_t n_b = strnlen(b, MAX - 1);
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            const unsigned above = row[j];
+            const unsigned replace = diagonal + (a[i - 1] != b[j - 1]);
+            const unsigned shorter = above < row[j - 1] ? above : row[j - 1];
+            row[j] = replace < shorter + 1 ? replace : shorter + 1;
+            diagonal = above;
+        }
+    }
+    return row[n_b];
+}
+
+bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out)
+{
+    const char *start = *at + strspn(*at, ", \t\r\n");
+    const char *end = start + strcspn(start, ",");
+    *at = end;
+    while (end > start && gyre_text_is_space(end[-1]))
+        end--;
+    *word_out = start;
+    *n_bytes_out = (size_t)(end - start);
+    return end > start;
+}

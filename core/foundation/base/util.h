@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small functions that every folder needs: clocks, rounding, hashing, host identity.
+ */
+#ifndef GYRE_BASE_UTIL_H
+#define GYRE_BASE_UTIL_H
+
+#include "core/foundation/base/status.h"
+
+#define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define GYRE_CACHE_LINE_BYTES    64
+
+/** gyre_now_ns - the time of CLOCK_MONOTONIC. */
+uint64_t gyre_now_ns(void);
+
+static inline uint64_t gyre_div_round_up(uint64_t value, uint64_t unit)
+{
+    return value / unit + (value % unit != 0);
+}
+
+static inline uint64_t gyre_round_up(uint64_t value, uint64_t unit)
+{
+    return gyre_div_round_up(value, unit) * unit;
+}
+
+static inline uint64_t gyre_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint32_t gyre_min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t gyre_max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t high)
+{
+    return value < low ? low : value > high ? high : (uint32_t)value;
+}
+
+#define GYRE_HASH_INIT 0xcbf29ce484222325ULL
+
+/** gyre_hash - continue a 64-bit FNV-1a over n bytes; start from GYRE_HASH_INIT. */
+uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
+
+/** gyre_host_hash - a number that identifies this host, made of the hostname and the boot id if
+ * there is one. If `host_id` (GYRE_HOSTID) is not NULL or empty, it counts instead, so that one
+ * machine can stand for several hosts. Errors: SYSTEM (there is no free file descriptor; without
+ * this error the rank would look like one of another host). */
+gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
+
+/** gyre_boot_hash - add the kernel's boot id to a hash. A kernel without one adds nothing. Errors:
+ * SYSTEM (it cannot be read because descriptors or memory ran out). */
+gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
+
+/** gyre_random_bytes - get random bytes from the kernel. Errors: SYSTEM. */
+gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
+
+/** gyre_edit_distance - the Levenshtein distance, for "did you mean". Strings are cut at 63 bytes.
+ */
+unsigned gyre_edit_distance(const char *a, const char *b);
+
+/** gyre_list_next - the next word of a list "a, b,c", without the blanks around it. Empty words are
+ * skipped. Returns false at the end of the list.
+ * @at: where to go on; starts as the list. @word_out, @n_bytes_out: the word, not NUL-terminated.
+ */
+bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host memory of this process that users have or that lies in files, by address
+ * (core/foundation/device/host_memory.h).
+ */
+#include "core/foundation/device/host_memory.h"
+
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct allocation {
+    struct allocation *next;
+    unsigned char *base; /* of the file */
+    struct gyre_shared_file file;
+    void *ordinary; /* memory of the heap, where a file's contents would be; NULL = a file */
+    bool is_owned;  /* the user has not freed it yet; false for files of other processes */
+    bool is_imported;
+    uint32_t n_users;
+};
+
+/* Process-wide, because addresses are. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct allocation *first; /* under the lock */
+
+GYRE_WATCH_FORKS(&lock, NULL)
+
+/* ---- making files ------------------------------------------------------------------------- */
+
+/* May a file be so large? Past the limit of the process the kernel sends SIGXFSZ. A file reserves
+ * nothing, so a size that no machine memory could fill is refused here. */
+static bool is_size_allowed(size_t n_bytes)
+{
+    struct rlimit limit;
+    const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (n_pages > 0 && page_bytes > 0 && n_bytes / (size_t)page_bytes > (size_t)n_pages)
+        return false;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           n_bytes <= limit.rlim_cur;
+}
+
+/* Sockets need descriptors too, so memory takes no more than half of them. */
+static bool is_descriptor_allowed(int fd)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           (rlim_t)fd < limit.rlim_cur / 2;
+}
+
+/* Returns NULL if there can be no such file. */
+static unsigned char *map_new(int fd, const struct gyre_shared_file *file)
+{
+    const size_t n_bytes = (size_t)file->n_bytes;
+    if (!is_descriptor_allowed(fd) || ftruncate(fd, (off_t)n_bytes) != 0)
+        return NULL;
+    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    struct gyre_shared_file_header header = {.n_bytes = file->n_bytes};
+    memcpy(header.token, file->token, sizeof(header.token));
+    memcpy(base, &header, sizeof(header));
+    return base;
+}
+
+/* Returns false if there can be no such file. */
+static bool make_file(struct allocation *made, size_t n_bytes)
+{
+    made->file.n_bytes = n_bytes;
+    made->file.fd =
+        is_size_allowed(n_bytes) ? gyre_descriptor_keep(memfd_create("gyre", MFD_CLOEXEC)) : -1;
+    if (made->file.fd >= 0 &&
+        gyre_random_bytes(made->file.token, sizeof(made->file.token)) == GYRE_SUCCESS)
+        made->base = map_new(made->file.fd, &made->file);
+    if (made->base == NULL && made->file.fd >= 0)
+        close(made->file.fd);
+    return made->base != NULL;
+}
+
+/* Gives back memory that has no users any more. */
+static void end_allocation(struct allocation *allocation)
+{
+    if (allocation->ordinary != NULL) {
+        free(allocation->ordinary);
+    } else {
+        munmap(allocation->base, (size_t)allocation->file.n_bytes);
+        if (!allocation->is_imported)
+            close(allocation->file.fd);
+    }
+    free(allocation);
+}
+
+/* The caller holds the lock. */
+static void add(struct allocation *allocation)
+{
+    allocation->next = first;
+    first = allocation;
+}
+
+/* ---- allocating --------------------------------------------------------------------------- */
+
+gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
+{
+    if (n_bytes > SIZE_MAX - 2 * GYRE_HOST_MEMORY_OFFSET_BYTES)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes of host memory",
+                         n_bytes);
+    const size_t n_rounded =
+        (size_t)gyre_round_up(n_bytes == 0 ? 1 : n_bytes, GYRE_HOST_MEMORY_OFFSET_BYTES);
+    struct allocation *made = calloc(1, sizeof(*made));
+    if (made != NULL && !make_file(made, n_rounded + GYRE_HOST_MEMORY_OFFSET_BYTES)) {
+        made->ordinary = aligned_alloc(GYRE_HOST_MEMORY_OFFSET_BYTES, n_rounded);
+        if (made->ordinary != NULL)
+            made->base = (unsigned char *)made->ordinary - GYRE_HOST_MEMORY_OFFSET_BYTES;
+    }
+    if (made == NULL || made->base == NULL) {
+        free(made);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes of host memory",
+                         n_bytes);
+    }
+    made->is_owned = true;
+    made->n_users = 1;
+    *ptr_out = made->base + GYRE_HOST_MEMORY_OFFSET_BYTES;
+    pthread_mutex_lock(&lock);
+    add(made);
+    pthread_mutex_unlock(&lock);
+    return GYRE_SUCCESS;
+}
+
+/* Drops a user, or the owner, of the memory whose file begins there, and ends it after the last
+ * one. Returns false if there is none. */
+static bool drop_user(uintptr_t base, bool is_owner)
+{
+    pthread_mutex_lock(&lock);
+    struct allocation **link = &first;
+    while (*link != NULL && ((uintptr_t)(*link)->base != base || (is_owner && !(*link)->is_owned)))
+        link = &(*link)->next;
+    struct allocation *found = *link;
+    const bool is_last = found != NULL && --found->n_users == 0;
+    if (found != NULL && is_owner)
+        found->is_owned = false;
+    if (is_last)
+        *link = found->next;
+    pthread_mutex_unlock(&lock);
+    if (is_last)
+        end_allocation(found);
+    return found != NULL;
+}
+
+gyre_status gyre_host_memory_free(void *ptr)
+{
+    if (ptr == NULL || drop_user((uintptr_t)ptr - GYRE_HOST_MEMORY_OFFSET_BYTES, true))
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "mem_free: %p was not allocated by gyre_mem_alloc on the host, or was freed "
+                     "before",
+                     ptr);
+}
+
+/* ---- sharing ------------------------------------------------------------------------------ */
+
+bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
+                           uint64_t *offset_bytes_out)
+{
+    const uintptr_t address = (uintptr_t)ptr;
+    pthread_mutex_lock(&lock);
+    const struct allocation *at = first;
+    while (at != NULL &&
+           (address < (uintptr_t)at->base || address - (uintptr_t)at->base >= at->file.n_bytes ||
+            at->is_imported || at->ordinary != NULL))
+        at = at->next;
+    if (at != NULL) {
+        *file_out = at->file;
+        file_out->pid = (uint32_t)getpid();
+        *offset_bytes_out = address - (uintptr_t)at->base;
+    }
+    pthread_mutex_unlock(&lock);
+    return at != NULL;
+}
+
+/* The caller holds the lock. Errors: as gyre_host_memory_acquire(). */
+static gyre_status import(const struct gyre_shared_file *file, struct allocation **made_out)
+{
+    struct allocation *made = calloc(1, sizeof(*made));
+    void *base = NULL;
+    if (made == NULL)
+        return gyre_fail_errno(ENOMEM, "memory of another process");
+    const gyre_status status = gyre_shared_file_map(file, &base);
+    if (status != GYRE_SUCCESS) {
+        free(made);
+        return status;
+    }
+    *made = (struct allocation){.base = base, .file = *file, .is_imported = true};
+    add(made);
+    *made_out = made;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool is_own,
+                                     void **base_out)
+{
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&lock);
+    struct allocation *at = first;
+    while (at != NULL &&
+           (at->ordinary != NULL || memcmp(at->file.token, file->token, sizeof(file->token)) != 0))
+        at = at->next;
+    if (at == NULL)
+        status = is_own ? gyre_fail(GYRE_ERROR_REMOTE, "the memory was freed in the meantime")
+                        : import(file, &at);
+    if (status == GYRE_SUCCESS) {
+        at->n_users++;
+        *base_out = at->base;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void gyre_host_memory_release(void *base)
+{
+    (void)drop_user((uintptr_t)base, false);
+}

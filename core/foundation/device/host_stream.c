@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Host streams. There are two locks. `lock` guards the queue and is held for a few instructions.
+ * The thread that holds `run_lock` may poll the first task. A thread that synchronises counts
+ * itself in `n_callers` and takes `run_lock`; the helper thread gives `run_lock` up as soon as it
+ * sees a caller.
+ *
+ * A caller that pushes and synchronises makes no system call. It does not wake the helper thread:
+ * that thread sleeps with short time-outs while work keeps arriving, and sleeps without a time-out
+ * only after 10 ms without work.
+ *
+ * One thread may use the streams of several ranks. While it waits for one of them it cannot run the
+ * others, on which the first may depend. So a caller that has waited a moment wakes the helpers of
+ * the other streams that it filled itself.
+ *
+ * Each thread's default stream is made by the first use and ends with its thread.
+ */
+#include "core/foundation/device/host_stream.h"
+
+#include "core/foundation/base/float_env.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long the helper thread waits after a push, because the caller may be about to synchronise. It
+ * starts with FIRST. It becomes SHORT when the helper had to run the queue, because the caller is
+ * then busy elsewhere. It doubles up to LONG while callers run their queues themselves. Eight
+ * helpers that wake every 200 us would take some percent of a machine with two cores from the
+ * working ranks. */
+#define NAP_SHORT_NS        50000
+#define NAP_FIRST_NS        200000
+#define NAP_LONG_NS         1600000
+#define DEEP_SLEEP_AFTER_NS 10000000
+
+/* How to wait for a peer. First a short spin, for a peer on another core. Then yields, because the
+ * peer may need this core (8 ranks on 2 cores). Then sleeps. A yield takes from 0.3 us to a few us,
+ * so sleeping begins after about a millisecond. */
+#define N_SPINS     64
+#define N_YIELDS    2000
+#define IDLE_NAP_NS 50000
+
+struct host_stream {
+    pthread_mutex_t run_lock;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* wakes the helper thread */
+    struct gyre_task *head;
+    struct gyre_task *tail;
+    uint64_t n_pushed;    /* written under lock */
+    uint64_t n_completed; /* written by the holder of run_lock, with release, after has_failed */
+    uint32_t n_callers;   /* threads inside synchronize */
+    uint32_t has_failed;  /* written under lock */
+    gyre_status failure;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    bool has_helper; /* guarded by lock, as the fields below */
+    bool is_asleep;  /* the helper waits without a time-out */
+    bool is_wanted;  /* the helper shall run the queue now */
+    bool is_closing;
+    pthread_t helper;
+    pthread_t pusher;         /* of the newest task */
+    uint32_t generation;      /* of the process that made the stream (gyre_fork_generation()) */
+    struct host_stream *next; /* guarded by all_streams.lock */
+};
+
+/* Every open stream of the process. Who holds this lock may take a stream's `lock` as well, not the
+ * other way round. */
+static struct {
+    pthread_mutex_t lock;
+    struct host_stream *newest;
+} all_streams = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+GYRE_WATCH_FORKS(&all_streams.lock, NULL)
+
+/* A forked child has its parent's streams in its memory, with their locks as they were. It must not
+ * touch them: it would carry out the parent's work a second time. */
+static bool is_inherited(const struct host_stream *stream)
+{
+    return stream->generation != gyre_fork_generation();
+}
+
+static gyre_status refuse_inherited(const char *which)
+{
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "%s belongs to the process that pid %d was forked from, which alone can carry "
+                     "out its work; a forked process has to make streams of its own",
+                     which, (int)getpid());
+}
+
+static bool is_empty(const struct host_stream *stream)
+{
+    return gyre_load_acquire_u64(&stream->n_completed) == gyre_load_acquire_u64(&stream->n_pushed);
+}
+
+static void nap(long n_ns)
+{
+    const struct timespec duration = {0, n_ns};
+    nanosleep(&duration, NULL);
+}
+
+static void wait_a_little(uint32_t n_idle_polls)
+{
+    if (n_idle_polls < N_SPINS)
+        gyre_cpu_relax();
+    else if (n_idle_polls < N_SPINS + N_YIELDS)
+        sched_yield();
+    else
+        nap(IDLE_NAP_NS);
+}
+
+static void record_failure(struct host_stream *stream, gyre_status status)
+{
+    if (gyre_load_relaxed_u32(&stream->has_failed) != 0)
+        return;
+    stream->failure = status;
+    const char *cause = gyre_cause();
+    size_t i = 0;
+    for (; cause[i] != '\0' && i + 1 < sizeof(stream->cause); i++)
+        stream->cause[i] = cause[i];
+    stream->cause[i] = '\0';
+    gyre_store_release_u32(&stream->has_failed, 1);
+}
+
+/* Poll the first task once. The caller holds run_lock and has seen, with acquire, that the queue is
+ * not empty. Then only the caller changes `head`, so it can be read without `lock`. */
+static enum gyre_task_state poll_head(struct host_stream *stream)
+{
+    gyre_status status = GYRE_SUCCESS;
+    struct gyre_task *task = stream->head;
+    const enum gyre_task_state state = task->poll(task, &status);
+    if (state != GYRE_TASK_DONE)
+        return state;
+    pthread_mutex_lock(&stream->lock);
+    stream->head = task->next;
+    if (stream->head == NULL)
+        stream->tail = NULL;
+    if (status != GYRE_SUCCESS)
+        record_failure(stream, status);
+    pthread_mutex_unlock(&stream->lock);
+    task->release(task);
+    gyre_store_release_u64(&stream->n_completed, stream->n_completed + 1);
+    return state;
+}
+
+/* Called by the helper thread: run the queue until it is empty or a caller synchronises. */
+static void help(struct host_stream *stream)
+{
+    uint32_t n_idle_polls = 0;
+    while (!is_empty(stream) && gyre_load_acquire_u32(&stream->n_callers) == 0) {
+        if (poll_head(stream) != GYRE_TASK_IDLE)
+            n_idle_polls = 0;
+        else
+            wait_a_little(n_idle_polls++);
+    }
+}
+
+/* Wait on `wake` for at most n_ns. The caller holds `lock`. */
+static void helper_nap(struct host_stream *stream, uint64_t n_ns)
+{
+    if (!stream->is_wanted)
+        gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + n_ns);
+}
+
+static void helper_deep_sleep(struct host_stream *stream)
+{
+    stream->is_asleep = true;
+    while (is_empty(stream) && !stream->is_closing)
+        pthread_cond_wait(&stream->wake, &stream->lock);
+    stream->is_asleep = false;
+}
+
+static void *helper_main(void *argument)
+{
+    struct host_stream *stream = argument;
+    uint64_t nap_ns = NAP_FIRST_NS;
+    uint64_t idle_ns = 0;
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->is_closing) {
+        const uint64_t n_pushed = stream->n_pushed;
+        const uint64_t n_completed = gyre_load_acquire_u64(&stream->n_completed);
+        const bool was_empty = n_pushed == n_completed;
+        helper_nap(stream, nap_ns);
+        const bool is_wanted = stream->is_wanted;
+        stream->is_wanted = false;
+        if (was_empty && n_pushed == stream->n_pushed) {
+            idle_ns += nap_ns;
+            if (idle_ns >= DEEP_SLEEP_AFTER_NS)
+                helper_deep_sleep(stream);
+            continue;
+        }
+        idle_ns = 0;
+        if (!is_wanted && (n_completed != gyre_load_acquire_u64(&stream->n_completed) ||
+                           gyre_load_acquire_u32(&stream->n_callers) != 0)) {
+            nap_ns = gyre_min_u64(2 * nap_ns, NAP_LONG_NS);
+            continue;
+        }
+        if ((was_empty && !is_wanted) || pthread_mutex_trylock(&stream->run_lock) != 0)
+            continue;
+        nap_ns = NAP_SHORT_NS;
+        pthread_mutex_unlock(&stream->lock);
+        help(stream);
+        pthread_mutex_unlock(&stream->run_lock);
+        pthread_mutex_lock(&stream->lock);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+/* Wakes the helpers of the other streams that this thread filled and nobody runs. Returns false if
+ * a lock was taken, and not all streams were looked at. */
+static bool wake_other_helpers(const struct host_stream *own)
+{
+    bool is_whole = true;
+    if (pthread_mutex_trylock(&all_streams.lock) != 0)
+        return false;
+    for (struct host_stream *stream = all_streams.newest; stream != NULL; stream = stream->next) {
+        if (stream == own || is_inherited(stream) || is_empty(stream) ||
+            gyre_load_acquire_u32(&stream->n_callers) != 0)
+            continue;
+        if (pthread_mutex_trylock(&stream->lock) != 0) {
+            is_whole = false;
+            continue;
+        }
+        if (pthread_equal(stream->pusher, pthread_self())) {
+            stream->is_wanted = true;
+            pthread_cond_signal(&stream->wake);
+        }
+        pthread_mutex_unlock(&stream->lock);
+    }
+    pthread_mutex_unlock(&all_streams.lock);
+    return is_whole;
+}
+
+/* Run the queue until all tasks pushed so far are done. */
+static void drain(struct host_stream *stream)
+{
+    const uint64_t target = gyre_load_acquire_u64(&stream->n_pushed);
+    if (gyre_load_acquire_u64(&stream->n_completed) >= target)
+        return;
+    gyre_fetch_add_u32(&stream->n_callers, 1);
+    pthread_mutex_lock(&stream->run_lock);
+    const struct gyre_float_env callers = gyre_float_begin();
+    uint32_t n_idle_polls = 0;
+    bool has_woken = false;
+    while (gyre_load_relaxed_u64(&stream->n_completed) < target) {
+        if (poll_head(stream) != GYRE_TASK_IDLE) {
+            n_idle_polls = 0;
+            continue;
+        }
+        if (n_idle_polls >= N_SPINS && !has_woken)
+            has_woken = wake_other_helpers(stream);
+        wait_a_little(n_idle_polls++);
+    }
+    gyre_float_end(callers);
+    pthread_mutex_unlock(&stream->run_lock);
+    gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
+}
+
+/* ---- making and ending -------------------------------------------------------------------- */
+
+gyre_status gyre_host_stream_create(gyre_stream *stream_out)
+{
+    struct host_stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a host stream");
+    stream->generation = gyre_fork_generation();
+    gyre_cond_init(&stream->wake);
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_mutex_init(&stream->run_lock, NULL);
+    pthread_mutex_lock(&all_streams.lock);
+    stream->next = all_streams.newest;
+    all_streams.newest = stream;
+    pthread_mutex_unlock(&all_streams.lock);
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_stream_destroy(gyre_stream handle)
+{
+    if (handle == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the default stream (NULL) cannot be destroyed; it ends with its thread");
+    struct host_stream *stream = handle;
+    if (is_inherited(stream))
+        return refuse_inherited("the stream");
+    drain(stream);
+    pthread_mutex_lock(&all_streams.lock);
+    struct host_stream **at = &all_streams.newest;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    pthread_mutex_unlock(&all_streams.lock);
+    pthread_mutex_lock(&stream->lock);
+    stream->is_closing = true;
+    pthread_cond_signal(&stream->wake);
+    const bool has_helper = stream->has_helper;
+    pthread_mutex_unlock(&stream->lock);
+    if (has_helper)
+        pthread_join(stream->helper, NULL);
+    pthread_mutex_destroy(&stream->run_lock);
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->wake);
+    free(stream);
+    return GYRE_SUCCESS;
+}
+
+/* ---- default streams ---------------------------------------------------------------------- */
+
+/* The key ends default streams together with their threads. It belongs to the process, as all
+ * pthread keys do. Written once, under once_control. */
+static pthread_once_t once_control = PTHREAD_ONCE_INIT;
+static pthread_key_t default_key;
+static int default_key_errno;
+
+static void close_default(void *stream)
+{
+    (void)gyre_host_stream_destroy(stream);
+}
+
+static void create_default_key(void)
+{
+    default_key_errno = pthread_key_create(&default_key, close_default);
+}
+
+/* The calling thread's default stream; NULL if it has never used it. */
+static struct host_stream *get_default(void)
+{
+    pthread_once(&once_control, create_default_key);
+    return default_key_errno != 0 ? NULL : pthread_getspecific(default_key);
+}
+
+gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out)
+{
+    struct host_stream *stream = handle != NULL ? handle : get_default();
+    if (handle != NULL && is_inherited(stream))
+        return refuse_inherited("the stream");
+    if (stream == NULL || is_inherited(stream)) {
+        gyre_stream made = NULL;
+        if (default_key_errno != 0)
+            return gyre_fail_errno(default_key_errno, "pthread_key_create for default streams");
+        GYRE_TRY(gyre_host_stream_create(&made));
+        const int error_number = pthread_setspecific(default_key, made);
+        if (error_number != 0) {
+            (void)gyre_host_stream_destroy(made);
+            return gyre_fail_errno(error_number, "pthread_setspecific for the default stream");
+        }
+        stream = made;
+    }
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+/* ---- using streams ------------------------------------------------------------------------ */
+
+/* The stream that a call waits for; NULL if the thread's default stream was never used here. A
+ * default stream with work of the parent's stays refused until the child uses its own. */
+static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
+{
+    struct host_stream *stream = handle != NULL ? handle : get_default();
+    *stream_out = stream;
+    if (stream == NULL || !is_inherited(stream))
+        return GYRE_SUCCESS;
+    *stream_out = NULL;
+    if (handle == NULL && is_empty(stream))
+        return GYRE_SUCCESS;
+    return refuse_inherited(handle != NULL ? "the stream"
+                                           : "the work on this thread's default stream");
+}
+
+gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
+{
+    gyre_stream resolved = NULL;
+    GYRE_TRY(gyre_host_stream_resolve(handle, &resolved));
+    struct host_stream *stream = resolved;
+    task->next = NULL;
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->has_helper) {
+        const gyre_status status =
+            gyre_thread_start(&stream->helper, 0, helper_main, stream, "a host stream's helper");
+        if (status != GYRE_SUCCESS) {
+            pthread_mutex_unlock(&stream->lock);
+            return status;
+        }
+        stream->has_helper = true;
+    }
+    if (stream->tail != NULL)
+        stream->tail->next = task;
+    else
+        stream->head = task;
+    stream->tail = task;
+    stream->pusher = pthread_self();
+    gyre_store_release_u64(&stream->n_pushed, stream->n_pushed + 1);
+    if (stream->is_asleep)
+        pthread_cond_signal(&stream->wake);
+    pthread_mutex_unlock(&stream->lock);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_stream_synchronize(gyre_stream handle)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(find(handle, &stream));
+    if (stream == NULL)
+        return GYRE_SUCCESS;
+    drain(stream);
+    if (gyre_load_acquire_u32(&stream->has_failed) == 0)
+        return GYRE_SUCCESS;
+    pthread_mutex_lock(&stream->lock);
+    gyre_status status = GYRE_SUCCESS;
+    if (stream->has_failed != 0) {
+        status = stream->failure;
+        gyre_set_cause(stream->cause);
+        gyre_store_release_u32(&stream->has_failed, 0);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return status;
+}
+
+gyre_status gyre_host_stream_query(gyre_stream handle)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(find(handle, &stream));
+    if (stream == NULL || is_empty(stream))
+        return GYRE_SUCCESS;
+    if (pthread_mutex_trylock(&stream->run_lock) == 0) {
+        const struct gyre_float_env callers = gyre_float_begin();
+        if (!is_empty(stream))
+            (void)poll_head(stream);
+        gyre_float_end(callers);
+        pthread_mutex_unlock(&stream->run_lock);
+    }
+    return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of memory that the pool gave out or has parked. There is one list for the process,
+ * because freeing memory of one GPU waits for the kernels of all GPUs that have it mapped.
+ */
+#include "core/foundation/device/pool_cuda.h"
+
+#include "core/foundation/device/cuda_error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct allocation {
+    struct allocation *next;
+    void *ptr;
+    size_t n_bytes;
+    int ordinal;
+    enum gyre_cuda_pool_kind kind;
+    bool is_parked;
+};
+
+/* `lock` is held while memory goes back to CUDA. CUDA waits for running kernels then, and an
+ * executor that is opened in the meantime could launch kernels that CUDA would wait for too. */
+static struct {
+    pthread_mutex_t lock;
+    struct allocation *first;
+    unsigned n_executors;
+    bool has_late_work; /* an executor was closed while its launches still ran, so parked memory may
+                           still be written */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static gyre_status new_memory(struct allocation *allocation)
+{
+    struct gyre_cuda_apart apart = {0};
+    cudaError_t error;
+    GYRE_TRY(gyre_cuda_enter_apart(allocation->ordinal, &apart));
+    if (allocation->kind == GYRE_CUDA_POOL_DEVICE)
+        error = cudaMalloc(&allocation->ptr, allocation->n_bytes);
+    else
+        error = cudaHostAlloc(&allocation->ptr, allocation->n_bytes,
+                              cudaHostAllocPortable | cudaHostAllocMapped);
+    gyre_cuda_leave_apart(&apart);
+    if (error == cudaSuccess)
+        return GYRE_SUCCESS;
+    return gyre_cuda_fail(error, allocation->kind == GYRE_CUDA_POOL_DEVICE ? "cudaMalloc"
+                                                                           : "cudaHostAlloc");
+}
+
+/* The caller holds the lock. Takes the allocation out of the list. */
+static gyre_status give_back(struct allocation **link)
+{
+    struct allocation *allocation = *link;
+    struct gyre_cuda_apart apart = {0};
+    const gyre_status status = gyre_cuda_enter_apart(allocation->ordinal, &apart);
+    cudaError_t error = cudaSuccess;
+    if (status == GYRE_SUCCESS) {
+        error = allocation->kind == GYRE_CUDA_POOL_DEVICE ? cudaFree(allocation->ptr)
+                                                          : cudaFreeHost(allocation->ptr);
+        gyre_cuda_leave_apart(&apart);
+    }
+    *link = allocation->next;
+    free(allocation);
+    return error == cudaSuccess ? status : gyre_cuda_fail(error, "cudaFree");
+}
+
+static struct allocation *take_parked(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes)
+{
+    struct allocation *at = NULL;
+    pthread_mutex_lock(&pool.lock);
+    if (!pool.has_late_work)
+        for (at = pool.first; at != NULL; at = at->next)
+            if (at->is_parked && at->ordinal == ordinal && at->kind == kind &&
+                at->n_bytes == n_bytes)
+                break;
+    if (at != NULL)
+        at->is_parked = false;
+    pthread_mutex_unlock(&pool.lock);
+    return at;
+}
+
+gyre_status gyre_cuda_pool_alloc(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes,
+                                 void **ptr_out)
+{
+    const size_t n_wanted = n_bytes > 0 ? n_bytes : 1;
+    struct allocation *allocation = take_parked(ordinal, kind, n_wanted);
+    if (allocation != NULL) {
+        *ptr_out = allocation->ptr;
+        return GYRE_SUCCESS;
+    }
+    allocation = malloc(sizeof(*allocation));
+    if (allocation == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "an allocation of %zu bytes", n_bytes);
+    *allocation = (struct allocation){.n_bytes = n_wanted, .ordinal = ordinal, .kind = kind};
+    const gyre_status status = new_memory(allocation);
+    if (status != GYRE_SUCCESS) {
+        free(allocation);
+        return status;
+    }
+    *ptr_out = allocation->ptr;
+    pthread_mutex_lock(&pool.lock);
+    allocation->next = pool.first;
+    pool.first = allocation;
+    pthread_mutex_unlock(&pool.lock);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_pool_free(void *ptr)
+{
+    gyre_status status = GYRE_SUCCESS;
+    if (ptr == NULL)
+        return GYRE_SUCCESS;
+    pthread_mutex_lock(&pool.lock);
+    struct allocation **link = &pool.first;
+    while (*link != NULL && (*link)->ptr != ptr)
+        link = &(*link)->next;
+    if (*link == NULL)
+        status = gyre_fail(GYRE_ERROR_INTERNAL, "%p is not of the pool", ptr);
+    else if (pool.n_executors > 0)
+        (*link)->is_parked = true;
+    else
+        status = give_back(link);
+    pthread_mutex_unlock(&pool.lock);
+    return status;
+}
+
+void gyre_cuda_pool_enter(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.n_executors++;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void gyre_cuda_pool_leave(bool is_idle)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.has_late_work = pool.has_late_work || !is_idle;
+    if (--pool.n_executors == 0) {
+        struct allocation **link = &pool.first;
+        while (*link != NULL) {
+            if ((*link)->is_parked)
+                (void)give_back(link);
+            else
+                link = &(*link)->next;
+        }
+        pool.has_late_work = false;
+    }
+    pthread_mutex_unlock(&pool.lock);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ring of slots, which is the only interface between executors and transports. A FIFO has a
+ * sending end and a receiving end. The ends are on two ranks, or on one rank and its proxy. The
+ * sender writes data into slots. `tail` counts the slots that were published, `head` those that
+ * were consumed. Both only grow and are never reset while the communicator lives. The n-th message
+ * of a FIFO uses slot n % depth.
+ *
+ *   sender:   wait until posted - head < depth;  write slot;  slot_info;  tail = ++posted (release)
+ *   receiver: wait until tail > consumed (acquire);  read slot;        head = ++consumed (release)
+ *
+ * `posted` is private to the sending executor, `consumed` to the receiving one. Protocols other
+ * than SIMPLE mark their data as valid inside the slot and use `head` only. Each protocol has its
+ * own slots and counters, except LAMPORT, which uses LL128's (gyre_proto_slots()). Valid as C11 and
+ * as CUDA.
+ */
+#ifndef GYRE_MODEL_CONNECTOR_H
+#define GYRE_MODEL_CONNECTOR_H
+
+#include "core/foundation/model/schedule.h"
+
+/* Most slots of a FIFO. The verifier looks for the least depth at which a shape completes, from 1
+ * up to this. */
+#define GYRE_MAX_DEPTH 8
+
+/* Slots of each FIFO of a communicator. A program whose min_depth is larger verifies, but a
+ * communicator refuses it. */
+#define GYRE_COMM_DEPTH 4
+
+/* A slot's byte count in the low half, the call's signature in the high half. The receiver compares
+ * both with its own call, so a call that differs between ranks is noticed before its data is used.
+ */
+static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_t signature)
+{
+    return (uint64_t)signature << 32 | n_bytes;
+}
+
+/* The counters that the receiver polls. They lie in the receiver's memory, and the sending side
+ * writes them. */
+struct gyre_inbox {
+    uint64_t tail[8]; /* by protocol; its one writer is the sender or the receiving proxy */
+    uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE: written before the tail that publishes the slot.
+                                         * Lines: behind GYRE_FIRST_LINE_INFO */
+};
+
+/* At the sending end of a connection that a proxy serves, entry GYRE_FIRST_LINE_INFO + slot of
+ * slot_info announces a slot of lines (gyre_ll_announcement()). An executor may store it before the
+ * lines, because the proxy looks at the flag of each line. So lines need no tail and no fence. The
+ * receiving end has no such entry: it polls the lines. */
+#define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
+
+/* The counters that the sender polls. They lie in the sender's memory, and the receiving side
+ * writes them. */
+struct gyre_credit {
+    uint64_t head[8]; /* by protocol; its one writer is the receiver or the sending proxy */
+};
+
+/* The entry of head[] for placed data. When the receiver enters a call it writes 1 + the number of
+ * slots consumed before that call. Until the sender reads this value it must not write into the
+ * receiver's OUT, because an earlier operation may still use that buffer. */
+#define GYRE_HEAD_ENTERED 7
+
+/* The FIFOs of an ordered pair of ranks, for protocol SIMPLE. */
+struct gyre_fifo_size {
+    uint32_t n_fifos;
+    uint32_t slot_bytes;
+};
+
+/* The sizes of FIFOs, the same on all ranks of a communicator. */
+struct gyre_fifo_spec {
+    uint32_t n_fifos; /* of an ordered pair of ranks; FIFO number = channel * n_lanes + lane */
+    uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
+    uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = the protocol is not
+                                              * available. gyre_slot_payload_bytes() says how
+                                              * much data a slot holds. */
+    uint32_t ring_slot_bytes;  /* a SIMPLE slot of the FIFOs from a rank's predecessor in the ring.
+                                * These FIFOs carry the largest calls. 0 = the same size as in
+                                * other FIFOs */
+    uint32_t net_line_bytes;   /* memory of a slot of LL on a connection that a proxy serves; 0 =
+                                * such connections have SIMPLE alone */
+    struct gyre_fifo_size far; /* the FIFOs of a far pair of ranks. There are far pairs only on
+                                * several hosts, and the algorithms for large calls do not use them
+                                * (gyre_near_peers_find()). n_fifos 0 = there are no far pairs */
+};
+
+/* One end of a FIFO, with addresses that are valid on this rank's device. Read by devices. */
+struct gyre_connector {
+    unsigned char *slots[GYRE_N_SLOT_PROTOS]; /* depth slots of slot_bytes[] each. At a sending end:
+                                               * the peer's memory, or the proxy's staging area */
+    struct gyre_inbox *inbox;
+    struct gyre_credit *credit;
+    uint32_t slot_bytes; /* of SIMPLE; for other protocols see gyre_fifo_spec */
+    uint16_t depth;
+    uint16_t is_proxied; /* 1: a proxy moves the slots. The connection then goes by SIMPLE, or by LL
+                          * if spec.net_line_bytes is not 0, whatever other connections go by */
+};
+
+GYRE_STATIC_ASSERT(GYRE_COMM_DEPTH <= GYRE_FIRST_LINE_INFO, "slot_info has room");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes and devices");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
+
+/** gyre_slot_payload_bytes - most data bytes of one slot, so also of a tile. LL spends half of its
+ * memory on flags, and LL128 8 of every 128 bytes.
+ * @slot_bytes: memory of the slot, as in gyre_fifo_spec.slot_bytes[gyre_proto_slots(proto)]. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto proto,
+                                                                uint32_t slot_bytes)
+{
+    switch (proto) {
+    case GYRE_PROTO_LL:
+        return slot_bytes / 2;
+    case GYRE_PROTO_LL128:
+        return slot_bytes / 128 * 120;
+    default:
+        return slot_bytes / 16 * 16;
+    }
+}
+
+/** gyre_fifo_size_of - the FIFOs of an ordered pair of ranks. Both ends compute the same. */
+static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spec *spec,
+                                                      bool is_far)
+{
+    const struct gyre_fifo_size near = {spec->n_fifos, spec->slot_bytes[GYRE_PROTO_SIMPLE]};
+    return is_far && spec->far.n_fifos > 0 ? spec->far : near;
+}
+
+/** gyre_connector_index - index into a communicator's table of connectors.
+ * Every pair has room for spec->n_fifos; the connectors that a far pair lacks are all zero.
+ * @is_send: the end that sends to `peer`, else the end that receives from it. */
+static inline uint32_t gyre_connector_index(const struct gyre_fifo_spec *spec, uint32_t peer,
+                                            uint32_t fifo, bool is_send)
+{
+    return (peer * spec->n_fifos + fifo) * 2 + (is_send ? 1 : 0);
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads one program after the other, each up to its line "end", and finds the sets.
+ */
+#include "core/foundation/model/program_file.h"
+
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is this the line "end", apart from comments? */
+static bool is_end_line(const char *line)
+{
+    line += strspn(line, " \t");
+    return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
+}
+
+/* Does nothing but blanks and comments follow? */
+static bool is_at_end(const char *at)
+{
+    for (;;) {
+        at += strspn(at, " \t\r\n");
+        if (*at != '#')
+            return *at == '\0';
+        at += strcspn(at, "\n");
+    }
+}
+
+/* Make room for one more element. The capacity is n rounded up to a power of two, so it doubles. */
+static void *grow(void *array, int n, size_t elem_bytes)
+{
+    if ((n & (n - 1)) != 0)
+        return array;
+    return realloc(array, (size_t)(n > 0 ? 2 * n : 1) * elem_bytes);
+}
+
+static gyre_status add_program(struct gyre_program_file *file, const char *text, int first_line)
+{
+    struct gyre_program **programs =
+        grow(file->programs, file->n_programs, sizeof(struct gyre_program *));
+    if (programs == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d programs", file->n_programs);
+    file->programs = programs;
+    GYRE_TRY(gyre_program_from_lines(text, first_line, &programs[file->n_programs]));
+    file->n_programs++;
+    return GYRE_SUCCESS;
+}
+
+/* Reads the program that starts at *at, in line *line. Sets *at behind it, and adds its lines to
+ * *line. */
+static gyre_status read_program(struct gyre_program_file *file, const char *name, char **at,
+                                int *line)
+{
+    char *end = *at;
+    int n_lines = 1;
+    while (*end != '\0' && !is_end_line(end)) {
+        end += strcspn(end, "\n");
+        end += *end == '\n';
+        n_lines++;
+    }
+    end += strcspn(end, "\n");
+    const bool is_last = *end == '\0';
+    *end = '\0';
+    const gyre_status status = add_program(file, *at, *line);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "%s", name);
+    *at = is_last ? end : end + 1;
+    *line += n_lines;
+    return GYRE_SUCCESS;
+}
+
+static bool belongs_together(const struct gyre_program *a, const struct gyre_program *b)
+{
+    return a->coll == b->coll && a->n_ranks == b->n_ranks && a->root == b->root &&
+           strcmp(a->algorithm, b->algorithm) == 0;
+}
+
+static gyre_status find_sets(struct gyre_program_file *file)
+{
+    for (int i = 0; i < file->n_programs; i++) {
+        const struct gyre_program *program = file->programs[i];
+        struct gyre_program_set *set = file->n_sets == 0 ? NULL : &file->sets[file->n_sets - 1];
+        if (set != NULL && set->n_programs < program->n_ranks &&
+            belongs_together(file->programs[set->first], program)) {
+            set->n_programs++;
+            continue;
+        }
+        struct gyre_program_set *sets = grow(file->sets, file->n_sets, sizeof(*sets));
+        if (sets == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d shapes", file->n_sets);
+        file->sets = sets;
+        sets[file->n_sets++] = (struct gyre_program_set){.first = i, .n_programs = 1};
+    }
+    return GYRE_SUCCESS;
+}
+
+static uint64_t hash_of(const struct gyre_program_file *file)
+{
+    uint64_t hash = GYRE_HASH_INIT;
+    for (int i = 0; i < file->n_programs; i++) {
+        const struct gyre_program *program = file->programs[i];
+        const uint64_t of_program = gyre_program_hash(program);
+        hash = gyre_hash(hash, &of_program, sizeof(of_program));
+        hash = gyre_hash(hash, program->algorithm, strlen(program->algorithm));
+    }
+    return hash;
+}
+
+gyre_status gyre_program_file_parse(char *text, const char *name,
+                                    struct gyre_program_file *file_out)
+{
+    struct gyre_program_file file = {0};
+    gyre_status status = GYRE_SUCCESS;
+    int line = 1;
+    while (status == GYRE_SUCCESS && !is_at_end(text))
+        status = read_program(&file, name, &text, &line);
+    if (status == GYRE_SUCCESS && file.n_programs == 0)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s holds no program", name);
+    if (status == GYRE_SUCCESS)
+        status = find_sets(&file);
+    if (status != GYRE_SUCCESS) {
+        gyre_program_file_free(&file);
+        return status;
+    }
+    file.hash = hash_of(&file);
+    *file_out = file;
+    return GYRE_SUCCESS;
+}
+
+void gyre_program_file_free(struct gyre_program_file *file)
+{
+    for (int i = 0; i < file->n_programs; i++)
+        gyre_program_free(file->programs[i]);
+    free(file->programs);
+    free(file->sets);
+    memset(file, 0, sizeof(*file));
+}
