@@ -4,7 +4,7 @@
  * and writes the file that GYRE_TUNING_FILE names.
  *
  *    tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
- *    tune --from docs/performance                fits to reports of benches instead
+ *    tune --from docs/performance/h200           fits to reports of benches instead
  */
 #include "bench/report/report_reader.h"
 #include "bench/report/table_file.h"

@@ -68,7 +68,7 @@ def case_tune(directory, source):
         assert "GYRE_TUNING_FILE" in done.stderr and "nonsense" in done.stderr, done.stderr
         if has_json(directory):
             done = run([bench(directory, "tune"), "--from",
-                        os.path.join(source, "docs", "performance"), "--output", path])
+                        os.path.join(source, "docs", "performance", "h200"), "--output", path])
             with open(path, encoding="utf-8") as file:  # the shipped constants are these, rounded
                 error = re.search(r"constants from \d+ calls; typical error (\d+)%", file.read())
             assert error and int(error.group(1)) <= 15, done.stdout

@@ -6,13 +6,13 @@ their predictions in docs/tuning.md.
     tests/gpu/table.py                 write the tables into the pages
     tests/gpu/table.py --check         exit status 1 if a page has other tables
     tests/gpu/table.py --print FOLDER  print the table of the reports in FOLDER
-    tests/gpu/table.py --compact FILE...    rewrite reports with one row a line
+    tests/gpu/table.py --keep FOLDER   put what the tables need of FOLDER's reports into docs/performance
 
-A table stands in a page between <!-- table NAME --> and <!-- end -->. NAME is `summary`, `paths`,
-`limits`, `predictions`, or a folder of docs/performance (`.` for the reports directly in it). A folder below
-`h100`, of two ranks, gets a table with one column for each collective. Where a folder has no
-reports of some or of all collectives, the table says so and how to get them.
+A table stands in a page between <!-- table NAME --> and <!-- end -->. NAME is `summary`, `limits`,
+`predictions`, or a file of docs/performance without its suffix (`h200` for the reports of its folder). A name
+that begins with `h100`, of two ranks, gets a table with one column for each collective.
 """
+import functools
 import json
 import math
 import pathlib
@@ -28,20 +28,20 @@ ALL_COLLECTIVES = COLLECTIVES + ["sendrecv", "alltoall", "gather", "scatter"]
 # Behind NCCL's time: the mode that was fastest, if it was not that of plain buffers.
 MODE_LETTERS = {"window": " w", "registered": " r", "zero-sm": " z"}
 LEFT_OUT = {4096}  # of the tables of sizes, which are long
-# Rows of the summary: folder, what was measured.
-SUMMARY = [(".", "f32, plain"), ("bf16", "bf16, plain"), ("best", "f32, best"), ("tiny", "f32, best"),
-           ("windows", "f32, best, W"), ("registered", "f32, best, W")]
+# Rows of the summary: set of reports, what was measured.
+SUMMARY = [("h200", "f32, plain"), ("h200-bf16", "bf16, plain"), ("h200-best", "f32, best"),
+           ("h200-tiny", "f32, best"), ("h200-windows", "f32, best, W"), ("h200-registered", "f32, best, W")]
 
-# The paths that ranks can take: folder, VIA and MODE of tests/gpu/compare.
-VIAS = [(".", "nvlink", "graph"), ("eager", "nvlink", "eager"), ("shm", "shm", "graph"),
-        ("shm/eager", "shm", "eager"), ("socket", "socket", "graph"),
-        ("socket/eager", "socket", "eager"), ("nic", "nic", "graph"), ("nic/eager", "nic", "eager")]
+# Rows of the predictions: set of reports, ranks, what was measured.
+PREDICTED = [("h200", 2, "2 H200"), ("h200", 4, "4 H200"), ("h100-nvlink-2.32", 2, "2 H100"),
+             ("h100-nvlink-2.32-windows", 2, "2 H100, windows"),
+             ("rails", 2, "[2 hosts of namespaces](across_hosts.md#measured)"),
+             ("rails", 4, "[4 hosts of namespaces](across_hosts.md#measured)")]
 
-# Rows of the predictions: the reports, what was measured.
-PREDICTED = [("*-2.json", "2 H200"), ("*-4.json", "4 H200"),
-             ("h100/nvlink-2.32/*.json", "2 H100"), ("h100/nvlink-2.32-windows/*.json", "2 H100, windows"),
-             ("rails/2-hosts.json", "[2 hosts of namespaces](across_hosts.md#measured)"),
-             ("rails/4-hosts.json", "[4 hosts of namespaces](across_hosts.md#measured)")]
+# What the tables need of a row and of its comparison.
+KEPT = ("bytes", "algorithm", "protocol", "blocks", "path", "predicted_us")
+KEPT_COMPARED = ("gyre_us", "reference_us", "reference_mode", "ratio", "ratio_low", "ratio_high", "gyre_host_us",
+                 "reference_host_us")
 
 
 def size_text(n_bytes):
@@ -51,13 +51,46 @@ def size_text(n_bytes):
     return f"{n_bytes} B"
 
 
+def keep_row(row):
+    """Of a row of a report: what the tables need, flat."""
+    kept = {key: row[key] for key in KEPT if row.get(key) is not None}
+    kept |= {key: row["comparison"][key] for key in KEPT_COMPARED if key in row.get("comparison", {})}
+    for key in ("time_us", "busbw_gbytes_per_s"):
+        kept[key] = row["out_of_place"][key]
+    return {key: float(f"{value:.7g}") if isinstance(value, float) else value for key, value in kept.items()}
+
+
+def keep_report(report):
+    settings = report.get("settings", {})
+    return {"command": report.get("command"), "started": report.get("started"),
+            "reference": settings.get("reference"),
+            "places": sorted({place["words"] for place in report.get("places", [])}),
+            "rows": [keep_row(row) for row in report["results"]]}
+
+
+@functools.cache
+def reports_of(path):
+    """The reports of a folder, or of a file that --keep wrote, by "COLLECTIVE-RANKS"."""
+    file = path.with_name(path.name + ".json")
+    if file.exists():
+        return json.loads(file.read_text())
+    return {report.stem: keep_report(json.loads(report.read_text())) for report in path.glob("*-[24].json")}
+
+
+def keep(folder):
+    """One row a line."""
+    parts = []
+    for name, report in sorted(reports_of(folder).items()):
+        rows = ",\n".join("      " + json.dumps(row) for row in report["rows"])
+        head = json.dumps({key: value for key, value in report.items() if key != "rows"})
+        parts.append(f"  {json.dumps(name)}: {head[:-1]}, \"rows\": [\n{rows}\n  ]}}")
+    (REPORTS / (folder.name + ".json")).write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
 def read_rows(folder, collective, n_ranks):
-    """Rows by size; none where there is no report."""
-    file = folder / f"{collective}-{n_ranks}.json"
-    if not file.exists():
-        return {}
-    results = json.loads(file.read_text())["results"]
-    return {row["bytes"]: row for row in results if "comparison" in row and row["bytes"] > 0}
+    """Compared rows by size; none where there is no report."""
+    rows = reports_of(folder).get(f"{collective}-{n_ranks}", {"rows": []})["rows"]
+    return {row["bytes"]: row for row in rows if "ratio" in row and row["bytes"] > 0}
 
 
 def number(value):
@@ -73,17 +106,15 @@ def host_times(compared):
 def cells(row, is_eager):
     if row is None:
         return ["", "", "", "", ""]
-    compared = row["comparison"]
     choice = f"{row['algorithm']} {row['protocol']} x{row['blocks']}"
     if row.get("path") == "copy_engine":
         choice += " ce"
     if is_eager:
-        choice = host_times(compared)
-    window = MODE_LETTERS.get(compared.get("reference_mode"), "")
-    scale = row["out_of_place"]["time_us"] / compared["gyre_us"]
-    busbw = row["out_of_place"]["busbw_gbytes_per_s"] * scale
-    return [choice, number(compared["gyre_us"]), number(compared["reference_us"]) + window,
-            f"{compared['ratio']:.2f}", number(busbw)]
+        choice = host_times(row)
+    window = MODE_LETTERS.get(row.get("reference_mode"), "")
+    busbw = row["busbw_gbytes_per_s"] * row["time_us"] / row["gyre_us"]
+    return [choice, number(row["gyre_us"]), number(row["reference_us"]) + window, f"{row['ratio']:.2f}",
+            number(busbw)]
 
 
 def line(words):
@@ -91,32 +122,7 @@ def line(words):
     return "|" + "|".join(words) + "|"
 
 
-def path_of(folder):
-    """VIA and MODE of a folder that holds the reports of a path; None of any other folder."""
-    return {REPORTS / name: (via, mode) for name, via, mode in VIAS}.get(folder)
-
-
-def command_of(path, missing):
-    """How to get the reports that a path lacks."""
-    via, mode = path
-    names = "" if missing == ALL_COLLECTIVES else f' NAMES="{" ".join(missing)}"'
-    mode = "" if mode == "graph" else f" MODE={mode}"
-    return f"`VIA={via}{mode}{names} tests/gpu/compare FOLDER`"
-
-
-def missing_lines(folder):
-    """What a path's table lacks. Other folders hold the collectives that somebody chose."""
-    missing = [name for name in ALL_COLLECTIVES
-               if not any((folder / f"{name}-{n_ranks}.json").exists() for n_ranks in (2, 4))]
-    if not missing or path_of(folder) is None:
-        return []
-    what = "any collective" if missing == ALL_COLLECTIVES else ", ".join(missing)
-    return ["", f"No report of {what}.", f"To measure: {command_of(path_of(folder), missing)}"]
-
-
 def folder_table(folder):
-    if missing_lines(folder)[1:2] == ["No report of any collective."]:
-        return missing_lines(folder)[1:]
     head = ["gyre us", "NCCL us", "ratio", "GB/s"]
     is_eager = folder.name == "eager"
     first = [f"{n} GPUs, host us" if is_eager else f"{n} GPUs" for n in (2, 4)]
@@ -128,29 +134,6 @@ def folder_table(folder):
             lines.append(line([words, size_text(size)] +
                               [cell for rows in by_ranks for cell in cells(rows.get(size), is_eager)]))
             words = ""
-    return lines + missing_lines(folder)
-
-
-def versions_of(folder):
-    """The engines that the folder's reports compare gyre with, and the reports' number."""
-    found = [json.loads(file.read_text()) for file in sorted(folder.glob("*-[24].json"))]
-    names = {report["settings"]["reference"].split(",")[0] for report in found}
-    return ", ".join(sorted(names)), len(found)
-
-
-def paths_table():
-    """One row a path: the geometric mean of the ratios of all collectives and sizes, the lowest."""
-    lines = ["| path | calls | compared with | reports | 2 GPUs | 4 GPUs |", "|---|---|---|---|---|---|"]
-    for name, via, mode in VIAS:
-        folder = REPORTS / name
-        rival, n_reports = versions_of(folder)
-        means = []
-        for n_ranks in (2, 4):
-            ratios = [row["comparison"]["ratio"] for collective in ALL_COLLECTIVES
-                      for row in read_rows(folder, collective, n_ranks).values()]
-            means.append(mean_and_lowest(ratios))
-        cells_of_row = [rival, str(n_reports)] + means if n_reports else ["no report", "", "", ""]
-        lines.append("| " + " | ".join([via, mode] + cells_of_row) + " |")
     return lines
 
 
@@ -162,7 +145,7 @@ def mean_and_lowest(ratios):
 
 
 def summary_cell(folder, collective, n_ranks):
-    ratios = [row["comparison"]["ratio"] for row in read_rows(folder, collective, n_ranks).values()]
+    ratios = [row["ratio"] for row in read_rows(folder, collective, n_ranks).values()]
     return mean_and_lowest(ratios)
 
 
@@ -203,30 +186,22 @@ def limits_table():
 def table(name):
     if name == "summary":
         return summary_table()
-    if name == "paths":
-        return paths_table()
     if name == "limits":
         return limits_table()
     if name == "predictions":
         return predictions_table()
-    if name.startswith("h100/"):
+    if name.startswith("h100"):
         return narrow_table(REPORTS / name)
     return folder_table(REPORTS / name)
 
 
-def prediction_quotients(file):
-    """Predicted over measured time, out of place, of all sizes for which a report has both."""
-    report = json.loads(file.read_text())
-    if "rows" in report:  # of tests/lab/rails.py
-        return [row["predicted_us"] / row["gyre_us"] for row in report["rows"]]
-    return [row["predicted_us"] / row["out_of_place"]["time_us"] for row in report["results"]
-            if row.get("predicted_us") and row["out_of_place"]["time_us"]]
-
-
 def predictions_table():
+    """Predicted over measured time, out of place, of all sizes for which a report has both."""
     lines = [line(["reports", "sizes", "median error", "predicted / measured"]), line(["---"] * 4)]
-    for pattern, text in PREDICTED:
-        quotients = [q for file in sorted(REPORTS.glob(pattern)) for q in prediction_quotients(file)]
+    for name, n_ranks, text in PREDICTED:
+        quotients = [row["predicted_us"] / row["time_us"] for key, report in sorted(reports_of(REPORTS / name).items())
+                     for row in report["rows"]
+                     if key.endswith(f"-{n_ranks}") and row.get("predicted_us") and row["time_us"]]
         error = statistics.median(abs(quotient - 1) for quotient in quotients)
         lines.append(line([text, str(len(quotients)), f"{100 * error:.1f} %",
                            f"{min(quotients):.2f} to {max(quotients):.2f}"]))
@@ -241,8 +216,8 @@ def narrow_table(folder):
     for size in sorted(set().union(*by_name.values())):
         words = [size_text(size)]
         for name in names:
-            compared = by_name[name].get(size, {}).get("comparison")
-            words.append(f"{number(compared['gyre_us'])}, {compared['ratio']:.2f}" if compared else "")
+            row = by_name[name].get(size)
+            words.append(f"{number(row['gyre_us'])}, {row['ratio']:.2f}" if row else "")
         lines.append(line(words))
     return lines
 
@@ -253,23 +228,10 @@ def fill(page):
     return re.sub(r"(<!-- table (\S+) -->)\n.*?(<!-- end -->)", replaced, page, flags=re.S)
 
 
-def compact(file):
-    """One line for each key, one for each entry of a list of objects."""
-    report = json.loads(file.read_text())
-    parts = []
-    for key, value in report.items():
-        text = json.dumps(value)
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            text = "[\n" + ",\n".join("    " + json.dumps(entry) for entry in value) + "\n  ]"
-        parts.append(f"  {json.dumps(key)}: {text}")
-    file.write_text("{\n" + ",\n".join(parts) + "\n}\n")
-
-
 def main():
     arguments = sys.argv[1:]
-    if arguments[:1] == ["--compact"] and len(arguments) > 1:
-        for name in arguments[1:]:
-            compact(pathlib.Path(name))
+    if arguments[:1] == ["--keep"] and len(arguments) == 2:
+        keep(pathlib.Path(arguments[1]))
     elif arguments[:1] == ["--print"] and len(arguments) == 2:
         print("\n".join(folder_table(pathlib.Path(arguments[1]))))
     elif arguments in ([], ["--check"]):
