@@ -26,7 +26,6 @@
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "transport/ib/ib_path.h"
-#include "transport/lines.h"
 
 static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
                                        const struct gyre_ib_line_send *lines)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The socket transport: TCP between hosts, moved by proxy threads. This file opens and closes it.
- * Set-up is in socket_setup.c, the data path in socket_move.c.
+ * The socket transport: TCP between hosts, moved by proxy threads. This file opens and closes it
+ * and makes the memory of its FIFOs. Set-up is in socket_setup.c, the data path in socket_move.c.
  */
 #include "transport/socket/socket.h"
 
@@ -23,6 +23,99 @@
 #define BYE_NS              500000000ULL
 #define BYE_FAULT_NS        100000000ULL /* peers may have stopped reading */
 
+/* ---- the memory of FIFOs --------------------------------------------------------------------- */
+
+static bool has_lines(const struct socket_transport *transport)
+{
+    return transport->config.spec.net_line_bytes > 0;
+}
+
+/* Gives a peer both directions of its FIFOs. @ends: two a FIFO. */
+static gyre_status make_fifos(struct socket_peer *peer, const struct gyre_proxy_fifo *ends)
+{
+    peer->fifos = calloc((size_t)peer->n_fifos, sizeof(*peer->fifos));
+    if (peer->fifos == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
+    for (uint32_t f = 0; f < peer->n_fifos; f++) {
+        struct socket_fifo *fifo = &peer->fifos[f];
+        /* Executors know one inbox and one credit for both protocols. */
+        const struct socket_fifo *simple = &peer->fifos[f % peer->size.n_fifos];
+        fifo->proto = f < peer->size.n_fifos ? GYRE_PROTO_SIMPLE : GYRE_PROTO_LL;
+        fifo->send = ends[2 * f];
+        fifo->recv = ends[2 * f + 1];
+        fifo->send.inbox = simple->send.inbox;
+        fifo->send.credit = simple->send.credit;
+        fifo->recv.inbox = simple->recv.inbox;
+        fifo->recv.credit = simple->recv.credit;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Fills in the peers, and allocates both directions of all their FIFOs in one block. */
+static gyre_status alloc_fifos(struct socket_transport *transport)
+{
+    const struct gyre_transport_config *config = &transport->config;
+    const struct gyre_fifo_spec *spec = &config->spec;
+    gyre_status status = GYRE_SUCCESS;
+    uint32_t n_ends = 0, n = 0;
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        peer->transport = transport;
+        peer->rank = config->peers[i];
+        peer->size = gyre_transport_fifos(config, peer->rank);
+        peer->n_fifos = peer->size.n_fifos * (has_lines(transport) ? 2 : 1);
+        n_ends += 2 * peer->n_fifos;
+    }
+    struct gyre_proxy_fifo *ends = calloc((size_t)n_ends + 1, sizeof(*ends));
+    if (ends == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u FIFO ends", n_ends);
+    for (int i = 0; i < transport->n_peers; i++) {
+        const struct socket_peer *peer = &transport->peers[i];
+        for (uint32_t e = 0; e < 2 * peer->n_fifos; e++)
+            ends[n++].slot_bytes =
+                e < 2 * peer->size.n_fifos ? peer->size.slot_bytes : spec->net_line_bytes;
+    }
+    GYRE_TRY_GOTO(status,
+                  gyre_proxy_fifos_alloc(config->device, spec->depth, ends, n_ends,
+                                         &transport->memory, &transport->memory_bytes),
+                  free_ends);
+    n = 0;
+    for (int i = 0; i < transport->n_peers; n += 2 * transport->peers[i++].n_fifos)
+        GYRE_TRY_GOTO(status, make_fifos(&transport->peers[i], ends + n), free_ends);
+
+free_ends:
+    free(ends);
+    return status;
+}
+
+uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec)
+{
+    return spec->depth * gyre_slot_payload_bytes(GYRE_PROTO_LL, spec->net_line_bytes);
+}
+
+static void fill_connectors(const struct socket_transport *transport,
+                            struct gyre_connector *connectors)
+{
+    const struct gyre_fifo_spec *spec = &transport->config.spec;
+    for (int i = 0; i < transport->n_peers; i++) {
+        const struct socket_peer *peer = &transport->peers[i];
+        const uint32_t rank = (uint32_t)peer->rank;
+        const uint32_t n_simple = peer->size.n_fifos;
+        for (uint32_t f = 0; f < n_simple; f++) {
+            struct gyre_connector *to = &connectors[gyre_connector_index(spec, rank, f, true)];
+            struct gyre_connector *from = &connectors[gyre_connector_index(spec, rank, f, false)];
+            *to = gyre_proxy_connector(&peer->fifos[f].send, spec->depth);
+            *from = gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
+            if (!has_lines(transport))
+                continue;
+            to->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].send.slots;
+            from->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].recv.slots;
+        }
+    }
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
 static bool socket_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                              const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -36,13 +129,13 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
-/* The text about this rank's fault that the peers get. NULL = there is no fault. */
+/* This rank's fault, as the peers are told. NULL = there is none. */
 static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
 {
     const struct gyre_peer_info *own = &config->infos[config->rank];
     if (!gyre_fault_is_raised(config->fault))
         return NULL;
-    /* A cause that another rank told, and the words of an abort, name their rank. */
+    /* Those that another rank told, and the words of an abort, name their rank. */
     if (config->fault->status == GYRE_ERROR_REMOTE || config->fault->status == GYRE_ERROR_ABORTED)
         return config->fault->cause;
     snprintf(text, n_text, "rank %d (%s pid %u) failed: %.900s", config->rank, own->host_name,
@@ -69,7 +162,7 @@ static void socket_close(struct gyre_transport *base)
                 socket_say_bye(link, cause, deadline_ns);
             if (link->fd >= 0)
                 gyre_sock_close(link->fd);
-            free(link->landing);
+            free(link->line_arrivals);
             free(link->unpacked);
         }
         free(peer->links);
@@ -99,9 +192,8 @@ static uint32_t count_processors(const struct gyre_transport_config *config)
     return (uint32_t)CPU_COUNT(&usable) / n_ranks;
 }
 
-/* A descriptor a connection: with many peers a process would run out of them. With few peers and
- * enough processors each of more connections has a thread of its own: with four and with eight an
- * all-gather of 16 MiB takes 2054 and 1280 us (2 H100, TCP on loopback, 2026-11). */
+/* Each connection takes a descriptor, of which a process with many peers would run out. With few
+ * peers and enough processors, more connections pay, because each has a thread of its own. */
 #define MANY_PEERS      64
 #define FEW_PEERS       16
 #define MANY_PROCESSORS 16
@@ -118,10 +210,9 @@ static int choose_links(const struct gyre_transport_config *config)
     return config->n_peers <= MANY_PEERS ? 4 : 2;
 }
 
-/* A thread copies every byte that it sends and every byte that it receives, which is slower than a
- * fast network. So the connections of a pair are divided between threads. Half of the rank's
- * processors are left to the application. NCCL's variable counts the threads of one direction, and
- * a thread here serves both. */
+/* A thread copies every byte, which is slower than a fast network, so threads share a pair's
+ * connections. Half of the rank's processors are left to the application. NCCL's variable counts
+ * the threads of one direction, and a thread here serves both. */
 static uint32_t choose_threads(const struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
@@ -172,7 +263,7 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d peers", config->n_peers);
         goto close_transport;
     }
-    GYRE_TRY_GOTO(status, socket_alloc_fifos(transport), close_transport);
+    GYRE_TRY_GOTO(status, alloc_fifos(transport), close_transport);
     GYRE_TRY_GOTO(status, socket_listen(transport), close_transport);
     GYRE_TRY_GOTO(status, socket_make_blob(transport, &blob), close_transport);
     transport->config.peers = NULL; /* the caller's; copied above */
@@ -193,8 +284,7 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
     const struct socket_transport *transport = peer->transport;
     uint32_t n_links = 0;
     GYRE_TRY(socket_read_blob(peer, blob, n_bytes, &n_links));
-    /* Ranks may be set differently: a pair takes the lower number. A link without a FIFO would
-     * have nothing to do. */
+    /* Ranks may be set differently: a pair takes the lower number. */
     peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(n_links, (uint64_t)transport->n_links),
                                            peer->size.n_fifos);
     peer->links = calloc(peer->n_links, sizeof(*peer->links));
@@ -209,9 +299,14 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
         link->peer = peer;
         link->thread = &peer->transport->threads[l % transport->n_threads];
     }
-    return peer->links[0].n_fifos > peer->links[0].n_simple
-               ? socket_alloc_line_data(&peer->links[0])
-               : GYRE_SUCCESS;
+    struct socket_link *first = &peer->links[0];
+    if (first->n_fifos == first->n_simple)
+        return GYRE_SUCCESS;
+    first->line_arrivals = malloc(socket_line_batch_bytes(&transport->config.spec));
+    first->unpacked = malloc(socket_line_batch_bytes(&transport->config.spec));
+    if (first->line_arrivals == NULL || first->unpacked == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "lines of rank %d", peer->rank);
+    return GYRE_SUCCESS;
 }
 
 static gyre_status watch_link(struct socket_link *link)
@@ -276,7 +371,7 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
         socket_measure_round_trip(transport);
         GYRE_TRY(socket_measure_rate(transport, deadline_ns));
     }
-    socket_fill_connectors(transport, connectors);
+    fill_connectors(transport, connectors);
     transport->recorded = gyre_trace_use(config->trace, GYRE_TRACE_SOCKET);
     return start_threads(transport);
 }
@@ -299,6 +394,11 @@ static const char *socket_describe(const struct gyre_transport *transport, int p
 static size_t socket_memory_bytes(const struct gyre_transport *base)
 {
     return ((const struct socket_transport *)base)->memory_bytes;
+}
+
+static void socket_measure(struct gyre_transport *base, struct gyre_wire *wire_out)
+{
+    *wire_out = ((const struct socket_transport *)base)->wire;
 }
 
 static void socket_wake(struct gyre_transport *base)

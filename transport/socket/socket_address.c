@@ -21,8 +21,7 @@ GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
 
 /* ---- listening ---------------------------------------------------------------------------- */
 
-/* Puts the address from which this rank reached the rendezvous first among those of its
- * interface. */
+/* Of its interface, the address from which this rank reached the rendezvous comes first. */
 static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
                               struct gyre_sock_interface *addresses, int n)
 {
@@ -37,8 +36,7 @@ static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
     }
 }
 
-/* Ranks of other hosts try the addresses in the order of this list, so this rank's data come over
- * the first interface. */
+/* Ranks of other hosts try the addresses in this order, so data come over the first interface. */
 static void spread_over_interfaces(const struct gyre_transport_config *config,
                                    struct gyre_sock_interface *addresses, int n)
 {
@@ -98,8 +96,7 @@ void socket_stop_listening(struct socket_transport *transport)
 /* ---- making blobs
  * ------------------------------------------------------------------------------ */
 
-/* Finds a number that is the same for two processes if their 127.0.0.1 is the same. GYRE_HOSTID
- * does not change it. */
+/* The same for two processes if their 127.0.0.1 is the same, whatever GYRE_HOSTID says. */
 static gyre_status find_network_id(uint64_t *id_out)
 {
     struct stat file;
@@ -150,7 +147,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     GYRE_TRY(find_network_id(&network_id));
     if (network_id == blob->network_id)
         return GYRE_SUCCESS;
-    /* The peer finds the same mismatch and gives up with its cause, for which this rank waits. */
+    /* The peer finds the same mismatch and gives up with its cause; this rank waits for it. */
     if (gyre_sock_is_loopback(&blob->addresses[0].address))
         blob->n_addresses = 0;
     if (transport->addresses[0].is_loopback)
@@ -165,8 +162,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     return GYRE_SUCCESS;
 }
 
-/* Replaces the peer's scopes by those of the interfaces that this rank listens on, or else of all.
- */
+/* Replaces the peer's scopes by those of the interfaces that this rank listens on, else of all. */
 static void localise(const struct socket_transport *transport, struct socket_peer *peer)
 {
     struct gyre_sock_interface *all = NULL;
@@ -192,7 +188,7 @@ static void take_addresses(struct socket_peer *peer, const struct socket_blob *b
         peer->addresses[i] = blob->addresses[i].address;
         has_scopes = has_scopes || gyre_sock_is_link_local(&peer->addresses[i]);
     }
-    /* The peer's order of interfaces is kept, because the user may have chosen it. */
+    /* The order of interfaces is kept, because the user may have chosen it. */
     for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
         if (i < peer->n_addresses && blob->addresses[i].place == blob->addresses[first].place)
             continue;

@@ -1,13 +1,186 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy's client of the socket transport. On each of the transport's threads it takes the
- * events of the thread's links, and lets each link receive and send in turn.
+ * The proxy's client: on each of the transport's threads it takes the events of the thread's links
+ * and lets each link receive and send in turn. It records what they move, and ends links: after the
+ * peer's goodbye, an error of the connection, or a breach of the protocol.
+ *
+ * It also finds connections that have fallen silent. A firewall that lost its state, or one of
+ * several network paths, can drop a single connection while the host and the health link live, and
+ * the kernel would go on sending for a quarter of an hour. So this file asks the kernel a few times
+ * a second since when sent data wait for an acknowledgement. The peer's kernel acknowledges data
+ * and probes of a full window, also for a slow or stopped peer, which is no failure.
+ * TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a connection whose
+ * window stays full although every probe is answered.
  */
-#include "transport/socket/socket_move.h"
+#include "transport/socket/socket.h"
 
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 
-/* How often one link is read before it is written and the other links are served. */
+/* ---- recording ----------------------------------------------------------------------------- */
+
+void socket_record_begin(struct socket_thread *thread, enum gyre_trace_kind kind)
+{
+    if (thread->transport->recorded == NULL)
+        return;
+    thread->moving.kind = (uint8_t)kind;
+    thread->moving.begin_ns = gyre_now_ns();
+    thread->moving.n_ins = 0;
+    thread->moving.n_outs = 0;
+}
+
+void socket_record_slot(const struct socket_link *link, const struct socket_fifo *fifo,
+                        uint64_t number, bool is_out)
+{
+    const struct socket_peer *peer = link->peer;
+    const struct gyre_trace_slot slot = {
+        .peer = (uint16_t)peer->rank,
+        .fifo = (uint16_t)((uint32_t)(fifo - peer->fifos) % peer->size.n_fifos),
+        .number = gyre_trace_number(number, fifo->proto == GYRE_PROTO_LL)};
+    if (peer->transport->recorded != NULL)
+        gyre_trace_add_slot(&link->thread->moving, &slot, is_out);
+}
+
+void socket_record_end(struct socket_thread *thread, size_t n_bytes)
+{
+    struct socket_transport *transport = thread->transport;
+    if (transport->recorded == NULL || n_bytes == 0)
+        return;
+    thread->moving.end_ns = gyre_now_ns();
+    thread->moving.n_bytes = n_bytes;
+    pthread_mutex_lock(&transport->recording);
+    *gyre_trace_next(transport->recorded) = thread->moving;
+    pthread_mutex_unlock(&transport->recording);
+}
+
+/* ---- the end of a link ----------------------------------------------------------------------- */
+
+/* Raises the fault, naming the peer and the connection. */
+static void blame(const struct socket_link *link, gyre_status status, const char *words)
+{
+    const struct socket_peer *peer = link->peer;
+    const struct gyre_transport_config *config = &peer->transport->config;
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char address[64];
+    snprintf(text, sizeof(text), "rank %d: peer rank %d (%s, pid %u) over socket %s at %s: %s",
+             config->rank, peer->rank, config->infos[peer->rank].host_name,
+             config->infos[peer->rank].pid, link->interface,
+             gyre_sock_to_text(&link->remote, address, sizeof(address)), words);
+    gyre_fault_raise(config->fault, status, text);
+}
+
+static void drop(struct socket_link *link)
+{
+    epoll_ctl(link->thread->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    gyre_sock_close(link->fd);
+    link->fd = -1;
+    link->is_readable = false;
+    link->is_writable = false;
+}
+
+void socket_end_stream(struct socket_link *link, int error)
+{
+    char words[160];
+    char number[16] = "";
+    const uint64_t n_unsent = socket_count_unsent(link);
+    const bool is_cut = link->n_arrivals > 0 || link->n_following > 0 || link->staged_bytes > 0;
+    const bool has_bye = link->has_bye;
+    drop(link);
+    if (has_bye && !is_cut && n_unsent == 0)
+        return;
+    const char *why = error != 0 ? gyre_text_error(error) : "end of stream";
+    if (error != 0)
+        snprintf(number, sizeof(number), " (errno %d)", error);
+    snprintf(words, sizeof(words), "%s: %s%s; %s%llu slots to it were not sent",
+             has_bye ? "it left too early" : "it died or was cut off", why, number,
+             is_cut ? "a slot from it had begun, " : "", (unsigned long long)n_unsent);
+    blame(link, GYRE_ERROR_REMOTE, words);
+}
+
+void socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why)
+{
+    char words[160];
+    snprintf(words, sizeof(words), "broke the protocol: frame kind %u of FIFO %u, value %llx: %s",
+             header->kind, header->fifo, (unsigned long long)header->value, why);
+    drop(link);
+    blame(link, GYRE_ERROR_REMOTE, words);
+}
+
+/* ---- silent connections ---------------------------------------------------------------------- */
+
+#define WATCH_NS 250000000ULL
+/* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS this is at most 10 s. If a whole host is
+ * dead, the health link ends earlier and names that cause. */
+#define SILENT_NS 7800000000ULL
+/* The kernel ends an idle connection later than this file, so that the user reads its message. */
+#define KEEPALIVE_PROBES 12
+
+/* After a long time with a full window the kernel probes once in two minutes, so the loss of one
+ * probe proves nothing. */
+#define MIN_TRIES 3
+
+static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
+{
+    const struct socket_peer *peer = link->peer;
+    const struct gyre_transport_config *config = &peer->transport->config;
+    const struct gyre_peer_info *info = &config->infos[peer->rank];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char address[64];
+    snprintf(text, sizeof(text),
+             "rank %d: no acknowledgement from rank %d (%s, pid %u, %s) for %.1f s over socket %s "
+             "(connection %u of %u), while its health link shows no failure: a firewall or one "
+             "network path drops this connection",
+             config->rank, peer->rank, info->host_name, info->pid,
+             gyre_sock_to_text(&link->remote, address, sizeof(address)), (double)silent_ns / 1e9,
+             link->interface, link->index + 1, peer->n_links);
+    gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
+}
+
+/* An idle connection is heard every 2 s, because its keepalive asks so often
+ * (core/foundation/base/sock.c). */
+static void watch_link(const struct socket_link *link)
+{
+    struct tcp_info info;
+    socklen_t n_info = sizeof(info);
+    memset(&info, 0, sizeof(info));
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n_info) != 0)
+        return;
+    const uint32_t n_tries = info.tcpi_unacked > 0 ? info.tcpi_retransmits : info.tcpi_probes;
+    const uint64_t silent_ns =
+        gyre_min_u32(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * 1000000ULL;
+    if (n_tries >= MIN_TRIES && silent_ns >= SILENT_NS)
+        blame_silence(link, silent_ns);
+}
+
+gyre_status socket_watch_begin(const struct socket_link *link)
+{
+    const int n_probes = KEEPALIVE_PROBES;
+    if (setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes)) != 0)
+        return gyre_fail_errno(errno, "setsockopt(TCP_KEEPCNT)");
+    return GYRE_SUCCESS;
+}
+
+static void watch(struct socket_thread *thread)
+{
+    const struct socket_transport *transport = thread->transport;
+    const uint64_t now_ns = gyre_now_ns();
+    if (now_ns - thread->watched_ns < WATCH_NS)
+        return;
+    thread->watched_ns = now_ns;
+    for (int i = 0; i < transport->n_peers; i++)
+        for (uint32_t l = thread->index; l < transport->peers[i].n_links; l += transport->n_threads)
+            watch_link(&transport->peers[i].links[l]);
+}
+
+/* ---- the proxy's client ---------------------------------------------------------------------- */
+
+/* How often a link is read before it is written and other links are served. */
 #define READS_PER_TURN  2
 #define EVENTS_PER_TURN 32
 
@@ -32,7 +205,7 @@ static bool move_link(struct socket_link *link)
     if (link->fd < 0) {
         /* The peer has left, so a rank that still sends to it would wait for ever. */
         if (link->has_bye && socket_count_unsent(link) > 0)
-            socket_blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
+            blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
         return has_moved;
     }
     return socket_send(link) || has_moved;
@@ -48,7 +221,7 @@ bool socket_move(void *context)
         for (uint32_t l = thread->index; l < transport->peers[i].n_links; l += transport->n_threads)
             has_moved = move_link(&transport->peers[i].links[l]) || has_moved;
     if (!has_moved)
-        socket_watch(thread);
+        watch(thread);
     return has_moved;
 }
 

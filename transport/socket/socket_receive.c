@@ -1,31 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving side of a link of the socket transport. It reads the stream, checks the headers of
- * each batch, and turns data frames into slots and credit frames into credit. Payloads are read
- * directly into their slots; only bytes that are read together with a header (at most
- * SOCKET_STAGING_BYTES) are copied. The data of lines land outside their slot, and are stored there
- * word by word when all of the slot have come.
+ * The receiving side of a link. Data frames become slots, credit frames become credit. Payloads are
+ * read directly into their slots; only bytes that come together with a header (at most
+ * SOCKET_STAGING_BYTES) are copied. Data of lines land outside their slot, and are stored there
+ * word by word when the whole slot has come.
  */
-#include "transport/socket/socket_move.h"
+#include "transport/socket/socket.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
-#include "transport/socket/socket_record.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* @index: in peer->fifos. */
+static bool is_on_link(const struct socket_link *link, uint32_t index)
+{
+    const struct socket_peer *peer = link->peer;
+    return index < peer->size.n_fifos ? index % peer->n_links == link->index
+                                      : index < peer->n_fifos && link->index == 0;
+}
+
+/* Returns false, because the link has ended. */
+static bool refuse(struct socket_link *link, const struct socket_header *header, const char *why)
+{
+    socket_refuse(link, header, why);
+    return false;
+}
+
 static void finish_slot(const struct socket_link *link, const struct socket_arrival *arrival)
 {
     struct socket_fifo *fifo = arrival->fifo;
     struct gyre_inbox *inbox = fifo->recv.inbox;
-    const uint32_t depth = link->peer->transport->config.spec.depth;
+    const uint32_t depth = socket_depth(link);
     socket_record_slot(link, fifo, fifo->n_arrived, false);
     if (fifo->proto == GYRE_PROTO_LL) {
         const uint32_t n_lines = (uint32_t)arrival->info;
-        const struct gyre_line_slots slots = socket_lines_of(link, &fifo->recv);
+        const struct gyre_line_slots slots = socket_lines(link, &fifo->recv);
         gyre_lines_pack(&slots, fifo->n_arrived, n_lines,
                         arrival->at - (size_t)n_lines * GYRE_LL_DATA_BYTES);
         gyre_lines_clean(&slots, fifo->n_arrived++, n_lines);
@@ -51,20 +64,20 @@ static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
     }
     link->n_arrivals = 0;
     link->first_arrival = 0;
-    link->landing_bytes = 0;
+    link->line_arrival_bytes = 0;
 }
 
-/* Where the payload of the next slot of a FIFO is read to. Returns NULL if there is no room. */
+/* Where the payload of the FIFO's next slot goes; NULL if there is no room. */
 static unsigned char *find_place(struct socket_link *link, const struct socket_fifo *fifo,
                                  uint32_t n_bytes)
 {
     const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     if (fifo->proto == GYRE_PROTO_SIMPLE)
         return fifo->recv.slots + fifo->n_announced % spec->depth * fifo->recv.slot_bytes;
-    if (n_bytes > socket_line_batch_bytes(spec) - link->landing_bytes)
+    if (n_bytes > socket_line_batch_bytes(spec) - link->line_arrival_bytes)
         return NULL;
-    link->landing_bytes += n_bytes;
-    return link->landing + link->landing_bytes - n_bytes;
+    link->line_arrival_bytes += n_bytes;
+    return link->line_arrivals + link->line_arrival_bytes - n_bytes;
 }
 
 static bool announce_slot(struct socket_link *link, const struct socket_header *header)
@@ -72,20 +85,14 @@ static bool announce_slot(struct socket_link *link, const struct socket_header *
     struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
     const bool is_lines = fifo->proto == GYRE_PROTO_LL;
     const uint32_t n_units = (uint32_t)header->value; /* lines or bytes */
-    if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1)) {
-        socket_refuse(link, header, "larger than a slot");
-        return false;
-    }
-    if (fifo->n_announced - fifo->n_returned >= link->peer->transport->config.spec.depth) {
-        socket_refuse(link, header, "there was no credit for it");
-        return false;
-    }
+    if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1))
+        return refuse(link, header, "larger than a slot");
+    if (fifo->n_announced - fifo->n_returned >= socket_depth(link))
+        return refuse(link, header, "there was no credit for it");
     const uint32_t n_bytes = n_units * (is_lines ? GYRE_LL_DATA_BYTES : 1);
     unsigned char *at = find_place(link, fifo, n_bytes);
-    if (at == NULL) {
-        socket_refuse(link, header, "more lines than a batch has");
-        return false;
-    }
+    if (at == NULL)
+        return refuse(link, header, "more lines than a batch has");
     fifo->n_announced++;
     link->arrivals[link->n_arrivals++] = (struct socket_arrival){
         .fifo = fifo, .info = header->value, .at = at, .left_bytes = n_bytes};
@@ -95,24 +102,20 @@ static bool announce_slot(struct socket_link *link, const struct socket_header *
 static bool take_credit(struct socket_link *link, const struct socket_header *header)
 {
     struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
-    if (header->value < fifo->n_credited || header->value > fifo->n_batched) {
-        socket_refuse(link, header, "credit for slots that were not sent");
-        return false;
-    }
+    if (header->value < fifo->n_credited || header->value > fifo->n_batched)
+        return refuse(link, header, "credit for slots that were not sent");
     fifo->n_credited = header->value;
     return true;
 }
 
-/* Takes the cause of a peer that ends because of a fault. It becomes this rank's cause too. Returns
- * false while the text is incomplete, or when the link has ended. */
+/* The cause of a peer that has failed becomes this rank's. Returns false while the text is
+ * incomplete, or when the link has ended. */
 static bool take_fault(struct socket_link *link, const struct socket_header *header,
                        const unsigned char *text, uint32_t n_arrived)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
-    if (header->value >= sizeof(cause)) {
-        socket_refuse(link, header, "a cause that long");
-        return false;
-    }
+    if (header->value >= sizeof(cause))
+        return refuse(link, header, "a cause that long");
     if (n_arrived < header->value)
         return false;
     memcpy(cause, text, header->value);
@@ -122,37 +125,24 @@ static bool take_fault(struct socket_link *link, const struct socket_header *hea
     return true;
 }
 
-/* Counts the headers of a batch. Returns false when the link has ended. */
-static bool count_header(struct socket_link *link, const struct socket_header *header)
-{
-    const bool is_right = link->n_following > 0 ? header->n_following == link->n_following - 1
-                                                : header->n_following < SOCKET_BATCH_FRAMES;
-    if (!is_right)
-        socket_refuse(link, header, "another header of its batch was due");
-    else
-        link->n_following = header->n_following;
-    return is_right;
-}
-
-/* Takes a header that is not a fault's. Returns false when the link has ended. */
+/* Any frame but a fault's. Returns false when the link has ended. */
 static bool take_header(struct socket_link *link, const struct socket_header *header)
 {
-    if (!count_header(link, header))
-        return false;
+    if (link->n_following > 0 ? header->n_following != link->n_following - 1
+                              : header->n_following >= SOCKET_BATCH_FRAMES)
+        return refuse(link, header, "another header of its batch was due");
+    link->n_following = header->n_following;
     if (header->kind == SOCKET_FRAME_BYE) {
         link->has_bye = true;
         return true;
     }
-    if (!socket_is_on_link(link, header->fifo)) {
-        socket_refuse(link, header, "no such FIFO on this connection");
-        return false;
-    }
+    if (!is_on_link(link, header->fifo))
+        return refuse(link, header, "no such FIFO on this connection");
     if (header->kind == SOCKET_FRAME_DATA)
         return announce_slot(link, header);
     if (header->kind == SOCKET_FRAME_CREDIT)
         return take_credit(link, header);
-    socket_refuse(link, header, "no such kind");
-    return false;
+    return refuse(link, header, "no such kind");
 }
 
 /* Do payloads come next? */
@@ -197,7 +187,7 @@ static bool parse_staging(struct socket_link *link)
     return true;
 }
 
-/* Lists the rest of the payloads that come next. Returns their bytes. */
+/* Lists the payloads that come next. Returns their bytes. */
 static size_t list_payloads(const struct socket_link *link, struct iovec *parts, int *n_parts)
 {
     size_t n_bytes = 0;
@@ -210,8 +200,7 @@ static size_t list_payloads(const struct socket_link *link, struct iovec *parts,
     return n_bytes;
 }
 
-/* Reads once. Returns false when there is no more to read now.
- * @n_bytes_out: is set if any bytes came. */
+/* Returns false when there is no more to read now. @n_bytes_out: set if any bytes came. */
 static bool read_once(struct socket_link *link, size_t *n_bytes_out)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
@@ -235,8 +224,8 @@ static bool read_once(struct socket_link *link, size_t *n_bytes_out)
     link->staged_bytes += (uint32_t)((size_t)n_read - n_direct);
     if (!parse_staging(link))
         return true;
-    /* A short read has emptied the socket. If the stream ends after it, there is another event,
-     * unless this is that event (is_ending). */
+    /* A short read has emptied the socket. If the stream ends later, there is another event, unless
+     * this is that event (is_ending). */
     if ((size_t)n_read < left_bytes + room_bytes && !link->is_ending)
         link->is_readable = false;
     return true;

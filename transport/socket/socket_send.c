@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sending side of a link of the socket transport. It collects credit and published slots in a
- * batch, hands the batch to the kernel, and gives slots back to the executor once the kernel has
- * taken their bytes. Lines are unpacked when they come into the batch. The last frame of a link is
- * sent here too.
+ * The sending side of a link. Credit and published slots become a batch for the kernel, and a slot
+ * goes back to the executor once the kernel has taken its bytes.
  */
-#include "transport/socket/socket_move.h"
+#include "transport/socket/socket.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
-#include "transport/socket/socket_record.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
-static void add_frame(struct socket_link *link, struct socket_header header,
-                      struct socket_payload payload)
+/* The index in peer->fifos of a link's n-th FIFO. */
+static uint32_t nth_fifo(const struct socket_link *link, uint32_t n)
 {
-    link->headers[link->n_batch] = header;
+    const struct socket_peer *peer = link->peer;
+    return n < link->n_simple ? link->index + n * peer->n_links
+                              : peer->size.n_fifos + n - link->n_simple;
+}
+
+static void add_frame(struct socket_link *link, enum socket_frame_kind kind, uint32_t fifo,
+                      uint64_t value, struct socket_payload payload)
+{
+    link->headers[link->n_batch] =
+        (struct socket_header){.kind = (uint16_t)kind, .fifo = fifo, .value = value};
     link->payloads[link->n_batch++] = payload;
 }
 
@@ -32,34 +38,34 @@ static void clear_batch(struct socket_link *link)
     link->unpacked_bytes = 0;
 }
 
-/* Should the peer be told of credit now? The credit of a few slots may wait for data that go to the
- * same peer while the peer has credit left. It has none once a whole FIFO has arrived of which the
- * peer was not told: a GPU gives the credit of lines late, so it may wait for the slot that the
- * peer cannot send. */
+/* Credit of a few slots may wait for data to the same peer while the peer has credit left. It has
+ * none once a whole FIFO has arrived of which it was not told. A GPU gives the credit of lines
+ * late, so it may wait for the very slot that the peer cannot send. */
 static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t n_consumed, bool has_data)
 {
-    const uint32_t depth = link->peer->transport->config.spec.depth;
+    const uint32_t depth = socket_depth(link);
     const uint64_t n_owed = n_consumed - fifo->n_returned;
     return n_owed > 0 && (n_owed >= depth / 2 || fifo->n_arrived - fifo->n_returned >= depth ||
                           has_data || link->n_batch > 0);
 }
 
-bool socket_is_published(const struct socket_link *link, const struct socket_fifo *fifo,
+/* Has the executor published slot `number`? It has published all slots before it. @info_out: its
+ * slot_info, or the number of its lines. */
+static bool is_published(const struct socket_link *link, const struct socket_fifo *fifo,
                          uint64_t number, uint64_t *info_out)
 {
     const struct gyre_inbox *inbox = fifo->send.inbox;
     if (fifo->proto == GYRE_PROTO_LL) {
-        const struct gyre_line_slots slots = socket_lines_of(link, &fifo->send);
+        const struct gyre_line_slots slots = socket_lines(link, &fifo->send);
         uint32_t n_lines;
-        const bool is_published = gyre_lines_announced(&slots, inbox, number, &n_lines);
+        const bool is_announced = gyre_lines_announced(&slots, inbox, number, &n_lines);
         *info_out = n_lines;
-        return is_published;
+        return is_announced;
     }
     if (gyre_load_acquire_u64(&inbox->tail[GYRE_PROTO_SIMPLE]) <= number)
         return false;
-    *info_out =
-        gyre_load_relaxed_u64(&inbox->slot_info[number % link->peer->transport->config.spec.depth]);
+    *info_out = gyre_load_relaxed_u64(&inbox->slot_info[number % socket_depth(link)]);
     return true;
 }
 
@@ -67,12 +73,11 @@ bool socket_is_published(const struct socket_link *link, const struct socket_fif
 static bool has_slot(const struct socket_link *link, const struct socket_fifo *fifo,
                      uint64_t *info_out)
 {
-    return fifo->n_batched - fifo->n_credited < link->peer->transport->config.spec.depth &&
-           socket_is_published(link, fifo, fifo->n_batched, info_out);
+    return fifo->n_batched - fifo->n_credited < socket_depth(link) &&
+           is_published(link, fifo, fifo->n_batched, info_out);
 }
 
-/* The data of a slot. Those of lines are unpacked. Returns false if the batch has no room for them.
- */
+/* Unpacks lines. Returns false if the batch has no room for them. */
 static bool find_payload(struct socket_link *link, const struct socket_fifo *fifo, uint64_t info,
                          struct socket_payload *payload_out)
 {
@@ -83,7 +88,7 @@ static bool find_payload(struct socket_link *link, const struct socket_fifo *fif
                                                (uint32_t)info};
         return true;
     }
-    const struct gyre_line_slots slots = socket_lines_of(link, &fifo->send);
+    const struct gyre_line_slots slots = socket_lines(link, &fifo->send);
     const uint32_t n_bytes = (uint32_t)info * GYRE_LL_DATA_BYTES;
     if (n_bytes > socket_line_batch_bytes(spec) - link->unpacked_bytes)
         return false;
@@ -95,8 +100,8 @@ static bool find_payload(struct socket_link *link, const struct socket_fifo *fif
     return true;
 }
 
-/* The slots of a FIFO that the executor has consumed. A GPU may return an empty slot of LL before
- * it has arrived. The peer must not be told of that before it has sent the slot. */
+/* A GPU may return an empty slot of LL before it has arrived. The peer must not be told of that
+ * before it has sent the slot. */
 static uint64_t count_consumed(const struct socket_fifo *fifo)
 {
     if (fifo->n_arrived == fifo->n_returned)
@@ -105,8 +110,7 @@ static uint64_t count_consumed(const struct socket_fifo *fifo)
                         fifo->n_arrived);
 }
 
-/* Appends the frames of one FIFO to the batch: its credit, then its published slots as far as there
- * is credit for them. Returns the payload bytes. */
+/* Appends the FIFO's credit and the slots that have credit. Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
 {
     struct socket_fifo *fifo = &link->peer->fifos[index];
@@ -115,18 +119,13 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
     bool has_data = has_slot(link, fifo, &info);
     if (owes_credit(link, fifo, n_consumed, has_data)) {
         fifo->n_returned = n_consumed;
-        add_frame(
-            link,
-            (struct socket_header){.kind = SOCKET_FRAME_CREDIT, .fifo = index, .value = n_consumed},
-            (struct socket_payload){0});
+        add_frame(link, SOCKET_FRAME_CREDIT, index, n_consumed, (struct socket_payload){0});
     }
     struct socket_payload payload;
     uint32_t n_bytes = 0;
     while (has_data && link->n_batch < SOCKET_BATCH_FRAMES && n_bytes < room_bytes &&
            find_payload(link, fifo, info, &payload)) {
-        add_frame(link,
-                  (struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = index, .value = info},
-                  payload);
+        add_frame(link, SOCKET_FRAME_DATA, index, info, payload);
         n_bytes += payload.n_bytes;
         fifo->n_batched++;
         has_data = has_slot(link, fifo, &info);
@@ -142,8 +141,7 @@ static void make_batch(struct socket_link *link)
         /* Each FIFO needs room for one credit and one slot. */
         if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
             break;
-        n_bytes +=
-            batch_fifo(link, socket_link_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
+        n_bytes += batch_fifo(link, nth_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
         link->next_fifo = (link->next_fifo + 1) % link->n_fifos;
     }
     for (uint32_t i = 0; i < link->n_batch; i++)
@@ -155,8 +153,7 @@ static uint32_t count_header_bytes(const struct socket_link *link)
     return link->n_batch * (uint32_t)sizeof(struct socket_header) - link->headers_sent_bytes;
 }
 
-/* The kernel has taken n_bytes bytes of the batch. Gives back the slots that are completely
- * sent. */
+/* The kernel has taken n_bytes of the batch. Slots that are completely sent go back. */
 static void advance_batch(struct socket_link *link, size_t n_bytes)
 {
     const uint32_t n_of_headers = (uint32_t)gyre_min_u64(n_bytes, count_header_bytes(link));
@@ -201,7 +198,7 @@ static size_t list_batch(struct socket_link *link, struct iovec *parts, size_t *
     return n_bytes;
 }
 
-/* Hands the rest of the batch to the kernel. Returns true if the kernel took any bytes. */
+/* Returns true if the kernel took any bytes. */
 static bool send_batch(struct socket_link *link)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
@@ -211,8 +208,7 @@ static bool send_batch(struct socket_link *link)
     socket_record_begin(link->thread, GYRE_TRACE_SEND);
     const ssize_t n_sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n_sent < 0) {
-        /* After an error the receiving side decides how the connection ended, because it may still
-         * read a goodbye. */
+        /* The receiving side decides how the connection ended: it may still read a goodbye. */
         link->is_writable = errno != EAGAIN;
         link->is_readable = link->is_readable || errno != EAGAIN;
         socket_record_end(link->thread, 0);
@@ -231,6 +227,19 @@ bool socket_send(struct socket_link *link)
     return link->first < link->n_batch && link->is_writable && send_batch(link);
 }
 
+uint64_t socket_count_unsent(const struct socket_link *link)
+{
+    uint64_t n_unsent = 0;
+    for (uint32_t i = 0; i < link->n_fifos; i++) {
+        const struct socket_fifo *fifo = &link->peer->fifos[nth_fifo(link, i)];
+        uint64_t info, number = fifo->n_sent;
+        while (is_published(link, fifo, number, &info))
+            number++;
+        n_unsent += number - fifo->n_sent;
+    }
+    return n_unsent;
+}
+
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
 {
     const struct socket_peer *peer = link->peer;
@@ -239,29 +248,19 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
     if (link->first < link->n_batch)
         return true;
     for (uint32_t i = 0; i < link->n_fifos; i++) {
-        const struct socket_fifo *fifo = &peer->fifos[socket_link_fifo(link, i)];
+        const struct socket_fifo *fifo = &peer->fifos[nth_fifo(link, i)];
         uint64_t info;
         if (has_credit ? has_slot(link, fifo, &info)
-                       : socket_is_published(link, fifo, fifo->n_batched, &info))
+                       : is_published(link, fifo, fifo->n_batched, &info))
             return true;
     }
     return false;
 }
 
-static void add_last_frame(struct socket_link *link, const char *cause)
-{
-    clear_batch(link);
-    if (cause == NULL)
-        add_frame(link, (struct socket_header){.kind = SOCKET_FRAME_BYE},
-                  (struct socket_payload){0});
-    else
-        add_frame(link, (struct socket_header){.kind = SOCKET_FRAME_FAULT, .value = strlen(cause)},
-                  (struct socket_payload){(const unsigned char *)cause, (uint32_t)strlen(cause)});
-}
-
 /* Sends the rest of the batch and then the last frame. */
 static void send_last_frame(struct socket_link *link, const char *cause, uint64_t deadline_ns)
 {
+    const uint32_t n_bytes = cause == NULL ? 0 : (uint32_t)strlen(cause);
     bool is_said = false;
     for (;;) {
         if (link->first == link->n_batch && is_said)
@@ -270,7 +269,9 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
             if (cause == NULL)
                 make_batch(link); /* credit for the slots that were consumed last */
             if (cause != NULL || link->n_batch == 0) {
-                add_last_frame(link, cause);
+                clear_batch(link);
+                add_frame(link, cause == NULL ? SOCKET_FRAME_BYE : SOCKET_FRAME_FAULT, 0, n_bytes,
+                          (struct socket_payload){(const unsigned char *)cause, n_bytes});
                 is_said = true;
             }
         }
@@ -290,7 +291,7 @@ void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadli
     if (link->fd < 0)
         return;
     send_last_frame(link, cause, deadline_ns);
-    /* Unread bytes would turn the end of the stream into a reset, so read them first. */
+    /* Unread bytes would turn the end of the stream into a reset. */
     shutdown(link->fd, SHUT_WR);
     while (recv(link->fd, link->staging, sizeof(link->staging), MSG_DONTWAIT) > 0)
         ;

@@ -1,49 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how fast data of another host arrive, where no interface tells its rate truly: loopback,
- * veth, tunnels, and the interfaces of virtual machines. One rank of each host, the lowest, sends
- * data for a few milliseconds to that of the next host, over all connections of the two. The
- * receiver takes the rate. All hosts do so at the same time, because interfaces are used in both
- * directions by collectives, too.
+ * Measures the network to other hosts. The round trip is the one that the kernel saw while the
+ * ranks proved themselves to each other, so nothing is sent for it.
+ *
+ * The rate is measured where no interface tells it truly: loopback, veth, tunnels, virtual
+ * machines. The lowest rank of each host sends data for a few milliseconds to that of the next
+ * host, over all connections of the two, and the receiver takes the rate. All hosts do so at the
+ * same time, because collectives use interfaces in both directions, too.
  *
  *   receiver   one byte on connection 0: it has connected to all its peers, and reads from now on
  *   sender     chunks on all connections, of which the first byte says whether one more follows
- *
- * It runs before the proxies start, so nothing else is on the connections.
  */
-#include "core/foundation/base/util.h"
 #include "transport/socket/socket.h"
 
+#include "core/foundation/base/util.h"
+
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
-/* The sender sends for BURST_NS at least. If it has not sent ENOUGH_BYTES by then, either the
- * network is slow or its thread had to wait for a processor, and it goes on for up to MOST_NS. */
+/* ---- the round trip -------------------------------------------------------------------------- */
+
+/* Returns 0 if it is unknown. */
+static uint64_t shortest_ns(int fd)
+{
+    struct tcp_info info; /* the kernel's: the C library's lacks the shortest round trip */
+    socklen_t n_bytes = sizeof(info);
+    memset(&info, 0, sizeof(info));
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 ||
+        n_bytes < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt) ||
+        info.tcpi_min_rtt == UINT32_MAX)
+        return 0;
+    return info.tcpi_min_rtt * 1000ULL;
+}
+
+void socket_measure_round_trip(struct socket_transport *transport)
+{
+    const struct gyre_peer_info *infos = transport->config.infos;
+    uint64_t least_ns = 0;
+    for (int i = 0; i < transport->n_peers; i++) {
+        const struct socket_peer *peer = &transport->peers[i];
+        if (infos[peer->rank].host_hash == infos[transport->config.rank].host_hash)
+            continue;
+        for (uint32_t l = 0; l < peer->n_links; l++) {
+            const uint64_t ns = shortest_ns(peer->links[l].fd);
+            if (ns > 0 && (least_ns == 0 || ns < least_ns))
+                least_ns = ns;
+        }
+    }
+    transport->wire.round_trip_ns = least_ns;
+}
+
+/* ---- the rate -------------------------------------------------------------------------------- */
+
+/* The sender sends for BURST_NS, or up to MOST_NS if it has not sent ENOUGH_BYTES by then: the
+ * network is slow, or its thread had to wait for a processor. */
 #define BURST_NS     6000000ULL
 #define MOST_NS      15000000ULL
 #define ENOUGH_BYTES (4 << 20)
-/* The receiver does not count what arrives in the first part, when the window of TCP is still small
- * and a shaper of traffic lets a few packets pass at once. */
+/* Not counted: TCP's window is still small, and a traffic shaper lets a few packets pass at once.
+ */
 #define WARM_NS 2000000ULL
-/* A thread may have to wait for its processor for milliseconds, and then counts too little. So the
- * time is cut into windows, and the best one counts. A window begins when everything that had
- * arrived was read, because data that had waited for the receiver would make it too fast; or at any
- * time if that never happens, because then the receiver is the limit. Packets arrive in groups of
- * up to 64 KiB, so a window has several of them. A network that does not fill a window is slower
- * than the threads, and the whole time counts. */
+/* A thread that waits for its processor for milliseconds counts too little, so the best of several
+ * windows counts. A window begins when everything that had arrived was read, because data that had
+ * waited would make it too fast; or at any time if the receiver is the limit, so that this never
+ * happens. Packets arrive in groups of up to 64 KiB, of which a window has several. If the network
+ * does not fill a window, the whole time counts. */
 #define MIN_SPAN_NS  1000000ULL
 #define WINDOW_BYTES (512 << 10)
 
 #define CHUNK_BYTES  32768
 #define CHECK_NS     100000000ULL
 #define CHECK_MS     100
-/* How long this rank waits for the cause of a peer that has closed its connections. The peer tells
- * the cause over the rendezvous before it closes them, and that message may take longer. */
+/* How long to wait for the cause of a peer that has closed its connections. The cause comes over
+ * the rendezvous and may take longer than that. */
 #define CAUSE_NS     200000000ULL
 #define CAUSE_NAP_NS 5000000L
 
@@ -80,8 +117,6 @@ struct burst {
     bool was_drained;
 };
 
-/* ---- who sends to whom ---------------------------------------------------------------------- */
-
 /* The lowest rank of each host. */
 static bool is_first_of_host(const struct gyre_peer_info *infos, int rank)
 {
@@ -91,7 +126,7 @@ static bool is_first_of_host(const struct gyre_peer_info *infos, int rank)
     return true;
 }
 
-/* The first rank of the next host, or with `step` -1 of the one before, in a circle. */
+/* The first rank of the next host (step 1) or of the one before (-1), in a circle. */
 static int neighbour(const struct gyre_transport_config *config, int step)
 {
     const int n = config->n_ranks;
@@ -102,8 +137,7 @@ static int neighbour(const struct gyre_transport_config *config, int step)
     return rank;
 }
 
-/* The peer of that rank, if the rate between the two is unknown; else NULL. Both ranks find the
- * same. */
+/* The peer of that rank, or NULL if the rate is known. Both ranks find the same. */
 static struct socket_peer *find_partner(struct socket_transport *transport, int rank)
 {
     const struct gyre_peer_info *infos = transport->config.infos;
@@ -116,15 +150,13 @@ static struct socket_peer *find_partner(struct socket_transport *transport, int 
     return NULL;
 }
 
-/* ---- one step of a connection --------------------------------------------------------------- */
-
 static gyre_status name_peer(gyre_status status, const struct socket_peer *peer)
 {
     return gyre_fail_context(status, "rank %d (%s) over socket, measuring the network", peer->rank,
                              peer->transport->config.infos[peer->rank].host_name);
 }
 
-/* A rank that fails or gives up says so in a frame, of which these bytes are a part. */
+/* A rank that fails or gives up sends a frame, and these bytes are part of it. */
 static gyre_status fail_peer(const struct socket_peer *peer, bool has_ended)
 {
     return name_peer(gyre_fail(GYRE_ERROR_REMOTE, has_ended ? "it closed the connection"
@@ -139,18 +171,14 @@ static gyre_status fail_call(const struct socket_peer *peer, const char *call)
     return name_peer(gyre_fail_errno(errno, "%s", call), peer);
 }
 
-static bool is_over(const struct burst *burst, uint64_t now_ns)
-{
-    const uint64_t took_ns = now_ns - burst->began_ns;
-    return took_ns >= MOST_NS || (took_ns >= BURST_NS && burst->sent_bytes >= ENOUGH_BYTES);
-}
-
 /* Send as much of a chunk as the kernel takes. */
 static gyre_status send_some(struct burst *burst, uint32_t link, uint64_t now_ns)
 {
     struct flow *flow = &burst->sends[link];
     const bool is_new = flow->left_bytes == 0;
-    const bool is_last = is_new && is_over(burst, now_ns);
+    const uint64_t took_ns = now_ns - burst->began_ns;
+    const bool is_last = is_new && (took_ns >= MOST_NS ||
+                                    (took_ns >= BURST_NS && burst->sent_bytes >= ENOUGH_BYTES));
     const uint32_t n_bytes = is_last ? 1 : is_new ? CHUNK_BYTES : flow->left_bytes;
     burst->sent[0] = is_last ? LAST_CHUNK : MORE_FOLLOWS;
     const ssize_t n = send(burst->to->links[link].fd, burst->sent + (is_new ? 0 : 1), n_bytes,
@@ -173,20 +201,14 @@ static bool is_drained(const struct burst *burst)
     return true;
 }
 
-/* Returns 0 if the span is too short to tell. Less than 1 Mbit/s counts as 1, because 0 would mean
- * that the rate is unknown, and then a fast network is assumed. */
+/* Returns 0 if the span is too short. Less than 1 Mbit/s counts as 1, because 0 means unknown, for
+ * which a fast network is assumed. */
 static uint64_t mbit_per_s_of(const struct span *span)
 {
     const uint64_t took_ns = span->last_ns - span->begin_ns;
     if (span->begin_ns == 0 || took_ns < MIN_SPAN_NS || span->n_bytes == 0)
         return 0;
     return gyre_max_u64(1, span->n_bytes * 8000 / took_ns);
-}
-
-static void extend(struct span *span, uint64_t n_bytes, uint64_t now_ns)
-{
-    span->n_bytes += n_bytes;
-    span->last_ns = now_ns;
 }
 
 /* Count bytes that have arrived. */
@@ -197,10 +219,12 @@ static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
     burst->was_drained = burst->was_drained || has_drained;
     if (burst->first_ns == 0)
         burst->first_ns = now_ns;
-    if (burst->all.begin_ns != 0)
-        extend(&burst->all, n_bytes, now_ns);
-    if (window->begin_ns != 0)
-        extend(window, n_bytes, now_ns);
+    struct span *const spans[] = {&burst->all, window};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(spans); i++)
+        if (spans[i]->begin_ns != 0) {
+            spans[i]->n_bytes += n_bytes;
+            spans[i]->last_ns = now_ns;
+        }
     if (now_ns - burst->first_ns < WARM_NS)
         return;
     if (burst->all.begin_ns == 0)
@@ -212,14 +236,7 @@ static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
     *window = (struct span){.begin_ns = has_drained || !burst->was_drained ? now_ns : 0};
 }
 
-static uint64_t rate_of(const struct burst *burst)
-{
-    return burst->best_mbit_per_s > 0 ? burst->best_mbit_per_s : mbit_per_s_of(&burst->all);
-}
-
-/* ---- receiving ------------------------------------------------------------------------------ */
-
-/* Receive at most n bytes, and count them. @n_out: 0 = none has come. */
+/* @n_out: 0 = nothing has come. */
 static gyre_status receive(struct burst *burst, uint32_t link, uint32_t n_bytes, uint32_t *n_out)
 {
     const ssize_t n = recv(burst->from->links[link].fd, burst->received, n_bytes, MSG_DONTWAIT);
@@ -258,17 +275,6 @@ static gyre_status receive_some(struct burst *burst, uint32_t link)
     return GYRE_SUCCESS;
 }
 
-/* ---- the burst ------------------------------------------------------------------------------ */
-
-static gyre_status say_ready(const struct burst *burst)
-{
-    const unsigned char byte = READY;
-    /* The connection is new, so the kernel has room for a byte. */
-    if (send(burst->from->links[0].fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
-        return fail_call(burst->from, "send");
-    return GYRE_SUCCESS;
-}
-
 /* Has the receiver said that it is ready? */
 static gyre_status take_ready(struct burst *burst)
 {
@@ -284,7 +290,7 @@ static gyre_status take_ready(struct burst *burst)
     return GYRE_SUCCESS;
 }
 
-/* Wait until some connection can go on. False if none has anything to do any more. */
+/* Returns false if no connection has anything to do any more. */
 static bool wait_for_links(const struct burst *burst)
 {
     struct pollfd fds[2 * SOCKET_MAX_LINKS];
@@ -332,9 +338,12 @@ static const struct socket_peer *find_late_peer(const struct burst *burst)
 
 static gyre_status run(struct burst *burst, uint64_t deadline_ns)
 {
+    const unsigned char ready = READY;
     uint64_t checked_ns = gyre_now_ns();
-    if (burst->from != NULL)
-        GYRE_TRY(say_ready(burst));
+    /* The connection is new, so the kernel has room for a byte. */
+    if (burst->from != NULL &&
+        send(burst->from->links[0].fd, &ready, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+        return fail_call(burst->from, "send");
     while (wait_for_links(burst)) {
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns)
@@ -349,8 +358,8 @@ static gyre_status run(struct burst *burst, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-/* A peer whose init fails closes its connections. Then its cause says more than the end of a
- * connection, so this rank waits for the cause. Returns `status` if none comes. */
+/* A peer whose init fails closes its connections. Its cause says more, so this rank waits for it.
+ * Returns `status` if none comes. */
 static gyre_status find_cause(const struct gyre_transport_config *config, gyre_status status)
 {
     const struct timespec nap = {.tv_nsec = CAUSE_NAP_NS};
@@ -385,7 +394,9 @@ gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t dea
     gyre_status status = run(burst, deadline_ns);
     if (status == GYRE_ERROR_REMOTE)
         status = find_cause(config, status);
-    transport->wire.mbit_per_s = status == GYRE_SUCCESS ? rate_of(burst) : 0;
+    if (status == GYRE_SUCCESS)
+        transport->wire.mbit_per_s =
+            burst->best_mbit_per_s > 0 ? burst->best_mbit_per_s : mbit_per_s_of(&burst->all);
     free(burst);
     return status;
 }
