@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The p2p transport: direct addressing. On the host the ranks are threads of one process and write
- * through plain pointers. The registry of the process finds a slab and keeps it alive.
+ * The p2p transport: ranks address each other's memory. On the host they are threads of one
+ * process, whose registry finds a slab and keeps it alive.
  */
-#include "transport/p2p_memory.h"
+#include "transport/slab.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,8 +32,8 @@ static gyre_status threads_alloc(const struct gyre_transport_config *config, siz
                                  struct gyre_slab_mapping *mapping_out)
 {
     (void)config;
-    /* The device does not allocate this memory, because a parked slab outlives the communicator
-     * that opened the device. */
+    /* Not the device's memory, because a slab may outlive the communicator that opened the device.
+     */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return gyre_fail_errno(errno, "slots: mmap(%zu bytes)", n_bytes);
@@ -86,7 +86,7 @@ static const struct gyre_slab_memory_ops memory_threads = {
 
 /* ---- the transport ------------------------------------------------------------------------ */
 
-/* NULL where ranks on such a device cannot address each other. */
+/* NULL: ranks on such a device cannot address each other. */
 static const struct gyre_slab_memory_ops *memory_of(uint32_t device_kind)
 {
     switch (device_kind) {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slabs in GPU memory, which peers address directly. A slab is made by cudaMalloc. Ranks of one
- * process find each other's slabs in the registry and enable peer access. Other processes map a
- * slab with cudaIpc, once for each GPU and process, with a count of users, because some drivers
- * refuse to open the same handle twice.
+ * Slabs in GPU memory, which peers address directly: in one process with peer access, from other
+ * processes with cudaIpc.
  */
 #include "transport/ipc_cuda.h"
-#include "transport/p2p_memory.h"
+#include "transport/slab.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"
@@ -18,21 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocations that are multiples of this share no page with other allocations. A handle exports
- * whole pages. */
+/* Such allocations share no page with others; a handle exports whole pages. */
 #define IPC_PAGE_BYTES (2ULL << 20)
 
 GYRE_STATIC_ASSERT(GYRE_IPC_HANDLE_BYTES <= GYRE_SLAB_HANDLE_BYTES, "travels in the handle");
 GYRE_STATIC_ASSERT(GYRE_IPC_KEY_BYTES == GYRE_SLAB_TOKEN_BYTES, "a slab's token is its key");
 
-/* A mapping's `state` points to this. */
+/* gyre_slab_mapping.state */
 struct cuda_state {
     struct gyre_slab_entry *entry;  /* a slab of this process */
     struct gyre_ipc_import *import; /* or a slab of another process */
 };
 
-/* The peer's GPU as this process numbers it, or -1 where it is not visible here
- * (CUDA_VISIBLE_DEVICES). */
+/* The peer's GPU as this process numbers it; -1 if it is not visible here. */
 static int ordinal_here(const struct gyre_peer_info *mine, const struct gyre_peer_info *peer)
 {
     int ordinal = -1;
@@ -68,7 +64,7 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
         return false;
     }
     const int ordinal = ordinal_here(mine, peer);
-    /* A GPU that is hidden from this process cannot be asked about, but can be mapped by IPC. */
+    /* A hidden GPU (CUDA_VISIBLE_DEVICES) cannot be asked about, but can be mapped by IPC. */
     if (ordinal < 0 || ordinal == mine->device.ordinal)
         return true;
     const cudaError_t error = cudaDeviceCanAccessPeer(&can_access, mine->device.ordinal, ordinal);
@@ -89,7 +85,6 @@ static void free_pooled_slab(void *base, size_t n_bytes)
     (void)gyre_cuda_pool_free(base);
 }
 
-/* cudaFree() finds the GPU by the address. */
 static void free_slab(void *base, size_t n_bytes)
 {
     struct gyre_cuda_apart apart = {0};
@@ -111,8 +106,8 @@ static bool has_other_processes(const struct gyre_transport_config *config)
     return false;
 }
 
-/* Memory that other processes map does not come from a pool, because a peer that aborts late may
- * still write to it, and this process cannot know. */
+/* Memory that other processes map is not pooled: a peer that aborts late may still write to it, and
+ * this process cannot know. */
 static gyre_status alloc_slab(const struct gyre_transport_config *config, size_t n_bytes,
                               void **base_out, void (**release_out)(void *base, size_t n_bytes))
 {
@@ -137,7 +132,7 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
     const size_t n_rounded = (size_t)gyre_round_up(n_bytes, IPC_PAGE_BYTES);
     GYRE_TRY_GOTO(status, alloc_slab(config, n_rounded, &base, &release), fail_state);
     GYRE_TRY_GOTO(status, device->ops->zero(device, base, n_rounded), fail_base);
-    /* The first page is ours: it lets an importer see that it mapped the right memory. */
+    /* In the slab's first page, for importers. */
     GYRE_TRY_GOTO(status, device->ops->copy(device, base, handle->token, GYRE_SLAB_TOKEN_BYTES),
                   fail_base);
     if (has_other_processes(config))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread. It polls its clients, yields while slots are moving, and sleeps when none are
- * moving or when an executor helps. Also the memory of proxied FIFO ends.
+ * The proxy's loop, and the memory and lines of proxied FIFO ends.
  */
 #include "transport/proxy.h"
 
@@ -19,18 +18,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The thread polls so long after the last slot that moved. This is longer than an executor takes
- * for a slot, so the next slot of a running operation is seen at once. */
+/* The thread polls so long after the last slot that moved: longer than an executor takes for a
+ * slot, so the next slot of a running operation is seen at once. */
 #define PROXY_WARM_NS 200000
-/* In the first part of that time the thread does not yield. */
+/* In the first part of that time it does not yield. */
 #define PROXY_SPIN_NS 2000
-/* Sleeping times double from the first to the second. A slot that is published while the thread
- * sleeps waits until it wakes. So an operation loses at most the longest time if nothing wakes the
+/* Sleeps double from the first to the second, the most that an operation waits if nothing wakes the
  * proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
-/* Sleeping time while an executor helps. The executor wakes the thread if work is left. So this
- * only bounds the delay of events for which no rank waits. */
+/* While an executor helps, who wakes the thread if work is left. Bounds the delay of events for
+ * which no rank waits. */
 #define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {
@@ -54,7 +52,7 @@ struct gyre_proxy {
     nfds_t n_nap_fds;
 };
 
-/* Clear WAKE_NOTED. False if it was not set. */
+/* Clears WAKE_NOTED. False if it was not set. */
 static bool take_note(struct gyre_proxy *proxy)
 {
     return gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
@@ -74,7 +72,7 @@ static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
         GYRE_WARN("proxy: read(eventfd): errno %d", errno);
 }
 
-/* The caller of this and of the next two functions holds the lock. */
+/* Like the next two, under the lock. */
 static bool poll_clients(struct gyre_proxy *proxy)
 {
     bool has_moved = false;
@@ -109,7 +107,6 @@ static bool do_locked(struct gyre_proxy *proxy, bool (*work)(struct gyre_proxy *
     return has_moved;
 }
 
-/* Has an executor helped since the last look? */
 static bool is_helped(const struct gyre_proxy *proxy, uint32_t *n_seen)
 {
     const uint32_t n_helps = gyre_load_relaxed_u32(&proxy->n_helps);
@@ -129,7 +126,7 @@ static void *proxy_main(void *argument)
         const bool has_moved = do_locked(proxy, poll_clients);
         const bool has_note = take_note(proxy);
         const uint64_t now_ns = gyre_now_ns();
-        if (has_note) /* whoever helped before the wake leaves the rest to this thread */
+        if (has_note) /* helpers before the wake leave the rest to this thread */
             n_helps_seen = gyre_load_relaxed_u32(&proxy->n_helps);
         if (has_note || has_moved) {
             moved_at_ns = now_ns;
@@ -217,10 +214,10 @@ free_proxy:
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
     while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
-        /* The note is there and is written again, because the proxy may be taking it now. With an
-         * exchange, either the caller finds the note gone, or the proxy's next poll sees the slots
-         * that the caller has published. A load promises neither on ARM64
-         * (tests/litmus/proxy_wake.litmus). */
+        /* The note is written again, because the proxy may be taking it now. With an exchange,
+         * either the caller finds the note gone, or the proxy's next poll sees the slots that the
+         * caller has published. A load promises neither on ARM64 (tests/litmus/proxy_wake.litmus).
+         */
         if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
@@ -307,7 +304,7 @@ struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, u
 
 /* ---- slots of LL ---------------------------------------------------------------------------- */
 
-/* A proxy asks for the slots of all its FIFOs in each of its rounds, and a division takes long. */
+/* Asked for every FIFO in every round, and a division takes long. */
 static uint64_t slot_of(const struct gyre_line_slots *ring, uint64_t number)
 {
     const uint32_t mask = ring->depth - 1;
@@ -333,8 +330,7 @@ bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_
     *n_lines_out = (uint32_t)announcement;
     if (!gyre_ll_is_announced(announcement, number))
         return false;
-    /* The last line usually comes last, so a proxy that waits for the slot mostly looks at one
-     * word. */
+    /* The last line usually comes last, so a waiting proxy mostly looks at one word. */
     for (uint32_t i = 2 * *n_lines_out; i > 0; i--)
         if (gyre_load_relaxed_u64(&words[i - 1]) >> 32 != flag_of(number) >> 32)
             return false;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread of a proxied transport, and the memory of a proxied FIFO end. A proxy never
- * reads a program. It moves the slots that an executor published and returns credit. It polls its
- * clients. When no client moves anything, the thread sleeps, each time longer up to a bound, until
- * it is woken.
+ * The proxy thread of a proxied transport, and the FIFO ends that it serves. A proxy never reads a
+ * program: it polls its clients, which move published slots and return credit. When nothing moves,
+ * the thread sleeps, each time longer up to a bound, until it is woken.
  *
- * An executor that waits can move slots in its own thread (gyre_proxy_help()). A small message then
- * needs no switch to the proxy thread and back, which on one host takes most of the message's time.
- * Meanwhile the proxy thread does not poll. The helping executor wakes it when more than one round
- * of work is left.
+ * A waiting executor may move slots in its own thread (gyre_proxy_help()), which saves a small
+ * message a switch to the proxy thread and back, most of its time on one host. Meanwhile the proxy
+ * thread does not poll. The helper wakes it when more than one round of work is left.
  */
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
@@ -18,21 +16,20 @@
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/line.h"
 
-/* A client is a part of a transport that the proxy thread polls. None of its functions blocks, and
- * only one of them runs at a time. A client raises its failures on the fault itself. */
+/* A part of a transport that the proxy polls. No function blocks, and only one of them runs at a
+ * time. A client raises its failures on the fault itself. */
 struct gyre_proxy_client {
-    /* Do one round of work; true if anything moved. */
+    /* One round of work; true if anything moved. */
     bool (*poll)(void *context);
-    /* Are there published slots that were not sent yet? With has_credit, only slots count for which
-     * the peer has room. NULL = never. */
+    /* Are there published slots that were not sent? With has_credit, only those count for which the
+     * peer has room. NULL = never. */
     bool (*is_behind)(const void *context, bool has_credit);
     /* The thread is about to sleep: make nap_fd report new events. True if anything moved. NULL =
      * nothing to do. */
     bool (*settle)(void *context);
     void *context;
-    const int
-        *nap_fd; /* a descriptor, such as an epoll's. The thread stops sleeping when it is
-                  * readable, so arriving data need not wait. NULL = none. Outlives the proxy */
+    const int *nap_fd; /* ends a sleep when it is readable, so arriving data need not wait. NULL =
+                        * none. Outlives the proxy */
 };
 
 struct gyre_proxy;
@@ -45,25 +42,23 @@ gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clien
 /** gyre_proxy_wake - wake the thread if it sleeps. Fast; any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
 
-/** gyre_proxy_help - poll all clients once in the caller's thread, unless the proxy thread is
- * polling them. True if anything moved.
- * @is_last: the caller will not help again soon, so the proxy thread takes over the remaining work.
- */
+/** gyre_proxy_help - poll all clients once in the caller's thread, unless the proxy thread polls.
+ * True if anything moved. @is_last: the caller will not help again soon, so the thread takes over
+ * the rest. */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
-/** gyre_proxy_pause - keep the thread from polling until gyre_proxy_resume(), so that the caller
- * can use what the clients poll. It waits for the end of a poll. No thread may help meanwhile. */
+/** gyre_proxy_pause, _resume - keep the thread from polling, so that the caller can use what the
+ * clients poll. Waits for the end of a poll. No thread may help meanwhile. */
 void gyre_proxy_pause(struct gyre_proxy *proxy);
 void gyre_proxy_resume(struct gyre_proxy *proxy);
 
 /** gyre_proxy_close - stop the thread and wait for its end. */
 void gyre_proxy_close(struct gyre_proxy *proxy);
 
-/* One end of a proxied FIFO: this rank's slots, inbox and credit, in host memory that the device
- * can address. If the NIC can access GPU memory, the slots may be there instead. Sending end: the
- * executor writes slots, slot_info and tail; the proxy writes head when a slot's bytes have left,
- * so that the slot may be overwritten. Receiving end: the proxy writes slots, slot_info and tail;
- * the executor writes head. */
+/* One end of a proxied FIFO, in host memory that the device can address; slots may be in GPU memory
+ * that the NIC reaches. Sending end: the executor writes slots, slot_info and tail; the proxy
+ * writes head when a slot's bytes have left, so that the slot may be overwritten. Receiving end:
+ * the proxy writes slots, slot_info and tail; the executor writes head. */
 struct gyre_proxy_fifo {
     unsigned char *slots; /* depth * slot_bytes */
     uint32_t slot_bytes;
@@ -71,19 +66,19 @@ struct gyre_proxy_fifo {
     struct gyre_credit *credit;
 };
 
-/** gyre_proxy_slots_bytes - memory of a FIFO's slots: whole pages, or if they need less than a page
- * a multiple of 256 bytes. */
+/** gyre_proxy_slots_bytes - memory of a FIFO's slots: whole pages, or below a page a multiple of
+ * 256 bytes. */
 uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
 
 /** gyre_proxy_fifos_alloc - allocate one block of host memory, which the device can address, for n
- * FIFO ends. The slots of the ends follow each other, gyre_proxy_slots_bytes() each.
- * @fifos: slot_bytes is set, 0 = the slots are elsewhere; the rest is filled in.
- * @memory_out: the block, to be freed with device->ops->host_free. @n_bytes_out: its size. */
+ * FIFO ends. Their slots follow each other, gyre_proxy_slots_bytes() each. @fifos: slot_bytes is
+ * set, 0 = the slots are elsewhere; the rest is filled in. @memory_out: to be freed with
+ * device->ops->host_free. */
 gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
                                    struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
                                    size_t *n_bytes_out);
 
-/** gyre_proxy_connector - the connector that gives an executor access to a proxied FIFO end. */
+/** gyre_proxy_connector - gives an executor access to a FIFO end. */
 struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth);
 
 /* ---- slots of LL (core/foundation/model/line.h) --------------------------------------------
@@ -97,23 +92,22 @@ struct gyre_line_slots {
     uint32_t depth;
 };
 
-/** gyre_lines_announced - has the executor of a sending end announced slot `number`, and are all
- * its lines there?
- * @n_lines_out: the announced number of lines, 0 for an empty slot. */
+/** gyre_lines_announced - has the sending executor announced slot `number`, and are all its lines
+ * there? @n_lines_out: the announced number, 0 for an empty slot. */
 bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_inbox *inbox,
                           uint64_t number, uint32_t *n_lines_out);
 
-/** gyre_lines_clean - once in GYRE_LL_CLEAN_PERIOD slots write the flag of slot `number` into the
- * lines of the slot from n_lines on, else do nothing. Fresh slots need it not, because their flags
- * are 0. Returns how many lines of the slot have the flag. */
+/** gyre_lines_clean - once in GYRE_LL_CLEAN_PERIOD slots, write the flag of slot `number` into its
+ * lines from n_lines on. Fresh slots do not need it: their flags are 0. Returns how many lines of
+ * the slot have the flag. */
 uint32_t gyre_lines_clean(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines);
 
-/** gyre_lines_unpack - copy the data of the first n_lines lines of a slot. */
+/** gyre_lines_unpack - copy the data of the slot's first n_lines lines. */
 void gyre_lines_unpack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                        unsigned char *to);
 
-/** gyre_lines_pack - store data as the first n_lines lines of a slot. Each word is stored as a
- * whole, so an executor may poll it meanwhile. */
+/** gyre_lines_pack - store data as the slot's first n_lines lines. Each word is stored as a whole,
+ * so an executor may poll it meanwhile. */
 void gyre_lines_pack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                      const unsigned char *from);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Put links: the FIFOs that carry one-sided calls between two ranks that a proxy serves. Every slot
- * is one message. Several streams of a rank send by the same link, so a lock orders them. The
- * receiving rank has a thread that takes the messages of all its links, and a rank that waits for a
- * signal takes them itself, which saves a switch of threads.
+ * Put links: FIFOs that carry one-sided calls between two ranks that a proxy serves. Every slot is
+ * one message. A lock orders the streams of a rank. A thread takes the messages of all links, and
+ * so does a rank that waits for a signal, which saves a switch of threads.
  */
 #include "transport/proxy.h"
 #include "transport/transport.h"
@@ -20,9 +19,9 @@
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_put_head) == 32, "exchanged between ranks");
 
-/* This rank's ends of the link with one rank. */
+/* This rank's ends. */
 struct link {
-    struct gyre_connector send; /* inbox NULL: there is no link with this rank */
+    struct gyre_connector send; /* inbox NULL: there is no link */
     struct gyre_connector recv;
     pthread_mutex_t lock; /* guards n_posted */
     uint64_t n_posted;    /* messages */
@@ -107,7 +106,7 @@ static void take(struct gyre_put_links *links, int rank)
     gyre_store_release_u64(&end->credit->head[GYRE_PROTO_SIMPLE], ++link->n_taken);
 }
 
-/* The goodbye comes behind all other messages of the rank. */
+/* It comes behind all other messages of the rank. */
 static bool say_goodbye(struct gyre_put_links *links, int rank)
 {
     const struct gyre_put_head goodbye = {.kind = GYRE_PUT_GOODBYE};
@@ -118,7 +117,6 @@ static bool say_goodbye(struct gyre_put_links *links, int rank)
     return link->has_said_goodbye;
 }
 
-/* The client's poll. */
 static bool poll_links(void *context)
 {
     struct gyre_put_links *links = context;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared buffers on the host. Threads of one process use each other's addresses. Other processes
- * map the file that the buffer lies in.
+ * Buffers of users that peers address. On the host, threads of one process use each other's
+ * addresses, and other processes map the file that the buffer lies in.
  */
-#include "transport/share_cuda.h"
+#include "transport/transport.h"
 
 #include "core/foundation/device/host_memory.h"
+#include "transport/ipc_cuda.h"
 
 #include <string.h>
 

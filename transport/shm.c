@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shm transport: host memory between ranks of one host. A slab is an anonymous file
- * (core/foundation/device/shared_file.h), which peers map. GPUs that cannot address each other use
- * this transport too; each registers the slabs that it maps.
+ * The shm transport: host memory between ranks of one host. A slab is an anonymous file, which
+ * peers map; GPUs that cannot address each other register it.
  */
 #include "transport/slab.h"
 
@@ -26,7 +25,7 @@ struct shm_state {
     struct gyre_device *device;
 };
 
-/* The contents of gyre_slab_handle.bytes. */
+/* gyre_slab_handle.bytes */
 struct shm_handle {
     int32_t fd; /* in the owner's table */
 };
@@ -35,10 +34,10 @@ GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles
 GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
                    "a slab's token is its file's");
 
-/* The steps of shm_import that the kernel may refuse: enter the folder of the peer's descriptors,
- * and follow a link of its process. It asks for the same user and group (root may do it to others,
- * they not to root) and for a process that has not given up its identity: setuid(), file
- * capabilities and prctl(PR_SET_DUMPABLE) close its descriptors to everybody else. */
+/* Tries the steps of shm_import that the kernel may refuse: entering the folder of the peer's
+ * descriptors and following a link of its process. The kernel asks for the same user and group, and
+ * closes the descriptors of processes that changed their identity: setuid(), file capabilities,
+ * prctl(PR_SET_DUMPABLE). */
 static bool can_open_descriptors(const struct gyre_peer_info *mine,
                                  const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -82,10 +81,10 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     return false;
 }
 
-/* Reserve every page now: without it, memory that runs out later ends the process by SIGBUS. */
+/* Reserves every page: memory that runs out later ends the process by SIGBUS. */
 static gyre_status reserve(int fd, size_t n_bytes)
 {
-    /* Past this limit the kernel sends SIGXFSZ, which ends the process; so ask first. */
+    /* Past this limit the kernel sends SIGXFSZ, which ends the process. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         n_bytes > limit.rlim_cur)
@@ -107,7 +106,7 @@ static gyre_status reserve(int fd, size_t n_bytes)
     return GYRE_SUCCESS;
 }
 
-/* Make the mapped slab addressable by the device; the mapping owns base and fd from then on. */
+/* Lets the device address the slab. The mapping owns base and fd from then on. */
 static gyre_status finish_mapping(const struct gyre_transport_config *config, void *base,
                                   size_t n_bytes, int fd, struct gyre_slab_mapping *mapping_out)
 {
@@ -173,7 +172,6 @@ static gyre_status shm_import(const struct gyre_transport_config *config,
 static void shm_release(struct gyre_slab_mapping *mapping)
 {
     struct shm_state *state = mapping->state;
-    /* It can only fail for memory that is not registered. */
     state->device->ops->host_unregister(state->device, mapping->base);
     munmap(mapping->base, mapping->n_bytes);
     if (state->fd >= 0)

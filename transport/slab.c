@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slabs: the layout, the blob that announces a slab, mapping the slabs of all peers, and the
- * connectors that follow from them.
+ * Slabs: layout, blob, mapping, connectors, and the registry of this process's slabs.
  */
 #include "transport/slab.h"
 
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <stdlib.h>
@@ -13,8 +13,7 @@
 #define SLAB_MAGIC     0x62616c7365727967ULL /* "gyreslab", little endian */
 #define SLAB_MAX_BYTES (1ULL << 46)          /* below the 47-bit user address space */
 
-/* The blob that announces a slab. The owner's list of n_peers ranks, of type uint16_t, follows it.
- */
+/* The owner's list of n_peers ranks, of type uint16_t, follows it. */
 struct slab_blob {
     uint64_t magic;
     uint64_t n_bytes;
@@ -43,7 +42,7 @@ static uint64_t spec_hash(const struct gyre_fifo_spec *spec)
     return gyre_hash(hash, spec->slot_bytes, sizeof(spec->slot_bytes));
 }
 
-/* a * b + c; false if the result is more than SLAB_MAX_BYTES. */
+/* a * b + c; false if that is more than SLAB_MAX_BYTES. */
 static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *out)
 {
     uint64_t product, sum;
@@ -132,14 +131,13 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
                                   end_index(layout, peer_index, fifo) * layout->area_bytes[proto];
     if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->ring_prev_peer)
         return offset_bytes;
-    /* How many large areas lie before this one: those of the ring predecessor's earlier FIFOs, or
-     * all of its FIFOs. */
+    /* Large areas before this one: of the ring predecessor's earlier FIFOs, or of all. */
     const uint64_t n_large = peer_index == layout->ring_prev_peer ? fifo : layout->n_fifos;
     return offset_bytes + n_large * (layout->ring_area_bytes - layout->area_bytes[proto]);
 }
 
-/* Index of a rank's predecessor in the ring, in that rank's list of peers.
- * @peers: n_peers ranks of type uint16_t, of any alignment. */
+/* Index of a rank's ring predecessor in that rank's list of peers. @peers: n_peers ranks of type
+ * uint16_t, of any alignment. */
 static uint32_t find_ring_prev(const struct gyre_transport_config *config, int rank,
                                const void *peers, uint32_t n_peers)
 {
@@ -214,7 +212,7 @@ close_slab:
     return status;
 }
 
-/* Read a peer's blob. my_index_out: index of this rank in the peer's list of peers. */
+/* @my_index_out: index of this rank in the peer's list of peers. */
 static gyre_status parse_blob(const struct slab_transport *slab, int peer,
                               const unsigned char *bytes, size_t n_bytes,
                               struct slab_blob *blob_out, struct gyre_slab_layout *layout_out,
@@ -250,17 +248,16 @@ static gyre_status parse_blob(const struct slab_transport *slab, int peer,
     return gyre_fail(GYRE_ERROR_REMOTE, "did not choose this transport for rank %d", config->rank);
 }
 
-/* Computes addresses and does not dereference them, because the memory may be a GPU's. */
 static unsigned char *at(const struct gyre_slab_mapping *mapping, uint64_t offset_bytes)
 {
     return (unsigned char *)mapping->base + offset_bytes;
 }
 
-/* A FIFO end. Its slots and inbox are in the slab `slots_in`, its credit is in `credit_in`. */
+/* One side of a FIFO: a slab, and the other rank's index in the list of its owner. */
 struct slab_side {
     const struct gyre_slab_mapping *mapping;
     const struct gyre_slab_layout *layout;
-    uint32_t peer_index; /* of the other rank, in the list of the slab's owner */
+    uint32_t peer_index;
 };
 
 static struct gyre_connector make_connector(const struct gyre_fifo_spec *spec,
@@ -363,4 +360,95 @@ void gyre_slab_close(struct gyre_transport *transport)
         slab->memory->release(&slab->own);
     free(slab->imported);
     free(slab);
+}
+
+/* ---- the slabs of this process --------------------------------------------------------------- */
+
+struct gyre_slab_entry {
+    struct gyre_slab_entry *next;
+    uint8_t token[GYRE_SLAB_TOKEN_BYTES];
+    void *base;
+    size_t n_bytes;
+    size_t n_users;
+    void (*release)(void *base, size_t n_bytes);
+};
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gyre_slab_entry *registry; /* under registry_lock */
+
+GYRE_WATCH_FORKS(&registry_lock, NULL)
+
+static struct gyre_slab_entry *find(const uint8_t *token)
+{
+    struct gyre_slab_entry *entry = registry;
+    while (entry != NULL && memcmp(entry->token, token, GYRE_SLAB_TOKEN_BYTES) != 0)
+        entry = entry->next;
+    return entry;
+}
+
+gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], void *base,
+                                   size_t n_bytes, void (*release)(void *base, size_t n_bytes),
+                                   struct gyre_slab_entry **entry_out)
+{
+    struct gyre_slab_entry *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "entry of a slab (%zu bytes)", sizeof(*entry));
+    memcpy(entry->token, token, GYRE_SLAB_TOKEN_BYTES);
+    entry->base = base;
+    entry->n_bytes = n_bytes;
+    entry->n_users = 1;
+    entry->release = release;
+    pthread_mutex_lock(&registry_lock);
+    entry->next = registry;
+    registry = entry;
+    pthread_mutex_unlock(&registry_lock);
+    *entry_out = entry;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], size_t n_bytes,
+                                       void **base_out, struct gyre_slab_entry **entry_out)
+{
+    pthread_mutex_lock(&registry_lock);
+    struct gyre_slab_entry *entry = find(token);
+    const size_t found_bytes = entry != NULL ? entry->n_bytes : 0;
+    if (entry != NULL && found_bytes == n_bytes) {
+        entry->n_users++;
+        *base_out = entry->base;
+        *entry_out = entry;
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_REMOTE, "its slab is gone: the rank has closed or aborted");
+    if (found_bytes != n_bytes)
+        return gyre_fail(GYRE_ERROR_REMOTE, "its slab has %zu bytes, expected %zu", found_bytes,
+                         n_bytes);
+    return GYRE_SUCCESS;
+}
+
+void gyre_slab_registry_release(struct gyre_slab_entry *entry)
+{
+    pthread_mutex_lock(&registry_lock);
+    const bool is_last = --entry->n_users == 0;
+    if (is_last) {
+        struct gyre_slab_entry **link = &registry;
+        while (*link != entry)
+            link = &(*link)->next;
+        *link = entry->next;
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (!is_last)
+        return;
+    entry->release(entry->base, entry->n_bytes);
+    free(entry);
+}
+
+size_t gyre_slab_registry_count(void)
+{
+    pthread_mutex_lock(&registry_lock);
+    size_t n_entries = 0;
+    for (const struct gyre_slab_entry *entry = registry; entry != NULL; entry = entry->next)
+        n_entries++;
+    pthread_mutex_unlock(&registry_lock);
+    return n_entries;
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of mapped transports (p2p, shm). Each rank has one slab. For every peer of the
- * transport and every FIFO it holds the inbox and the slots into which this rank receives, and the
- * credit words that it polls as a sender. Offsets are a pure function of the FIFO spec and the
- * owner's list of peers, so a peer that has mapped the slab can compute them.
+ * The memory of mapped transports. Each rank has one slab: for every peer and FIFO, the inbox and
+ * slots into which this rank receives, and the credit words that it polls as a sender. Offsets
+ * follow from the FIFO spec and the owner's list of peers, so a peer that has mapped the slab
+ * computes them.
  *
- * struct gyre_slab_memory_ops hides what kind of memory a slab is in: memory of one process
- * (p2p.c), memfd (shm.c) or GPU memory (p2p_cuda.c). To add a kind, define one `const struct
- * gyre_slab_memory_ops` and name it in memory_of() of p2p.c. Layout, blob and connectors are made
- * here. No code here dereferences slab memory, because it may be a GPU's.
+ * A kind of memory is one struct gyre_slab_memory_ops: of one process (p2p.c), memfd (shm.c), GPU
+ * memory (p2p_cuda.c). A new kind is named in memory_of() of p2p.c. No code of slab.c dereferences
+ * slab memory, because it may be a GPU's.
  */
 #ifndef GYRE_TRANSPORT_SLAB_H
 #define GYRE_TRANSPORT_SLAB_H
@@ -20,35 +19,31 @@
 #define GYRE_SLAB_HANDLE_BYTES 128
 
 /* Offsets from the start of a slab. The first page belongs to the kind of memory (shm keeps the
- * slab's token there). Inboxes and credits are arrays by (peer index, FIFO). Each protocol has such
- * an array of slot areas, and every area begins at a page and fills whole pages. The SIMPLE areas
- * of the ring predecessor are larger than the others. */
+ * slab's token there). Inboxes and credits are arrays by (peer index, FIFO), and so are the slot
+ * areas of each protocol, which are whole pages. The ring predecessor's SIMPLE areas are larger. */
 struct gyre_slab_layout {
     uint32_t n_fifos;
     uint32_t n_peers;
-    uint32_t ring_prev_peer; /* index of the ring predecessor, whose SIMPLE slots are large; n_peers
-                                = none */
+    uint32_t ring_prev_peer; /* index of the ring predecessor; n_peers = none */
     uint64_t inboxes_offset_bytes;
     uint64_t credits_offset_bytes;
     uint64_t proto_offset_bytes[GYRE_N_SLOT_PROTOS]; /* of a protocol's first area */
     uint64_t area_bytes[GYRE_N_SLOT_PROTOS]; /* of one FIFO's slots; 0 = protocol not available */
-    uint64_t ring_area_bytes; /* of one FIFO's SIMPLE slots from the ring predecessor */
-    uint64_t n_bytes;         /* of the whole slab, in whole pages */
+    uint64_t ring_area_bytes;                /* of the ring predecessor's SIMPLE slots, a FIFO */
+    uint64_t n_bytes;                        /* whole pages */
 };
 
 #define GYRE_SLAB_NO_RING_PREV UINT32_MAX
 
-/** gyre_slab_layout_make - the layout of a slab whose owner has n_peers peers.
- * @ring_prev_peer: index of the peer whose data arrive in slots of spec->ring_slot_bytes, or
- * GYRE_SLAB_NO_RING_PREV.
+/** gyre_slab_layout_make - the layout of a slab whose owner has n_peers peers. @ring_prev_peer:
+ * index of the peer whose data arrive in slots of spec->ring_slot_bytes, or GYRE_SLAB_NO_RING_PREV.
  * Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size past 2^46 bytes). */
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
                                   uint32_t ring_prev_peer, struct gyre_slab_layout *layout_out);
 
-/** gyre_slab_inbox_offset and the two below - offsets of one FIFO between the slab's owner and its
- * peer number peer_index. Inbox and slots serve data from that peer to the owner; credit serves
- * data from the owner to that peer. gyre_slab_slots_offset() is for protocols whose area_bytes is
- * not 0. */
+/** gyre_slab_inbox_offset, _credit_offset, _slots_offset - offsets of one FIFO between the owner
+ * and its peer number peer_index. Inbox and slots serve data from that peer, credit data to it.
+ * Slots only of protocols whose area_bytes is not 0. */
 uint64_t gyre_slab_inbox_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo);
 uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
@@ -62,7 +57,7 @@ struct gyre_slab_handle {
     uint8_t bytes[GYRE_SLAB_HANDLE_BYTES];
 };
 
-/* Mapped memory: this rank's own slab or an imported one. */
+/* This rank's own slab or an imported one. */
 struct gyre_slab_mapping {
     void *base; /* NULL = no mapping */
     size_t n_bytes;
@@ -73,11 +68,11 @@ struct gyre_slab_mapping {
 struct gyre_slab_memory_ops {
     const char *name;
 
-    /* As gyre_transport_ops.reachable: can `mine` map memory of this kind that `peer` owns? */
+    /* As gyre_transport_ops.reachable: can `mine` map such memory of `peer`? */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
-    /* Allocate zeroed, page aligned memory and describe it in handle->bytes. The caller has set
-     * handle->token. Errors: OUT_OF_MEMORY or SYSTEM naming n_bytes. */
+    /* Allocate zeroed, page aligned memory and describe it in handle->bytes; handle->token is set.
+     * Errors: OUT_OF_MEMORY or SYSTEM naming n_bytes. */
     gyre_status (*alloc)(const struct gyre_transport_config *config, size_t n_bytes,
                          struct gyre_slab_handle *handle, struct gyre_slab_mapping *mapping_out);
     /* Map a peer's slab of n_bytes. Errors: REMOTE (the slab is gone, or the memory found has
@@ -85,17 +80,25 @@ struct gyre_slab_memory_ops {
     gyre_status (*import)(const struct gyre_transport_config *config,
                           const struct gyre_peer_info *peer, const struct gyre_slab_handle *handle,
                           size_t n_bytes, struct gyre_slab_mapping *mapping_out);
-    /* Give up an own or imported mapping. The memory stays while another rank maps it. */
+    /* The memory stays while another rank maps it. */
     void (*release)(struct gyre_slab_mapping *mapping);
-    /* gyre_transport_ops.describe for this peer; a static string. */
+    /* As gyre_transport_ops.describe; a static string. */
     const char *(*describe)(const struct gyre_peer_info *mine, const struct gyre_peer_info *peer);
 };
 
-/* The functions of gyre_transport_ops that all mapped transports share. */
+#ifdef GYRE_WITH_CUDA
+extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda; /* p2p_cuda.c */
 
-/** gyre_slab_open - as gyre_transport_ops.open: allocate this rank's slab and write the blob with
- * which peers map it.
- * @ops: of the new transport. @config: the data that it points to must outlive the transport. */
+/** gyre_p2p_cuda_has_native_atomics - do atomics of one GPU work in the other's memory? They do
+ * over NVLink but not over PCIe. False if this process cannot see the peer's GPU. */
+bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
+                                      const struct gyre_peer_info *peer);
+#endif
+
+/* Functions of gyre_transport_ops that all mapped transports share. */
+
+/** gyre_slab_open - as gyre_transport_ops.open. @ops: of the new transport. @config: the data that
+ * it points to must outlive the transport. */
 gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
                            const struct gyre_slab_memory_ops *memory,
                            const struct gyre_transport_config *config,
@@ -109,22 +112,18 @@ gyre_status gyre_slab_connect(struct gyre_transport *transport, const void *blob
                               const size_t *offsets, uint64_t deadline_ns,
                               struct gyre_connector *connectors);
 
-/** gyre_slab_describe - as gyre_transport_ops.describe. */
 const char *gyre_slab_describe(const struct gyre_transport *transport, int peer);
 
-/** gyre_slab_memory_bytes - the size of this rank's own slab. */
 size_t gyre_slab_memory_bytes(const struct gyre_transport *transport);
 
-/** gyre_slab_wake - does nothing. Both ends of a mapped FIFO are executors, so no proxy sleeps. */
+/** gyre_slab_wake, gyre_slab_help - do nothing: both ends of a mapped FIFO are executors. */
 void gyre_slab_wake(struct gyre_transport *transport);
 
-/** gyre_slab_help - does nothing and returns false. A mapped transport has no slots to move. */
 bool gyre_slab_help(struct gyre_transport *transport, bool is_last);
 
-/** gyre_slab_close - release this rank's slab and all imported ones. */
 void gyre_slab_close(struct gyre_transport *transport);
 
-/* ---- slabs of this process (transport/slab_registry.c) ------------------------------------ *
+/* ---- slabs of this process ------------------------------------------------------------------
  *
  * Ranks that are threads of one process find each other's slabs here by token. An entry lives until
  * its last user has released it. Therefore a rank that aborts never frees memory that another rank
@@ -132,24 +131,21 @@ void gyre_slab_close(struct gyre_transport *transport);
 
 struct gyre_slab_entry;
 
-/** gyre_slab_registry_add - publish memory under its token. The caller is its first user.
- * @release: called on the last user's thread, to free the memory. */
+/** gyre_slab_registry_add - publish memory under its token. The caller is its first user. @release:
+ * frees the memory, on the last user's thread. */
 gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], void *base,
                                    size_t n_bytes, void (*release)(void *base, size_t n_bytes),
                                    struct gyre_slab_entry **entry_out);
 
-/** gyre_slab_registry_acquire - become a user of the slab with this token.
- * Errors: REMOTE (there is no such slab because its owner has closed it, or it is not n_bytes
- * long).
- */
+/** gyre_slab_registry_acquire - become a user of the slab with this token. Errors: REMOTE (no such
+ * slab, because its owner has closed it, or not of n_bytes). */
 gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], size_t n_bytes,
                                        void **base_out, struct gyre_slab_entry **entry_out);
 
 /** gyre_slab_registry_release - stop being a user. */
 void gyre_slab_registry_release(struct gyre_slab_entry *entry);
 
-/** gyre_slab_registry_count - the number of entries in this process, for tests that look for leaks.
- */
+/** gyre_slab_registry_count - entries of this process, for tests that look for leaks. */
 size_t gyre_slab_registry_count(void);
 
 #endif

@@ -1,8 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of transports, the preferred one first, and the check that all waits of set-up make.
+ * The list of transports, the check that every wait of set-up makes, and a rank's description.
  */
 #include "transport/transport.h"
+
+#include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
+#include "transport/slab.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const struct gyre_transport_ops *const gyre_transports[] = {
     &gyre_transport_p2p, &gyre_transport_shm, &gyre_transport_ib, &gyre_transport_socket, NULL,
@@ -24,4 +35,134 @@ bool gyre_transport_no_lines(const struct gyre_transport *transport)
 {
     (void)transport;
     return false;
+}
+
+/* ---- the description of a rank --------------------------------------------------------------- */
+
+/* One random number a process, because pids repeat between namespaces and hosts. Ranks with the
+ * same number may use each other's pointers. A forked child draws its own. */
+static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t process_id; /* 0 = not drawn yet; under process_lock */
+
+static void forget_id(void)
+{
+    process_id = 0;
+}
+
+GYRE_WATCH_FORKS(&process_lock, forget_id)
+
+static gyre_status get_process_id(uint64_t *id_out)
+{
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&process_lock);
+    while (process_id == 0 && status == GYRE_SUCCESS)
+        status = gyre_random_bytes(&process_id, sizeof(process_id));
+    *id_out = process_id;
+    pthread_mutex_unlock(&process_lock);
+    return status;
+}
+
+/* Below a VLAN a bond, below the bond a port, and one more. */
+#define MAX_INTERFACE_DEPTH 3
+
+/* Is there a device behind the interface, or behind one that it stands on? */
+static bool has_hardware(const char *name, int depth)
+{
+    char path[80];
+    bool found = false;
+    snprintf(path, sizeof(path), "/sys/class/net/%.15s/device", name);
+    if (access(path, F_OK) == 0)
+        return true;
+    snprintf(path, sizeof(path), "/sys/class/net/%.15s", name);
+    DIR *folder = depth < MAX_INTERFACE_DEPTH ? opendir(path) : NULL;
+    if (folder == NULL)
+        return false;
+    for (struct dirent *entry = readdir(folder); entry != NULL && !found; entry = readdir(folder))
+        found =
+            strncmp(entry->d_name, "lower_", 6) == 0 && has_hardware(entry->d_name + 6, depth + 1);
+    closedir(folder);
+    return found;
+}
+
+/* In Mbit/s, as the driver reports; 0 = unknown. @is_virtual_out: 1 = veth, a tunnel and the like.
+ */
+static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
+{
+    char path[80];
+    int mbit_per_s = 0;
+    *is_virtual_out = !has_hardware(name, 0);
+    snprintf(path, sizeof(path), "/sys/class/net/%.15s/speed", name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%d", &mbit_per_s) != 1)
+        mbit_per_s = 0; /* of an interface that is down */
+    fclose(file);
+    return mbit_per_s > 0 ? (uint32_t)mbit_per_s : 0;
+}
+
+/* Describes the slowest interface for data sockets. If none fits, the code that needs one reports
+ * the error. */
+static void describe_interface(const struct gyre_params *params, struct gyre_peer_info *info)
+{
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
+    int n = 0;
+    info->n_interfaces = 1;
+    if (gyre_sock_list_addresses(params, addresses, &n) != GYRE_SUCCESS)
+        return;
+    if (strchr(ifname, ',') != NULL)
+        info->n_interfaces = (uint32_t)gyre_sock_spread(addresses, n, ifname, 0, 1);
+    for (int i = 0; i < (info->n_interfaces > 1 ? n : 1); i++) {
+        uint32_t is_virtual;
+        const uint32_t mbit_per_s = read_speed(addresses[i].name, &is_virtual);
+        if (i > 0 && (mbit_per_s == 0 || mbit_per_s >= info->net_mbit_per_s))
+            continue;
+        info->net_mbit_per_s = mbit_per_s;
+        info->net_is_virtual = is_virtual;
+        snprintf(info->net_name, sizeof(info->net_name), "%.15s", addresses[i].name);
+    }
+}
+
+gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
+                                int rank, struct gyre_peer_info *info_out)
+{
+    struct gyre_peer_info info;
+    memset(&info, 0, sizeof(info));
+    info.rank = (uint32_t)rank;
+    info.pid = (uint32_t)getpid();
+    info.uid = (uint32_t)geteuid();
+    GYRE_TRY(gyre_host_hash(gyre_param_text(params, GYRE_PARAM_HOSTID), &info.host_hash));
+    GYRE_TRY(get_process_id(&info.process_id));
+    if (gethostname(info.host_name, sizeof(info.host_name) - 1) != 0 && errno != ENAMETOOLONG)
+        return gyre_fail_errno(errno, "gethostname");
+    struct stat stats;
+    if (stat("/proc/self/ns/pid", &stats) == 0)
+        info.pid_namespace = stats.st_ino;
+    else if (errno != ENOENT) /* without /proc there is no shm, and nothing else is missing */
+        return gyre_fail_errno(errno, "stat(/proc/self/ns/pid)");
+    GYRE_TRY(device->ops->info(device, &info.device));
+    info.path_level = GYRE_PEER_PATH_UNKNOWN;
+    describe_interface(params, &info);
+    gyre_transport_ib_probe(params, &info);
+    *info_out = info;
+    return GYRE_SUCCESS;
+}
+
+void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
+                            struct gyre_peer_info *peer)
+{
+    peer->path_level = GYRE_PEER_PATH_UNKNOWN;
+    if (mine->host_hash != peer->host_hash || mine->device.kind != GYRE_DEVICE_CUDA ||
+        peer->device.kind != GYRE_DEVICE_CUDA)
+        return;
+    const int32_t from = gyre_topo_find_bus_id(topo, mine->device.pci_bus_id);
+    const int32_t to = gyre_topo_find_bus_id(topo, peer->device.pci_bus_id);
+    if (from >= 0 && to >= 0)
+        peer->path_level = (uint32_t)gyre_topo_level_between(topo, from, to);
+#ifdef GYRE_WITH_CUDA
+    /* Without NVML nothing is known of NVLinks; native atomics between GPUs need one. */
+    if (topo->n_links == 0 && gyre_p2p_cuda_has_native_atomics(mine, peer))
+        peer->path_level = GYRE_TOPO_NVL;
+#endif
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Transports make connectors. With a mapped transport (p2p, shm) both ends address the same slots.
- * With a proxied transport (socket, ib) each end has its own slots, and a proxy thread, which never
- * reads a program, moves published slots. A transport that cannot connect two ranks says why.
+ * With a proxied one (socket, ib) each end has slots of its own, and a proxy thread, which never
+ * reads a program, moves published slots.
  */
 #ifndef GYRE_TRANSPORT_TRANSPORT_H
 #define GYRE_TRANSPORT_TRANSPORT_H
@@ -17,11 +17,10 @@
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
-/* One rank's description for all others. Ranks exchange it before transports are chosen, so its
- * layout is fixed. */
+/* One rank's description for all others. Ranks exchange it, so its layout is fixed. */
 struct gyre_peer_info {
     uint64_t host_hash;
-    uint64_t process_id;    /* random, drawn once in a process, so unique in the job */
+    uint64_t process_id;    /* random, drawn once in a process */
     uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 = /proc is not mounted */
     uint32_t pid;
     uint32_t uid; /* effective; processes of other users cannot map this one's memory */
@@ -35,15 +34,15 @@ struct gyre_peer_info {
     uint32_t ib_n_ports;     /* that the rank may use */
     char net_name[16];       /* of that interface; "" = none */
     uint32_t ib_usable;      /* 1: the ib transport found a device and a GID */
-    /* enum gyre_topo_level between this GPU and the GPU of the rank that holds this copy, or
-     * GYRE_PEER_PATH_UNKNOWN. It is not exchanged: gyre_peer_info_measure() fills it in. */
+    /* enum gyre_topo_level between this GPU and that of the rank that holds this copy, or
+     * GYRE_PEER_PATH_UNKNOWN. Not exchanged: gyre_peer_info_measure() fills it in. */
     uint32_t path_level;
     char ib_reason[128]; /* why ib_usable is 0 */
     uint64_t topo_hash;  /* of the host's topology; 0 = unknown. Set by the communicator */
-    uint64_t trace_hash; /* of the file that the rank writes its trace to, if the file is not named
-                          * after the rank; 1 = after the rank; 0 = none. Set by the communicator */
-    struct gyre_sock_list regroup_addresses; /* where the rank listens when the bootstrap is gone;
-                                              * all zero = nowhere. Set by the communicator */
+    uint64_t trace_hash; /* of the rank's trace file; 1 = it is named after the rank, 0 = none. Set
+                          * by the communicator */
+    struct gyre_sock_list regroup_addresses; /* it listens here when the bootstrap is gone; all zero
+                                              * = nowhere. Set by the communicator */
 };
 
 struct gyre_transport_config {
@@ -54,32 +53,28 @@ struct gyre_transport_config {
     const struct gyre_peer_info *infos; /* by rank; outlives the transport */
     const uint16_t *peers;              /* the ranks to connect to, ascending */
     int n_peers;
-    bool for_puts; /* it serves put links: it measures nothing, and what the communicator's own
-                    * transport of this kind has warned of is not said again */
+    bool for_puts; /* it serves put links: it measures nothing and repeats no warning of the
+                    * communicator's own transport */
     struct gyre_fifo_spec spec;
-    const uint16_t *ring_prev;                  /* by rank: its predecessor in the ring; read if
-                                                 * spec.ring_slot_bytes is not 0 */
-    const uint8_t *is_far;                      /* by rank: 1 = far from this rank, so the pair has
-                                                 * spec.far; NULL = no rank is */
-    const struct gyre_sock_address *rendezvous; /* this rank's own address on its link to
-                                                 * the rendezvous; NULL or family 0 = unknown */
-    const uint8_t
-        *secret; /* GYRE_SECRET_BYTES (bootstrap.h); data sockets prove that they know it */
-    /* gyre_authenticate() of bootstrap.h. Transports may not include bootstrap, so they get it
-     * here. */
+    const uint16_t *ring_prev; /* by rank, of the ring; read if spec.ring_slot_bytes is not 0 */
+    const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = no rank is far */
+    const struct gyre_sock_address *rendezvous; /* this rank's own address on its link to the
+                                                 * rendezvous; NULL or family 0 = unknown */
+    const uint8_t *secret; /* GYRE_SECRET_BYTES; data sockets prove that they know it */
+    /* gyre_authenticate() of bootstrap.h, which transports may not include. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
     int traffic_class;        /* -1 = from params */
     int service_level;        /* -1 = from params */
     struct gyre_fault *fault; /* raised by proxies, polled by them */
-    struct gyre_trace *trace; /* gets what proxies do; outlives the transport. NULL = none */
-    /* Are all ranks alive? If not, the cause names the rank that died or reported an error. Only
-     * for gyre_transport_check(). NULL = unknown. */
+    struct gyre_trace *trace; /* of what proxies do; outlives the transport. NULL = none */
+    /* For gyre_transport_check(): are all ranks alive? If not, the cause names the rank that died
+     * or reported an error. NULL = unknown. */
     gyre_status (*check_ranks)(void *context);
     void *check_context;
 };
 
-/** gyre_transport_fifos - the FIFOs that this rank has with a peer, in each direction. */
+/** gyre_transport_fifos - the FIFOs of a pair, in each direction. */
 static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_transport_config *config,
                                                          int peer)
 {
@@ -87,19 +82,18 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
 }
 
 /** gyre_transport_check - may set-up go on? Every wait of open and connect calls this a few times a
- * second. The result is not SUCCESS when this rank has given the communicator up, or when another
- * rank has died or reported an error. The wait then ends with that status and cause. Does not
- * block. One thread at a time may call it. */
+ * second, and ends with its status and cause if this rank has given up, or another one has died or
+ * reported an error. Does not block. One thread at a time may call it. */
 gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
-/* The longest time that `measure` of a transport takes. */
+/* The longest time that `measure` takes. */
 #define GYRE_MEASURE_NS 12000000ULL
 
 /* What a rank measured of the network to other hosts; 0 = unknown. Ranks exchange it, so its layout
  * is fixed. */
 struct gyre_wire {
-    uint64_t round_trip_ns; /* the shortest one that was seen */
-    uint64_t mbit_per_s;    /* at which data of another host arrived */
+    uint64_t round_trip_ns; /* the shortest that was seen */
+    uint64_t mbit_per_s;    /* of arriving data */
 };
 
 struct gyre_transport_ops;
@@ -110,14 +104,13 @@ struct gyre_transport {
 
 struct gyre_transport_ops {
     const char *name; /* "p2p", "shm", "ib", "socket" */
-    bool is_direct;   /* a rank addresses the peers' own memory, not memory between the two */
+    bool is_direct;   /* a rank addresses the peers' own memory */
     bool is_rdma;     /* RDMA verbs: the NIC writes into the peer's memory */
     bool is_proxied;  /* a proxy thread moves the slots */
     bool has_lines;   /* proxied: makes slots of LL, too (gyre_fifo_spec.net_line_bytes) */
 
-    /* Can the rank `mine` reach `peer` with this transport? Both ranks ask. A pair uses the first
-     * transport that both ranks allow.
-     * @why_out: the reason if not, at most why_bytes with its NUL. */
+    /* Can the rank `mine` reach `peer`? Both ranks ask. A pair uses the first transport that both
+     * allow. @why_out: the reason if not. */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
 
@@ -126,10 +119,10 @@ struct gyre_transport_ops {
                         struct gyre_transport **transport_out, void **blob_out,
                         size_t *blob_bytes_out);
 
-    /* Connect to all peers and fill the connectors of both directions of all their FIFOs.
-     * @blobs, @offsets: all ranks' blobs, as the bootstrap's all_gather_v returns them; empty for
-     * ranks that do not use this transport. @connectors: the communicator's table, in the order of
-     * gyre_connector_index(). Returns before deadline_ns. */
+    /* Connect to all peers and fill the connectors of both directions of all their FIFOs, before
+     * deadline_ns. @blobs, @offsets: all ranks' blobs, as the bootstrap's all_gather_v returns
+     * them; empty for ranks without this transport. @connectors: in the order of
+     * gyre_connector_index(). */
     gyre_status (*connect)(struct gyre_transport *transport, const void *blobs,
                            const size_t *offsets, uint64_t deadline_ns,
                            struct gyre_connector *connectors);
@@ -138,28 +131,27 @@ struct gyre_transport_ops {
      * "NET/Socket/0". Static or owned by the transport. */
     const char *(*describe)(const struct gyre_transport *transport, int peer);
 
-    /* Bytes of device and host memory that open and connect allocated, for the log. */
+    /* Device and host memory that open and connect allocated, for the log. */
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
-    /* Does this rank have slots of LL for lines that a NIC or its proxy writes? Only after open,
-     * and only if has_lines. The config may ask for them where the NIC does not reach the device's
-     * memory. */
+    /* Does this rank have slots of LL that a NIC or its proxy writes? After open, and only if
+     * has_lines. The config may ask for lines where the NIC does not reach the device's memory. */
     bool (*takes_lines)(const struct gyre_transport *transport);
 
-    /* Tell what this rank measured of the network to other hosts. Only when all ranks have
-     * connected and before the first slot moves. Takes GYRE_MEASURE_NS at most. */
+    /* Tell what this rank measured of the network to other hosts. When all ranks have connected and
+     * before the first slot moves. Takes GYRE_MEASURE_NS at most. */
     void (*measure)(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
     /* Wake a sleeping proxy, because an operation was enqueued. Fast; any thread. */
     void (*wake)(struct gyre_transport *transport);
 
-    /* Move slots in the caller's thread, which waits for them (gyre_proxy_help()). True if anything
-     * moved. Mapped transports have no proxy; they use gyre_slab_help(), which returns false. */
+    /* gyre_proxy_help() for the transport's proxies. Mapped transports have none and use
+     * gyre_slab_help(). */
     bool (*help)(struct gyre_transport *transport, bool is_last);
 
     /* Stop proxies, unmap memory and free what this rank owns. Before it all ranks have left, or
-     * the fault is raised. Memory that a live peer may still use is only given up by this rank; the
-     * operating system frees it when the last process has unmapped it. */
+     * the fault is raised. Memory that a live peer may still use is freed by the operating system
+     * when the last process has unmapped it. */
     void (*close)(struct gyre_transport *transport);
 };
 
@@ -168,13 +160,13 @@ extern const struct gyre_transport_ops gyre_transport_shm;
 extern const struct gyre_transport_ops gyre_transport_ib;
 extern const struct gyre_transport_ops gyre_transport_socket;
 
-/** All transports, the preferred one first, ended by NULL. */
+/** The preferred one first, ended by NULL. */
 extern const struct gyre_transport_ops *const gyre_transports[];
 
-/** gyre_transport_no_wire - `measure` of transports that join no hosts: nothing is known. */
+/** gyre_transport_no_wire - `measure` of transports that join no hosts. */
 void gyre_transport_no_wire(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
-/** gyre_transport_no_lines - the takes_lines of transports whose has_lines is false: false. */
+/** gyre_transport_no_lines - takes_lines of transports without has_lines. */
 bool gyre_transport_no_lines(const struct gyre_transport *transport);
 
 /** gyre_peer_info_fill - describe this rank: host, process, device and RDMA.
@@ -182,15 +174,15 @@ bool gyre_transport_no_lines(const struct gyre_transport *transport);
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out);
 
-/** gyre_peer_info_tells_rate - is there hardware behind the rank's interface for sockets, and does
- * its driver tell a rate? */
+/** gyre_peer_info_tells_rate - does hardware stand behind the rank's interface for sockets, and
+ * does its driver tell a rate? */
 static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
 {
     return info->net_mbit_per_s > 0 && info->net_is_virtual == 0;
 }
 
-/** gyre_peer_info_measure - set peer->path_level to the distance between the two GPUs. It is
- * GYRE_PEER_PATH_UNKNOWN between hosts, for host devices, and if a GPU is not in the topology. */
+/** gyre_peer_info_measure - set peer->path_level: the distance between the two GPUs, or UNKNOWN
+ * between hosts, for host devices, and for a GPU that is not in the topology. */
 void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
                             struct gyre_peer_info *peer);
 
@@ -207,8 +199,8 @@ enum gyre_put_kind {
     GYRE_PUT_DATA = 1, /* bytes for a window, a signal, or both */
     GYRE_PUT_FENCE,    /* says that the messages before it have been taken */
     GYRE_PUT_GOODBYE,  /* the rank has left: it is its last message */
-    GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals: all that it has sent came before.
-                        * offset_bytes is its n_ended (struct gyre_blocked) */
+    GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals. Its last message; offset_bytes is
+                        * its n_ended (struct gyre_blocked) */
 };
 
 /* Stands before the bytes in a message. Ranks exchange it, so its layout is fixed. */
@@ -228,12 +220,11 @@ struct gyre_put_links_config {
     int n_ranks;
     uint32_t slot_bytes;                     /* at least 4096 */
     const struct gyre_connector *connectors; /* of one FIFO a pair, in the order of
-                                              * gyre_connector_index(); zeros where there is no
-                                              * link. Copied */
+                                              * gyre_connector_index(); zeros = no link. Copied */
     struct gyre_fault *fault;                /* raised and polled */
-    void (*wake)(void *context);             /* wake the transports' proxies. Any thread */
-    /* A message has come. Called by one thread at a time; does not block.
-     * @data: head->n_bytes bytes. */
+    void (*wake)(void *context);             /* wakes the transports' proxies. Any thread */
+    /* Called for each message, by one thread at a time; does not block. @data: head->n_bytes bytes.
+     */
     void (*take)(void *context, int rank, const struct gyre_put_head *head, const void *data);
     void *context;
 };
@@ -253,8 +244,8 @@ bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gy
 /** gyre_put_links_help - take messages in the caller's thread. True if any came. */
 bool gyre_put_links_help(struct gyre_put_links *links);
 
-/** gyre_put_links_leave - this rank posts nothing any more: say goodbye on all links, as soon as
- * they have room. Does not block. */
+/** gyre_put_links_leave - say goodbye on all links, as soon as they have room: this rank posts
+ * nothing any more. Does not block. */
 void gyre_put_links_leave(struct gyre_put_links *links);
 
 /** gyre_put_links_close - stop the thread and free the links, before their transports are closed.
@@ -267,11 +258,11 @@ void gyre_put_links_close(struct gyre_put_links *links);
 
 /* What a peer needs to map a buffer. Ranks exchange it, so its layout is fixed. */
 struct gyre_share_handle {
-    uint64_t address;                  /* in the owner's process */
-    uint64_t offset_bytes;             /* of the buffer in its allocation */
-    uint64_t allocation_id;            /* in the owner's process; never used twice */
-    uint64_t allocation_bytes;         /* the size of the allocation; 0 = host memory that only
-                                        * threads of the owner's process can address */
+    uint64_t address;       /* in the owner's process */
+    uint64_t offset_bytes;  /* of the buffer in its allocation */
+    uint64_t allocation_id; /* in the owner's process; never used twice */
+    uint64_t
+        allocation_bytes; /* 0 = host memory that only threads of the owner's process can address */
     uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* for other processes. Host: struct gyre_shared_file */
 };
 
@@ -279,25 +270,23 @@ struct gyre_share_handle {
 struct gyre_share_mapping {
     void *address;
     void *state;     /* CUDA: belongs to the device's code; NULL = nothing to release */
-    void *host_base; /* host memory that is held (core/foundation/device/host_memory.h); NULL = none
-                      */
+    void *host_base; /* host memory that is held; NULL = none */
 };
 
-/** gyre_share_export - describe a buffer so that peers can map it.
- * @to_processes: some peer is in another process. Errors: UNSUPPORTED with the reason (on the host:
- * not memory of gyre_mem_alloc()), DEVICE. */
+/** gyre_share_export - describe a buffer for peers. @to_processes: some peer is in another process.
+ * Errors: UNSUPPORTED with the reason (on the host: not memory of gyre_mem_alloc()), DEVICE. */
 gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_processes, void *buffer,
                               struct gyre_share_handle *handle_out);
 
-/** gyre_share_import - map a peer's buffer. Memory of gyre_mem_alloc() on the host lives on until
- * gyre_share_release(), also if its owner frees it before. Errors: UNSUPPORTED with the reason
- * (another host), REMOTE (the memory is gone), SYSTEM, DEVICE. */
+/** gyre_share_import - map a peer's buffer. Host memory of gyre_mem_alloc() lives on until
+ * gyre_share_release(), also if its owner frees it before. Errors: UNSUPPORTED (another host),
+ * REMOTE (the memory is gone), SYSTEM, DEVICE. */
 gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer_info *mine,
                               const struct gyre_peer_info *peer,
                               const struct gyre_share_handle *handle,
                               struct gyre_share_mapping *mapping_out);
 
-/** gyre_share_release - unmap a peer's buffer. Does nothing if the mapping is all zero. */
+/** gyre_share_release - unmap a peer's buffer; nothing if the mapping is all zero. */
 void gyre_share_release(struct gyre_share_mapping *mapping);
 
 #endif
