@@ -30,7 +30,7 @@ ALLOWED = {
     "kernels": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device"],
     "core/nccl": ["core/gyre.h", "core/foundation/base/text.h"],
     "bench": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "core/engine/plan/plan.h",
-                      "core/engine/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
+                      "core/engine/comm/local.h", "bootstrap/launch.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
                       "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h"],
     "tests": None,  # anything
@@ -41,7 +41,7 @@ ALLOWED = {
 COMM_FOLDERS = ["core/engine/links", "core/engine/plan", "core/engine/call", "core/engine/health", "core/engine/comm"]
 for i, folder in enumerate(COMM_FOLDERS):
     ALLOWED[folder] = MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "bootstrap/bootstrap.h",
-                               "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
+                               "bootstrap/launch.h", "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
                                "algorithms/verify/verify.h",
                                "transport/transport.h", "kernels/executor.h"] + COMM_FOLDERS[:i]
 

@@ -8,10 +8,9 @@
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/sock.h"
-#include "core/foundation/base/sock_list.h"
 #include "core/foundation/base/status.h"
 
 #define GYRE_SECRET_BYTES      32

@@ -6,7 +6,7 @@
  */
 #include "bootstrap/bootstrap_server.h"
 
-#include "core/foundation/base/meet.h"
+#include "bootstrap/launch.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>

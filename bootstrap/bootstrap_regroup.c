@@ -1,28 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How some ranks of a communicator find each other again without its rendezvous server. The lowest
- * of them waits until all others have connected to its regroup listener, and only then answers.
- * So all get the same verdict: the new unique id, or why there is none. A member that cannot take
- * part joins too, with its failure. Then every member gets this failure as soon as it joins.
+ * of them waits until all others have connected to its regroup listener, and only then answers. So
+ * all get the same verdict: the new unique id, or why there is none. A member that cannot take part
+ * joins too, with its failure, which every member then gets as soon as it joins.
  *
- * Ranks learn of deaths one after the other. A rank whose list still has more ranks than the
- * lowest one's is told so, and the lowest rank waits for it to come again.
+ * Ranks learn of deaths one after the other. A rank whose list still has more ranks than the lowest
+ * one's is told so, and the lowest rank waits for it to come again.
  */
-#include "bootstrap/bootstrap_regroup.h"
+#include "bootstrap/bootstrap_wire.h"
 
 #include "core/foundation/base/util.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#define PROOF_NS  2000000000ULL /* a rank proves itself in milliseconds */
+#define ANSWER_NS 5000000000ULL
+
+struct gyre_regroup_listener {
+    struct gyre_sock_listeners listeners;
+};
+
+/* A joining rank's description of itself. It is sent over the network, so its layout is fixed. */
+struct claim {
+    int32_t rank;
+    int32_t n_members;
+    uint64_t members; /* hash of the list: only ranks with equal lists regroup */
+    uint32_t failure; /* not SUCCESS: the rank cannot take part, for the cause in `text` */
+    char text[GYRE_TEXT_MAX_BYTES];
+};
+
+/* The lowest member's answer. Sent over the network: fixed layout. */
+struct verdict {
+    uint32_t status;
+    char text[GYRE_TEXT_MAX_BYTES];
+    gyre_unique_id id;
+};
 
 #define SECOND_NS  1000000000ULL
 #define CONNECT_NS (4 * SECOND_NS) /* refused for this long: the listening process is gone */
 #define TRY_NS     (1 * SECOND_NS) /* for one of several addresses */
 
-struct gyre_regroup_claim gyre_regroup_claim_of(const struct gyre_regroup *regroup)
+static struct claim claim_of(const struct gyre_regroup *regroup)
 {
-    struct gyre_regroup_claim claim = {
+    struct claim claim = {
         .rank = regroup->rank, .members = GYRE_HASH_INIT, .failure = (uint32_t)regroup->failure};
     if (regroup->failure != GYRE_SUCCESS)
         snprintf(claim.text, sizeof(claim.text), "%s", regroup->failure_text);
@@ -35,7 +61,7 @@ struct gyre_regroup_claim gyre_regroup_claim_of(const struct gyre_regroup *regro
     return claim;
 }
 
-uint64_t gyre_regroup_deadline(const struct gyre_regroup *regroup)
+static uint64_t deadline_of(const struct gyre_regroup *regroup)
 {
     return gyre_now_ns() +
            (uint64_t)gyre_param_number(regroup->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
@@ -82,23 +108,22 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
 /* Ask the lowest member. *is_proved_out: the other end has proved that it is the lowest member, so
  * its answer counts, whatever it is. */
 static gyre_status talk(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns,
-                        bool *is_proved_out, struct gyre_regroup_verdict *verdict_out)
+                        bool *is_proved_out, struct verdict *verdict_out)
 {
-    const struct gyre_regroup_claim claim = gyre_regroup_claim_of(regroup);
+    const struct claim claim = claim_of(regroup);
     GYRE_TRY(wait_for_word(fd, regroup, deadline_ns));
-    GYRE_TRY(gyre_authenticate(fd, regroup->secret, false, gyre_now_ns() + GYRE_REGROUP_PROOF_NS));
+    GYRE_TRY(gyre_authenticate(fd, regroup->secret, false, gyre_now_ns() + PROOF_NS));
     *is_proved_out = true;
-    GYRE_TRY(gyre_sock_send(fd, &claim, sizeof(claim), gyre_now_ns() + GYRE_REGROUP_PROOF_NS));
+    GYRE_TRY(gyre_sock_send(fd, &claim, sizeof(claim), gyre_now_ns() + PROOF_NS));
     GYRE_TRY(wait_for_word(fd, regroup, deadline_ns));
-    return gyre_sock_recv(fd, verdict_out, sizeof(*verdict_out),
-                          gyre_now_ns() + GYRE_REGROUP_ANSWER_NS);
+    return gyre_sock_recv(fd, verdict_out, sizeof(*verdict_out), gyre_now_ns() + ANSWER_NS);
 }
 
 /* One try at each address. A wrong one (this host has a bridge with the same address, say) refuses,
  * is silent, or does not know the secret. */
 static gyre_status try_addresses(const struct gyre_sock_address *addresses, int n,
                                  const struct gyre_regroup *regroup, uint64_t deadline_ns,
-                                 bool *is_proved_out, struct gyre_regroup_verdict *verdict_out)
+                                 bool *is_proved_out, struct verdict *verdict_out)
 {
     gyre_status status = GYRE_ERROR_TIMEOUT;
     bool is_late = false;
@@ -123,7 +148,7 @@ static gyre_status try_addresses(const struct gyre_sock_address *addresses, int 
 /* Try all addresses again and again, until the lowest member has answered at one of them. */
 static gyre_status get_verdict(const struct gyre_sock_list *list,
                                const struct gyre_regroup *regroup, uint64_t deadline_ns,
-                               struct gyre_regroup_verdict *verdict_out)
+                               struct verdict *verdict_out)
 {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     char text[256];
@@ -148,8 +173,8 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
                               gyre_unique_id *id_out)
 {
     /* The lowest member's error names the missing ranks, so its deadline comes first. */
-    const uint64_t deadline_ns = gyre_regroup_deadline(regroup) + 2 * SECOND_NS;
-    struct gyre_regroup_verdict verdict;
+    const uint64_t deadline_ns = deadline_of(regroup) + 2 * SECOND_NS;
+    struct verdict verdict;
     GYRE_TRY(get_verdict(list, regroup, deadline_ns, &verdict));
     verdict.text[sizeof(verdict.text) - 1] = '\0';
     if (verdict.status != GYRE_SUCCESS)
@@ -158,4 +183,360 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
                          "%s", verdict.text);
     *id_out = verdict.id;
     return GYRE_SUCCESS;
+}
+
+#define SLICE_MS       100
+#define REFUSED_NS     500000000ULL  /* how long nothing may be accepted */
+#define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
+#define MAX_CANDIDATES 512 /* strangers have a lower cap of their own; the rest are ranks */
+
+/* A connection from its first byte to its claim. */
+struct candidate {
+    struct gyre_stranger stranger;
+    bool is_proved;
+    struct claim claim;
+    size_t n_read; /* of the claim */
+};
+
+struct serving {
+    const struct gyre_regroup *regroup;
+    struct gyre_regroup_listener *listener;
+    struct claim own;
+    bool *missing;                /* by rank */
+    struct candidate *candidates; /* MAX_CANDIDATES, oldest first */
+    int n_candidates;
+    int *joiners; /* descriptors of ranks that have proved themselves and wait for the verdict */
+    int *rank_of;
+    int n_joiners;
+    uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
+    uint64_t differs_ns; /* a list was found to differ; 0 = none was */
+    int n_arrived;       /* members that have joined: `joiners`, and those that were answered */
+    gyre_status failure; /* of the first member that cannot take part; SUCCESS: there is none */
+    char failure_text[GYRE_TEXT_MAX_BYTES];
+    struct pollfd *polls; /* listeners, then candidates, then joiners */
+};
+
+/* "1, 3 and more": ranks with is_member[rank] == wanted. */
+static void list_ranks(const struct gyre_regroup *regroup, const bool *is_member, bool wanted,
+                       char *text_out, size_t text_bytes)
+{
+    size_t n_text = 0;
+    text_out[0] = '\0';
+    for (int rank = 0; rank < regroup->n_ranks; rank++) {
+        if (is_member[rank] != wanted)
+            continue;
+        if (n_text > text_bytes - 32) {
+            snprintf(text_out + n_text, text_bytes - n_text, " and more");
+            return;
+        }
+        n_text += (size_t)snprintf(text_out + n_text, text_bytes - n_text, "%s%d",
+                                   n_text == 0 ? "" : ", ", rank);
+    }
+}
+
+static void send_verdict(int fd, gyre_status status, const char *text, const gyre_unique_id *id)
+{
+    char before[GYRE_CAUSE_MAX_BYTES];
+    struct verdict verdict;
+    memset(&verdict, 0, sizeof(verdict));
+    verdict.status = (uint32_t)status;
+    if (id != NULL)
+        verdict.id = *id;
+    snprintf(verdict.text, sizeof(verdict.text), "%.700s", text);
+    snprintf(before, sizeof(before), "%s", gyre_cause());
+    /* Errors are ignored: a joiner that is gone will be missed by the new server, which reports
+     * it. */
+    if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + ANSWER_NS) != GYRE_SUCCESS)
+        gyre_set_cause(before);
+    gyre_sock_close(fd);
+    explicit_bzero(&verdict, sizeof(verdict));
+}
+
+/* ---- joiners ------------------------------------------------------------------------------- */
+
+/* The descriptor belongs to the caller now, or was closed. */
+static void forget_candidate(struct serving *serving, int index)
+{
+    serving->n_candidates--;
+    memmove(&serving->candidates[index], &serving->candidates[index + 1],
+            (size_t)(serving->n_candidates - index) * sizeof(*serving->candidates));
+}
+
+static void drop_candidate(struct serving *serving, int index)
+{
+    gyre_sock_close(serving->candidates[index].stranger.fd);
+    forget_candidate(serving, index);
+}
+
+/* Room for one more? */
+static bool make_room(struct serving *serving)
+{
+    int n_strangers = 0;
+    int oldest = -1;
+    for (int i = serving->n_candidates - 1; i >= 0; i--) {
+        if (serving->candidates[i].is_proved)
+            continue;
+        n_strangers++;
+        oldest = i;
+    }
+    const enum gyre_stranger_room room =
+        gyre_stranger_room(n_strangers, oldest >= 0 ? &serving->candidates[oldest].stranger : NULL);
+    if (room == GYRE_STRANGER_EVICT)
+        drop_candidate(serving, oldest);
+    return room != GYRE_STRANGER_FULL && serving->n_candidates < MAX_CANDIDATES;
+}
+
+static gyre_status accept_some(struct serving *serving, int listen_fd)
+{
+    while (make_room(serving)) {
+        struct candidate *candidate = &serving->candidates[serving->n_candidates];
+        int fd = -1;
+        const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
+        if (status == GYRE_ERROR_TIMEOUT)
+            break;
+        /* For example, no descriptor is free. Another thread may give one back soon. */
+        if (status != GYRE_SUCCESS && serving->refused_ns == 0)
+            serving->refused_ns = gyre_now_ns();
+        if (status != GYRE_SUCCESS)
+            return gyre_now_ns() - serving->refused_ns < REFUSED_NS ? GYRE_SUCCESS : status;
+        serving->refused_ns = 0;
+        memset(candidate, 0, sizeof(*candidate));
+        if (gyre_stranger_greet(&candidate->stranger, fd))
+            serving->n_candidates++;
+        else
+            gyre_sock_close(fd);
+    }
+    return GYRE_SUCCESS;
+}
+
+enum progress { WAITS, IS_WHOLE, IS_OVER };
+
+/* Take in what a candidate sent so far: its proof, then its claim. */
+static enum progress read_candidate(const struct serving *serving, struct candidate *candidate)
+{
+    if (!candidate->is_proved) {
+        const enum gyre_stranger_state state =
+            gyre_stranger_read(&candidate->stranger, serving->regroup->secret);
+        if (state != GYRE_STRANGER_PROVED)
+            return state == GYRE_STRANGER_WAITS ? WAITS : IS_OVER;
+        candidate->is_proved = true;
+    }
+    while (candidate->n_read < sizeof(candidate->claim)) {
+        const ssize_t n_got =
+            recv(candidate->stranger.fd, (uint8_t *)&candidate->claim + candidate->n_read,
+                 sizeof(candidate->claim) - candidate->n_read, 0);
+        if (n_got < 0 && errno == EINTR)
+            continue;
+        if (n_got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return WAITS;
+        if (n_got <= 0)
+            return IS_OVER;
+        candidate->n_read += (size_t)n_got;
+    }
+    return candidate->claim.rank >= 0 && candidate->claim.rank < serving->regroup->n_ranks
+               ? IS_WHOLE
+               : IS_OVER;
+}
+
+/* Answers all joiners; none of them waits any more. */
+static void tell_joiners(struct serving *serving, gyre_status status, const char *text,
+                         const gyre_unique_id *id)
+{
+    while (serving->n_joiners > 0)
+        send_verdict(serving->joiners[--serving->n_joiners], status, text, id);
+}
+
+/* A member cannot take part. Of several such members all ranks are told of the first one. */
+static void note_failure(struct serving *serving, gyre_status status, const char *text)
+{
+    if (serving->failure != GYRE_SUCCESS)
+        return;
+    serving->failure = status;
+    snprintf(serving->failure_text, sizeof(serving->failure_text), "%s", text);
+}
+
+/* A member has joined. If a member cannot take part, all joiners are told so. */
+static void take_joiner(struct serving *serving, struct claim *claim)
+{
+    serving->missing[claim->rank] = false;
+    serving->n_arrived++;
+    claim->text[sizeof(claim->text) - 1] = '\0';
+    if (claim->failure != GYRE_SUCCESS)
+        note_failure(serving,
+                     claim->failure < GYRE_IN_PROGRESS ? (gyre_status)claim->failure
+                                                       : GYRE_ERROR_REMOTE,
+                     claim->text);
+    if (serving->failure != GYRE_SUCCESS)
+        tell_joiners(serving, serving->failure, serving->failure_text, NULL);
+}
+
+/* The rank has another list. All joiners are told so, also those that are still to come. */
+static void refuse_list(struct serving *serving, int fd, const struct claim *claim)
+{
+    const struct gyre_regroup *regroup = serving->regroup;
+    char text[200];
+    snprintf(text, sizeof(text),
+             "ranks %d and %d do not go on with the same ranks (%d of %d there, %d here): exclude "
+             "the same ranks everywhere",
+             regroup->rank, claim->rank, claim->n_members, regroup->n_ranks,
+             serving->own.n_members);
+    note_failure(serving, GYRE_ERROR_INVALID_USAGE, text);
+    if (serving->differs_ns == 0)
+        serving->differs_ns = gyre_now_ns();
+    tell_joiners(serving, serving->failure, serving->failure_text, NULL);
+    send_verdict(fd, serving->failure, serving->failure_text, NULL);
+}
+
+/* Takes a rank that has proved that it knows the secret. The rank waits with the other members. Or
+ * it is told that ranks on its list have been excluded, and joins again later. */
+static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
+{
+    const struct gyre_regroup *regroup = serving->regroup;
+    char text[400];
+    char excluded[256];
+    if (regroup->may_lose_ranks &&
+        (!regroup->is_member[claim->rank] || claim->n_members > serving->own.n_members)) {
+        list_ranks(regroup, regroup->is_member, false, excluded, sizeof(excluded));
+        snprintf(text, sizeof(text), "rank %d excludes ranks %s", regroup->rank, excluded);
+        send_verdict(fd, GYRE_ERROR_REMOTE, text, NULL);
+        return GYRE_SUCCESS;
+    }
+    if (claim->members != serving->own.members) {
+        refuse_list(serving, fd, claim);
+        return GYRE_SUCCESS;
+    }
+    if (!serving->missing[claim->rank] && serving->failure != GYRE_SUCCESS) {
+        /* It has been told already, and tries again before all members have been told. */
+        send_verdict(fd, serving->failure, serving->failure_text, NULL);
+        return GYRE_SUCCESS;
+    }
+    serving->joiners[serving->n_joiners] = fd;
+    serving->rank_of[serving->n_joiners++] = claim->rank;
+    if (!serving->missing[claim->rank])
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "rank %d came twice", claim->rank);
+    take_joiner(serving, claim);
+    return GYRE_SUCCESS;
+}
+
+/* Strangers, and connections that end, are dropped without a message. */
+static gyre_status serve_candidates(struct serving *serving)
+{
+    for (int i = 0; i < serving->n_candidates;) {
+        struct candidate *candidate = &serving->candidates[i];
+        const enum progress progress = read_candidate(serving, candidate);
+        if (progress == IS_WHOLE) {
+            const int fd = candidate->stranger.fd;
+            struct claim claim = candidate->claim;
+            forget_candidate(serving, i);
+            GYRE_TRY(admit(serving, fd, &claim));
+        } else if (progress == IS_OVER || gyre_now_ns() - candidate->stranger.born_ns > PROOF_NS) {
+            drop_candidate(serving, i);
+        } else {
+            i++;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+static gyre_status fail_missing(const struct serving *serving)
+{
+    char text[256];
+    list_ranks(serving->regroup, serving->missing, true, text, sizeof(text));
+    return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
+}
+
+/* One round: wait a little for any event, and handle it. */
+static gyre_status serve_once(struct serving *serving)
+{
+    const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
+    const int n_candidates = serving->n_candidates;
+    int n = 0;
+    for (int i = 0; i < listeners->n; i++)
+        serving->polls[n++] = (struct pollfd){.fd = listeners->fds[i], .events = POLLIN};
+    for (int i = 0; i < n_candidates; i++)
+        serving->polls[n++] =
+            (struct pollfd){.fd = serving->candidates[i].stranger.fd, .events = POLLIN};
+    const struct pollfd *joiners = serving->polls + n;
+    for (int i = 0; i < serving->n_joiners; i++)
+        serving->polls[n++] = (struct pollfd){.fd = serving->joiners[i], .events = POLLIN};
+    (void)poll(serving->polls, (nfds_t)n, SLICE_MS);
+    /* A joiner sends nothing while it waits, so an event means that its connection has ended. */
+    for (int i = 0; i < serving->n_joiners; i++)
+        if (joiners[i].revents != 0)
+            return gyre_fail(GYRE_ERROR_REMOTE, "rank %d came and went: it died or gave up",
+                             serving->rank_of[i]);
+    for (int i = 0; i < listeners->n; i++)
+        if (serving->polls[i].revents != 0)
+            GYRE_TRY(accept_some(serving, listeners->fds[i]));
+    return serve_candidates(serving);
+}
+
+/* Is no rank awaited any more? Where lists differ it is not known which ranks come, so ranks are
+ * told for a while. */
+static bool is_over(const struct serving *serving)
+{
+    if (serving->differs_ns != 0)
+        return gyre_now_ns() - serving->differs_ns >= TELL_NS;
+    return serving->n_arrived >= serving->own.n_members - 1;
+}
+
+static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
+{
+    const struct gyre_regroup *regroup = serving->regroup;
+    while (!is_over(serving)) {
+        GYRE_TRY(regroup->check(regroup->context, serving->missing));
+        if (gyre_now_ns() >= deadline_ns)
+            return fail_missing(serving);
+        GYRE_TRY(serve_once(serving));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Waits for all members and gives them the verdict, which is also this rank's. */
+static gyre_status serve(struct serving *serving, gyre_unique_id *id_out)
+{
+    const struct gyre_regroup *regroup = serving->regroup;
+    char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
+    if (regroup->failure != GYRE_SUCCESS)
+        note_failure(serving, regroup->failure, regroup->failure_text);
+    gyre_status status = wait_for_all(serving, deadline_of(regroup));
+    if (serving->failure != GYRE_SUCCESS) /* it came first, so it is the cause */
+        status = gyre_fail(serving->failure, "%s", serving->failure_text);
+    else if (status == GYRE_SUCCESS)
+        status = gyre_unique_id_create(regroup->params, id_out);
+    if (status != GYRE_SUCCESS)
+        snprintf(text, sizeof(text), "rank %d: %s", regroup->rank, gyre_cause());
+    tell_joiners(serving, status, text, status == GYRE_SUCCESS ? id_out : NULL);
+    return status;
+}
+
+gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
+                               const struct gyre_regroup *regroup, gyre_unique_id *id_out)
+{
+    const size_t n = (size_t)regroup->n_ranks;
+    struct serving serving = {.regroup = regroup, .listener = listener, .own = claim_of(regroup)};
+    serving.missing = malloc(n * sizeof(*serving.missing));
+    serving.candidates = malloc(MAX_CANDIDATES * sizeof(*serving.candidates));
+    serving.joiners = calloc(n, sizeof(*serving.joiners));
+    serving.rank_of = calloc(n, sizeof(*serving.rank_of));
+    serving.polls = calloc(n + GYRE_SOCK_LIST_MAX + MAX_CANDIDATES, sizeof(*serving.polls));
+    gyre_status status = GYRE_SUCCESS;
+    if (serving.missing == NULL || serving.candidates == NULL || serving.joiners == NULL ||
+        serving.rank_of == NULL || serving.polls == NULL) {
+        status = gyre_fail_errno(ENOMEM, "a regroup listener");
+    } else {
+        memcpy(serving.missing, regroup->is_member, n * sizeof(*serving.missing));
+        serving.missing[regroup->rank] = false;
+        status = serve(&serving, id_out);
+    }
+    while (serving.n_candidates > 0)
+        drop_candidate(&serving, serving.n_candidates - 1);
+    free(serving.missing);
+    free(serving.candidates);
+    free(serving.joiners);
+    free(serving.rank_of);
+    free(serving.polls);
+    return status;
 }

@@ -46,12 +46,6 @@ struct gyre_tcp {
     uint64_t next_look_ns;        /* likewise */
 };
 
-/** gyre_tcp_connect - connect to the server and prove each other. Errors: ABORTED (the fault was
- * raised), INVALID_USAGE (loopback of another host), TIMEOUT, REMOTE, SYSTEM; the cause names every
- * address that was tried. */
-gyre_status gyre_tcp_connect(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
-                             uint64_t deadline_ns);
-
 /** gyre_tcp_send - one whole frame, or the link cannot send any more. Any thread. */
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
                           uint64_t deadline_ns);

@@ -1,16 +1,320 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for a peer's next bytes, queues of events, gathered results.
+ * What both sides of a connection share: proofs of the job's secret, connections before their
+ * proof, whether a peer is still there, queues of events, gathered results.
  */
 #include "bootstrap/bootstrap_wire.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
+#include <linux/tcp.h> /* its tcp_info counts segments; that of netinet/tcp.h is an old one */
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HELLO_MAGIC 0x31525947u /* "GYR1" */
+
+/* Process-wide, as libcrypto's state is, which its handler of exit() frees: our own threads may
+ * still make proofs then (a server that tells the last ranks why, an init in the background). This
+ * handler is registered after libcrypto's, so it runs before: no proof begins after it. A fork
+ * waits for the lock, so libcrypto's own locks are free in the child. */
+static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_exiting; /* under proof_lock, as the next */
+static bool is_prepared;
+
+GYRE_WATCH_FORKS(&proof_lock, NULL)
+
+static void stop_proofs(void)
+{
+    pthread_mutex_lock(&proof_lock);
+    is_exiting = true;
+    pthread_mutex_unlock(&proof_lock);
+}
+
+void gyre_authenticate_prepare(void)
+{
+    pthread_mutex_lock(&proof_lock);
+    if (!is_prepared) {
+        OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL);
+        atexit(stop_proofs);
+        is_prepared = true;
+    }
+    pthread_mutex_unlock(&proof_lock);
+}
+
+static bool make_hmac(const uint8_t *secret, const uint8_t *text, size_t n_text, uint8_t *proof_out)
+{
+    unsigned n_proof = 0;
+    gyre_authenticate_prepare();
+    pthread_mutex_lock(&proof_lock);
+    const bool is_made = !is_exiting && HMAC(EVP_sha256(), secret, GYRE_SECRET_BYTES, text, n_text,
+                                             proof_out, &n_proof) != NULL;
+    pthread_mutex_unlock(&proof_lock);
+    return is_made && n_proof == GYRE_PROOF_BYTES;
+}
+
+gyre_status gyre_hello_make(struct gyre_hello *hello_out)
+{
+    hello_out->magic = HELLO_MAGIC;
+    return gyre_random_bytes(hello_out->nonce, sizeof(hello_out->nonce));
+}
+
+bool gyre_hello_is_one(const struct gyre_hello *hello)
+{
+    return hello->magic == HELLO_MAGIC;
+}
+
+gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
+                            const struct gyre_hello *client, const struct gyre_hello *server,
+                            uint8_t proof_out[GYRE_PROOF_BYTES])
+{
+    uint8_t text[8 + 2 * GYRE_NONCE_BYTES];
+    memcpy(text, is_server ? "server1:" : "client1:", 8);
+    memcpy(text + 8, client->nonce, GYRE_NONCE_BYTES);
+    memcpy(text + 8 + GYRE_NONCE_BYTES, server->nonce, GYRE_NONCE_BYTES);
+    if (!make_hmac(secret, text, sizeof(text), proof_out))
+        return gyre_fail(GYRE_ERROR_SYSTEM, "HMAC-SHA256 is not available in libcrypto");
+    return GYRE_SUCCESS;
+}
+
+bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES])
+{
+    return CRYPTO_memcmp(a, b, GYRE_PROOF_BYTES) == 0;
+}
+
+static gyre_status authenticate_server(int fd, const uint8_t *secret, uint64_t deadline_ns)
+{
+    struct gyre_hello hello;
+    struct gyre_answer answer;
+    uint8_t proof[GYRE_PROOF_BYTES];
+    GYRE_TRY(gyre_hello_make(&hello));
+    GYRE_TRY(gyre_sock_send(fd, &hello, sizeof(hello), deadline_ns));
+    GYRE_TRY(gyre_sock_recv(fd, &answer.hello, sizeof(answer.hello), deadline_ns));
+    if (!gyre_hello_is_one(&answer.hello))
+        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not speak gyre's protocol");
+    GYRE_TRY(gyre_sock_recv(fd, answer.proof, sizeof(answer.proof), deadline_ns));
+    GYRE_TRY(gyre_proof_make(secret, false, &answer.hello, &hello, proof));
+    if (!gyre_proof_equal(proof, answer.proof))
+        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not know this job's secret");
+    GYRE_TRY(gyre_proof_make(secret, true, &answer.hello, &hello, proof));
+    return gyre_sock_send(fd, proof, sizeof(proof), deadline_ns);
+}
+
+static gyre_status authenticate_client(int fd, const uint8_t *secret, uint64_t deadline_ns)
+{
+    struct gyre_hello hello;
+    struct gyre_answer answer;
+    uint8_t proof[GYRE_PROOF_BYTES];
+    uint8_t expected[GYRE_PROOF_BYTES];
+    GYRE_TRY(gyre_hello_make(&answer.hello));
+    GYRE_TRY(gyre_sock_recv(fd, &hello, sizeof(hello), deadline_ns));
+    if (!gyre_hello_is_one(&hello))
+        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not speak gyre's protocol");
+    GYRE_TRY(gyre_proof_make(secret, false, &answer.hello, &hello, answer.proof));
+    GYRE_TRY(gyre_sock_send(fd, &answer, sizeof(answer), deadline_ns));
+    GYRE_TRY(gyre_sock_recv(fd, proof, sizeof(proof), deadline_ns));
+    GYRE_TRY(gyre_proof_make(secret, true, &answer.hello, &hello, expected));
+    if (!gyre_proof_equal(proof, expected))
+        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not know this job's secret");
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
+                              uint64_t deadline_ns)
+{
+    return is_server ? authenticate_server(fd, secret, deadline_ns)
+                     : authenticate_client(fd, secret, deadline_ns);
+}
+
+void gyre_authenticate_release(void)
+{
+    pthread_mutex_lock(&proof_lock);
+    if (!is_exiting)
+        OPENSSL_thread_stop();
+    pthread_mutex_unlock(&proof_lock);
+}
+
+#define MAX_STRANGERS  256
+#define EVICT_AFTER_NS 500000000ULL /* a rank proves itself in milliseconds */
+
+bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd)
+{
+    memset(stranger_out, 0, sizeof(*stranger_out));
+    stranger_out->fd = fd;
+    stranger_out->born_ns = gyre_now_ns();
+    /* 36 bytes into an empty socket buffer: all or nothing. */
+    return gyre_hello_make(&stranger_out->hello) == GYRE_SUCCESS &&
+           send(fd, &stranger_out->hello, sizeof(stranger_out->hello), MSG_NOSIGNAL) ==
+               sizeof(stranger_out->hello);
+}
+
+/* Is the answer right? Then ours goes back. */
+static bool answer_proof(struct gyre_stranger *stranger, const uint8_t secret[GYRE_SECRET_BYTES])
+{
+    uint8_t proof[GYRE_PROOF_BYTES];
+    const struct gyre_hello *client = &stranger->answer.hello;
+    return gyre_proof_make(secret, false, client, &stranger->hello, proof) == GYRE_SUCCESS &&
+           gyre_proof_equal(proof, stranger->answer.proof) &&
+           gyre_proof_make(secret, true, client, &stranger->hello, proof) == GYRE_SUCCESS &&
+           send(stranger->fd, proof, sizeof(proof), MSG_NOSIGNAL) == sizeof(proof);
+}
+
+enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
+                                            const uint8_t secret[GYRE_SECRET_BYTES])
+{
+    while (stranger->n_read < sizeof(stranger->answer)) {
+        const ssize_t n_got = recv(stranger->fd, (uint8_t *)&stranger->answer + stranger->n_read,
+                                   sizeof(stranger->answer) - stranger->n_read, 0);
+        if (n_got < 0 && errno == EINTR)
+            continue;
+        if (n_got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return GYRE_STRANGER_WAITS;
+        if (n_got <= 0)
+            return GYRE_STRANGER_REFUSED;
+        stranger->n_read += (size_t)n_got;
+        if (stranger->n_read >= sizeof(stranger->answer.hello.magic) &&
+            !gyre_hello_is_one(&stranger->answer.hello))
+            return GYRE_STRANGER_REFUSED;
+    }
+    return answer_proof(stranger, secret) ? GYRE_STRANGER_PROVED : GYRE_STRANGER_REFUSED;
+}
+
+enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest)
+{
+    if (n_strangers < MAX_STRANGERS)
+        return GYRE_STRANGER_ROOM;
+    if (oldest == NULL || gyre_now_ns() - oldest->born_ns < EVICT_AFTER_NS)
+        return GYRE_STRANGER_FULL;
+    return GYRE_STRANGER_EVICT;
+}
+
+#define SECOND_NS 1000000000ULL
+/* As long as keepalive's own patience: 2 s, and five probes a second apart. */
+#define SILENT_NS (7 * SECOND_NS)
+/* Longer than any kernel's acknowledgement takes, shorter than the peer's patience. */
+#define UNHEARD_NS (5 * SECOND_NS)
+/* The state of TCP that a reset leads to (TCP_CLOSE in netinet/tcp.h). The peer's FIN leads to
+ * another one, as long as this end is open. */
+#define STATE_CLOSED 7
+/* A process that was stopped itself has not looked for long; that is no silence of the peer. */
+#define LOOK_MAX_NS (2 * SECOND_NS)
+
+static bool read_info(int fd, struct tcp_info *info_out)
+{
+    socklen_t n_info = sizeof(*info_out);
+    memset(info_out, 0, sizeof(*info_out));
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info_out, &n_info) == 0 &&
+           n_info >= offsetof(struct tcp_info, tcpi_segs_in) + sizeof(info_out->tcpi_segs_in);
+}
+
+bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch)
+{
+    struct tcp_info info;
+    const uint64_t now_ns = gyre_now_ns();
+    if (!read_info(fd, &info))
+        return false; /* not TCP, or a kernel before 4.2: keepalive has to do */
+    const uint64_t passed_ns =
+        watch->looked_ns == 0 ? 0 : gyre_min_u64(now_ns - watch->looked_ns, LOOK_MAX_NS);
+    const bool has_come = info.tcpi_segs_in != watch->n_segments;
+    const bool is_heard = info.tcpi_bytes_acked != watch->n_acked_bytes ||
+                          (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0);
+    watch->silent_ns = has_come ? 0 : watch->silent_ns + passed_ns;
+    watch->unheard_ns = is_heard ? 0 : watch->unheard_ns + passed_ns;
+    watch->n_segments = info.tcpi_segs_in;
+    watch->n_acked_bytes = info.tcpi_bytes_acked;
+    watch->looked_ns = now_ns;
+    return watch->silent_ns >= SILENT_NS;
+}
+
+void gyre_wire_reset(int fd)
+{
+    /* Disconnecting sends a reset at once, and the descriptor stays valid for other threads. */
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    (void)connect(fd, &nobody, sizeof(nobody));
+}
+
+/* Finds out whether this host itself has lost its address, its interface or its link. */
+static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, size_t text_bytes)
+{
+    struct gyre_sock_interface *all = NULL;
+    char address[64];
+    int n = 0, at = 0;
+    if (own->family == 0 || gyre_sock_interfaces(&all, &n) != GYRE_SUCCESS)
+        return false;
+    while (at < n && !gyre_sock_is_same_host(&all[at].address, own))
+        at++;
+    const bool is_there = at < n;
+    const bool is_running = is_there && all[at].is_running;
+    if (is_there && !is_running)
+        snprintf(text_out, text_bytes, "this host's interface %s %s", all[at].name,
+                 all[at].is_up ? "has no link" : "is down");
+    free(all);
+    if (is_there)
+        return !is_running;
+    struct gyre_sock_address host = *own;
+    host.port = 0;
+    snprintf(text_out, text_bytes, "this host has lost its address %s",
+             gyre_sock_to_text(&host, address, sizeof(address)));
+    char *port = strrchr(text_out, ':');
+    if (port != NULL)
+        *port = '\0';
+    return true;
+}
+
+static bool is_unreachable(int error_number)
+{
+    return error_number == ETIMEDOUT || error_number == EHOSTUNREACH ||
+           error_number == ENETUNREACH || error_number == ENETDOWN;
+}
+
+/* Whether the end of the stream is a reset. The kernel reports a reset's error only once. If a send
+ * got it, the next read returns the end of the stream, as after a FIN. */
+static bool was_reset(int fd)
+{
+    struct tcp_info info;
+    return read_info(fd, &info) && info.tcpi_state == STATE_CLOSED;
+}
+
+const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
+                               char *text_out, size_t text_bytes)
+{
+    struct tcp_info info;
+    char fault[128];
+    if (error_number == 0 && !was_reset(fd)) {
+        snprintf(text_out, text_bytes, "exited or closed its connection");
+    } else if (is_unreachable(error_number)) {
+        if (find_own_fault(&watch->own, fault, sizeof(fault)))
+            snprintf(text_out, text_bytes, "cannot be reached any more: %s", fault);
+        else
+            snprintf(text_out, text_bytes, "stopped answering: its host or network is gone");
+    } else if (watch->unheard_ns >= UNHEARD_NS ||
+               (read_info(fd, &info) && info.tcpi_last_ack_recv >= UNHEARD_NS / 1000000)) {
+        snprintf(text_out, text_bytes,
+                 "gave this connection up: it has heard nothing from this host for some seconds "
+                 "(packets to it get lost)");
+    } else {
+        snprintf(text_out, text_bytes, "exited or closed its connection (reset)");
+    }
+    return text_out;
+}
+
+void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out)
+{
+    char before[GYRE_CAUSE_MAX_BYTES];
+    memset(watch_out, 0, sizeof(*watch_out));
+    snprintf(before, sizeof(before), "%s", gyre_cause());
+    if (gyre_sock_own_address(fd, &watch_out->own) != GYRE_SUCCESS) {
+        watch_out->own.family = 0; /* a connection that is gone already says so when it is read */
+        gyre_set_cause(before);
+    }
+}
 
 #define AWAIT_MS            100
 #define MAX_QUEUED_MESSAGES 1024

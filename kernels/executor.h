@@ -8,7 +8,7 @@
 #ifndef GYRE_KERNELS_EXECUTOR_H
 #define GYRE_KERNELS_EXECUTOR_H
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/device/device.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/fused.h"

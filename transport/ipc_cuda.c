@@ -8,7 +8,7 @@
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/device/cuda_error.h"
-#include "core/foundation/device/memory_cuda.h"
+#include "core/foundation/device/driver_cuda.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/device/device.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/line.h"

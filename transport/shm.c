@@ -7,7 +7,7 @@
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
-#include "core/foundation/device/shared_file.h"
+#include "core/foundation/device/host_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,9 +7,9 @@
 #ifndef GYRE_TRANSPORT_TRANSPORT_H
 #define GYRE_TRANSPORT_TRANSPORT_H
 
-#include "core/foundation/base/fault.h"
 #include "core/foundation/base/param.h"
-#include "core/foundation/base/sock_list.h"
+#include "core/foundation/base/sock.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/device/device.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/topo/topo.h"

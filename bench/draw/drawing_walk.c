@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks the programs of a drawing. The rounds come from the walk of core/foundation/model/rounds.h,
- * and the values from the verifier's expressions. FIFOs keep their order, so the n-th slot that is
- * received is the n-th slot that was sent.
+ * Walks the programs of a drawing. The rounds come from the walk of
+ * core/foundation/model/schedule.h, and the values from the verifier's expressions. FIFOs keep
+ * their order, so the n-th slot that is received is the n-th slot that was sent.
  */
 #include "bench/draw/drawing_walk.h"
 
 #include "algorithms/verify/memory.h"
 #include "algorithms/verify/values.h"
 #include "core/foundation/base/status.h"
-#include "core/foundation/model/rounds.h"
+#include "core/foundation/model/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,7 @@
  */
 #include "bench/launch/launcher.h"
 
-#include "core/foundation/base/launch.h"
-#include "core/foundation/base/meet.h"
+#include "bootstrap/launch.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>

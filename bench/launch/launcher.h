@@ -17,7 +17,7 @@ struct bench_launcher {
     int n_processes;
     int local_process;     /* index of this process among those of its host */
     int n_local_processes; /* number of processes on its host */
-    gyre_launch launch;    /* what the launcher's variables say (core/foundation/base/launch.h) */
+    gyre_launch launch;    /* what the launcher's variables say (bootstrap/launch.h) */
     void *state;           /* owned by the launcher's operations */
 };
 

@@ -8,7 +8,7 @@
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/tile.h"
-#include "core/foundation/trace/trace_json.h"
+#include "core/foundation/trace/trace_file.h"
 
 #include <math.h>
 #include <stdio.h>

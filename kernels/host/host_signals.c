@@ -6,7 +6,6 @@
  */
 #include "kernels/host/host_exec.h"
 
-#include "core/foundation/base/copy.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 

@@ -7,7 +7,6 @@
  */
 #include "kernels/host/reduce.h"
 
-#include "core/foundation/base/copy.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "kernels/numeric.h"

@@ -2,8 +2,6 @@
  *
  * core/foundation/base: causes, faults, small helpers.
  */
-#include "core/foundation/base/copy.h"
-#include "core/foundation/base/fault.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"

@@ -2,7 +2,7 @@
  *
  * core/foundation/base/sock: the rules that choose an interface, and deadlines on loopback.
  */
-#include "core/foundation/base/sock_list.h"
+#include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 

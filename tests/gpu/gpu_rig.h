@@ -6,7 +6,7 @@
 #ifndef GYRE_TESTS_GPU_RIG_H
 #define GYRE_TESTS_GPU_RIG_H
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 #include "kernels/executor.h"
 
 #include <cuda_runtime_api.h>

@@ -6,7 +6,7 @@
 #ifndef GYRE_TESTS_IB_RIG_H
 #define GYRE_TESTS_IB_RIG_H
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 #include "tests/nic/verbs_memory.h"
 #include "transport/ib/ib_transport.h"
 #include "transport/transport.h"

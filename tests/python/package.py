@@ -545,7 +545,7 @@ def meet(launch, number, milliseconds=60000):
 
 
 def same_table_as_the_benches():
-    """Each row of tests/support/launchers.txt, which tests/base/test_launch.c reads, too."""
+    """Each row of tests/support/launchers.txt, which tests/bootstrap/test_launch.c reads, too."""
     from gyre import rendezvous
     from unittest import mock
     with open(os.path.join(SOURCE, "tests", "support", "launchers.txt"), encoding="utf-8") as file:

@@ -5,9 +5,8 @@
  */
 #include "core/engine/call/group.h"
 
-#include "core/foundation/base/float_env.h"
-#include "core/foundation/base/thread.h"
 #include "core/engine/call/launch.h"
+#include "core/foundation/base/thread.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
  */
 #include "core/engine/comm/comm.h"
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <stdlib.h>

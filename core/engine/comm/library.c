@@ -2,9 +2,8 @@
  *
  * The public calls about the library itself.
  */
-#include "core/foundation/base/launch.h"
+#include "bootstrap/launch.h"
 #include "core/foundation/base/log.h"
-#include "core/foundation/base/meet.h"
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 

@@ -6,11 +6,10 @@
  */
 #include "core/engine/comm/comm.h"
 
-#include "core/foundation/base/float_env.h"
+#include "core/engine/comm/local.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/local.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,10 +5,9 @@
  */
 #include "core/engine/comm/put_peers.h"
 
-#include "core/foundation/base/copy.h"
+#include "core/engine/comm/comm.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
 
 #include <errno.h>
 #include <inttypes.h>

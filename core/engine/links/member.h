@@ -7,8 +7,8 @@
 #define GYRE_LINKS_MEMBER_H
 
 #include "bootstrap/bootstrap.h"
-#include "core/foundation/base/fault.h"
 #include "core/foundation/base/param.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/device/device.h"
 #include "core/foundation/trace/trace.h"
 

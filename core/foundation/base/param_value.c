@@ -247,10 +247,10 @@ static void rewrite_number(const struct gyre_param_row *row, char *text, char *r
         snprintf(remark_out, remark_bytes, "is ignored: at least %lld is legal here",
                  (long long)row->low);
     else if (legal != number)
-        snprintf(remark_out, remark_bytes, "is outside of %lld..%lld: %s is used instead",
+        snprintf(remark_out, remark_bytes, "is outside of %lld..%lld: %.24s is used instead",
                  (long long)row->low, (long long)row->high, text);
     else if (!is_whole)
-        snprintf(remark_out, remark_bytes, "is read as %s", text);
+        snprintf(remark_out, remark_bytes, "is read as %.24s", text);
 }
 
 /* Takes the words out of a list that the row does not have. */

@@ -36,8 +36,4 @@ gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *s
 void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, const char *text,
                           struct gyre_param_value *value_out, char *note_out, size_t note_bytes);
 
-/** gyre_param_add_files - in param_file.c: add NCCL's configuration files as sources.
- * @named: the value of NCCL_CONF_FILE; NULL or "" = none. */
-void gyre_param_add_files(const char *named, struct gyre_param_sources *sources);
-
 #endif

@@ -3,7 +3,7 @@
  * Lists of addresses. An entry is a tag, the port (two bytes, little endian), and the address: 4
  * bytes, 16 bytes, or 16 bytes and a scope of 4. A tag of 0 ends the list.
  */
-#include "core/foundation/base/sock_list.h"
+#include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"

@@ -50,4 +50,86 @@ uint32_t gyre_fork_generation(void);
         gyre_fork_watch(&watch);                                        \
     }
 
+/* ---- floating point -------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+
+#include <xmmintrin.h>
+
+struct gyre_float_env {
+    unsigned mxcsr;
+};
+
+/** gyre_float_begin / gyre_float_end - compute with the default state in between. Returns the state
+ * that the thread had, which gyre_float_end() restores. glibc's fegetenv() and fesetenv() would
+ * also move the x87 state, which nothing here uses. */
+static inline struct gyre_float_env gyre_float_begin(void)
+{
+    enum { DEFAULT = 0x1f80, FLAGS = 0x3f };
+    const struct gyre_float_env callers = {_mm_getcsr()};
+    if ((callers.mxcsr & ~(unsigned)FLAGS) != DEFAULT)
+        _mm_setcsr(DEFAULT);
+    return callers;
+}
+
+static inline void gyre_float_end(struct gyre_float_env callers)
+{
+    if (_mm_getcsr() != callers.mxcsr)
+        _mm_setcsr(callers.mxcsr);
+}
+
+#else
+
+#include <fenv.h>
+
+struct gyre_float_env {
+    fenv_t env;
+};
+
+static inline struct gyre_float_env gyre_float_begin(void)
+{
+    struct gyre_float_env callers;
+    fegetenv(&callers.env);
+    fesetenv(FE_DFL_ENV);
+    return callers;
+}
+
+static inline void gyre_float_end(struct gyre_float_env callers)
+{
+    fesetenv(&callers.env);
+}
+
+#endif
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+struct gyre_fault {
+    uint32_t raised; /* 0 or 1, set last, with release; written once, under `lock` */
+    pthread_mutex_t lock;
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` was set.
+                                      * May set other abort words and wake sleeping threads; must
+                                      * not block */
+    void *context;
+};
+
+void gyre_fault_init(struct gyre_fault *fault);
+void gyre_fault_fini(struct gyre_fault *fault);
+
+/** gyre_fault_hook - set the function that gyre_fault_raise() calls; NULL = none. When this
+ * returns, no call of the previous function is running. */
+void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
+
+/** gyre_fault_raise - record a failure, unless one is recorded already. True if this is the first.
+ */
+bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
+
+/** gyre_fault_is_raised - one acquire load; for polling loops. */
+bool gyre_fault_is_raised(const struct gyre_fault *fault);
+
+/** gyre_fault_status - SUCCESS, or the status of the recorded failure. Its cause becomes this
+ * thread's cause. */
+gyre_status gyre_fault_status(struct gyre_fault *fault);
+
 #endif

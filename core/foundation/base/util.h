@@ -7,6 +7,8 @@
 
 #include "core/foundation/base/status.h"
 
+#include <stddef.h>
+
 #define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define GYRE_CACHE_LINE_BYTES    64
 
@@ -70,5 +72,14 @@ unsigned gyre_edit_distance(const char *a, const char *b);
  * @at: where to go on; starts as the list. @word_out, @n_bytes_out: the word, not NUL-terminated.
  */
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
+
+/** gyre_copy - copies bytes as memmove does; the two ranges may overlap.
+ *
+ * Some processors (AMD Zen 3 and 4) copy 17 times slower than usual with the instruction `rep
+ * movsb` where the target lies 1 to 31 bytes behind the source, counted within a page of 4 KiB. C
+ * libraries use that instruction for 2 KiB and more (glibc before 2.39 does). Memory from malloc
+ * begins 16 bytes behind a page, and slots begin with one, so that distance is common. This
+ * function copies such ranges in pieces that are too short for the instruction. */
+void gyre_copy(void *to, const void *from, size_t n_bytes);
 
 #endif

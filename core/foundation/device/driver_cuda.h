@@ -26,4 +26,14 @@ struct gyre_cuda_driver {
  * Errors: DEVICE (there is no driver, or it lacks a function). */
 gyre_status gyre_cuda_driver_find(const struct gyre_cuda_driver **driver_out);
 
+struct gyre_cuda_allocation {
+    uint64_t base;
+    uint64_t n_bytes;
+    uint64_t id; /* never used twice in a process, unlike addresses */
+};
+
+/** gyre_cuda_allocation_find - the allocation of `ptr`. Errors: DEVICE (not GPU memory, or the
+ * driver does not know). */
+gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocation *allocation_out);
+
 #endif

@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Host memory that other processes of the host can map: what gyre_mem_alloc() gives on the host.
- * Every allocation is a file of its own (core/foundation/device/shared_file.h). In a process an
+ * Every allocation is a file of its own (core/foundation/device/host_memory.h). In a process an
  * allocation is mapped once, and its users are counted: the thread that allocated it, and every
  * rank that has acquired it. So a rank may free memory that another rank still writes.
  */
 #ifndef GYRE_DEVICE_HOST_MEMORY_H
 #define GYRE_DEVICE_HOST_MEMORY_H
 
-#include "core/foundation/device/shared_file.h"
+#include "core/foundation/base/status.h"
+
+#define GYRE_SHARED_TOKEN_BYTES 16
+
+/* Lies at the start of the file. */
+struct gyre_shared_file_header {
+    uint64_t n_bytes; /* of the file */
+    uint8_t token[GYRE_SHARED_TOKEN_BYTES];
+};
+
+/* How other processes find the file. Ranks exchange it, so its layout is fixed. */
+struct gyre_shared_file {
+    uint64_t n_bytes;
+    uint8_t token[GYRE_SHARED_TOKEN_BYTES];
+    int32_t fd;   /* in the owner's table */
+    uint32_t pid; /* of the owner */
+};
+
+/** gyre_shared_file_map - map a file of another process, or of this one, for reading and writing.
+ * @base_out: receives the address of the header.
+ * Errors: REMOTE (the process has ended, or closed the file), SYSTEM. */
+gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **base_out);
 
 /* The header of the file lies in the page before the caller's first byte. */
 #define GYRE_HOST_MEMORY_OFFSET_BYTES 4096

@@ -5,23 +5,21 @@
  * itself in `n_callers` and takes `run_lock`; the helper thread gives `run_lock` up as soon as it
  * sees a caller.
  *
- * A caller that pushes and synchronises makes no system call. It does not wake the helper thread:
- * that thread sleeps with short time-outs while work keeps arriving, and sleeps without a time-out
- * only after 10 ms without work.
+ * A caller that pushes and synchronises makes no system call. It does not wake the helper thread,
+ * which sleeps with short time-outs while work keeps arriving, and without one after 10 ms without
+ * work.
  *
  * One thread may use the streams of several ranks. While it waits for one of them it cannot run the
  * others, on which the first may depend. So a caller that has waited a moment wakes the helpers of
  * the other streams that it filled itself.
- *
- * Each thread's default stream is made by the first use and ends with its thread.
  */
 #include "core/foundation/device/host_stream.h"
 
-#include "core/foundation/base/float_env.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -433,4 +431,57 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
         pthread_mutex_unlock(&stream->run_lock);
     }
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
+}
+
+/* A task in one stream's queue for which another stream waits. */
+struct mark_task {
+    struct gyre_task task; /* must be first: the queue has a pointer to it */
+    struct mark *mark;
+};
+
+struct mark {
+    struct mark_task reached; /* in the queue that is waited for */
+    struct mark_task awaited; /* in the queue that waits */
+    uint32_t is_reached;
+    uint32_t n_tasks; /* unreleased tasks; the release of the last one frees the mark */
+};
+
+static void release_mark(struct gyre_task *task)
+{
+    struct mark *mark = ((struct mark_task *)(void *)task)->mark;
+    if (gyre_fetch_add_u32(&mark->n_tasks, UINT32_MAX) == 1)
+        free(mark);
+}
+
+static enum gyre_task_state poll_reached(struct gyre_task *task, gyre_status *status_out)
+{
+    (void)status_out;
+    gyre_store_release_u32(&((struct mark_task *)(void *)task)->mark->is_reached, 1);
+    return GYRE_TASK_DONE;
+}
+
+static enum gyre_task_state poll_awaited(struct gyre_task *task, gyre_status *status_out)
+{
+    const struct mark *mark = ((struct mark_task *)(void *)task)->mark;
+    (void)status_out;
+    return gyre_load_acquire_u32(&mark->is_reached) != 0 ? GYRE_TASK_DONE : GYRE_TASK_IDLE;
+}
+
+gyre_status gyre_host_stream_follow(gyre_stream stream, gyre_stream other)
+{
+    struct mark *mark = calloc(1, sizeof(*mark));
+    if (mark == NULL)
+        return gyre_fail_errno(ENOMEM, "a stream behind another");
+    mark->reached = (struct mark_task){{NULL, poll_reached, release_mark}, mark};
+    mark->awaited = (struct mark_task){{NULL, poll_awaited, release_mark}, mark};
+    mark->n_tasks = 2;
+    gyre_status status = gyre_host_stream_push(other, &mark->reached.task);
+    if (status != GYRE_SUCCESS) {
+        free(mark);
+        return status;
+    }
+    status = gyre_host_stream_push(stream, &mark->awaited.task);
+    if (status != GYRE_SUCCESS)
+        release_mark(&mark->awaited.task);
+    return status;
 }

@@ -1,15 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can be done with a finished program: freeing, hashing, copying. Building is in
- * schedule_builder.c, the structural check in schedule_check.c, the text form in schedule_to_text.c
- * and schedule_from_text.c.
+ * The names of model/types.h, building a program step by step, and what can be done with a finished
+ * one.
  */
 #include "core/foundation/model/schedule.h"
 
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
+#include "core/foundation/model/types.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const gyre_dtype_names[GYRE_N_DTYPES] = {
+#define NAME(id, name, bytes, is_float) [GYRE_##id] = #name,
+    GYRE_DTYPE_TABLE(NAME)
+#undef NAME
+};
+
+const char *const gyre_op_names[GYRE_N_OPS] = {
+#define NAME(id, name) [GYRE_##id] = #name,
+    GYRE_OP_TABLE(NAME)
+#undef NAME
+};
+
+const char *const gyre_proto_names[GYRE_N_PROTOS] = {
+#define NAME(id, name) [GYRE_PROTO_##id] = #name,
+    GYRE_PROTO_TABLE(NAME)
+#undef NAME
+};
+
+const struct gyre_collective_traits gyre_collectives[GYRE_N_COLLECTIVES] = {
+#define TRAITS(id, name, in_blocks, out_blocks, reduces, root) \
+    [GYRE_COLL_##id] = {#name, in_blocks, out_blocks, reduces, root},
+    GYRE_COLLECTIVE_TABLE(TRAITS)
+#undef TRAITS
+};
+
+int gyre_name_find(const char *const *names, int n_names, const char *name)
+{
+    for (int i = 0; i < n_names; i++)
+        if (gyre_text_same(names[i], name))
+            return i;
+    return -1;
+}
+
+int gyre_collective_find(const char *name)
+{
+    for (int i = 0; i < GYRE_N_COLLECTIVES; i++)
+        if (gyre_text_same(gyre_collectives[i].name, name))
+            return i;
+    return -1;
+}
 
 void gyre_program_free(struct gyre_program *program)
 {
@@ -122,5 +167,348 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
                          program->n_steps);
     }
     *program_out = copy;
+    return GYRE_SUCCESS;
+}
+
+#define NO_CONNECTION UINT16_MAX
+
+/* Memory that is freed when the builder is closed. */
+struct kept {
+    struct kept *next;
+    void *memory;
+};
+
+struct gyre_builder {
+    struct gyre_program *program;
+    uint32_t steps_capacity;
+    uint32_t connections_capacity;
+    uint16_t *connection_of; /* (peer * GYRE_MAX_LANES + lane) * 2 + is_send -> connection */
+    int accumulator;         /* scratch of the current worker for chains, -1 = none yet */
+    struct kept *kept;
+    gyre_status status; /* the first error */
+    char cause[256];
+};
+
+static void builder_fail(struct gyre_builder *builder, gyre_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void builder_fail(struct gyre_builder *builder, gyre_status status, const char *format, ...)
+{
+    if (builder->status != GYRE_SUCCESS)
+        return;
+    builder->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(builder->cause, sizeof(builder->cause), format, args);
+    va_end(args);
+}
+
+gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
+                              int n_chunks, struct gyre_builder **builder_out)
+{
+    if ((unsigned)shape->coll >= GYRE_N_COLLECTIVES || shape->n_ranks < 1 ||
+        shape->n_ranks > GYRE_MAX_RANKS || rank < 0 || rank >= shape->n_ranks ||
+        shape->root >= shape->n_ranks)
+        return gyre_fail(GYRE_ERROR_INTERNAL,
+                         "program of %s for rank %d of %u, root %u: no such shape", algorithm, rank,
+                         shape->n_ranks, shape->root);
+    if (n_chunks < 1 || n_chunks > GYRE_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "program of %s: %d chunks (1..%d)", algorithm,
+                         n_chunks, GYRE_MAX_RANKS);
+    const size_t n_keys = (size_t)shape->n_ranks * GYRE_MAX_LANES * 2;
+    struct gyre_builder *builder = calloc(1, sizeof(*builder));
+    struct gyre_program *program = calloc(1, sizeof(*program));
+    uint16_t *connection_of = malloc(n_keys * sizeof(*connection_of));
+    struct gyre_worker *workers = calloc(GYRE_MAX_WORKERS, sizeof(*workers));
+    if (builder == NULL || program == NULL || connection_of == NULL || workers == NULL) {
+        free(builder);
+        free(program);
+        free(connection_of);
+        free(workers);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to build a program");
+    }
+    memset(connection_of, 0xff, n_keys * sizeof(*connection_of));
+    program->coll = shape->coll;
+    program->n_ranks = shape->n_ranks;
+    program->root = shape->root;
+    program->rank = (uint16_t)rank;
+    program->n_chunks = (uint16_t)n_chunks;
+    program->n_lanes = 1;
+    program->min_depth = 1;
+    program->max_range = 1;
+    program->workers = workers;
+    snprintf(program->algorithm, sizeof(program->algorithm), "%s", algorithm);
+    builder->program = program;
+    builder->connection_of = connection_of;
+    gyre_builder_worker(builder);
+    *builder_out = builder;
+    return GYRE_SUCCESS;
+}
+
+void *gyre_builder_keep(struct gyre_builder *builder, void *memory)
+{
+    struct kept *kept = malloc(sizeof(*kept));
+    if (memory == NULL || kept == NULL) {
+        builder_fail(builder, GYRE_ERROR_OUT_OF_MEMORY, "no memory to build a program");
+        free(memory);
+        free(kept);
+        return NULL;
+    }
+    *kept = (struct kept){builder->kept, memory};
+    builder->kept = kept;
+    return memory;
+}
+
+void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes)
+{
+    return gyre_builder_keep(builder, calloc(1, n_bytes));
+}
+
+void gyre_builder_worker(struct gyre_builder *builder)
+{
+    struct gyre_program *program = builder->program;
+    if (builder->status != GYRE_SUCCESS)
+        return;
+    builder->accumulator = -1;
+    if (program->n_workers > 0 && program->workers[program->n_workers - 1].n_steps == 0)
+        return; /* the previous worker has no steps yet, so use it as the new one */
+    if (program->n_workers == GYRE_MAX_WORKERS) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d workers", GYRE_MAX_WORKERS);
+        return;
+    }
+    program->workers[program->n_workers++].first_step = program->n_steps;
+}
+
+void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth)
+{
+    builder->program->min_depth = (uint16_t)min_depth;
+}
+
+void gyre_builder_max_range(struct gyre_builder *builder, int max_range)
+{
+    builder->program->max_range = (uint16_t)max_range;
+}
+
+void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes)
+{
+    builder->program->n_lanes = (uint16_t)n_lanes;
+}
+
+/* Grow an array by doubling. Returns false, with the error stuck, when there is no memory. */
+static bool grow(struct gyre_builder *builder, void **array, uint32_t *capacity, size_t item_bytes)
+{
+    const uint32_t new_capacity = *capacity == 0 ? 16 : *capacity * 2;
+    void *bigger = realloc(*array, new_capacity * item_bytes);
+    if (bigger == NULL) {
+        builder_fail(builder, GYRE_ERROR_OUT_OF_MEMORY, "no memory for a program's steps");
+        return false;
+    }
+    *array = bigger;
+    *capacity = new_capacity;
+    return true;
+}
+
+static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref ref, bool is_send)
+{
+    struct gyre_program *program = builder->program;
+    if (ref.index >= program->n_ranks || ref.lane >= GYRE_MAX_LANES) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL,
+                     "connection with rank %u of %u, counted from 0, lane %u", ref.index,
+                     program->n_ranks, ref.lane);
+        return 0;
+    }
+    uint16_t *known =
+        &builder->connection_of[((size_t)ref.index * GYRE_MAX_LANES + ref.lane) * 2 + is_send];
+    if (*known != NO_CONNECTION)
+        return *known;
+    if (program->n_connections == NO_CONNECTION) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d connections", NO_CONNECTION);
+        return 0;
+    }
+    if (program->n_connections == builder->connections_capacity) {
+        void *array = program->connections;
+        if (!grow(builder, &array, &builder->connections_capacity, sizeof(*program->connections)))
+            return 0;
+        program->connections = array;
+    }
+    struct gyre_connection *connection = &program->connections[program->n_connections];
+    connection->peer = ref.index;
+    connection->lane = ref.lane;
+    connection->is_send = is_send;
+    *known = program->n_connections++;
+    return *known;
+}
+
+static struct gyre_operand resolve(struct gyre_builder *builder, struct gyre_ref ref, bool is_out)
+{
+    struct gyre_operand operand = {(uint8_t)ref.kind, ref.is_placed, ref.index};
+    builder->program->is_placed |= ref.is_placed;
+    if (ref.kind == GYRE_OPERAND_CONNECTION)
+        operand.index = connection_index(builder, ref, is_out);
+    else if (ref.kind == GYRE_OPERAND_SCRATCH && ref.index >= GYRE_MAX_RANKS)
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "scratch %u (0..%d)", ref.index,
+                     GYRE_MAX_RANKS - 1);
+    else if (ref.kind == GYRE_OPERAND_SCRATCH && ref.index >= builder->program->n_scratch)
+        builder->program->n_scratch = (uint16_t)(ref.index + 1);
+    return operand;
+}
+
+/* The scratch areas of a range wrap round to area 0, so all areas must exist. */
+static void count_scratch_of_range(struct gyre_builder *builder, const struct gyre_step *step)
+{
+    struct gyre_program *program = builder->program;
+    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
+    bool has_scratch = false;
+    for (unsigned i = 0; i < step->n_ins; i++)
+        has_scratch = has_scratch || step->ins[i].kind == GYRE_OPERAND_SCRATCH;
+    for (unsigned i = 0; i < step->n_outs; i++)
+        has_scratch = has_scratch || step->outs[i].kind == GYRE_OPERAND_SCRATCH;
+    if (has_scratch && program->n_scratch < n_parts)
+        program->n_scratch = (uint16_t)n_parts;
+}
+
+/* The `spacing` of these chunks. Equal ranges get equal spacings: see struct gyre_step. */
+static uint8_t spacing_of(struct gyre_chunks chunks)
+{
+    const bool is_one_run =
+        chunks.log2_run == chunks.log2_stride || chunks.n <= 1 << chunks.log2_run;
+    return (uint8_t)(is_one_run ? 0 : chunks.log2_run << 4 | chunks.log2_stride);
+}
+
+void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
+                       int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
+{
+    const struct gyre_chunks chunks = {.first = (uint16_t)chunk, .n = 1};
+    gyre_builder_range_step(builder, chunks, ins, n_ins, outs, n_outs, flags);
+}
+
+void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
+                             const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
+                             int n_outs, unsigned flags)
+{
+    struct gyre_program *program = builder->program;
+    if (builder->status != GYRE_SUCCESS)
+        return;
+    if (n_ins < 1 || n_ins > GYRE_STEP_MAX_INS || n_outs < 0 || n_outs > GYRE_STEP_MAX_OUTS) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL,
+                     "step %u has %d inputs (1..%d) and %d outputs (0..%d)", program->n_steps,
+                     n_ins, GYRE_STEP_MAX_INS, n_outs, GYRE_STEP_MAX_OUTS);
+        return;
+    }
+    if (program->n_steps == builder->steps_capacity) {
+        void *array = program->steps;
+        if (!grow(builder, &array, &builder->steps_capacity, sizeof(*program->steps)))
+            return;
+        program->steps = array;
+    }
+    struct gyre_step *step = &program->steps[program->n_steps];
+    memset(step, 0, sizeof(*step));
+    step->n_ins = (uint8_t)n_ins;
+    step->n_outs = (uint8_t)n_outs;
+    step->flags = (uint8_t)flags;
+    if (chunks.log2_run > 15 || chunks.log2_stride > 15) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "step %u: runs of 2^%u chunks, 2^%u apart",
+                     program->n_steps, chunks.log2_run, chunks.log2_stride);
+        return;
+    }
+    step->chunk = chunks.first;
+    step->n_chunks = chunks.n;
+    step->spacing = spacing_of(chunks);
+    for (int i = 0; i < n_ins; i++)
+        step->ins[i] = resolve(builder, ins[i], false);
+    for (int i = 0; i < n_outs; i++)
+        step->outs[i] = resolve(builder, outs[i], true);
+    if (chunks.n > 1)
+        count_scratch_of_range(builder, step);
+    program->n_steps++;
+    program->workers[program->n_workers - 1].n_steps++;
+}
+
+void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
+                         int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
+{
+    struct gyre_ref group[GYRE_STEP_MAX_INS];
+    for (int first = 0; first < n_ins; first += GYRE_STEP_MAX_RECVS) {
+        const bool is_last = first + GYRE_STEP_MAX_RECVS >= n_ins;
+        const int n_group = is_last ? n_ins - first : GYRE_STEP_MAX_RECVS;
+        int n = 0;
+        if (first > 0)
+            group[n++] = gyre_scratch(builder->accumulator);
+        memcpy(&group[n], &ins[first], (size_t)n_group * sizeof(*ins));
+        n += n_group;
+        if (is_last) {
+            gyre_builder_step(builder, chunk, group, n, outs, n_outs, flags);
+            return;
+        }
+        if (builder->accumulator < 0)
+            builder->accumulator = builder->program->n_scratch;
+        const struct gyre_ref sum = gyre_scratch(builder->accumulator);
+        gyre_builder_step(builder, chunk, group, n, &sum, 1, 0);
+    }
+    builder_fail(builder, GYRE_ERROR_INTERNAL, "a reduction of no inputs");
+}
+
+void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
+                          const struct gyre_ref *outs, int n_outs)
+{
+    struct gyre_ref group[GYRE_STEP_MAX_OUTS];
+    struct gyre_ref local = {GYRE_N_OPERAND_KINDS, 0, 0, false};
+    int n_sends = 0, n_done = 0, n = 0;
+    bool is_placed = false;
+    for (int i = 0; i < n_outs; i++) {
+        if (outs[i].kind == GYRE_OPERAND_CONNECTION)
+            n_sends++;
+        else
+            local = outs[i];
+        is_placed = is_placed || outs[i].is_placed;
+    }
+    const bool has_local = local.kind != GYRE_N_OPERAND_KINDS;
+    if (n_outs - n_sends > 1)
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "a scatter to %d local chunks",
+                     n_outs - n_sends);
+    for (int i = 0; i < n_outs; i++) {
+        if (outs[i].kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        group[n++] = outs[i];
+        n_done++;
+        if (n < GYRE_STEP_MAX_SENDS || n_done == n_sends)
+            continue;
+        /* The step before the step that writes the local chunk must not run at the same time. */
+        const bool last_follows = n_sends - n_done <= GYRE_STEP_MAX_SENDS;
+        const bool is_apart = is_placed || (has_local && last_follows);
+        const unsigned flags = is_apart ? 0 : GYRE_STEP_WITH_NEXT;
+        gyre_builder_step(builder, chunk, &in, 1, group, n, flags);
+        n = 0;
+    }
+    if (has_local)
+        group[n++] = local;
+    gyre_builder_step(builder, chunk, &in, 1, group, n, 0);
+}
+
+gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program **program_out)
+{
+    struct gyre_program *program = builder->program;
+    gyre_status status = builder->status;
+    if (status != GYRE_SUCCESS)
+        gyre_fail(status, "%s %s, rank %u of %u: %s", program->algorithm,
+                  gyre_collectives[program->coll].name, program->rank, program->n_ranks,
+                  builder->cause);
+    if (program->n_workers > 0 && program->workers[program->n_workers - 1].n_steps == 0)
+        program->n_workers--;
+    while (builder->kept != NULL) {
+        struct kept *kept = builder->kept;
+        builder->kept = kept->next;
+        free(kept->memory);
+        free(kept);
+    }
+    free(builder->connection_of);
+    free(builder);
+    if (status == GYRE_SUCCESS)
+        status = gyre_program_check(program);
+    if (status != GYRE_SUCCESS) {
+        gyre_program_free(program);
+        return status;
+    }
+    *program_out = program;
     return GYRE_SUCCESS;
 }

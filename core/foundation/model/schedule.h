@@ -342,4 +342,29 @@ gyre_status gyre_program_from_lines(const char *text, int first_line,
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
                                 char **text_out);
 
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* The steps that one worker does in one round. */
+struct gyre_round_steps {
+    uint32_t round;
+    uint32_t rank;
+    uint32_t worker;     /* of the rank */
+    uint32_t first_step; /* of the program */
+    uint32_t n_steps;
+};
+
+/** gyre_rounds_walk - run one tile. Which steps run in a round is decided by the slots that were
+ * filled before the round.
+ * @programs: n_ranks programs, by rank. They may be wrong: the walk then ends where no step can
+ * run.
+ * @visit: called once for each worker that runs in a round; by round, then rank, then worker. An
+ * error ends the walk.
+ * @is_stuck_out: set on success: some steps can never run.
+ * Errors: INVALID_ARGUMENT (the programs are not those of all ranks), OUT_OF_MEMORY, those of
+ * visit(). */
+gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_ranks,
+                             gyre_status (*visit)(void *context,
+                                                  const struct gyre_round_steps *steps),
+                             void *context, bool *is_stuck_out);
+
 #endif

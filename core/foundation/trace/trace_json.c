@@ -2,7 +2,7 @@
  *
  * The trace event format (trace_json.h). Times are microseconds with three decimals.
  */
-#include "core/foundation/trace/trace_json.h"
+#include "core/foundation/trace/trace_file.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"

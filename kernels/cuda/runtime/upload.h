@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_UPLOAD_H
 #define GYRE_KERNELS_CUDA_UPLOAD_H
 
-#include "core/foundation/base/fault.h"
+#include "core/foundation/base/thread.h"
 
 #include <cuda_runtime_api.h>
 

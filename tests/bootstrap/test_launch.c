@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/foundation/base/launch and core/foundation/base/meet: what each launcher's variables mean
+ * bootstrap/launch and bootstrap/meet: what each launcher's variables mean
  * alone, nested and incomplete, and processes that meet at an address.
  */
-#include "core/foundation/base/launch.h"
-#include "core/foundation/base/meet.h"
+#include "bootstrap/launch.h"
 #include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"

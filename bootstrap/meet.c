@@ -4,10 +4,10 @@
  * taken, refused, or later. When all ranks have come, or rank 0 gives up, each rank that was taken
  * gets a second answer.
  */
-#include "core/foundation/base/meet.h"
+#include "bootstrap/launch.h"
 
 #include "core/foundation/base/log.h"
-#include "core/foundation/base/meet_wire.h"
+#include "bootstrap/meet.h"
 #include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
 

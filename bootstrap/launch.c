@@ -3,7 +3,7 @@
  * The table of launchers and the choice among those whose variables are set. A wrong choice would
  * run every process alone, or let two jobs meet, so whatever is unclear is an error.
  */
-#include "core/foundation/base/launch.h"
+#include "bootstrap/launch.h"
 
 #include "core/foundation/base/util.h"
 

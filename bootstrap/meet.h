@@ -2,10 +2,10 @@
  *
  * What rank 0's side of a meeting and the other ranks' side share.
  */
-#ifndef GYRE_BASE_MEET_WIRE_H
-#define GYRE_BASE_MEET_WIRE_H
+#ifndef GYRE_BOOTSTRAP_MEET_H
+#define GYRE_BOOTSTRAP_MEET_H
 
-#include "core/foundation/base/meet.h"
+#include "bootstrap/launch.h"
 #include "core/foundation/base/sock.h"
 
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
  * connection that has not sent its hello within two seconds; it never waits for one.
  */
 #include "core/foundation/base/log.h"
-#include "core/foundation/base/meet_wire.h"
+#include "bootstrap/meet.h"
 #include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
 
