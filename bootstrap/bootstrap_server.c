@@ -267,16 +267,9 @@ static bool find_master(struct gyre_sock_address *address_out)
     struct addrinfo *list = NULL;
     if (name == NULL || name[0] == '\0' || getaddrinfo(name, NULL, &hints, &list) != 0)
         return false;
-    memset(address_out, 0, sizeof(*address_out));
-    address_out->family = (uint16_t)list->ai_family;
-    if (list->ai_family == AF_INET)
-        memcpy(address_out->bytes, &((const struct sockaddr_in *)(void *)list->ai_addr)->sin_addr,
-               4);
-    else
-        memcpy(address_out->bytes, &((const struct sockaddr_in6 *)(void *)list->ai_addr)->sin6_addr,
-               16);
+    *address_out = gyre_sock_from_sockaddr(list->ai_addr);
     freeaddrinfo(list);
-    return true;
+    return address_out->family != 0;
 }
 
 gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out)

@@ -60,20 +60,6 @@ bool gyre_meet_is_own_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n_peer) == 0 && peer.uid == getuid();
 }
 
-static struct gyre_sock_address from_info(const struct addrinfo *info)
-{
-    struct gyre_sock_address address = {.family = (uint16_t)info->ai_family};
-    if (info->ai_family == AF_INET) {
-        const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)info->ai_addr;
-        memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
-    } else {
-        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)info->ai_addr;
-        address.scope = six->sin6_scope_id;
-        memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
-    }
-    return address;
-}
-
 int gyre_meet_addresses(const struct gyre_meet_place *place,
                         struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES])
 {
@@ -93,11 +79,11 @@ int gyre_meet_addresses(const struct gyre_meet_place *place,
         return 0;
     }
     for (const struct addrinfo *at = list; at != NULL && n < GYRE_MEET_MAX_ADDRESSES;
-         at = at->ai_next)
-        if (at->ai_family == AF_INET || at->ai_family == AF_INET6) {
-            addresses_out[n] = from_info(at);
-            addresses_out[n++].port = (uint16_t)place->port;
-        }
+         at = at->ai_next) {
+        addresses_out[n] = gyre_sock_from_sockaddr(at->ai_addr);
+        addresses_out[n].port = (uint16_t)place->port;
+        n += addresses_out[n].family != 0;
+    }
     freeaddrinfo(list);
     if (n == 0)
         gyre_fail(GYRE_ERROR_SYSTEM, "%s=%s: no IP address", place->source, place->address);

@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reading and replacing whole files. Only regular files are read by name, because a pipe or a
- * device may never end. Nothing that another user has put into the folder beforehand, such as a
- * link with the name of a temporary file, is ever written to.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/file.h"
 
 #include "core/foundation/base/util.h"
@@ -22,7 +17,7 @@
 #include <unistd.h>
 
 #define FIRST_READ_BYTES 65536
-#define N_NAMES          16 /* random names that are tried before giving up */
+#define N_NAMES          16 /* tries of a random name */
 
 /* ---- descriptors -------------------------------------------------------------------------- */
 
@@ -57,8 +52,7 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
             error = errno;
         }
     }
-    /* Both signals go to the thread that writes. Takes the one that this write has raised, unless
-     * one of the caller's waits already. */
+    /* Takes the signal that this write has raised, unless one of the caller's is pending. */
     const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
     if (raised != 0 && sigismember(&pending, raised) == 0) {
         sigdelset(&ours, raised == SIGPIPE ? SIGXFSZ : SIGPIPE);
@@ -71,7 +65,7 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* `path` leads to no file: it is a new name, or a link whose target does not exist. */
+/* `path` is a new name, or a link whose target does not exist. */
 static gyre_status take_new_name(const char *path, char *target_out)
 {
     struct stat link;
@@ -101,8 +95,7 @@ gyre_status gyre_file_to_replace(const char *path, char *target_out)
     return GYRE_SUCCESS;
 }
 
-/* A new file beside `target`. O_EXCL never follows a link, and the random part keeps others from
- * taking the name first and files of killed processes from being in the way. */
+/* O_EXCL never follows a link. The random part keeps other users from taking the name first. */
 static gyre_status create_beside(const char *target, mode_t mode, char *beside_out, int *fd_out)
 {
     for (int i = 0; i < N_NAMES; i++) {
@@ -128,7 +121,7 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
     struct stat there;
     struct rlimit limit;
     int fd = -1;
-    /* Past this limit the kernel sends SIGXFSZ, which ends the process; so ask first. */
+    /* Past this limit the kernel sends SIGXFSZ, which ends the process. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         n_bytes > limit.rlim_cur)
         return gyre_fail(GYRE_ERROR_SYSTEM,
@@ -137,7 +130,7 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
     GYRE_TRY(gyre_file_to_replace(path, target));
     const bool exists = stat(target, &there) == 0;
     GYRE_TRY(create_beside(target, exists ? there.st_mode & 0777 : 0666, beside, &fd));
-    /* Gives back the permissions that the umask has removed. */
+    /* undo the umask */
     int error = exists && fchmod(fd, there.st_mode & 0777) != 0 ? errno : 0;
     if (error == 0)
         error = gyre_descriptor_write(fd, bytes, n_bytes);

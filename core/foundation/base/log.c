@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log. Level, subsystems and file belong to the process, as stderr does. They are set once,
- * before a second thread logs, and are read with acquire loads. A line is one write(2), so lines of
- * several threads and processes never mix.
+ * Level, subsystems and file belong to the process, as stderr does. They are set before a second
+ * thread logs, and are read with acquire loads. A line is one write(2), so lines of several threads
+ * and processes never mix.
  *
  * Descriptor 2 is written to only as long as it is the standard error. In a program that started
- * without one, or has closed it, whatever gets that number is none of the log's.
+ * without one, or has closed it, it may be the program's own file.
  */
 #include "core/foundation/base/log.h"
 
@@ -26,7 +26,7 @@
 #define FILE_MAX_BYTES 512
 #define ALL_SUBSYS     ((1U << GYRE_LOG_N_SUBSYS) - 1U)
 
-/* The subsystems that INFO shows by default: those that log once, at set-up. */
+/* those that log once, at set-up */
 #define DEFAULT_SUBSYS                                                                          \
     (1U << GYRE_LOG_INIT | 1U << GYRE_LOG_ENV | 1U << GYRE_LOG_BOOTSTRAP | 1U << GYRE_LOG_NET | \
      1U << GYRE_LOG_P2P | 1U << GYRE_LOG_SHM)
@@ -35,7 +35,7 @@ static uint32_t log_level = GYRE_LOG_WARN;
 static uint32_t log_subsys = DEFAULT_SUBSYS;
 static uint32_t log_fd = STDERR_FILENO;
 static char log_path[FILE_MAX_BYTES]; /* of log_fd; written before it */
-static uint32_t has_lost_lines;       /* and that was said; 0 or 1, as the next */
+static uint32_t has_lost_lines;       /* that was said on stderr; 0 or 1, as the next */
 static uint32_t has_no_stderr;
 static _Thread_local int thread_rank = -1;
 
@@ -45,7 +45,7 @@ static const char *const subsys_names[] = {
 #undef SUBSYS_NAME
 };
 
-/* NCCL's words for parts that gyre does not have: scripts that use them keep working. */
+/* NCCL's words for parts that gyre does not have: scripts use them. */
 static const char *const foreign_subsys_names[] = {"ALLOC_HOST", "NVLS", "PROFILE", "RAS"};
 
 static const struct {
@@ -64,20 +64,13 @@ bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys)
     return level <= GYRE_LOG_WARN || (gyre_load_acquire_u32(&log_subsys) >> subsys & 1U) != 0;
 }
 
-/* Looked at when the library is loaded, when the log is set up, and by each line. */
-static void look_at_stderr(void)
+__attribute__((constructor)) static void look_at_stderr(void)
 {
     if (fcntl(STDERR_FILENO, F_GETFD) < 0)
         gyre_store_release_u32(&has_no_stderr, 1);
 }
 
-__attribute__((constructor)) static void begin(void)
-{
-    look_at_stderr();
-}
-
-/* Writes one line. Says once on stderr why a log file cannot be written; that stderr cannot be
- * written can be said nowhere. */
+/* Says once on stderr why a log file cannot be written. */
 static void write_line(int fd, const char *line, size_t n_line)
 {
     char text[FILE_MAX_BYTES + 128], reason[64];
@@ -114,7 +107,7 @@ void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char
     gyre_text_vformat(line + n_head, sizeof(line) - (size_t)n_head - 1, format, args);
     va_end(args);
     const size_t n_line = strlen(line);
-    line[n_line] = '\n'; /* the format left room for it */
+    line[n_line] = '\n';
     write_line((int)gyre_load_acquire_u32(&log_fd), line, n_line + 1);
     errno = saved_errno;
 }
@@ -136,7 +129,7 @@ static gyre_status parse_level(const char *word, uint32_t *level_out)
                      "log level \"%s\": legal are NONE VERSION WARN ERROR INFO ABORT TRACE", word);
 }
 
-/* One word of DEBUG_SUBSYS as a mask; 0 for NCCL's words that gyre has no part for. */
+/* A word of DEBUG_SUBSYS as a mask; 0 for foreign_subsys_names. */
 static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
 {
     const char *nearest = "ALL";
@@ -156,8 +149,7 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
             *mask_out = 1U << i;
             return GYRE_SUCCESS;
         }
-        /* Of two words at the same distance, one with the same beginning (TUNE, TUNING) is nearer.
-         */
+        /* TUNE is nearer to TUNING than to a word at a lesser distance. */
         const bool begins_alike = strlen(word) >= 3 && gyre_text_same_n(word, subsys_names[i], 3);
         const unsigned distance = begins_alike ? 0 : gyre_edit_distance(word, subsys_names[i]);
         if (distance < nearest_distance) {
@@ -192,7 +184,6 @@ static gyre_status parse_subsystems(const char *text, uint32_t *mask_out)
     return GYRE_SUCCESS;
 }
 
-/* Expand %h (host), %p (pid) and %% in a file name. */
 static gyre_status expand_file(const char *file, char *path_out, size_t path_bytes)
 {
     size_t n_path = 0;
@@ -220,14 +211,14 @@ static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *f
         return GYRE_SUCCESS;
     }
     GYRE_TRY(expand_file(file, path, FILE_MAX_BYTES));
-    /* Appending: ranks that share the name share the file, and a line stays whole. */
+    /* Appending: ranks may share the file. */
     const int fd = gyre_descriptor_keep(
         open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
-    if (fd < 0 && errno == ENXIO) /* a pipe: a blocking open would wait for a reader */
+    if (fd < 0 && errno == ENXIO)
         return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads", path);
     if (fd < 0)
         return gyre_fail_errno(errno, "log file %s", path);
-    /* From now on writes block, so a slow reader loses no line. */
+    /* Writes block, so a slow reader of a pipe loses no line. */
     (void)fcntl(fd, F_SETFL, O_APPEND);
     *fd_out = fd;
     return GYRE_SUCCESS;

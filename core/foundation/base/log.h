@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log: GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE, with NCCL's words and names.
- * Default: warnings and errors, on stderr. A line is "host:pid:tid [rank] GYRE LEVEL text".
+ * The log: GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE. A line is "host:pid:tid [rank]
+ * GYRE LEVEL text".
  */
 #ifndef GYRE_BASE_LOG_H
 #define GYRE_BASE_LOG_H
@@ -14,8 +14,7 @@
     X(PROXY) X(BOOTSTRAP) X(REG) X(DESTROY)
 /* clang-format on */
 
-/* All words of DEBUG_SUBSYS. The last ones are NCCL's words for parts that gyre does not have: they
- * select nothing, and scripts that use them keep working. */
+/* The last words are NCCL's for parts that gyre does not have; they select nothing. */
 #define GYRE_LOG_SUBSYS_WORD(name) #name " "
 #define GYRE_LOG_SUBSYS_WORDS \
     GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_WORD) "ALL ALLOC_HOST NVLS PROFILE RAS"
@@ -30,22 +29,20 @@ enum gyre_log_subsys {
 enum gyre_log_level {
     GYRE_LOG_NONE,
     GYRE_LOG_VERSION,
-    GYRE_LOG_WARN, /* NCCL's WARN; ERROR is accepted as its alias */
+    GYRE_LOG_WARN,
     GYRE_LOG_INFO,
     GYRE_LOG_TRACE
 };
 
-/** gyre_log_enabled - would a line be written? To be asked before a text is made that takes long.
- */
+/** gyre_log_enabled - would a line be written? For texts that take long to make. */
 bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
 
-/** gyre_log - write one line if it is enabled. Does not change this thread's cause text or errno.
- */
+/** gyre_log - keeps this thread's cause text and errno. */
 void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** gyre_log_configure - set level, subsystems and file. gyre_params_load() calls this once for the
- * process, with words that it has checked. @file: NULL or "" = stderr; %h and %p are expanded. */
+/** gyre_log_configure - called once for the process. @file: NULL or "" = stderr; %h and %p are
+ * expanded. */
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
 
 /** gyre_log_set_rank - the rank that this thread's lines begin with; -1 = none. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the variables of the table from the environment and from NCCL's configuration files. How a
- * text becomes a value is in param_value.c.
+ * Reads the variables of the table. How a text becomes a value is in param_value.c.
  */
 #include "core/foundation/base/param.h"
 
@@ -56,9 +55,7 @@ const char *gyre_param_help(enum gyre_param_id id)
     return rows[id].help;
 }
 
-/* ---- the sources -------------------------------------------------------------------- */
-
-/* The value of prefix+name in the list, which may be ""; NULL if it is not there. */
+/* The value of prefix+name, which may be ""; NULL if it is not there. */
 static const char *find_variable(char *const *environment, const char *prefix, const char *name)
 {
     const size_t n_prefix = strlen(prefix);
@@ -72,7 +69,7 @@ static const char *find_variable(char *const *environment, const char *prefix, c
     return NULL;
 }
 
-/* Appends a line. A line that does not fit is left out whole. */
+/* A line that does not fit is left out whole. */
 static void add_note(struct gyre_params *params, const char *note)
 {
     const size_t used = strlen(params->notes);
@@ -105,13 +102,14 @@ gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_
             add_note(params, note);
             return GYRE_SUCCESS;
         }
-        if (own != NULL || nccls != NULL) /* empty: the default, whatever later sources say */
+        if (own != NULL || nccls != NULL) /* an empty value is the default, whatever later sources
+                                           * say */
             break;
     }
     return gyre_param_set_value(row, "", row->fallback, value);
 }
 
-/* The name of an entry "NAME=value" behind its prefix, or false if it has another prefix. */
+/* The name in "NAME=value" behind its prefix. */
 static bool name_behind(const char *entry, const char *prefix, char *name_out, size_t name_bytes)
 {
     const size_t n_prefix = strlen(prefix);
@@ -137,7 +135,6 @@ static const struct gyre_param_row *nearest_row(const char *name, unsigned flags
     return nearest;
 }
 
-/* Refuses names with gyre's prefix that the table does not have. */
 static gyre_status check_names(const struct gyre_param_source *source)
 {
     for (char *const *entry = source->entries; *entry != NULL; entry++) {
@@ -180,7 +177,7 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     const bool is_ours = name_behind(entry, PREFIX, name, sizeof(name));
     if (!is_ours && !name_behind(entry, NCCL_PREFIX, name, sizeof(name)))
         return false;
-    if (!is_ours && strcmp(name, "CONF_FILE") == 0) /* param_file.c reads it */
+    if (!is_ours && strcmp(name, "CONF_FILE") == 0) /* the name of a configuration file */
         return false;
     const struct gyre_param_row *nearest =
         nearest_row(name, is_ours ? 0 : GYRE_PARAM_NCCL, &distance);
@@ -191,24 +188,7 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     return distance != 0;
 }
 
-/* Logs the NCCL_* variables of a source that have no effect. */
-static void report_ignored(const struct gyre_param_source *source)
-{
-    for (char *const *entry = source->entries; *entry != NULL; entry++) {
-        struct gyre_param_guess guess;
-        const int n_name = (int)strcspn(*entry, "=");
-        if (!gyre_param_guess(*entry, &guess) || guess.is_error)
-            continue;
-        if (guess.is_close)
-            GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *entry,
-                      guess.nearest);
-        else
-            GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *entry);
-    }
-}
-
-/* Says what was read, and what is not used as it is written. Called once per process, after the log
- * has its level. */
+/* Called once for the process, after the log has its level. */
 static void report(const struct gyre_param_sources *sources, const struct gyre_params *params)
 {
     for (const char *line = params->notes; *line != '\0'; line += strcspn(line, "\n") + 1)
@@ -217,14 +197,24 @@ static void report(const struct gyre_param_sources *sources, const struct gyre_p
         if (sources->list[i].file != NULL)
             GYRE_INFO(ENV, "variables are read from %s; the environment comes before it",
                       sources->list[i].file);
-        report_ignored(&sources->list[i]);
+        for (char *const *entry = sources->list[i].entries; *entry != NULL; entry++) {
+            struct gyre_param_guess guess;
+            const int n_name = (int)strcspn(*entry, "=");
+            if (!gyre_param_guess(*entry, &guess) || guess.is_error)
+                continue;
+            if (guess.is_close)
+                GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *entry,
+                          guess.nearest);
+            else
+                GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *entry);
+        }
     }
 }
 
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
                                gyre_status status)
 {
-    static uint32_t is_told[GYRE_N_PARAMS]; /* for the process, as the log is */
+    static uint32_t is_told[GYRE_N_PARAMS];
     const struct gyre_param_value *value = &params->values[id];
     if (status == GYRE_SUCCESS || strncmp(value->source, NCCL_PREFIX, strlen(NCCL_PREFIX)) != 0)
         return status;
@@ -233,8 +223,7 @@ gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param
     return GYRE_SUCCESS;
 }
 
-/* Sets the log up as far as the variables are good: first the level, so that a word on the other
- * two is heard. */
+/* First the level, so that a message on the other two is seen. */
 static gyre_status configure_log(const struct gyre_params *params)
 {
     const char *level = gyre_param_text(params, GYRE_PARAM_DEBUG);
@@ -255,15 +244,14 @@ static gyre_status configure_log(const struct gyre_params *params)
 #define SYSTEM_FILE    "/etc/nccl.conf"
 #define USER_FILE      ".nccl.conf"
 
-/* A file that was read. The entries point into the text, which lies behind them. */
+/* The entries point into the text. */
 struct conf {
     char *text;
     char path[PATH_MAX];
     char *entries[];
 };
 
-/* Turns a line into "NAME=value" in place, without blanks around name and value. Returns NULL if
- * the line is a comment or something else. */
+/* Turns a line into "NAME=value" in place. Returns NULL for anything else. */
 static char *entry_of_line(char *line)
 {
     while (gyre_text_is_space(*line))
@@ -287,7 +275,6 @@ static char *entry_of_line(char *line)
     return line;
 }
 
-/* Adds the file as a source. A file that is not there is none. */
 static gyre_status add_file(const char *path, struct gyre_param_sources *sources)
 {
     char *text = NULL;
@@ -295,7 +282,7 @@ static gyre_status add_file(const char *path, struct gyre_param_sources *sources
     GYRE_TRY(gyre_file_read(path, MAX_FILE_BYTES, &text, &n_bytes));
     for (size_t i = 0; i < n_bytes; i++) {
         n_lines += text[i] == '\n';
-        if (text[i] == '\0') /* would hide the rest of its line */
+        if (text[i] == '\0')
             text[i] = ' ';
     }
     struct conf *conf = calloc(1, sizeof(*conf) + (n_lines + 1) * sizeof(conf->entries[0]));
@@ -317,7 +304,7 @@ static gyre_status add_file(const char *path, struct gyre_param_sources *sources
     return GYRE_SUCCESS;
 }
 
-/* The home folder of the account, as NCCL finds it: HOME does not count. */
+/* HOME does not count, as in NCCL. */
 static bool find_user_file(char *path_out, size_t path_bytes)
 {
     struct passwd account, *found = NULL;
@@ -325,22 +312,6 @@ static bool find_user_file(char *path_out, size_t path_bytes)
     if (getpwuid_r(getuid(), &account, room, sizeof(room), &found) != 0 || found == NULL)
         return false;
     return snprintf(path_out, path_bytes, "%s/" USER_FILE, account.pw_dir) < (int)path_bytes;
-}
-
-static void add_files(const char *named, struct gyre_param_sources *sources)
-{
-    char user_file[PATH_MAX];
-    const bool is_named = named != NULL && named[0] != '\0';
-    const bool has_home = !is_named && find_user_file(user_file, sizeof(user_file));
-    const char *paths[] = {is_named ? named : has_home ? user_file : NULL, SYSTEM_FILE};
-    for (int i = 0; i < 2; i++) {
-        const bool must_be_there = is_named && i == 0;
-        if (paths[i] == NULL || (access(paths[i], F_OK) != 0 && !must_be_there) ||
-            add_file(paths[i], sources) == GYRE_SUCCESS)
-            continue;
-        snprintf(sources->problem, sizeof(sources->problem), "%s is not read: %s",
-                 must_be_there ? "NCCL_CONF_FILE" : "a file of NCCL's variables", gyre_cause());
-    }
 }
 
 void gyre_param_sources_close(struct gyre_param_sources *sources)
@@ -356,13 +327,25 @@ void gyre_param_sources_close(struct gyre_param_sources *sources)
 
 void gyre_param_sources_open(struct gyre_param_sources *sources_out)
 {
+    char user_file[PATH_MAX];
+    const char *named = getenv("NCCL_CONF_FILE");
+    const bool is_named = named != NULL && named[0] != '\0';
+    const bool has_home = !is_named && find_user_file(user_file, sizeof(user_file));
+    const char *paths[] = {is_named ? named : has_home ? user_file : NULL, SYSTEM_FILE};
     memset(sources_out, 0, sizeof(*sources_out));
     sources_out->list[sources_out->n++].entries = environ;
-    add_files(getenv("NCCL_CONF_FILE"), sources_out);
+    for (int i = 0; i < 2; i++) {
+        const bool must_be_there = is_named && i == 0;
+        if (paths[i] == NULL || (access(paths[i], F_OK) != 0 && !must_be_there) ||
+            add_file(paths[i], sources_out) == GYRE_SUCCESS)
+            continue;
+        snprintf(sources_out->problem, sizeof(sources_out->problem), "%s is not read: %s",
+                 must_be_there ? "NCCL_CONF_FILE" : "a file of NCCL's variables", gyre_cause());
+    }
 }
 
-/* The log belongs to the process, so the first communicator's environment sets it up. A forked
- * child sets up its own, whose file has the child's pid in its name. */
+/* The first communicator's environment sets up the process's log. A forked child sets up its own,
+ * whose file has the child's pid in its name. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool log_is_ready; /* under lock */
 
@@ -401,7 +384,6 @@ gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id i
 
 /* ---- help ------------------------------------------------------------------------------- */
 
-/* `text` in lines of at most 92 columns, indented by 4. */
 static void print_wrapped(FILE *file, const char *text)
 {
     const size_t width = 92;

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Turns the text of a variable into its value by the type of its row, and describes the legal
- * values where the text is none of them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param_value.h"
 
 #include "core/foundation/base/text.h"
@@ -40,7 +36,7 @@ void gyre_param_describe_legal(const struct gyre_param_row *row, char *text_out,
     }
 }
 
-/* Decimal digits with an optional sign; always decimal, so that 010 is ten. */
+/* Always decimal, so that 010 is ten. */
 static bool parse_decimal(const char *text, const char **end_out, int64_t *number_out)
 {
     const bool negative = *text == '-';
@@ -51,12 +47,14 @@ static bool parse_decimal(const char *text, const char **end_out, int64_t *numbe
     for (; isdigit((unsigned char)*at); at++) {
         number = number * 10 + (uint64_t)(*at - '0');
         if (number > (uint64_t)INT64_MAX / 16)
-            return false; /* beyond every row's range, and far from overflow */
+            return false;
     }
     *end_out = at;
     *number_out = negative ? -(int64_t)number : (int64_t)number;
     return true;
 }
+
+static const char units[] = "KMG";
 
 static bool parse_bytes(const char *text, int64_t *number_out)
 {
@@ -64,33 +62,15 @@ static bool parse_bytes(const char *text, int64_t *number_out)
     int64_t number = 0;
     if (!parse_decimal(text, &end, &number) || number < 0)
         return false;
-    unsigned shift = 0;
-    switch (*end) {
-    case 'k':
-    case 'K':
-        shift = 10;
-        break;
-    case 'm':
-    case 'M':
-        shift = 20;
-        break;
-    case 'g':
-    case 'G':
-        shift = 30;
-        break;
-    case '\0':
-        *number_out = number;
-        return true;
-    default:
-        return false;
-    }
-    if (end[1] != '\0' || number > INT64_MAX >> shift)
+    const char *letter = *end != '\0' ? strchr(units, gyre_text_upper(*end)) : NULL;
+    const int shift = letter != NULL ? (int)(letter - units + 1) * 10 : 0;
+    if (end[letter != NULL] != '\0' || number > INT64_MAX >> shift)
         return false;
     *number_out = number * (int64_t)(1ULL << shift);
     return true;
 }
 
-/* The index of a text in space-separated `words`, or -1. */
+/* The index, or -1. */
 static int64_t find_word(const char *words, const char *text, size_t n_text)
 {
     int64_t index = 0;
@@ -105,7 +85,6 @@ static int64_t find_word(const char *words, const char *text, size_t n_text)
 
 static const char bool_words[] = "0 1 false true no yes off on";
 
-/* Sets a bit for each word of the list "a,b". */
 static bool parse_set(const char *words, const char *list, int64_t *number_out)
 {
     int64_t bits = 0;
@@ -171,7 +150,7 @@ gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *s
 
 /* ---- values that were written for NCCL ---------------------------------------------------- */
 
-/* Copies a text without blanks and quotation marks around it. Returns false if it is too long. */
+/* Without blanks and quotation marks around it. Returns false if it is too long. */
 static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
 {
     const char *end = text + strlen(text);
@@ -192,8 +171,8 @@ static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
     return true;
 }
 
-/* Reads a number as NCCL does: base 0, and what follows it does not count. Behind bytes, K, M or G
- * counts, with B or iB behind it. Returns false if there is no number. */
+/* As NCCL reads it: base 0, and what follows the number does not count. Bytes may have K, M or G,
+ * with B or iB. */
 static bool read_number(enum gyre_param_type type, const char *text, int64_t *number_out,
                         bool *is_whole_out)
 {
@@ -204,9 +183,9 @@ static bool read_number(enum gyre_param_type type, const char *text, int64_t *nu
         return false;
     int shift = 0;
     const char *letter =
-        type == GYRE_PARAM_BYTES && *end != '\0' ? strchr("KMG", gyre_text_upper(*end)) : NULL;
+        type == GYRE_PARAM_BYTES && *end != '\0' ? strchr(units, gyre_text_upper(*end)) : NULL;
     if (letter != NULL) {
-        shift = (int)(letter - "KMG" + 1) * 10;
+        shift = (int)(letter - units + 1) * 10;
         end++;
         end += gyre_text_same(end, "B") ? 1 : gyre_text_same(end, "iB") ? 2 : 0;
     }
@@ -216,9 +195,9 @@ static bool read_number(enum gyre_param_type type, const char *text, int64_t *nu
     return true;
 }
 
-/* Turns the text of a number into one that the row takes, or into "". The default of many of NCCL's
- * numbers is -1 or -2, so these mean "not set". A 0 where at least 1 is legal means that there is
- * no such limit, and so the row's default. */
+/* Turns a number into one that the row takes, or into "". The default of many of NCCL's numbers is
+ * -1 or -2, so these mean "not set". A 0 where at least 1 is legal means "no limit", and so the
+ * row's default. */
 static void rewrite_number(const struct gyre_param_row *row, char *text, char *remark_out,
                            size_t remark_bytes)
 {
@@ -253,7 +232,7 @@ static void rewrite_number(const struct gyre_param_row *row, char *text, char *r
         snprintf(remark_out, remark_bytes, "is read as %.24s", text);
 }
 
-/* Takes the words out of a list that the row does not have. */
+/* Takes out the words that the row does not have. */
 static void rewrite_list(const struct gyre_param_row *row, char *text, char *remark_out,
                          size_t remark_bytes)
 {
@@ -278,8 +257,7 @@ static void rewrite_list(const struct gyre_param_row *row, char *text, char *rem
     memcpy(text, kept, n_kept + 1);
 }
 
-/* Is a text of this row read as a number? A STRING with a range may be a number or something else.
- */
+/* A STRING with a range may be a number or something else. */
 static bool is_number(const struct gyre_param_row *row, const char *text)
 {
     return row->type == GYRE_PARAM_INT || row->type == GYRE_PARAM_BOOL ||
@@ -305,7 +283,6 @@ void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, 
         snprintf(remark, sizeof(remark), "is ignored: expected one of %s", row->words);
         bare[0] = '\0';
     }
-    /* Cannot fail: the text is legal now. */
     (void)gyre_param_set_value(row, bare[0] != '\0' ? source : "",
                                bare[0] != '\0' ? bare : row->fallback, value_out);
     note_out[0] = '\0';

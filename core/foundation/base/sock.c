@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP with deadlines. Every wait is a poll(2) against a deadline, so a peer that stops in the
- * middle of anything costs at most that long.
+ * Every wait is a poll(2) against a deadline, so a peer that stops in the middle of anything costs
+ * at most that long.
  */
 #include "core/foundation/base/sock.h"
 
@@ -21,6 +21,25 @@
 
 #define LISTEN_BACKLOG       1024
 #define CONNECT_RETRY_MAX_MS 200
+
+struct gyre_sock_address gyre_sock_from_sockaddr(const struct sockaddr *name)
+{
+    struct gyre_sock_address address = {.family = 0};
+    if (name->sa_family == AF_INET) {
+        const struct sockaddr_in *four = (const void *)name;
+        address.port = ntohs(four->sin_port);
+        memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
+    } else if (name->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const void *)name;
+        address.port = ntohs(six->sin6_port);
+        address.scope = six->sin6_scope_id;
+        memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
+    } else {
+        return address;
+    }
+    address.family = name->sa_family;
+    return address;
+}
 
 socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
                                 struct sockaddr_storage *out)
@@ -59,11 +78,11 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
     return text_out;
 }
 
-/* Small frames must not wait for each other (NODELAY), and a host that vanished without a FIN must
- * end an idle connection: first probe after 2 s of silence, then 5, a second apart. The peer's
- * kernel answers them, so a stopped process does not count as gone. No TCP_USER_TIMEOUT: it would
- * also end a connection to a stopped process whose window is full. What keepalive does not see,
- * because bytes wait to be sent, bootstrap/bootstrap_silence.c does. */
+/* Small frames must not wait for each other (NODELAY). A host that vanished without a FIN must end
+ * an idle connection: first probe after 2 s of silence, then 5, a second apart. The peer's kernel
+ * answers them, so a stopped process does not count as gone. No TCP_USER_TIMEOUT: it would also end
+ * a connection to a stopped process whose window is full. What keepalive does not see, because
+ * bytes wait to be sent, bootstrap_wire.c does. */
 static gyre_status set_options(int fd)
 {
     const struct {
@@ -101,14 +120,13 @@ static gyre_status open_socket(const struct gyre_sock_address *address, int *fd_
     return GYRE_SUCCESS;
 }
 
-/* Wait until fd is ready for `events`. It also returns when fd has failed; the next call on fd
- * reports the error. */
+/* Also returns when fd has failed; the next call on fd reports the error. */
 static gyre_status wait_ready(int fd, short events, uint64_t deadline_ns)
 {
     for (;;) {
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns)
-            return GYRE_ERROR_TIMEOUT; /* the caller words it */
+            return GYRE_ERROR_TIMEOUT;
         const uint64_t left_ms = gyre_div_round_up(deadline_ns - now_ns, 1000000);
         struct pollfd entry = {.fd = fd, .events = events};
         const int n_ready = poll(&entry, 1, (int)gyre_min_u64(left_ms, 60000));
@@ -132,12 +150,6 @@ static bool would_block(int error_number)
     return error_number == EAGAIN || error_number == EWOULDBLOCK;
 }
 
-static uint16_t port_of(const struct sockaddr_storage *name)
-{
-    return ntohs(name->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)name)->sin6_port
-                                             : ((const struct sockaddr_in *)name)->sin_port);
-}
-
 gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
                              struct gyre_sock_address *bound_out)
 {
@@ -155,23 +167,9 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
         return status;
     }
     *bound_out = *address;
-    bound_out->port = port_of(&name);
+    bound_out->port = gyre_sock_from_sockaddr((const struct sockaddr *)&name).port;
     *fd_out = fd;
     return GYRE_SUCCESS;
-}
-
-static struct gyre_sock_address from_sockaddr(const struct sockaddr_storage *name)
-{
-    struct gyre_sock_address address = {.family = name->ss_family, .port = port_of(name)};
-    if (name->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)name;
-        memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
-        address.scope = six->sin6_scope_id;
-    } else {
-        const struct sockaddr_in *four = (const struct sockaddr_in *)name;
-        memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
-    }
-    return address;
 }
 
 gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out)
@@ -180,7 +178,7 @@ gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out)
     socklen_t n_name = sizeof(name);
     if (getsockname(fd, (struct sockaddr *)&name, &n_name) != 0)
         return gyre_fail_errno(errno, "getsockname");
-    *address_out = from_sockaddr(&name);
+    *address_out = gyre_sock_from_sockaddr((const struct sockaddr *)&name);
     return GYRE_SUCCESS;
 }
 
@@ -190,7 +188,7 @@ gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out
     socklen_t n_name = sizeof(name);
     if (getpeername(fd, (struct sockaddr *)&name, &n_name) != 0)
         return gyre_fail_errno(errno, "getpeername");
-    *address_out = from_sockaddr(&name);
+    *address_out = gyre_sock_from_sockaddr((const struct sockaddr *)&name);
     return GYRE_SUCCESS;
 }
 
@@ -199,8 +197,7 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     for (;;) {
         const int fd = gyre_sock_take(listen_fd);
         if (fd >= 0) {
-            /* Options may fail on a connection that has ended already. Its first use reports that.
-             */
+            /* Fails on a connection that has ended already. */
             const gyre_status status = set_options(fd);
             if (status != GYRE_SUCCESS) {
                 gyre_sock_close(fd);
@@ -216,7 +213,7 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     }
 }
 
-/* One attempt. The errno of a refused attempt goes to *refusal_out, which is 0 otherwise. */
+/* The errno of a refused attempt goes to *refusal_out, which is 0 otherwise. */
 static gyre_status connect_once(const struct gyre_sock_address *address, uint64_t deadline_ns,
                                 int *fd_out, int *refusal_out)
 {
@@ -266,7 +263,7 @@ gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t 
             last_refusal = refusal;
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns) {
-            /* A refusal tells the reader more than the timeout of the last try. */
+            /* A refusal says more than the timeout of the last try. */
             char text[64];
             return gyre_fail_errno(last_refusal, "connect to %s",
                                    gyre_sock_to_text(address, text, sizeof(text)));
@@ -319,8 +316,9 @@ gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadlin
 
 #define FDS_PER_WORD 64
 
-/* Process-wide, because descriptors are. A thread that holds the lock sees each descriptor as
- * marked and open, or as neither. */
+/* Sockets are this process's alone: a child that fork() made would hold every connection open, and
+ * peers would hear of this process's death when the child ends. A thread that holds the lock sees
+ * each descriptor as marked and open, or as neither. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
 static size_t n_words;
@@ -337,7 +335,7 @@ static void close_inherited(void)
 
 GYRE_WATCH_FORKS(&lock, close_inherited)
 
-/* Under lock. Returns fd, or -1 with errno and closes it. */
+/* Under lock. Returns fd, or closes it and returns -1 with errno. */
 static int mark(int fd)
 {
     const size_t word = (size_t)fd / FDS_PER_WORD;

@@ -18,7 +18,6 @@ static_assert(sizeof(struct gyre_sock_list) == 64, "exchanged, and part of the u
 
 enum { TAG_END, TAG_FOUR, TAG_SIX, TAG_SIX_SCOPED, N_TAGS };
 
-/* The bytes of an entry, indexed by its tag. */
 static const size_t entry_bytes[N_TAGS] = {0, 3 + 4, 3 + 16, 3 + 16 + 4};
 
 static size_t packed_bytes(const struct gyre_sock_list *list, int *n_out)
@@ -78,7 +77,7 @@ gyre_status gyre_sock_network(uint64_t *network_out)
     struct stat space;
     uint64_t hash = 0;
     GYRE_TRY(gyre_host_hash(NULL, &hash));
-    /* Containers of one host have loopbacks of their own. Without /proc the host has to do. */
+    /* Containers have loopbacks of their own. Without /proc the host has to do. */
     if (stat("/proc/self/ns/net", &space) == 0) {
         const uint64_t inode = (uint64_t)space.st_ino;
         hash = gyre_hash(hash, &inode, sizeof(inode));
@@ -170,7 +169,7 @@ static bool is_in_subnet(const struct gyre_sock_interface *own,
            (own->address.bytes[n_bytes] ^ address->bytes[n_bytes]) >> (8 - n_bits) == 0;
 }
 
-/* Lower is better: in a common subnet, elsewhere, this host's own. */
+/* in a common subnet, elsewhere, this host's own */
 static int distance_of(const struct gyre_sock_interface *own, int n_own,
                        const struct gyre_sock_address *address)
 {
@@ -204,7 +203,7 @@ int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
     struct gyre_sock_address *localised = calloc((size_t)n_max + 1, sizeof(*localised));
     int n_localised = 0;
     if (localised == NULL)
-        return n; /* the scopes of the peer; the connection fails */
+        return n;
     for (int i = 0; i < n; i++) {
         if (!gyre_sock_is_link_local(&addresses[i])) {
             if (n_localised < n_max)
@@ -247,7 +246,7 @@ gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                          "up or allowed there (GYRE_SOCKET_IFNAME or NCCL_SOCKET_IFNAME)");
     GYRE_TRY(gyre_sock_interfaces(&own, &n_own));
     gyre_sock_order_for(own, n_own, addresses_out, n_kept);
-    /* The best interface first, also among those whose scopes a link-local address gets. */
+    /* The best interface comes first, also among the scopes of link-local addresses. */
     sorted = calloc((size_t)n_own + 1, sizeof(*sorted));
     if (sorted == NULL ||
         gyre_sock_select(own, n_own, "", AF_INET6, sorted, &n_sorted) != GYRE_SUCCESS)

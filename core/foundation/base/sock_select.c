@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of bridges, tunnels and virtual links, as containers, virtual machines and their networks
- * make them: other hosts reach them only by luck. */
+/* Bridges, tunnels and virtual links of containers and virtual machines: other hosts reach them
+ * only by luck. */
 static const char *const virtual_prefixes[] = {
     "docker",  "virbr", "veth",      "br-",   "cni",  "flannel", "cali",   "kube-",
     "cilium",  "lxc",   "lxd",       "incus", "tun",  "tap",     "vnet",   "vmnet",
@@ -24,13 +24,13 @@ static const char *const virtual_prefixes[] = {
     "nerdctl", "wg",    "tailscale", "zt",    "gre",  "sit",     "ip6tnl", "nodelocal",
 };
 
-/* More words than fit a parameter's text, and more addresses than an interface has. */
+/* more words than fit a parameter's text, and more addresses than an interface has */
 #define MAX_LIST_WORDS 100000
 #define MAX_PLACES     10000
 
-#define MAX_DESCRIBED  3 /* addresses of an interface that messages list */
+#define MAX_DESCRIBED  3
 
-/* Lines that are read of a table of routes. Those of default routes come first. */
+/* lines of a table of routes; default routes come first */
 #define MAX_ROUTES 4096
 
 static bool has_prefix(const char *text, const char *prefix)
@@ -51,27 +51,19 @@ bool gyre_sock_is_loopback(const struct gyre_sock_address *address)
                                        : address->bytes[0] == 127;
 }
 
-static size_t address_bytes(const struct gyre_sock_address *address)
-{
-    return address->family == AF_INET6 ? 16 : 4;
-}
-
 bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre_sock_address *b)
 {
-    return a->family == b->family && memcmp(a->bytes, b->bytes, address_bytes(a)) == 0;
+    return a->family == b->family &&
+           memcmp(a->bytes, b->bytes, a->family == AF_INET6 ? 16 : 4) == 0;
 }
 
 static uint8_t count_prefix_bits(const struct sockaddr *mask)
 {
-    uint8_t bytes[16] = {0};
     uint8_t n_bits = 0;
     if (mask == NULL)
         return 0;
-    if (mask->sa_family == AF_INET6)
-        memcpy(bytes, &((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr, 16);
-    else
-        memcpy(bytes, &((const struct sockaddr_in *)(const void *)mask)->sin_addr, 4);
-    while (n_bits < 128 && (bytes[n_bits / 8] >> (7 - n_bits % 8) & 1) != 0)
+    const struct gyre_sock_address address = gyre_sock_from_sockaddr(mask);
+    while (n_bits < 128 && (address.bytes[n_bits / 8] >> (7 - n_bits % 8) & 1) != 0)
         n_bits++;
     return n_bits;
 }
@@ -81,18 +73,10 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
     if (entry->ifa_addr == NULL)
         return false;
     memset(interface_out, 0, sizeof(*interface_out));
-    struct gyre_sock_address *address = &interface_out->address;
-    address->family = entry->ifa_addr->sa_family;
-    if (address->family == AF_INET) {
-        const struct sockaddr_in *four = (const void *)entry->ifa_addr;
-        memcpy(address->bytes, &four->sin_addr, sizeof(four->sin_addr));
-    } else if (address->family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const void *)entry->ifa_addr;
-        memcpy(address->bytes, &six->sin6_addr, sizeof(six->sin6_addr));
-        address->scope = six->sin6_scope_id;
-    } else {
+    interface_out->address = gyre_sock_from_sockaddr(entry->ifa_addr);
+    interface_out->address.port = 0;
+    if (interface_out->address.family == 0)
         return false;
-    }
     snprintf(interface_out->name, sizeof(interface_out->name), "%s", entry->ifa_name);
     interface_out->prefix_bits = count_prefix_bits(entry->ifa_netmask);
     interface_out->is_up = (entry->ifa_flags & IFF_UP) != 0;
@@ -101,8 +85,7 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
     return true;
 }
 
-/* Marks the interfaces of default routes, which /proc/net/route has for IPv4 and
- * /proc/net/ipv6_route for IPv6. Without these files no interface is marked. */
+/* Without these files no interface is marked. */
 static void mark_default_routes(struct gyre_sock_interface *interfaces, int n)
 {
     static const struct {
@@ -158,7 +141,7 @@ gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, in
     return GYRE_SUCCESS;
 }
 
-/* Position of the first list entry that takes `name`, or -1. @exact: whole names, not prefixes. */
+/* The first list entry that takes `name`, or -1. @exact: whole names, not prefixes. */
 static int match_position(const char *list, bool exact, const char *name)
 {
     int position = 0;
@@ -171,8 +154,7 @@ static int match_position(const char *list, bool exact, const char *name)
     return -1;
 }
 
-/* Rank of an interface by its kind, best first: fabric, with a default route, real, virtual,
- * without a link, loopback. */
+/* Best first: fabric, with a default route, real, virtual, without a link, loopback. */
 static int kind_of(const struct gyre_sock_interface *interface)
 {
     if (interface->is_loopback)
@@ -205,7 +187,7 @@ static int64_t score(const struct gyre_sock_interface *interface, const char *if
         return -1;
     if (list[0] != '\0' && (position >= 0) == inverted)
         return -1;
-    /* A list's own order counts first. An address that needs a scope comes last of its kind. */
+    /* An address that needs a scope comes last of its kind. */
     const bool by_list = list[0] != '\0' && !inverted;
     const int order = !by_list                ? kind_of(interface)
                       : interface->is_running ? position
@@ -222,7 +204,6 @@ static const char *state_of(const struct gyre_sock_interface *interface)
     return !interface->is_up ? ", down" : !interface->is_running ? ", up but without a link" : "";
 }
 
-/* The address without a port. */
 static const char *host_text(const struct gyre_sock_address *address, char *text_out,
                              size_t text_bytes)
 {
@@ -260,7 +241,6 @@ static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, i
                      kind, ifname, n == 0 ? "none" : list);
 }
 
-/* An address that is taken. */
 struct candidate {
     int64_t score;
     int index;
@@ -271,7 +251,7 @@ static int compare_candidates(const void *a, const void *b)
     const struct candidate *first = a, *second = b;
     if (first->score != second->score)
         return first->score < second->score ? -1 : 1;
-    return first->index < second->index ? -1 : 1; /* the system's order */
+    return first->index < second->index ? -1 : 1;
 }
 
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
@@ -301,7 +281,7 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
     return GYRE_SUCCESS;
 }
 
-/* Keep the leading entries, or those of them that are better than the last resort. */
+/* Keeps the entries that are better than the last resort, if there are any. */
 static int drop_unless_alone(struct gyre_sock_interface *addresses, int n,
                              bool (*is_last_resort)(const struct gyre_sock_address *))
 {
@@ -331,8 +311,7 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                           gyre_param_called(params, ifname[0] != '\0' ? GYRE_PARAM_SOCKET_IFNAME
                                                                       : GYRE_PARAM_SOCKET_FAMILY));
     if (status == GYRE_SUCCESS) {
-        /* Loopback goes first, because a link-local address reaches another host and loopback does
-         * not. */
+        /* Loopback goes first: a link-local address reaches another host. */
         n = drop_unless_alone(chosen, n, gyre_sock_is_loopback);
         n = drop_unless_alone(chosen, n, gyre_sock_is_link_local);
         if (n > GYRE_MAX_INTERFACES)
@@ -346,16 +325,6 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
     free(chosen);
     free(all);
     return status;
-}
-
-/* Moves the first `n_moved` addresses to the end. */
-static void rotate(struct gyre_sock_interface *addresses, int n, int n_moved)
-{
-    for (; n_moved > 0; n_moved--) {
-        const struct gyre_sock_interface first = addresses[0];
-        memmove(addresses, addresses + 1, (size_t)(n - 1) * sizeof(*addresses));
-        addresses[n - 1] = first;
-    }
 }
 
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
@@ -374,7 +343,11 @@ int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *i
         do
             at++;
         while (strcmp(addresses[at].name, addresses[at - 1].name) == 0);
-    rotate(addresses, n, at);
+    for (; at > 0; at--) {
+        const struct gyre_sock_interface first = addresses[0];
+        memmove(addresses, addresses + 1, (size_t)(n - 1) * sizeof(*addresses));
+        addresses[n - 1] = first;
+    }
     return n_interfaces;
 }
 
@@ -388,9 +361,6 @@ gyre_status gyre_sock_choose(const struct gyre_params *params,
     return GYRE_SUCCESS;
 }
 
-/* ---- words -------------------------------------------------------------------------------- */
-
-/* Appends the interface called `name`: its addresses, then its state. */
 static void describe_one(const struct ifaddrs *list, const struct ifaddrs *link, char *text_out,
                          size_t text_bytes)
 {
@@ -427,7 +397,7 @@ const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
         snprintf(text_out, text_bytes, "unknown (getifaddrs: errno %d)", errno);
         return text_out;
     }
-    /* Every interface has one entry of the link layer, with or without addresses. */
+    /* Every interface has one entry of the link layer. */
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
         const size_t used = strlen(text_out);
         if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_PACKET)

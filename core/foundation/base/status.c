@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The cause text of each thread, and the names of statuses.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/status.h"
 
 #include "core/foundation/base/text.h"
@@ -13,7 +10,7 @@
 #include <sys/resource.h>
 
 static _Thread_local char cause[GYRE_CAUSE_MAX_BYTES];
-static _Thread_local bool is_limit; /* gyre_cause_is_limit() */
+static _Thread_local bool is_limit;
 
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
 {
@@ -22,14 +19,14 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     gyre_text_vformat(cause, sizeof(cause), format, args);
     va_end(args);
     is_limit = false;
-    /* A cause is one line. The messages of some libraries (libxml2, json-c) end with a newline. */
+    /* The messages of some libraries (libxml2, json-c) end with a newline. */
     const size_t n_cause = strlen(cause);
     if (n_cause > 0 && cause[n_cause - 1] == '\n')
         cause[n_cause - 1] = '\0';
     return status;
 }
 
-/* What raises the limit that an errno tells of; "" = the errno says it all. */
+/* How to raise the limit that an errno tells of, or "". */
 static const char *remedy_of(int error_number, char *text_out, size_t text_bytes)
 {
     struct rlimit files = {0, 0};
@@ -73,7 +70,7 @@ gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     gyre_text_vformat(context, sizeof(context), format, args);
     va_end(args);
     memcpy(before, cause, sizeof(before));
-    /* A cause too long to keep whole loses its end, never its context. */
+    /* A long cause loses its end, never its context. */
     const size_t n_context = strlen(context);
     snprintf(cause, sizeof(cause), "%s: %.*s", context, (int)(sizeof(cause) - n_context - 3),
              before);

@@ -13,33 +13,29 @@
 
 #define GYRE_CAUSE_MAX_BYTES 1024
 
-/** gyre_fail - record a cause for this thread and return `status`, for `return gyre_fail(...)`. A
- * newline at the end of the cause is removed. */
+/** gyre_fail - record a cause for this thread. Returns `status`. */
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_fail_errno - as gyre_fail(GYRE_ERROR_SYSTEM), with ": strerror (errno N)" appended, and the
- * remedy where descriptors ran out; ENOMEM becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
+/** gyre_fail_errno - SYSTEM, with ": strerror (errno N)" appended, and the remedy where descriptors
+ * ran out; ENOMEM becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_fail_context - put "text: " before the recorded cause. Returns `status`. */
+/** gyre_fail_context - put "text: " before the cause. Returns `status`. */
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /** gyre_cause_is_limit - did this thread's last failure come of descriptors, memory or buffers that
- * this process or host does not have? Waiting for other ranks does not mend that, so nothing that
- * waits for them tries again. @status: of the call that failed. */
+ * are used up? Then waiting for other ranks does not help. @status: of the call that failed. */
 bool gyre_cause_is_limit(gyre_status status);
 
-/** gyre_cause - the cause text of this thread; "" if there is none. */
+/** gyre_cause - "" if there is none. */
 const char *gyre_cause(void);
 
-/** gyre_set_cause - set this thread's cause to a text recorded elsewhere, for example by another
- * thread or in a communicator. */
+/** gyre_set_cause - a text recorded elsewhere, for example by another thread. */
 void gyre_set_cause(const char *text);
 
-/** Return from the calling function if `expr` fails. */
 #define GYRE_TRY(expr)                          \
     do {                                        \
         const gyre_status try_status_ = (expr); \
@@ -47,7 +43,6 @@ void gyre_set_cause(const char *text);
             return try_status_;                 \
     } while (0)
 
-/** Go to `label` if `expr` fails, with the status in the variable `status`. */
 #define GYRE_TRY_GOTO(status, expr, label) \
     do {                                   \
         (status) = (expr);                 \

@@ -68,7 +68,7 @@ static inline bool gyre_compare_exchange_u32(uint32_t *word, uint32_t expected, 
                                        __ATOMIC_ACQUIRE);
 }
 
-/** To be called in each round of a loop that polls a word. */
+/** For each round of a loop that polls a word. */
 static inline void gyre_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,15 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Locales: every function changes the locale of the calling thread only, and only while it runs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/text.h"
 
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* glibc and musl have one static object for "C", so that this allocates nothing and cannot fail.
- * Elsewhere the caller's locale stays where there is no memory. */
+/* Allocates nothing in glibc and musl. Elsewhere the caller's locale stays where there is no
+ * memory. */
 static locale_t open_c_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -24,7 +21,7 @@ static void close_c_locale(locale_t c_locale)
 int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_list args)
 {
     const locale_t c_locale = open_c_locale();
-    const locale_t before = uselocale(c_locale); /* 0 changes nothing */
+    const locale_t before = uselocale(c_locale);
     const int n = vsnprintf(text_out, n_bytes, format, args);
     uselocale(before);
     close_c_locale(c_locale);
@@ -103,9 +100,8 @@ bool gyre_text_same(const char *a, const char *b)
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
-/* The number of bytes of the character that a text begins with, or of the part of one, or 1. The
- * limits of the second byte keep out overlong forms, surrogates and what is above U+10FFFF
- * (Unicode 15, table 3-7). */
+/* The bytes of the first character, or of the part of one, or 1. The limits of the second byte keep
+ * out overlong forms, surrogates and what is above U+10FFFF (Unicode 15, table 3-7). */
 static size_t scan_character(const char *text, size_t n_left, bool *is_whole_out)
 {
     const unsigned char lead = (unsigned char)text[0];
@@ -151,8 +147,8 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes)
     return used;
 }
 
-/* Takes the first character off a text, or writes U+FFFD in its place. Returns its bytes if it is
- * to be written, else 0. */
+/* Takes the first character off a text. Returns its bytes, or 0 after writing U+FFFD in its place.
+ */
 static size_t take_character(FILE *file, const char **text, size_t *n_left, const char **taken_out)
 {
     bool is_whole;

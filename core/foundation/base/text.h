@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text that programs read and write: numbers and words that are the same in every locale of the
- * caller, and valid UTF-8 whatever bytes a name has.
+ * Text that is the same in every locale of the caller, and valid UTF-8 whatever bytes a name has.
+ * Only the calling thread's locale is changed, and only while a function runs.
  */
 #ifndef GYRE_BASE_TEXT_H
 #define GYRE_BASE_TEXT_H
@@ -11,8 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** gyre_text_format, gyre_text_vformat - as snprintf() and vsnprintf(), in the locale "C". The
- * caller's locale is in force again when they return. */
+/** As snprintf() and vsnprintf(), in the locale "C". */
 int gyre_text_format(char *text_out, size_t n_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_list args)
@@ -21,11 +20,11 @@ int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_lis
 /** gyre_text_to_double - as strtod(), in the locale "C". @end_out: may be NULL. */
 double gyre_text_to_double(const char *text, char **end_out);
 
-/** gyre_text_error - the words for an errno value, in English. */
+/** gyre_text_error - an errno value in English. */
 const char *gyre_text_error(int error_number);
 
-/** gyre_text_same, gyre_text_same_n - are two words equal, but for upper and lower case of ASCII
- * letters? strcasecmp() takes "i" and "I" for two letters in a Turkish locale. */
+/** Equal but for the case of ASCII letters. strcasecmp() takes "i" and "I" for two letters in a
+ * Turkish locale. */
 bool gyre_text_same(const char *a, const char *b);
 bool gyre_text_same_n(const char *a, const char *b, size_t n_bytes);
 
@@ -36,24 +35,22 @@ bool gyre_text_is_space(char c);
 bool gyre_text_is_letter(char c);
 bool gyre_text_is_printable(char c);
 
-/** gyre_text_to_utf8 - copy a text as valid UTF-8. U+FFFD takes the place of bytes that are no
- * character, of a character that was cut off too. What does not fit is left out; no character is
- * cut. Returns the length of the copy. @text: must not overlap text_out. */
+/** gyre_text_to_utf8 - U+FFFD takes the place of bytes that are no character. What does not fit is
+ * left out; no character is cut. Returns the length of the copy. The texts must not overlap. */
 size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
 
 /** GYRE_TEXT_UTF8_BYTES - room for every text of a buffer after gyre_text_to_utf8(). */
 #define GYRE_TEXT_UTF8_BYTES(n_bytes) (3 * (n_bytes) + 1)
 
-/** gyre_text_put_json - write a JSON string with its quotation marks, as gyre_text_to_utf8(). It
- * may stand in a <script>, which "<" could end. @n_bytes: at most so many of the text. */
+/** gyre_text_put_json - a JSON string with its quotation marks, which may stand in a <script>.
+ * @n_bytes: at most so many of the text. */
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes);
 
-/** gyre_text_put_csv - write a field of CSV, as gyre_text_to_utf8(). A text with a comma, a
- * quotation mark or the end of a line stands in quotation marks, and those in it are doubled. */
+/** gyre_text_put_csv - a field of CSV, in quotation marks where it needs them. */
 void gyre_text_put_csv(FILE *file, const char *text);
 
-/** gyre_text_put_markup - write a text so that it can stand in HTML, in XML and in a quoted
- * attribute, as gyre_text_to_utf8(). Control characters, which XML has not, become blanks. */
+/** gyre_text_put_markup - for HTML, XML and quoted attributes. Control characters, which XML has
+ * not, become blanks. */
 void gyre_text_put_markup(FILE *file, const char *text);
 
 #endif

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #define SECOND_NS 1000000000ULL
-/* The usual size of a thread's stack is ulimit -s, which may be less than our calls need. */
+/* The default is ulimit -s, which may be less than our calls need. */
 #define MIN_STACK_BYTES ((size_t)256 << 10)
 
-/* Signals of a thread's own mistakes. They are not blocked: the application's handlers get them. */
+/* Signals of a thread's own mistakes are not blocked: the application's handlers get them. */
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
@@ -36,7 +36,7 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
     gyre_float_end(callers);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    if (error == EAGAIN) /* the kernel does not say which limit it was */
+    if (error == EAGAIN)
         return gyre_fail(GYRE_ERROR_SYSTEM,
                          "%s: no thread can be started: raise ulimit -u (processes and threads of "
                          "the user), ulimit -v, or the container's limit of pids (errno %d)",
@@ -64,7 +64,7 @@ void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t 
 
 /* ---- forks -------------------------------------------------------------------------------- */
 
-/* Process-wide by its meaning. Written when the library is loaded, and the number in a child. */
+/* Process-wide by its meaning. Written when the library is loaded; `generation` also in a child. */
 static struct gyre_fork_watch *watches;
 static uint32_t generation;
 
@@ -93,7 +93,7 @@ static void after_fork_in_child(void)
 
 void gyre_fork_watch(struct gyre_fork_watch *watch)
 {
-    /* It needs no memory for the first handlers of a process, so it does not fail here. */
+    /* Does not fail: the first handlers of a process need no memory. */
     if (watches == NULL)
         (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     watch->next = watches;
@@ -135,7 +135,7 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
         snprintf(fault->cause, sizeof(fault->cause), "%s", cause);
         gyre_store_release_u32(&fault->raised, 1);
     }
-    /* The hook is called under the lock. So a caller that removes it knows that it is not running.
+    /* The hook is called under the lock, so a caller that removes it knows that it is not running.
      */
     if (first && fault->on_raise != NULL)
         fault->on_raise(fault->context);

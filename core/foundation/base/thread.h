@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that the library starts, waits with a deadline, and what fork() does to the state of the
- * process.
+ * Threads that the library starts, waits with a deadline, what fork() does to the state of the
+ * process, the floating-point state of a thread, and the failure that ends all waits of a
+ * communicator.
  */
 #ifndef GYRE_BASE_THREAD_H
 #define GYRE_BASE_THREAD_H
@@ -11,19 +12,18 @@
 #include <pthread.h>
 
 /** gyre_thread_start - as pthread_create(). The thread blocks the signals that are sent to the
- * process, because the application's threads wait for them. Signals that the thread causes itself,
- * such as SIGSEGV, still go to the application's handlers. Its floating-point state is the default.
- * @stack_bytes: 0 = the default, which is ulimit -s; at least 256 KiB in any case.
- * @what: the purpose of the thread, for error messages.
+ * process, because the application's threads wait for them, and has the default floating-point
+ * state.
+ * @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: the thread's purpose, for
+ * messages.
  * Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
-/** gyre_cond_init - make a condition whose timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does,
- * so that setting the system's clock does not make them longer. */
+/** gyre_cond_init - timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does. */
 void gyre_cond_init(pthread_cond_t *cond);
 
-/** gyre_cond_wait_until - as pthread_cond_timedwait(), until gyre_now_ns() is `deadline_ns`. */
+/** gyre_cond_wait_until - until gyre_now_ns() is `deadline_ns`. */
 void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
 
 /* State that belongs to the process. fork() runs under its lock, so the child finds the state
@@ -34,15 +34,14 @@ struct gyre_fork_watch {
     struct gyre_fork_watch *next;
 };
 
-/** gyre_fork_watch - take the lock around each fork(), from now on. For GYRE_WATCH_FORKS() only. */
+/** gyre_fork_watch - for GYRE_WATCH_FORKS() only. */
 void gyre_fork_watch(struct gyre_fork_watch *watch);
 
 /** gyre_fork_generation - how many forks lie between the process that loaded the library and this
- * one. What belongs to a process has the generation in which it was made: in another generation
- * its threads, sockets and devices do not exist. */
+ * one. Threads, sockets and devices of another generation do not exist here. */
 uint32_t gyre_fork_generation(void);
 
-/** Watch the state of a file. At most once in a file; begins when the library is loaded. */
+/** Watch the state of a file. At most once in a file. */
 #define GYRE_WATCH_FORKS(lock_, in_child_)                              \
     __attribute__((constructor)) static void watch_forks(void)          \
     {                                                                   \
@@ -50,7 +49,10 @@ uint32_t gyre_fork_generation(void);
         gyre_fork_watch(&watch);                                        \
     }
 
-/* ---- floating point -------------------------------------------------------------------------- */
+/* ---- floating point --------------------------------------------------------------------------
+ * A program may have another rounding mode, flush denormals to zero (-ffast-math), or trap
+ * exceptions, and its ranks may differ in that. Ranks must get the same bits and make the same
+ * plans. */
 
 #if defined(__x86_64__)
 
@@ -60,9 +62,9 @@ struct gyre_float_env {
     unsigned mxcsr;
 };
 
-/** gyre_float_begin / gyre_float_end - compute with the default state in between. Returns the state
- * that the thread had, which gyre_float_end() restores. glibc's fegetenv() and fesetenv() would
- * also move the x87 state, which nothing here uses. */
+/** gyre_float_begin / gyre_float_end - compute with the default state in between, then give the
+ * thread its own back. glibc's fegetenv() and fesetenv() would also move the x87 state, which
+ * nothing here uses. */
 static inline struct gyre_float_env gyre_float_begin(void)
 {
     enum { DEFAULT = 0x1f80, FLAGS = 0x3f };
@@ -101,35 +103,35 @@ static inline void gyre_float_end(struct gyre_float_env callers)
 
 #endif
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- faults ----------------------------------------------------------------------------------
+ * A fault is the first failure of a communicator; later ones are dropped. The code that detects a
+ * failure raises the fault. Every wait of the communicator polls `raised` and ends when it is set.
+ */
 
 struct gyre_fault {
     uint32_t raised; /* 0 or 1, set last, with release; written once, under `lock` */
     pthread_mutex_t lock;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` was set.
-                                      * May set other abort words and wake sleeping threads; must
-                                      * not block */
+    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` was set;
+                                      * must not block */
     void *context;
 };
 
 void gyre_fault_init(struct gyre_fault *fault);
 void gyre_fault_fini(struct gyre_fault *fault);
 
-/** gyre_fault_hook - set the function that gyre_fault_raise() calls; NULL = none. When this
- * returns, no call of the previous function is running. */
+/** gyre_fault_hook - the function that gyre_fault_raise() calls; NULL = none. When this returns, no
+ * call of the previous function is running. */
 void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
 
-/** gyre_fault_raise - record a failure, unless one is recorded already. True if this is the first.
- */
+/** gyre_fault_raise - true if this failure is the first. */
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
 
-/** gyre_fault_is_raised - one acquire load; for polling loops. */
+/** gyre_fault_is_raised - one acquire load. */
 bool gyre_fault_is_raised(const struct gyre_fault *fault);
 
-/** gyre_fault_status - SUCCESS, or the status of the recorded failure. Its cause becomes this
- * thread's cause. */
+/** gyre_fault_status - SUCCESS, or the failure's status, whose cause becomes this thread's. */
 gyre_status gyre_fault_status(struct gyre_fault *fault);
 
 #endif

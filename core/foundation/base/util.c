@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Clocks, hashing, host identity, random bytes.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 
 #include "core/foundation/base/text.h"
@@ -40,8 +37,8 @@ gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out)
     }
     char name[256] = "";
     gethostname(name, sizeof(name) - 1);
-    /* The id of the kernel's boot. Hosts can share a hostname but not this id, and all containers
-     * of a host have the same one. */
+    /* Hosts can share a hostname but not the id of the kernel's boot, and containers share their
+     * host's. */
     return gyre_boot_hash(gyre_hash(GYRE_HASH_INIT, name, strlen(name)), hash_out);
 }
 
@@ -57,7 +54,7 @@ gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out)
         do
             n_read = read(fd, boot_id, sizeof(boot_id));
         while (n_read < 0 &&
-               errno == EINTR); /* a rank without it would seem to be another host's */
+               errno == EINTR); /* without it a rank would seem to be another host's */
         if (n_read > 0)
             hash = gyre_hash(hash, boot_id, (size_t)n_read);
         close(fd);
@@ -118,7 +115,7 @@ bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out)
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 #define PAGE_BYTES          4096
-#define SLOW_DISTANCE_BYTES 31   /* targets 1 to this many bytes behind the source are slow */
+#define SLOW_DISTANCE_BYTES 31   /* behind the source */
 #define PIECE_BYTES         1024 /* short enough that no C library uses `rep movsb` */
 
 void gyre_copy(void *to, const void *from, size_t n_bytes)
@@ -128,7 +125,7 @@ void gyre_copy(void *to, const void *from, size_t n_bytes)
     const uintptr_t distance = (uintptr_t)target - (uintptr_t)source;
     const uintptr_t in_page = distance % PAGE_BYTES;
     const bool is_slow = in_page > 0 && in_page <= SLOW_DISTANCE_BYTES && n_bytes > PIECE_BYTES;
-    if (!is_slow || distance < n_bytes) { /* pieces would overwrite what they have yet to copy */
+    if (!is_slow || distance < n_bytes) { /* pieces would overwrite what is yet to be copied */
         memmove(target, source, n_bytes);
         return;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small functions that every folder needs: clocks, rounding, hashing, host identity.
+ * Small functions that every folder needs: clocks, rounding, hashing, host identity, copies.
  */
 #ifndef GYRE_BASE_UTIL_H
 #define GYRE_BASE_UTIL_H
@@ -12,7 +12,7 @@
 #define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define GYRE_CACHE_LINE_BYTES    64
 
-/** gyre_now_ns - the time of CLOCK_MONOTONIC. */
+/** gyre_now_ns - CLOCK_MONOTONIC. */
 uint64_t gyre_now_ns(void);
 
 static inline uint64_t gyre_div_round_up(uint64_t value, uint64_t unit)
@@ -47,39 +47,34 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 
 #define GYRE_HASH_INIT 0xcbf29ce484222325ULL
 
-/** gyre_hash - continue a 64-bit FNV-1a over n bytes; start from GYRE_HASH_INIT. */
+/** gyre_hash - continue a 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** gyre_host_hash - a number that identifies this host, made of the hostname and the boot id if
- * there is one. If `host_id` (GYRE_HOSTID) is not NULL or empty, it counts instead, so that one
- * machine can stand for several hosts. Errors: SYSTEM (there is no free file descriptor; without
- * this error the rank would look like one of another host). */
+/** gyre_host_hash - identifies this host by hostname and boot id, or by `host_id` (GYRE_HOSTID) if
+ * that is not NULL or empty. Errors: SYSTEM (no free descriptor; otherwise the rank would look like
+ * another host's). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
-/** gyre_boot_hash - add the kernel's boot id to a hash. A kernel without one adds nothing. Errors:
- * SYSTEM (it cannot be read because descriptors or memory ran out). */
+/** gyre_boot_hash - add the kernel's boot id, if it has one. Errors: SYSTEM (descriptors or memory
+ * ran out). */
 gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
 
-/** gyre_random_bytes - get random bytes from the kernel. Errors: SYSTEM. */
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 
 /** gyre_edit_distance - the Levenshtein distance, for "did you mean". Strings are cut at 63 bytes.
  */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
-/** gyre_list_next - the next word of a list "a, b,c", without the blanks around it. Empty words are
- * skipped. Returns false at the end of the list.
- * @at: where to go on; starts as the list. @word_out, @n_bytes_out: the word, not NUL-terminated.
- */
+/** gyre_list_next - the next word of a list "a, b,c", without blanks around it. Empty words are
+ * skipped. Returns false at the end.
+ * @at: where to go on; starts as the list. @word_out: not NUL-terminated. */
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
 
-/** gyre_copy - copies bytes as memmove does; the two ranges may overlap.
- *
- * Some processors (AMD Zen 3 and 4) copy 17 times slower than usual with the instruction `rep
- * movsb` where the target lies 1 to 31 bytes behind the source, counted within a page of 4 KiB. C
- * libraries use that instruction for 2 KiB and more (glibc before 2.39 does). Memory from malloc
- * begins 16 bytes behind a page, and slots begin with one, so that distance is common. This
- * function copies such ranges in pieces that are too short for the instruction. */
+/** gyre_copy - as memmove(), at the speed of the memory wherever the two buffers lie. AMD Zen 3 and
+ * 4 copy 17 times slower than usual with `rep movsb`, which C libraries use for 2 KiB and more
+ * (glibc before 2.39), where the target lies 1 to 31 bytes behind the source within a page. That is
+ * common: memory from malloc begins 16 bytes behind a page, and slots begin with one. Such ranges
+ * are copied in short pieces. */
 void gyre_copy(void *to, const void *from, size_t n_bytes);
 
 #endif

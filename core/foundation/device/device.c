@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* gyre.h promises this alignment. Whole pages also keep buffers of different users apart. */
+/* gyre.h promises this. Whole pages also keep buffers of different users apart. */
 #define MEM_ALIGN_BYTES 4096
 
-static struct gyre_device the_host = {&gyre_device_host, -1}; /* never written */
+static struct gyre_device the_host = {&gyre_device_host, -1}; /* no state; never written */
 
 static gyre_status host_count(int *n_devices_out)
 {
@@ -51,14 +51,14 @@ static gyre_status host_info(struct gyre_device *device, struct gyre_device_info
     info.kind = GYRE_DEVICE_HOST;
     info.ordinal = -1;
     info.n_sms = 1;
-    /* On machines with more processors than cpu_set_t has bits this fails, and the answer is 1. */
+    /* Fails with more processors than cpu_set_t has bits; then the answer is 1. */
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 0)
         info.n_sms = (uint32_t)CPU_COUNT(&usable);
     *info_out = info;
     return GYRE_SUCCESS;
 }
 
-/* The user's memory: windows may need to share it with other processes. */
+/* Windows may need to share it with other processes. */
 static gyre_status host_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
     (void)device;
@@ -71,7 +71,6 @@ static gyre_status host_mem_free(struct gyre_device *device, void *ptr)
     return gyre_host_memory_free(ptr);
 }
 
-/* A communicator's memory, which no other process needs. */
 static gyre_status host_pool_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
     (void)device;
@@ -94,7 +93,6 @@ static gyre_status host_pool_free(struct gyre_device *device, void *ptr)
     return GYRE_SUCCESS;
 }
 
-/* The host can use any host memory, so there is nothing to register. */
 static gyre_status host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
 {
     (void)device;
@@ -212,7 +210,7 @@ static gyre_status find_cuda(const struct gyre_device_ops **ops_out)
         *ops_out = &gyre_device_cuda;
         return GYRE_SUCCESS;
     }
-    /* count() left the reason as the cause text */
+    /* count() left the reason as the cause */
     return gyre_fail_context(GYRE_ERROR_UNSUPPORTED, "no usable CUDA device");
 #else
     (void)ops_out;
@@ -225,7 +223,7 @@ gyre_status gyre_device_find(gyre_device_kind kind, const struct gyre_device_ops
     switch (kind) {
     case GYRE_DEVICE_AUTO: {
         const gyre_status status = find_cuda(ops_out);
-        if (status == GYRE_ERROR_INVALID_USAGE) /* there are GPUs, which this process may not use */
+        if (status == GYRE_ERROR_INVALID_USAGE)
             return status;
         if (status != GYRE_SUCCESS)
             *ops_out = &gyre_device_host;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device has buffers and streams. The devices `host` and `cuda` are two rows of one ops table. No
- * slot of a table is NULL: a device that cannot do something returns UNSUPPORTED with the reason.
+ * A device has buffers and streams. `host` and `cuda` are two rows of one ops table. A device that
+ * cannot do something returns UNSUPPORTED with the reason.
  */
 #ifndef GYRE_DEVICE_DEVICE_H
 #define GYRE_DEVICE_DEVICE_H
 
 #include "core/foundation/model/types.h"
 
-/* The large page of GPU memory. The driver maps large allocations with such pages. */
+/* The driver maps large allocations of GPU memory with such pages. */
 #define GYRE_LARGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A rank's device. Ranks send it to each other, so its layout is fixed. */
+/* A rank's device. Exchanged between ranks: fixed layout. */
 struct gyre_device_info {
     uint32_t kind;       /* enum gyre_device_kind */
     int32_t ordinal;     /* in its process; -1 on the host */
@@ -82,8 +82,7 @@ extern const struct gyre_device_ops gyre_device_host;
 extern const struct gyre_device_ops gyre_device_cuda;
 #endif
 
-/** gyre_device_find - the ops of a kind. AUTO is CUDA if it is built in and a GPU is usable, else
- * the host.
+/** gyre_device_find - AUTO is CUDA if it is built in and a GPU is usable, else the host.
  * Errors: UNSUPPORTED with the reason (built without CUDA, no driver, no GPU). */
 gyre_status gyre_device_find(gyre_device_kind kind, const struct gyre_device_ops **ops_out);
 

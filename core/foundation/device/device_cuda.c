@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself. Without a
- * driver every call fails with an error, and count() says why. A thread may use several GPUs, so
- * every function makes its GPU the current one and restores the caller's before it returns.
+ * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself; without one,
+ * count() says why. A thread may use several GPUs, so every function makes its GPU the current one
+ * and restores the caller's.
  */
 #include "core/foundation/device/device.h"
 
@@ -18,14 +18,13 @@
 #include <string.h>
 
 struct cuda_device {
-    struct gyre_device base; /* first: what the interface hands out */
+    struct gyre_device base; /* first, because the interface hands it out */
     pthread_mutex_t lock;
-    /* The stream of copies that this thread waits for. It has the highest priority, so it shares no
-     * hardware queue with the user's streams. start() makes it, because creating a stream may
-     * allocate. */
+    /* For copies that this thread waits for. The highest priority gives it a hardware queue apart
+     * from the user's streams. start() makes it, because creating a stream may allocate. */
     cudaStream_t stream;
-    /* Orders one stream after another. One is enough, because a stream that waits for an event
-     * waits for what was recorded before. */
+    /* Orders one stream after another. One is enough: a stream that waits for an event waits for
+     * what was recorded before. */
     cudaEvent_t follow_event;
 };
 
@@ -34,7 +33,6 @@ static struct cuda_device *own(struct gyre_device *device)
     return (struct cuda_device *)device;
 }
 
-/* Runs one CUDA call with the device current. */
 #define ON_DEVICE(device, call)                                                      \
     do {                                                                             \
         int previous_ = -1;                                                          \
@@ -44,7 +42,7 @@ static struct cuda_device *own(struct gyre_device *device)
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
-/* As ON_DEVICE, apart from captures (gyre_cuda_enter_apart()). */
+/* gyre_cuda_enter_apart() */
 #define ON_DEVICE_APART(device, call)                                                \
     do {                                                                             \
         struct gyre_cuda_apart apart_ = {0};                                         \
@@ -54,7 +52,7 @@ static struct cuda_device *own(struct gyre_device *device)
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
-/* 1 + the generation of forks in which gyre first used CUDA here or in an ancestor; 0 = not yet. */
+/* 1 + the generation of forks in which gyre first used CUDA; 0 = not yet */
 static uint32_t used_in;
 
 static gyre_status cuda_count(int *n_devices_out)
@@ -63,8 +61,7 @@ static gyre_status cuda_count(int *n_devices_out)
     const uint32_t now = 1 + gyre_fork_generation(), first_use = gyre_load_relaxed_u32(&used_in);
     if (first_use != 0 && first_use != now)
         return gyre_cuda_fail(cudaErrorInitializationError, "cudaGetDeviceCount");
-    /* This also succeeds in a child whose parent has used CUDA without gyre. The next call fails.
-     */
+    /* Succeeds in a child whose parent has used CUDA without gyre; the next call fails. */
     const cudaError_t error = cudaGetDeviceCount(&n_devices);
     if (error == cudaSuccess)
         gyre_store_relaxed_u32(&used_in, now);
@@ -157,9 +154,8 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
-/* Rounds up to a GPU's large pages. cudaMalloc takes whole large pages anyway. But another process
- * maps only the requested length, and maps it with small pages if that is no multiple of a large
- * one. */
+/* cudaMalloc takes whole large pages anyway, but another process maps only the requested length,
+ * with small pages if that is no multiple of a large one. */
 static size_t round_to_pages(size_t n_bytes)
 {
     const bool is_large =
@@ -222,13 +218,15 @@ static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
     ON_DEVICE_APART(device, cudaHostUnregister(ptr));
 }
 
-/* Copies on the device's own stream and waits for that stream alone. The legacy default stream
- * would wait for the work of other streams. The device is current. */
-static gyre_status on_own_stream(struct cuda_device *device, void *to, const void *from,
-                                 size_t n_bytes)
+/* Copies on the device's own stream, because the legacy default stream would wait for the work of
+ * other streams. @from: NULL = zeros. */
+static gyre_status copy_apart(struct gyre_device *base, void *to, const void *from, size_t n_bytes)
 {
+    struct cuda_device *device = own(base);
+    struct gyre_cuda_apart apart = {0};
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(make_own(device));
+    GYRE_TRY(gyre_cuda_enter_apart(base->ordinal, &apart));
+    GYRE_TRY_GOTO(status, make_own(device), leave);
     pthread_mutex_lock(&device->lock);
     if (from != NULL)
         GYRE_CUDA_TRY_GOTO(
@@ -238,15 +236,7 @@ static gyre_status on_own_stream(struct cuda_device *device, void *to, const voi
     GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(device->stream), unlock);
 unlock:
     pthread_mutex_unlock(&device->lock);
-    return status;
-}
-
-static gyre_status copy_apart(struct gyre_device *device, void *to, const void *from,
-                              size_t n_bytes)
-{
-    struct gyre_cuda_apart apart = {0};
-    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
-    const gyre_status status = on_own_stream(own(device), to, from, n_bytes);
+leave:
     gyre_cuda_leave_apart(&apart);
     return status;
 }
@@ -261,8 +251,8 @@ static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_byt
     return copy_apart(device, ptr, NULL, n_bytes);
 }
 
-/* Checks the common case. Every call does this, and the driver answers in two thirds of the
- * runtime's time. */
+/* The common case. Every call does this, and the driver answers in two thirds of the runtime's
+ * time. */
 static bool is_memory_of(const struct gyre_device *device, const void *ptr)
 {
     const struct gyre_cuda_driver *driver;
@@ -340,7 +330,7 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
 }
 
-/* Finds the capture that a stream takes part in; 0 = none. */
+/* 0 = none */
 static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -361,7 +351,7 @@ static gyre_status follow(struct cuda_device *device, gyre_stream stream, gyre_s
     if (captures[0] != captures[1]) /* CUDA would end the capture, or add the other stream to it */
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "a group's calls on two streams, which are not captured together");
-    pthread_mutex_lock(&device->lock); /* no thread records the event between the two calls */
+    pthread_mutex_lock(&device->lock);
     GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(device->follow_event, (cudaStream_t)other), unlock);
     GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, device->follow_event, 0),
                        unlock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks up the driver's functions once for the process.
+ * The driver's functions, looked up once for the process, and what the runtime's calls need around
+ * them.
  */
 #include "core/foundation/device/driver_cuda.h"
 
@@ -24,7 +25,6 @@ static const struct {
 
 _Static_assert(sizeof(struct gyre_cuda_driver) == N_FUNCTIONS * sizeof(void *), "one field each");
 
-/* Written once, by the first thread that asks. */
 static struct {
     pthread_once_t once;
     union {

@@ -10,7 +10,7 @@
 
 #include <cuda.h>
 
-/* X(function, CUDA version whose variant of the function is used, parameters) */
+/* X(function, CUDA version of its variant, parameters) */
 #define GYRE_CUDA_DRIVER_TABLE(X)                                                     \
     X(cuPointerGetAttributes, 12000,                                                  \
       (unsigned n, CUpointer_attribute *which, void **data_out, CUdeviceptr pointer)) \
@@ -22,8 +22,7 @@ struct gyre_cuda_driver {
 #undef GYRE_CUDA_DRIVER_FIELD
 };
 
-/** gyre_cuda_driver_find - the driver's functions, which are looked up once in a process.
- * Errors: DEVICE (there is no driver, or it lacks a function). */
+/** gyre_cuda_driver_find - Errors: DEVICE (there is no driver, or it lacks a function). */
 gyre_status gyre_cuda_driver_find(const struct gyre_cuda_driver **driver_out);
 
 struct gyre_cuda_allocation {
@@ -32,8 +31,8 @@ struct gyre_cuda_allocation {
     uint64_t id; /* never used twice in a process, unlike addresses */
 };
 
-/** gyre_cuda_allocation_find - the allocation of `ptr`. Errors: DEVICE (not GPU memory, or the
- * driver does not know). */
+/** gyre_cuda_allocation_find - the allocation that an address lies in. Errors: DEVICE (not GPU
+ * memory, or the driver does not know). */
 gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocation *allocation_out);
 
 #endif

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The host memory of this process that users have or that lies in files, by address
- * (core/foundation/device/host_memory.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/device/host_memory.h"
 
 #include "core/foundation/base/file.h"
@@ -21,24 +17,21 @@
 
 struct allocation {
     struct allocation *next;
-    unsigned char *base; /* of the file */
+    unsigned char *base; /* of the file; or so far before the heap's memory */
     struct gyre_shared_file file;
-    void *ordinary; /* memory of the heap, where a file's contents would be; NULL = a file */
+    void *ordinary; /* memory of the heap; NULL = a file */
     bool is_owned;  /* the user has not freed it yet; false for files of other processes */
     bool is_imported;
     uint32_t n_users;
 };
 
-/* Process-wide, because addresses are. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *first; /* under the lock */
 
 GYRE_WATCH_FORKS(&lock, NULL)
 
-/* ---- making files ------------------------------------------------------------------------- */
-
-/* May a file be so large? Past the limit of the process the kernel sends SIGXFSZ. A file reserves
- * nothing, so a size that no machine memory could fill is refused here. */
+/* Past the limit of the process the kernel sends SIGXFSZ. A file reserves nothing, so a size that
+ * no machine memory could fill is refused here. */
 static bool is_size_allowed(size_t n_bytes)
 {
     struct rlimit limit;
@@ -57,7 +50,7 @@ static bool is_descriptor_allowed(int fd)
            (rlim_t)fd < limit.rlim_cur / 2;
 }
 
-/* Returns NULL if there can be no such file. */
+/* NULL if there can be no such file */
 static unsigned char *map_new(int fd, const struct gyre_shared_file *file)
 {
     const size_t n_bytes = (size_t)file->n_bytes;
@@ -72,7 +65,6 @@ static unsigned char *map_new(int fd, const struct gyre_shared_file *file)
     return base;
 }
 
-/* Returns false if there can be no such file. */
 static bool make_file(struct allocation *made, size_t n_bytes)
 {
     made->file.n_bytes = n_bytes;
@@ -86,7 +78,6 @@ static bool make_file(struct allocation *made, size_t n_bytes)
     return made->base != NULL;
 }
 
-/* Gives back memory that has no users any more. */
 static void end_allocation(struct allocation *allocation)
 {
     if (allocation->ordinary != NULL) {
@@ -97,13 +88,6 @@ static void end_allocation(struct allocation *allocation)
             close(allocation->file.fd);
     }
     free(allocation);
-}
-
-/* The caller holds the lock. */
-static void add(struct allocation *allocation)
-{
-    allocation->next = first;
-    first = allocation;
 }
 
 /* ---- allocating --------------------------------------------------------------------------- */
@@ -130,13 +114,14 @@ gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
     made->n_users = 1;
     *ptr_out = made->base + GYRE_HOST_MEMORY_OFFSET_BYTES;
     pthread_mutex_lock(&lock);
-    add(made);
+    made->next = first;
+    first = made;
     pthread_mutex_unlock(&lock);
     return GYRE_SUCCESS;
 }
 
-/* Drops a user, or the owner, of the memory whose file begins there, and ends it after the last
- * one. Returns false if there is none. */
+/* Drops a user, or the owner, of the memory whose file begins there. Returns false if there is
+ * none. */
 static bool drop_user(uintptr_t base, bool is_owner)
 {
     pthread_mutex_lock(&lock);
@@ -186,7 +171,7 @@ bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
     return at != NULL;
 }
 
-/* The caller holds the lock. Errors: as gyre_host_memory_acquire(). */
+/* Under the lock. */
 static gyre_status import(const struct gyre_shared_file *file, struct allocation **made_out)
 {
     struct allocation *made = calloc(1, sizeof(*made));
@@ -198,8 +183,8 @@ static gyre_status import(const struct gyre_shared_file *file, struct allocation
         free(made);
         return status;
     }
-    *made = (struct allocation){.base = base, .file = *file, .is_imported = true};
-    add(made);
+    *made = (struct allocation){.next = first, .base = base, .file = *file, .is_imported = true};
+    first = made;
     *made_out = made;
     return GYRE_SUCCESS;
 }
@@ -231,7 +216,7 @@ void gyre_host_memory_release(void *base)
 
 /* ---- files of other processes ---------------------------------------------------------------- */
 
-/* Map the opened file if it is the one that the token names. */
+/* Maps the file if it is the one that the token names. */
 static gyre_status map_checked(int fd, const char *path, const struct gyre_shared_file *file,
                                void **base_out)
 {
@@ -261,7 +246,7 @@ gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **bas
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", file->pid, file->fd);
-    /* Should the pid be somebody else's now, this may be a pipe or a device: never wait for it. */
+    /* If another process has the pid now, this may be a pipe: never wait for it. */
     const int fd = gyre_descriptor_keep(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0 && errno == ENOENT)
         return gyre_fail(GYRE_ERROR_REMOTE, "%s is gone: the process has ended", path);

@@ -25,19 +25,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the helper thread waits after a push, because the caller may be about to synchronise. It
- * starts with FIRST. It becomes SHORT when the helper had to run the queue, because the caller is
- * then busy elsewhere. It doubles up to LONG while callers run their queues themselves. Eight
- * helpers that wake every 200 us would take some percent of a machine with two cores from the
- * working ranks. */
+/* How long the helper thread waits after a push, because the caller may be about to synchronise.
+ * FIRST becomes SHORT when the helper had to run the queue, and doubles up to LONG while callers
+ * run their queues themselves, so that idle helpers take little from the working ranks. */
 #define NAP_SHORT_NS        50000
 #define NAP_FIRST_NS        200000
 #define NAP_LONG_NS         1600000
 #define DEEP_SLEEP_AFTER_NS 10000000
 
-/* How to wait for a peer. First a short spin, for a peer on another core. Then yields, because the
- * peer may need this core (8 ranks on 2 cores). Then sleeps. A yield takes from 0.3 us to a few us,
- * so sleeping begins after about a millisecond. */
+/* Waiting for a peer: a short spin, for a peer on another core; then yields, because the peer may
+ * need this core; after about a millisecond, sleeps. */
 #define N_SPINS     64
 #define N_YIELDS    2000
 #define IDLE_NAP_NS 50000
@@ -73,8 +70,8 @@ static struct {
 
 GYRE_WATCH_FORKS(&all_streams.lock, NULL)
 
-/* A forked child has its parent's streams in its memory, with their locks as they were. It must not
- * touch them: it would carry out the parent's work a second time. */
+/* A forked child must not touch its parent's streams: it would carry out the parent's work a second
+ * time. */
 static bool is_inherited(const struct host_stream *stream)
 {
     return stream->generation != gyre_fork_generation();
@@ -93,20 +90,15 @@ static bool is_empty(const struct host_stream *stream)
     return gyre_load_acquire_u64(&stream->n_completed) == gyre_load_acquire_u64(&stream->n_pushed);
 }
 
-static void nap(long n_ns)
-{
-    const struct timespec duration = {0, n_ns};
-    nanosleep(&duration, NULL);
-}
-
 static void wait_a_little(uint32_t n_idle_polls)
 {
+    const struct timespec nap = {0, IDLE_NAP_NS};
     if (n_idle_polls < N_SPINS)
         gyre_cpu_relax();
     else if (n_idle_polls < N_SPINS + N_YIELDS)
         sched_yield();
     else
-        nap(IDLE_NAP_NS);
+        nanosleep(&nap, NULL);
 }
 
 static void record_failure(struct host_stream *stream, gyre_status status)
@@ -122,8 +114,8 @@ static void record_failure(struct host_stream *stream, gyre_status status)
     gyre_store_release_u32(&stream->has_failed, 1);
 }
 
-/* Poll the first task once. The caller holds run_lock and has seen, with acquire, that the queue is
- * not empty. Then only the caller changes `head`, so it can be read without `lock`. */
+/* The caller holds run_lock and has seen, with acquire, that the queue is not empty. Then only the
+ * caller changes `head`, so it can be read without `lock`. */
 static enum gyre_task_state poll_head(struct host_stream *stream)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -143,7 +135,7 @@ static enum gyre_task_state poll_head(struct host_stream *stream)
     return state;
 }
 
-/* Called by the helper thread: run the queue until it is empty or a caller synchronises. */
+/* Runs the queue until it is empty or a caller synchronises. */
 static void help(struct host_stream *stream)
 {
     uint32_t n_idle_polls = 0;
@@ -153,21 +145,6 @@ static void help(struct host_stream *stream)
         else
             wait_a_little(n_idle_polls++);
     }
-}
-
-/* Wait on `wake` for at most n_ns. The caller holds `lock`. */
-static void helper_nap(struct host_stream *stream, uint64_t n_ns)
-{
-    if (!stream->is_wanted)
-        gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + n_ns);
-}
-
-static void helper_deep_sleep(struct host_stream *stream)
-{
-    stream->is_asleep = true;
-    while (is_empty(stream) && !stream->is_closing)
-        pthread_cond_wait(&stream->wake, &stream->lock);
-    stream->is_asleep = false;
 }
 
 static void *helper_main(void *argument)
@@ -180,13 +157,16 @@ static void *helper_main(void *argument)
         const uint64_t n_pushed = stream->n_pushed;
         const uint64_t n_completed = gyre_load_acquire_u64(&stream->n_completed);
         const bool was_empty = n_pushed == n_completed;
-        helper_nap(stream, nap_ns);
+        if (!stream->is_wanted)
+            gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + nap_ns);
         const bool is_wanted = stream->is_wanted;
         stream->is_wanted = false;
         if (was_empty && n_pushed == stream->n_pushed) {
             idle_ns += nap_ns;
-            if (idle_ns >= DEEP_SLEEP_AFTER_NS)
-                helper_deep_sleep(stream);
+            stream->is_asleep = idle_ns >= DEEP_SLEEP_AFTER_NS;
+            while (stream->is_asleep && is_empty(stream) && !stream->is_closing)
+                pthread_cond_wait(&stream->wake, &stream->lock);
+            stream->is_asleep = false;
             continue;
         }
         idle_ns = 0;
@@ -207,8 +187,8 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-/* Wakes the helpers of the other streams that this thread filled and nobody runs. Returns false if
- * a lock was taken, and not all streams were looked at. */
+/* Wakes the helpers of the other streams that this thread filled and no thread runs. Returns false
+ * if a lock was taken, and not all streams were looked at. */
 static bool wake_other_helpers(const struct host_stream *own)
 {
     bool is_whole = true;
@@ -232,7 +212,6 @@ static bool wake_other_helpers(const struct host_stream *own)
     return is_whole;
 }
 
-/* Run the queue until all tasks pushed so far are done. */
 static void drain(struct host_stream *stream)
 {
     const uint64_t target = gyre_load_acquire_u64(&stream->n_pushed);
@@ -256,8 +235,6 @@ static void drain(struct host_stream *stream)
     pthread_mutex_unlock(&stream->run_lock);
     gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
 }
-
-/* ---- making and ending -------------------------------------------------------------------- */
 
 gyre_status gyre_host_stream_create(gyre_stream *stream_out)
 {
@@ -305,10 +282,7 @@ gyre_status gyre_host_stream_destroy(gyre_stream handle)
     return GYRE_SUCCESS;
 }
 
-/* ---- default streams ---------------------------------------------------------------------- */
-
-/* The key ends default streams together with their threads. It belongs to the process, as all
- * pthread keys do. Written once, under once_control. */
+/* Ends default streams together with their threads. Written once, under once_control. */
 static pthread_once_t once_control = PTHREAD_ONCE_INIT;
 static pthread_key_t default_key;
 static int default_key_errno;
@@ -323,7 +297,7 @@ static void create_default_key(void)
     default_key_errno = pthread_key_create(&default_key, close_default);
 }
 
-/* The calling thread's default stream; NULL if it has never used it. */
+/* NULL if the thread has never used it. */
 static struct host_stream *get_default(void)
 {
     pthread_once(&once_control, create_default_key);
@@ -351,10 +325,8 @@ gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out
     return GYRE_SUCCESS;
 }
 
-/* ---- using streams ------------------------------------------------------------------------ */
-
-/* The stream that a call waits for; NULL if the thread's default stream was never used here. A
- * default stream with work of the parent's stays refused until the child uses its own. */
+/* The stream that a call waits for, or NULL. A default stream with work of the parent's stays
+ * refused until the child uses its own. */
 static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
 {
     struct host_stream *stream = handle != NULL ? handle : get_default();
@@ -433,9 +405,9 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
 }
 
-/* A task in one stream's queue for which another stream waits. */
+/* ---- one stream after another ---- */
 struct mark_task {
-    struct gyre_task task; /* must be first: the queue has a pointer to it */
+    struct gyre_task task; /* first: the queue has a pointer to it */
     struct mark *mark;
 };
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The list of memory that the pool gave out or has parked. There is one list for the process,
- * because freeing memory of one GPU waits for the kernels of all GPUs that have it mapped.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/device/pool_cuda.h"
 
 #include "core/foundation/device/cuda_error.h"
@@ -19,14 +15,15 @@ struct allocation {
     bool is_parked;
 };
 
-/* `lock` is held while memory goes back to CUDA. CUDA waits for running kernels then, and an
- * executor that is opened in the meantime could launch kernels that CUDA would wait for too. */
+/* One list for the process, because freeing memory of one GPU waits for the kernels of all GPUs
+ * that have it mapped. `lock` is held while memory goes back to CUDA: an executor that is opened in
+ * the meantime could launch kernels that CUDA would wait for too. */
 static struct {
     pthread_mutex_t lock;
     struct allocation *first;
     unsigned n_executors;
     bool has_late_work; /* an executor was closed while its launches still ran, so parked memory may
-                           still be written */
+                         * still be written */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static gyre_status new_memory(struct allocation *allocation)
@@ -46,7 +43,7 @@ static gyre_status new_memory(struct allocation *allocation)
                                                                            : "cudaHostAlloc");
 }
 
-/* The caller holds the lock. Takes the allocation out of the list. */
+/* Under the lock. Takes the allocation out of the list. */
 static gyre_status give_back(struct allocation **link)
 {
     struct allocation *allocation = *link;
@@ -63,30 +60,24 @@ static gyre_status give_back(struct allocation **link)
     return error == cudaSuccess ? status : gyre_cuda_fail(error, "cudaFree");
 }
 
-static struct allocation *take_parked(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes)
-{
-    struct allocation *at = NULL;
-    pthread_mutex_lock(&pool.lock);
-    if (!pool.has_late_work)
-        for (at = pool.first; at != NULL; at = at->next)
-            if (at->is_parked && at->ordinal == ordinal && at->kind == kind &&
-                at->n_bytes == n_bytes)
-                break;
-    if (at != NULL)
-        at->is_parked = false;
-    pthread_mutex_unlock(&pool.lock);
-    return at;
-}
-
 gyre_status gyre_cuda_pool_alloc(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes,
                                  void **ptr_out)
 {
     const size_t n_wanted = n_bytes > 0 ? n_bytes : 1;
-    struct allocation *allocation = take_parked(ordinal, kind, n_wanted);
+    struct allocation *allocation = NULL;
+    pthread_mutex_lock(&pool.lock);
+    if (!pool.has_late_work)
+        allocation = pool.first;
+    while (allocation != NULL && (!allocation->is_parked || allocation->ordinal != ordinal ||
+                                  allocation->kind != kind || allocation->n_bytes != n_wanted))
+        allocation = allocation->next;
     if (allocation != NULL) {
+        allocation->is_parked = false;
         *ptr_out = allocation->ptr;
-        return GYRE_SUCCESS;
     }
+    pthread_mutex_unlock(&pool.lock);
+    if (allocation != NULL)
+        return GYRE_SUCCESS;
     allocation = malloc(sizeof(*allocation));
     if (allocation == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "an allocation of %zu bytes", n_bytes);

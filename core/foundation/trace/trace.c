@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The buffers and programs of a rank's trace, and the events that they become in the file
- * (trace_file.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/trace/trace.h"
 
 #include "core/foundation/base/log.h"
@@ -28,9 +24,9 @@ struct gyre_trace {
     bool names_rank;
     int rank;
     int n_ranks;
-    uint32_t capacity;                   /* events of a buffer */
-    uint64_t close_ns;                   /* how long the end waits for the file */
-    struct gyre_trace_file_state before; /* the file when this rank began to record */
+    uint32_t capacity; /* events of a buffer */
+    uint64_t close_ns;
+    struct gyre_trace_file_state before; /* when this rank began to record */
     struct gyre_trace_buffer buffers[GYRE_TRACE_N_SOURCES];
     struct gyre_trace_events given[GYRE_TRACE_N_SOURCES];
     struct gyre_trace_identity identity;
@@ -38,13 +34,13 @@ struct gyre_trace {
     pthread_mutex_t lock;   /* guards the fields below */
     pthread_cond_t written; /* is_written was set */
     bool is_written;        /* the writer has ended */
-    bool is_abandoned;      /* the writer frees the trace, because nothing waits for it */
-    bool has_warned;        /* that programs are not recorded */
+    bool is_abandoned;      /* the writer frees the trace */
+    bool has_warned;
     uint32_t n_programs;
     struct gyre_trace_steps *programs; /* MAX_PROGRAMS entries */
 };
 
-/* Expands %r, %h, %p and %% in the name of the file. */
+/* Expands %r, %h, %p and %%. */
 static gyre_status expand(const char *file, int rank, struct gyre_trace *trace)
 {
     size_t n_path = 0;
@@ -136,8 +132,8 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
     if (buffer->events != NULL)
         return buffer;
     const size_t n_bytes = gyre_round_up(trace->capacity * sizeof(*buffer->events), PAGE_BYTES);
-    /* Over many small pages, every call would meet addresses that the processor has forgotten how
-     * to translate, which takes longer than all else of recording (docs/trace.md). */
+    /* Over many small pages every call would wait for address translations, which takes longer than
+     * all else of recording (docs/trace.md). */
     const size_t align_bytes = n_bytes < HUGE_PAGE_BYTES ? PAGE_BYTES : HUGE_PAGE_BYTES;
     buffer->events = aligned_alloc(align_bytes, gyre_round_up(n_bytes, align_bytes));
     if (buffer->events == NULL) {
@@ -146,7 +142,7 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
         return NULL;
     }
     (void)madvise(buffer->events, n_bytes, MADV_HUGEPAGE);
-    /* The pages are touched now, so that no page faults happen while calls run. */
+    /* Now, so that no page faults happen while calls run. */
     memset(buffer->events, 0, n_bytes);
     buffer->capacity = trace->capacity;
     return buffer;
@@ -170,24 +166,18 @@ static gyre_status describe(const struct gyre_trace_program *program,
     return GYRE_SUCCESS;
 }
 
-/* The caller holds the lock. */
-static gyre_status add_programs(struct gyre_trace *trace, const struct gyre_trace_program *programs,
-                                uint32_t n_programs)
-{
-    if (n_programs > MAX_PROGRAMS - trace->n_programs)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the communicator has run over %d programs",
-                         MAX_PROGRAMS);
-    for (uint32_t i = 0; i < n_programs; i++)
-        GYRE_TRY(describe(&programs[i], &trace->programs[trace->n_programs++]));
-    return GYRE_SUCCESS;
-}
-
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs)
 {
     pthread_mutex_lock(&trace->lock);
     uint32_t first = trace->n_programs;
-    if (add_programs(trace, programs, n_programs) != GYRE_SUCCESS) {
+    gyre_status status = GYRE_SUCCESS;
+    if (n_programs > MAX_PROGRAMS - trace->n_programs)
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "the communicator has run over %d programs",
+                           MAX_PROGRAMS);
+    for (uint32_t i = 0; i < n_programs && status == GYRE_SUCCESS; i++)
+        status = describe(&programs[i], &trace->programs[trace->n_programs++]);
+    if (status != GYRE_SUCCESS) {
         if (!trace->has_warned)
             GYRE_WARN("GYRE_TRACE_FILE: rank %d runs further programs without recording them: %s",
                       trace->rank, gyre_cause());
@@ -209,9 +199,6 @@ uint32_t gyre_trace_capacity(const struct gyre_trace *trace)
     return trace->capacity;
 }
 
-/* ---- writing ------------------------------------------------------------------------------ */
-
-/* Sums up what is missing, and finds the largest error of a source's times. */
 static void count_missing(const struct gyre_trace *trace, struct gyre_trace_rank *rank)
 {
     uint64_t clock_error_ns = 0;
@@ -255,7 +242,6 @@ static void write_events(const struct gyre_trace *trace, struct gyre_trace_write
     }
 }
 
-/* Writes the rank's own line and its events. */
 static void write_rank(const void *context, struct gyre_trace_writer *writer)
 {
     const struct gyre_trace *trace = context;
@@ -275,9 +261,11 @@ static void write_rank(const void *context, struct gyre_trace_writer *writer)
     write_events(trace, writer);
 }
 
-/* Adds the rank's part to its file. */
-static void write_part(const struct gyre_trace *trace)
+/* A write to a network file system whose server is gone never returns, so a thread of its own
+ * writes the file. It frees the trace if gyre_trace_close() has stopped waiting. */
+static void *write_and_tell(void *argument)
 {
+    struct gyre_trace *trace = argument;
     const struct gyre_trace_part part = {
         .path = trace->path,
         .rank = (uint32_t)trace->rank,
@@ -289,19 +277,10 @@ static void write_part(const struct gyre_trace *trace)
         .write = write_rank,
         .context = trace,
     };
+    gyre_log_set_rank(trace->rank);
     if (gyre_trace_file_add(&part) != GYRE_SUCCESS)
         GYRE_WARN("GYRE_TRACE_FILE: rank %d cannot write %s: %s", trace->rank, trace->path,
                   gyre_cause());
-}
-
-/* A write to a network file system whose server is gone never returns, and nothing can interrupt
- * it but the end of the process. Therefore a thread of its own writes the file. It frees the trace
- * if gyre_trace_close() has stopped waiting. */
-static void *write_and_tell(void *argument)
-{
-    struct gyre_trace *trace = argument;
-    gyre_log_set_rank(trace->rank);
-    write_part(trace);
     pthread_mutex_lock(&trace->lock);
     trace->is_written = true;
     const bool is_abandoned = trace->is_abandoned;
@@ -312,7 +291,7 @@ static void *write_and_tell(void *argument)
     return NULL;
 }
 
-/* Waits for the writer. Returns false if it takes too long; then the trace is the writer's. */
+/* Returns false if it takes too long; then the trace is the writer's. */
 static bool wait_for_writer(struct gyre_trace *trace)
 {
     const uint64_t deadline_ns = gyre_now_ns() + trace->close_ns;
@@ -321,7 +300,7 @@ static bool wait_for_writer(struct gyre_trace *trace)
         gyre_cond_wait_until(&trace->written, &trace->lock, deadline_ns);
     const bool is_written = trace->is_written;
     trace->is_abandoned = !is_written;
-    if (!is_written) /* while the lock keeps the writer from freeing the trace */
+    if (!is_written) /* the lock keeps the writer from freeing the trace */
         GYRE_WARN("GYRE_TRACE_FILE: rank %d has not written %s after %.0f s. The end of the "
                   "communicator does not wait for it; is the file system reachable?",
                   trace->rank, trace->path, (double)trace->close_ns * 1e-9);
@@ -334,7 +313,6 @@ void gyre_trace_close(struct gyre_trace *trace)
     pthread_t writer;
     if (trace == NULL)
         return;
-    /* A rank whose communicator was never connected has nothing to tell. */
     if (trace->identity.communicator == NULL) {
         free_trace(trace);
         return;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Records when one rank of a communicator did what, for GYRE_TRACE_FILE. Every thread that records
- * has a ring buffer of its own and writes fixed-size events into it. A full buffer loses its oldest
- * events. The communicator's end writes all buffers to the file (trace_json.h, docs/trace.md). A
- * communicator that is not traced has no struct gyre_trace; its pointers are NULL.
+ * has a ring buffer of fixed-size events; a full one loses its oldest. The communicator's end
+ * writes the file (docs/trace.md). Without a trace the pointers are NULL. Events are valid as CUDA.
  */
 #ifndef GYRE_TRACE_H
 #define GYRE_TRACE_H
@@ -32,16 +31,14 @@ enum gyre_trace_kind {
         GYRE_TRACE_N_KINDS
 };
 
-/* One slot that an event received or sent. */
 struct gyre_trace_slot {
     uint16_t peer;   /* rank in the communicator */
     uint16_t fifo;   /* of the pair of ranks */
     uint32_t number; /* gyre_trace_number() */
 };
 
-/** gyre_trace_number - name a slot of a FIFO: the low bits of its number, where the first slot is
- * number 0, and the highest bit. @is_lines: the slot is one of LL, which a FIFO between hosts
- * numbers apart from its other slots. */
+/** gyre_trace_number - the low bits of the slot's number in its FIFO, from 0, and the highest bit
+ * for a slot of LL (@is_lines), which a FIFO between hosts numbers apart from its other slots. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_trace_number(uint64_t number, bool is_lines)
 {
     return ((uint32_t)number & 0x7fffffffU) | (is_lines ? 0x80000000U : 0);
@@ -70,8 +67,7 @@ struct gyre_trace_event {
     struct gyre_trace_slot slots[GYRE_TRACE_MAX_SLOTS];
 };
 
-/** gyre_trace_add_slot - add a slot. All incoming slots are added before the outgoing ones. A slot
- * for which there is no room is left out. */
+/** gyre_trace_add_slot - incoming slots first. A slot for which there is no room is left out. */
 static inline void gyre_trace_add_slot(struct gyre_trace_event *event,
                                        const struct gyre_trace_slot *slot, bool is_out)
 {
@@ -85,22 +81,22 @@ static inline void gyre_trace_add_slot(struct gyre_trace_event *event,
         event->n_ins++;
 }
 
-/* One buffer for each thread, or group of threads under one lock, that records. */
+/* One for each thread, or group of threads under one lock, that records. */
 enum gyre_trace_source {
-    GYRE_TRACE_CALLER,   /* the thread that makes a call */
-    GYRE_TRACE_EXECUTOR, /* all workers of the rank */
-    GYRE_TRACE_SOCKET,   /* the proxy of the transport `socket` */
-    GYRE_TRACE_IB,       /* the proxy of the transport `ib` */
+    GYRE_TRACE_CALLER,
+    GYRE_TRACE_EXECUTOR,
+    GYRE_TRACE_SOCKET,
+    GYRE_TRACE_IB,
     GYRE_TRACE_N_SOURCES
 };
 
-/* A ring of events with one writer at a time. The entry that is written next never holds an event
- * that is kept, so a writer may fill it in before it is known whether there is an event. */
+/* A ring with one writer at a time. The entry that is written next never holds an event that is
+ * kept, so a writer may fill it in before it is known whether there is an event. */
 struct gyre_trace_buffer {
     struct gyre_trace_event *events; /* capacity entries, of which one less is kept */
-    uint64_t n_events;               /* ever recorded */
-    uint64_t n_left_out;             /* launches that were not recorded */
-    uint32_t capacity;               /* a power of two */
+    uint64_t n_events;
+    uint64_t n_left_out; /* launches that were not recorded */
+    uint32_t capacity;   /* a power of two */
 };
 
 struct gyre_trace;
@@ -110,48 +106,44 @@ struct gyre_trace_config {
     uint32_t n_events; /* of each buffer; rounded up to a power of two, one less is kept */
     int rank;
     int n_ranks;
-    int file_rank; /* unlike `rank` the same for communicators that are made out of each other, so
-                    * that two processes do not write one file */
-    uint64_t close_ns; /* gyre_trace_close() waits so long for the file; 0 = a minute */
+    int file_rank;     /* the same for communicators that are made out of each other, so that two
+                        * processes do not write one file */
+    uint64_t close_ns; /* wait for the file; 0 = a minute */
 };
 
-/* What is known of the rank only after its communicator was connected. */
+/* Known once the communicator is connected. */
 struct gyre_trace_identity {
     const char *communicator;
-    uint64_t job;            /* the same on all ranks of the communicator */
-    uint64_t number;         /* likewise; 1 = the first communicator */
+    uint64_t job;            /* the same on all ranks of the communicator, as the next */
+    uint64_t number;         /* 1 = the first communicator */
     uint64_t process_id;     /* of this process, unique in the job */
-    bool shares_a_thread;    /* all workers of the rank are run by one thread in turn */
+    bool shares_a_thread;    /* one thread runs all workers of the rank */
     int64_t clock_offset_ns; /* this host's clock minus that of rank 0's host */
-    uint64_t clock_error_ns; /* the offset is wrong by at most this */
+    uint64_t clock_error_ns; /* most error of the offset */
 };
 
-/** gyre_trace_open - begin to record. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the file's name is
- * too long). */
+/** gyre_trace_open - Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the file's name is too long). */
 gyre_status gyre_trace_open(const struct gyre_trace_config *config, struct gyre_trace **trace_out);
 
-/** gyre_trace_identify - set what the file says of this rank. */
 void gyre_trace_identify(struct gyre_trace *trace, const struct gyre_trace_identity *identity);
 
-/** gyre_trace_hash - a hash of the file's name if the name has neither %r nor %p, so that ranks of
- * several processes could write one file; 1 if it has one of them; 0 if `trace` is NULL. */
+/** gyre_trace_hash - of the file's name if it has neither %r nor %p, so that ranks of several
+ * processes could write one file; 1 if it has one of them; 0 if `trace` is NULL. */
 uint64_t gyre_trace_hash(const struct gyre_trace *trace);
 
-/** gyre_trace_use - the buffer of a source, which is allocated for its first user. NULL if `trace`
- * is NULL or there is no memory for the buffer; then the source is not recorded, and a warning says
- * so. Not for two threads at a time. */
+/** gyre_trace_use - the buffer of a source, allocated for its first user. NULL if `trace` is NULL,
+ * or, with a warning, if there is no memory. Not for two threads at a time. */
 struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_trace_source source);
 
-/** gyre_trace_begin - the free entry of the buffer, to be filled in by the caller. It has old
- * contents. It becomes an event by gyre_trace_keep(). */
+/** gyre_trace_begin - the free entry, with old contents. It becomes an event by gyre_trace_keep().
+ */
 static inline struct gyre_trace_event *gyre_trace_begin(const struct gyre_trace_buffer *buffer)
 {
     return &buffer->events[buffer->n_events & (buffer->capacity - 1)];
 }
 
-/** gyre_trace_keep - the free entry is an event now. The next entry is fetched into the cache while
- * the caller goes on, because a buffer is larger than the cache. Most events have at most 4 slots
- * and fit into the part that is fetched. */
+/** gyre_trace_keep - the free entry is an event now. Fetches the next one into the cache, as far as
+ * an event of 4 slots needs, because a buffer is larger than the cache. */
 static inline void gyre_trace_keep(struct gyre_trace_buffer *buffer)
 {
     buffer->n_events++;
@@ -160,8 +152,7 @@ static inline void gyre_trace_keep(struct gyre_trace_buffer *buffer)
         __builtin_prefetch(next + at, 1);
 }
 
-/** gyre_trace_next - the next event of the buffer, to be filled in by the caller. It has old
- * contents. */
+/** gyre_trace_next - the next event, for the caller to fill in. */
 static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer *buffer)
 {
     struct gyre_trace_event *event = gyre_trace_begin(buffer);
@@ -169,26 +160,25 @@ static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer 
     return event;
 }
 
-/* Events of a source that had a buffer of its own, for example in GPU memory. */
+/* Of a source that had a buffer of its own, for example in GPU memory. */
 struct gyre_trace_events {
     struct gyre_trace_event *events; /* malloc'ed */
     uint64_t n_events;
-    uint64_t n_lost;         /* events that were overwritten */
-    uint64_t n_left_out;     /* launches that were not recorded */
-    uint64_t complete_ns;    /* nothing is missing after this time */
-    uint64_t clock_error_ns; /* the events' times are wrong by at most this */
+    uint64_t n_lost;     /* overwritten */
+    uint64_t n_left_out; /* launches that were not recorded */
+    uint64_t complete_ns;
+    uint64_t clock_error_ns; /* most error of the events' times */
 };
 
-/** gyre_trace_give - give the trace the events of a source instead of a buffer. The trace frees
- * them. Once for each source, and not for a source in use. */
+/** gyre_trace_give - the trace frees the events. Once for each source, and not for a source in use.
+ */
 void gyre_trace_give(struct gyre_trace *trace, enum gyre_trace_source source,
                      const struct gyre_trace_events *events);
 
-/** gyre_trace_capacity - how many events the configuration asks for; a power of two. */
+/** gyre_trace_capacity - events of a buffer; a power of two. */
 uint32_t gyre_trace_capacity(const struct gyre_trace *trace);
 
-/* A loaded program. Events of its steps name it by the number that gyre_trace_add_programs() gave
- * it. */
+/* A loaded program. */
 struct gyre_trace_program {
     const char *algorithm;
     enum gyre_collective coll;
@@ -199,17 +189,14 @@ struct gyre_trace_program {
 };
 
 /** gyre_trace_add_programs - copy what the file will say of some programs. Any thread. Returns the
- * number of the first program; the other ones have the numbers behind it. Returns
- * GYRE_TRACE_NO_PROGRAM if the trace has no room or no memory for them, and a warning says so. Then
- * calls run unrecorded, and the recording source counts them (n_left_out). */
+ * number of the first one; the others follow. GYRE_TRACE_NO_PROGRAM, with a warning, if there is no
+ * room or memory; then calls run unrecorded, and the source counts them (n_left_out). */
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs);
 
-/** gyre_trace_close - write the file and free the trace. No source records any more. A file that
- * another rank has written since this one was opened is continued. If this rank cannot write its
- * part, the file keeps what it had, and a warning says why. A thread writes the file; if it takes
- * longer than config.close_ns, a warning says so, and the thread frees the trace when it is done.
- * NULL does nothing. */
+/** gyre_trace_close - write the file and free the trace. No source records any more. If this rank
+ * cannot write its part, the file keeps what it had, and a warning says why. After config.close_ns
+ * it stops waiting with a warning, and the writing thread frees the trace. NULL does nothing. */
 void gyre_trace_close(struct gyre_trace *trace);
 
 #endif

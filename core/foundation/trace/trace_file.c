@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adds parts to the file of a trace (trace_file.h). A part begins where the foot of the file was,
- * and a new foot comes behind it. The old foot is kept in memory until the part is complete.
+ * A part begins where the foot of the file was, and a new foot comes behind it. The old foot is
+ * kept in memory until the part is complete.
  */
 #include "core/foundation/trace/trace_file.h"
 
@@ -22,20 +22,19 @@
 
 #define HEAD_BYTES     256
 #define MAX_FOOT_BYTES (1 << 24)
-#define LOCK_NS        5000000000ULL /* the longest wait for another writer */
-/* Process numbers are below 2^31. Each communicator has GYRE_MAX_RANKS of them. */
+#define LOCK_NS        5000000000ULL /* for another writer */
+/* Process numbers are below 2^31; each communicator has GYRE_MAX_RANKS of them. */
 #define MAX_COMMUNICATORS ((1U << 31) / GYRE_MAX_RANKS)
 
-/* What the file has before this part is added. */
 struct content {
-    long end;        /* where the part begins */
-    char *foot;      /* of the file so far; NULL: the file is new, or of an earlier run */
-    size_t n_foot;   /* bytes */
-    uint32_t nth;    /* process numbers of this communicator begin at nth * GYRE_MAX_RANKS */
-    bool is_in_foot; /* the foot lists this communicator */
+    long end;      /* where the part begins */
+    char *foot;    /* NULL: the file is new, or of an earlier run */
+    size_t n_foot; /* bytes */
+    uint32_t nth;  /* its process numbers begin at nth * GYRE_MAX_RANKS */
+    bool is_in_foot;
 };
 
-/* Reads the foot. Returns false if the file does not end with one. */
+/* False if the file does not end with a foot. */
 static bool read_foot(FILE *file, struct content *content)
 {
     char end[GYRE_TRACE_FOOT_END_BYTES + 1] = "";
@@ -88,10 +87,10 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
 {
     const char *end = strrchr(path, '/');
     struct stat about;
-    if (end == NULL || end == path) /* the working directory, or "/" */
+    if (end == NULL || end == path)
         return;
     char *folder = strndup(path, (size_t)(end - path));
-    if (folder == NULL) /* only the warning is lost */
+    if (folder == NULL)
         return;
     const int error_number = stat(folder, &about) != 0 ? errno : 0;
     if (error_number != 0 || !S_ISDIR(about.st_mode))
@@ -110,8 +109,8 @@ static bool is_same_state(const struct gyre_trace_file_state *a,
            a->head_hash == b->head_hash;
 }
 
-/* May the part be added to the file that exists? Yes, if this process wrote the file, or if another
- * process has changed it since this rank began to record. Otherwise it is an old trace. */
+/* Yes if this process wrote the file, or if another process has changed it since this rank began to
+ * record. Otherwise it is an old trace. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
@@ -128,7 +127,7 @@ static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct 
     return !is_same_state(&now, &part->before);
 }
 
-/* The foot's list of communicators: "JOB:NTH JOB:NTH ...", JOB in 16 hexadecimal digits. */
+/* "JOB:NTH JOB:NTH ...", JOB in 16 hexadecimal digits */
 static const char *list_of(const struct content *content, size_t *n_bytes_out)
 {
     static const char name[] = "\"communicators\":\"";
@@ -142,8 +141,8 @@ static const char *list_of(const struct content *content, size_t *n_bytes_out)
     return list;
 }
 
-/* Finds the process numbers of this communicator: those that another rank of it has taken, or else
- * the first free ones from its own number on. */
+/* Those that another rank of the communicator has taken, or else the first free ones from its own
+ * number on. */
 static gyre_status find_numbers(const struct gyre_trace_part *part, struct content *content)
 {
     size_t n_left;
@@ -220,7 +219,7 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
     return GYRE_SUCCESS;
 }
 
-/* Makes the file what it was. The old foot goes to where it was, which takes no new room. */
+/* The old foot goes to where it was, which takes no new room. */
 static void restore(int fd, const struct content *content)
 {
     const size_t n_foot = content->foot != NULL ? content->n_foot : 0;
@@ -241,7 +240,6 @@ static gyre_status add_part(FILE *file, const struct gyre_trace_part *part, stru
     return write_part(file, part, content);
 }
 
-/* Waits for a lock of the file for a few seconds. Other ranks hold it while they write. */
 static gyre_status lock_file(int fd)
 {
     const uint64_t deadline_ns = gyre_now_ns() + LOCK_NS;

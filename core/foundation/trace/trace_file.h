@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of a trace. Ranks add their parts one after the other, from one process or from several.
- * The foot of the file lists the communicators of the parts, so that each rank gets a process
- * number that no other rank of the file has.
+ * The file of a trace, in Chrome's trace event format, which Perfetto opens (docs/trace.md): a
+ * process for each rank, a thread for each worker, one for calls, one for launches and one for each
+ * proxy; an event a line. Ranks add their parts one after the other, from one process or from
+ * several. The foot lists the communicators, so that each rank gets a process number of its own.
  */
 #ifndef GYRE_TRACE_FILE_H
 #define GYRE_TRACE_FILE_H
@@ -12,16 +13,14 @@
 #include <sys/stat.h>
 #include <stdio.h>
 
-/* What a trace says of one step of a program. */
 struct gyre_trace_step {
-    char *text; /* the line of the text form */
+    char *text; /* of the text form */
     uint16_t chunk;
     uint16_t n_chunks;
     uint8_t n_ins;
     uint8_t n_outs;
 };
 
-/* The program of an event. */
 struct gyre_trace_steps {
     char algorithm[16];
     enum gyre_collective coll;
@@ -29,7 +28,7 @@ struct gyre_trace_steps {
     struct gyre_trace_step *steps;
 };
 
-/* Thread numbers in the file. Workers follow, GYRE_MAX_WORKERS of each channel. */
+/* Thread numbers. Workers follow, GYRE_MAX_WORKERS of each channel. */
 enum gyre_trace_track {
     GYRE_TRACE_TRACK_LAUNCH,
     GYRE_TRACE_TRACK_CALLS,
@@ -41,91 +40,83 @@ enum gyre_trace_track {
 #define GYRE_TRACE_MAX_CHANNELS 1024
 #define GYRE_TRACE_N_TRACKS     (GYRE_TRACE_TRACK_WORKERS + GYRE_TRACE_MAX_CHANNELS * GYRE_MAX_WORKERS)
 
-/* A file that is being written. The fields are the same for all events of a rank. */
+/* A file that is being written; the same for all events of a rank. */
 struct gyre_trace_writer {
     FILE *file;
-    const char *flows; /* the communicator's part of the ids of flows */
-    uint32_t pid;      /* the rank's process */
+    const char *flows; /* the communicator's part of flow ids */
+    uint32_t pid;
     uint32_t rank;
-    int64_t clock_offset_ns; /* is subtracted from all times */
-    bool is_continued;       /* an event was written before */
-    uint8_t *has_track;      /* GYRE_TRACE_N_TRACKS entries: the name of the track was written */
+    int64_t clock_offset_ns; /* subtracted from all times */
+    bool is_continued;       /* an event was written */
+    uint8_t *has_track;      /* GYRE_TRACE_N_TRACKS entries: its name was written */
 };
 
-/* A rank's own line. */
 struct gyre_trace_rank {
     uint32_t n_ranks;
     const char *communicator;
     const char *host;
-    bool shares_a_thread; /* all workers of the rank are run by one thread in turn */
-    uint64_t n_lost;      /* events that were overwritten */
-    uint64_t n_left_out;  /* launches that were not recorded */
-    uint64_t complete_ns; /* nothing is missing after this time */
+    bool shares_a_thread;
+    uint64_t n_lost;
+    uint64_t n_left_out;
+    uint64_t complete_ns;
     uint64_t clock_error_ns;
 };
 
-/** gyre_trace_write_head - write what stands before the first event.
- * @source: "measured" or "simulated". @process: names the writing process. */
+/** gyre_trace_write_head - @source: "measured" or "simulated". @process: names the writing process.
+ */
 void gyre_trace_write_head(FILE *file, const char *source, const char *process);
 
-/** gyre_trace_write_rank - write who the rank is. Before the rank's events. */
+/** gyre_trace_write_rank - before the rank's events. */
 void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_trace_rank *rank);
 
-/** gyre_trace_write_event - write an event, and the names of its tracks if they are new.
- * @program: of a STEP or RUN; else NULL.
- * @proxy: the track of a proxy's event; not read for other events. */
+/** gyre_trace_write_event - an event, and the names of its tracks if they are new.
+ * @program: of a STEP or RUN; else NULL. @proxy: the track of a proxy's event. */
 void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                             const struct gyre_trace_steps *program, enum gyre_trace_track proxy);
 
-/** gyre_trace_write_foot - write what stands behind the last event. Its last
- * GYRE_TRACE_FOOT_END_BYTES bytes say how long it is, so that a later writer finds its beginning.
- * @communicators: for later writers (trace_file.c); "" = there are none. */
+/** gyre_trace_write_foot - its last GYRE_TRACE_FOOT_END_BYTES bytes say how long it is, so that a
+ * later writer finds its beginning. @communicators: for later writers; "" = none. */
 void gyre_trace_write_foot(FILE *file, const char *communicators);
 
-/* The end of the foot: the length of the foot in 8 digits, a quotation mark, a brace and a line
- * feed. */
+/* the foot's length in 8 digits, a quotation mark, a brace and a line feed */
 #define GYRE_TRACE_FOOT_END_BYTES 11
 
-/** gyre_trace_describe - fill in what a trace says of a step. Errors: OUT_OF_MEMORY. */
+/** gyre_trace_describe - Errors: OUT_OF_MEMORY. */
 gyre_status gyre_trace_describe(const struct gyre_step *step,
                                 const struct gyre_connection *connections, uint32_t n_scratch_parts,
                                 struct gyre_trace_step *described_out);
 
-/* What a file was at some moment. Two looks at a file are compared only for equality, so the clocks
- * of hosts and of file servers have no part in it. */
+/* Two looks are compared only for equality, so the clocks of hosts and file servers have no part in
+ * it. */
 struct gyre_trace_file_state {
     bool exists;
     ino_t inode;
     off_t n_bytes;
-    struct timespec written; /* by the clock of the file system */
+    struct timespec written; /* by the file system's clock */
     uint64_t head_hash;      /* the head names the process that made the file */
 };
 
-/** gyre_trace_file_look - what the file is now. A file that is not regular, or cannot be read,
- * counts as absent. */
+/** gyre_trace_file_look - a file that is not regular, or cannot be read, counts as absent. */
 void gyre_trace_file_look(const char *path, struct gyre_trace_file_state *state_out);
 
-/** gyre_trace_file_warn_missing_folder - warn if the folder of the file is none, because the file
- * could not be written at the end. @rank: named in the warning. */
+/** gyre_trace_file_warn_missing_folder - because the file could not be written at the end. */
 void gyre_trace_file_warn_missing_folder(const char *path, int rank);
 
-/* What one rank of one communicator adds. */
 struct gyre_trace_part {
     const char *path;
     uint32_t rank;
-    uint64_t process_id; /* of this process, unique in the job */
+    uint64_t process_id; /* unique in the job */
     uint64_t job;        /* the communicator's, as the next */
     uint64_t number;     /* communicators that are made at the same time can share it */
     int64_t clock_offset_ns;
-    struct gyre_trace_file_state before; /* when the rank began to record. A file of another
-                                          * process that is still the same is of an earlier run */
-    /* Writes the rank's own line and its events. */
+    struct gyre_trace_file_state before; /* when the rank began to record. Unchanged: the file is of
+                                          * an earlier run */
     void (*write)(const void *context, struct gyre_trace_writer *writer);
     const void *context;
 };
 
 /** gyre_trace_file_add - add a rank's part. A file of an earlier run is replaced. If writing fails,
- * the parts that the file had are still there. Waits a few seconds for other writers.
+ * the file keeps its other parts. Waits a few seconds for other writers.
  * Errors: SYSTEM, TIMEOUT (another program keeps the file locked), INVALID_ARGUMENT (not a regular
  * file), OUT_OF_MEMORY. */
 gyre_status gyre_trace_file_add(const struct gyre_trace_part *part);

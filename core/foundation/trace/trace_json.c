@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trace event format (trace_json.h). Times are microseconds with three decimals.
+ * Lines of the file of a trace. Times are microseconds with three decimals.
  */
 #include "core/foundation/trace/trace_file.h"
 
@@ -43,14 +43,12 @@ gyre_status gyre_trace_describe(const struct gyre_step *step,
                : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the text of a step");
 }
 
-/* ---- pieces of lines ---------------------------------------------------------------------- */
-
 static void put_text(FILE *file, const char *text)
 {
     gyre_text_put_json(file, text, SIZE_MAX);
 }
 
-/* A time of the rank's clock, as a time of the clock of rank 0's host. */
+/* on the clock of rank 0's host */
 static uint64_t shift(const struct gyre_trace_writer *writer, uint64_t time_ns)
 {
     return time_ns - (uint64_t)writer->clock_offset_ns;
@@ -70,8 +68,6 @@ static void begin_line(struct gyre_trace_writer *writer, const char *phase, cons
     fprintf(writer->file, ",\"pid\":%u,\"tid\":%u", writer->pid, track);
     put_us(writer->file, "ts", time_ns);
 }
-
-/* ---- names of tracks ---------------------------------------------------------------------- */
 
 static void name_track(struct gyre_trace_writer *writer, uint32_t track)
 {
@@ -115,8 +111,6 @@ void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_t
     fputs("}}", file);
 }
 
-/* ---- events ------------------------------------------------------------------------------- */
-
 static void put_slot(const struct gyre_trace_writer *writer, const struct gyre_trace_slot *slot,
                      bool is_out)
 {
@@ -138,8 +132,8 @@ static void put_slots(const struct gyre_trace_writer *writer, const struct gyre_
     fputs(event->n_outs == 0 ? "],\"sent\":[]" : "]", writer->file);
 }
 
-/* The arrows of an event: a flow begins at the step that sends a slot, passes the proxies and ends
- * at the step that receives the slot. */
+/* A flow begins at the step that sends a slot, passes the proxies and ends at the step that
+ * receives the slot. */
 static void write_flows(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                         uint32_t track)
 {
@@ -148,7 +142,7 @@ static void write_flows(struct gyre_trace_writer *writer, const struct gyre_trac
         return; /* the receiver may have had the slot before, and arrows do not point back */
     for (uint32_t i = 0; i < (uint32_t)event->n_ins + event->n_outs; i++) {
         const bool is_out = i >= event->n_ins;
-        /* The slot is published at the end of the slice. The time must be inside of the slice. */
+        /* Published at the end of the slice, and the time must be inside of it. */
         const uint64_t last_ns =
             event->end_ns > event->ready_ns ? event->end_ns - 1 : event->end_ns;
         const uint64_t time_ns = !is_step ? event->begin_ns : is_out ? last_ns : event->ready_ns;
