@@ -3,7 +3,7 @@
  * The waits-for graph: cycles, chains, missing answers, lost slots. A graph is written as one line
  * an edge: who waits for whom, and what the awaited rank has answered.
  */
-#include "core/engine/health/wait_graph.h"
+#include "core/engine/health/watch.h"
 #include "tests/support/check.h"
 
 enum { MAX_EDGES = 4096, MAX_RANKS = 2048 };

@@ -2,7 +2,7 @@
  *
  * Records of a rank's calls, their comparison between ranks, and their text in an error. A rank
  * posts a record of every call in its own call log and waits for no other rank; call logs are
- * compared only when a wait stalls (core/engine/health/health_compare.c) or when GYRE_CHECK=calls
+ * compared only when a wait stalls (core/engine/health/health_calls.c) or when GYRE_CHECK=calls
  * asks for it.
  */
 #ifndef GYRE_CALL_RECORD_H

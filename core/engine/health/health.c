@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The health thread, one for each communicator: it takes the events of the bootstrap links, checks
- * the progress of this rank's operations and ends with the communicator. The links tell the thread
- * which peers have died. When an operation makes no progress (health_stall.c), the thread sends the
- * records of the unfinished calls to all peers, and the peers compare the records with their own
- * call logs (health_compare.c). A rank that finds calls that do not fit tells all other ranks, so
- * every rank reports the same error. A slow peer is no error.
+ * the progress of this rank's calls, and tells the other ranks and the communicator's children when
+ * the communicator fails.
  */
 #include "core/engine/health/watch.h"
 
@@ -20,6 +17,182 @@
 #include <string.h>
 
 #define TICK_MS 100
+
+/* ---- telling ------------------------------------------------------------------------------ */
+
+void gyre_health_post(const struct gyre_health *health, int rank,
+                      const struct gyre_health_message *message, size_t body_bytes)
+{
+    struct gyre_bootstrap *bootstrap = health->member->bootstrap;
+    bootstrap->ops->post(bootstrap, rank, message,
+                         offsetof(struct gyre_health_message, records) + body_bytes);
+}
+
+const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out)
+{
+    return gyre_rank_name(health->origin, health->links->infos, rank, name_out);
+}
+
+void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
+{
+    struct gyre_member *member = health->member;
+    if (!gyre_fault_is_raised(&member->fault))
+        gyre_store_release_u32(&health->has_told, 1);
+    if (gyre_fault_raise(&member->fault, status, text))
+        gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
+}
+
+static void tell_end(const struct gyre_health *health, gyre_status status, const char *text)
+{
+    struct gyre_health_message message = {.kind = GYRE_HEALTH_END, .status = (uint32_t)status};
+    snprintf(message.text, sizeof(message.text), "%s", text);
+    gyre_health_post(health, -1, &message, strlen(message.text) + 1);
+}
+
+void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text)
+{
+    tell_end(health, status, text);
+    gyre_health_fail(health, status, text, true);
+}
+
+void gyre_health_expect_alike(struct gyre_health *health)
+{
+    gyre_store_release_u32(&health->has_told, 1);
+}
+
+void gyre_health_pass_on(struct gyre_health *health)
+{
+    struct gyre_member *member = health->member;
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char name[GYRE_RANK_NAME_BYTES];
+    if (!gyre_fault_is_raised(&member->fault) || gyre_load_acquire_u32(&member->has_left) != 0 ||
+        !gyre_compare_exchange_u32(&health->has_told, 0, 1))
+        return;
+    if (member->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
+        snprintf(text, sizeof(text), "%s", member->fault.cause);
+    else
+        snprintf(text, sizeof(text), "%s failed: %.800s",
+                 gyre_health_rank_name(health, member->rank, name), member->fault.cause);
+    /* Ranks that wait in an all-gather over the bootstrap are told first: the rank that reads the
+     * message may leave at once, and its goodbye would be all that they learn. */
+    member->bootstrap->ops->fail(member->bootstrap, text);
+    tell_end(health, GYRE_ERROR_REMOTE, text);
+}
+
+/* ---- children, which were split or shrunk from this communicator ---------------------------- */
+
+static void tell_children(struct gyre_health *health, int lost_rank, const char *how,
+                          const char *text)
+{
+    pthread_mutex_lock(&health->lock);
+    for (struct gyre_origin *at = health->children; at != NULL; at = at->next)
+        gyre_origin_tell(at, lost_rank, how, text);
+    pthread_mutex_unlock(&health->lock);
+}
+
+void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
+{
+    struct gyre_member *member = health->member;
+    pthread_mutex_lock(&health->lock);
+    for (struct gyre_origin **at = &health->children; *at != NULL;) { /* forget released children */
+        struct gyre_origin *child = *at;
+        if (gyre_origin_is_alone(child)) {
+            *at = child->next;
+            gyre_origin_release(child);
+        } else {
+            at = &child->next;
+        }
+    }
+    origin->next = health->children;
+    health->children = origin;
+    /* Losses and the failure of the past are told here, because they are not announced again. */
+    const bool has_failed = gyre_fault_is_raised(&member->fault);
+    const char *cause = has_failed ? member->fault.cause : "";
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        if (health->was_lost[rank])
+            gyre_origin_tell(origin, rank, "its process ended", cause);
+    if (has_failed)
+        gyre_origin_tell(origin, -1, "", cause);
+    pthread_mutex_unlock(&health->lock);
+}
+
+/* ---- leaving ------------------------------------------------------------------------------ */
+
+void gyre_health_tell_blocked(struct gyre_health *health, const struct gyre_health_blocked *blocked)
+{
+    struct gyre_health_message message = {.kind = GYRE_HEALTH_BLOCKED};
+    message.blocked = *blocked;
+    gyre_health_post(health, -1, &message, sizeof(*blocked));
+}
+
+/* Handle a BLOCKED. A message with a wrong size or range is dropped. */
+static void take_blocked(struct gyre_health *health, int rank,
+                         const struct gyre_health_message *message, size_t n_bytes)
+{
+    struct gyre_health_peer *peer = &health->peers[rank];
+    const struct gyre_health_blocked *blocked = &message->blocked;
+    if (n_bytes < offsetof(struct gyre_health_message, blocked) + sizeof(*blocked) ||
+        blocked->n_ended == 0 || blocked->n_senders > GYRE_BLOCKED_SENDERS)
+        return;
+    for (uint32_t i = 0; i < blocked->n_senders; i++)
+        if (blocked->senders[i].rank >= (uint32_t)health->member->n_ranks)
+            return;
+    pthread_mutex_lock(&health->lock);
+    if (peer->blocked == NULL)
+        peer->blocked = malloc(sizeof(*peer->blocked));
+    if (peer->blocked != NULL)
+        *peer->blocked = *blocked;
+    pthread_mutex_unlock(&health->lock);
+}
+
+struct gyre_health_blocked gyre_health_blocked_of(struct gyre_health *health, int rank)
+{
+    struct gyre_health_blocked blocked = {0};
+    pthread_mutex_lock(&health->lock);
+    if (health->peers[rank].blocked != NULL)
+        blocked = *health->peers[rank].blocked;
+    pthread_mutex_unlock(&health->lock);
+    return blocked;
+}
+
+static bool is_set(struct gyre_health *health, const bool *flag)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool is_set = *flag;
+    pthread_mutex_unlock(&health->lock);
+    return is_set;
+}
+
+bool gyre_health_has_left(struct gyre_health *health, int rank)
+{
+    return is_set(health, &health->has_left[rank]);
+}
+
+static bool all_left(const struct gyre_health *health)
+{
+    const struct gyre_member *member = health->member;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        if (rank != member->rank && !health->has_left[rank])
+            return false;
+    return true;
+}
+
+void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
+{
+    pthread_mutex_lock(&health->lock);
+    health->is_leaving = true;
+    while (!all_left(health) && !health->is_alone && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
+    pthread_mutex_unlock(&health->lock);
+}
+
+void gyre_health_stop_waiting(struct gyre_health *health)
+{
+    pthread_mutex_lock(&health->lock);
+    health->is_alone = true;
+    pthread_cond_broadcast(&health->changed);
+    pthread_mutex_unlock(&health->lock);
+}
 
 /* ---- events ------------------------------------------------------------------------------- */
 
@@ -67,38 +240,21 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
         gyre_health_take_end_answer(health, event->rank, &message, event->n_bytes);
         break;
     case GYRE_HEALTH_BLOCKED:
-        gyre_health_take_blocked(health, event->rank, &message, event->n_bytes);
+        take_blocked(health, event->rank, &message, event->n_bytes);
         break;
     default: /* an echo, or a message of a kind that this library does not send */
         break;
     }
 }
 
-static void mark_lost(struct gyre_health *health, int rank)
+static void mark_left(struct gyre_health *health, int rank, bool was_lost)
 {
     pthread_mutex_lock(&health->lock);
-    health->was_lost[rank] = true;
-    pthread_mutex_unlock(&health->lock);
-}
-
-static void mark_left(struct gyre_health *health, int rank)
-{
-    pthread_mutex_lock(&health->lock);
+    health->was_lost[rank] = health->was_lost[rank] || was_lost;
     health->has_left[rank] = true;
     health->peers[rank].left_ns = gyre_now_ns();
     pthread_cond_broadcast(&health->changed);
     pthread_mutex_unlock(&health->lock);
-}
-
-/* Waits for signals of the rank end, too, if the rank has not sent them, and so do puts to it. A
- * rank that a proxy serves says goodbye on its put link as well, behind its signals
- * (core/engine/comm/put_peers.c). */
-static void take_goodbye(struct gyre_health *health, int rank)
-{
-    struct gyre_executor *executor = health->caller->executor;
-    if (!gyre_links_is_proxied_to(health->links, rank))
-        executor->ops->peer_left(executor, rank);
-    mark_left(health, rank);
 }
 
 static void take_loss(struct gyre_health *health, const struct gyre_event *event)
@@ -119,32 +275,30 @@ static void take_loss(struct gyre_health *health, const struct gyre_event *event
     if (gyre_load_acquire_u32(&member->has_left) == 0)
         gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
                          member->rank == (event->rank == 0 ? 1 : 0));
-    mark_lost(health, event->rank);
-    mark_left(health, event->rank);
-    gyre_health_tell_children(health, event->rank, event->text, text);
+    mark_left(health, event->rank, true);
+    tell_children(health, event->rank, event->text, text);
 }
 
 static void take_event(struct gyre_health *health, const struct gyre_event *event)
 {
+    struct gyre_executor *executor = health->caller->executor;
     if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= health->member->n_ranks)
         return;
-    if (event->kind == GYRE_EVENT_MESSAGE)
+    if (event->kind == GYRE_EVENT_MESSAGE) {
         take_message(health, event);
-    else if (event->kind == GYRE_EVENT_LEFT)
-        take_goodbye(health, event->rank);
-    else
+    } else if (event->kind == GYRE_EVENT_LEFT) {
+        /* Waits for signals that the rank has not sent end, and so do puts to it. A rank that a
+         * proxy serves says goodbye on its put link as well, behind its signals
+         * (core/engine/comm/put_peers.c). */
+        if (!gyre_links_is_proxied_to(health->links, event->rank))
+            executor->ops->peer_left(executor, event->rank);
+        mark_left(health, event->rank, false);
+    } else {
         take_loss(health, event);
+    }
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */
-
-static bool goes_on(struct gyre_health *health)
-{
-    pthread_mutex_lock(&health->lock);
-    const bool stops = health->stops;
-    pthread_mutex_unlock(&health->lock);
-    return !stops;
-}
 
 /* The rendezvous is gone, or this rank has no memory to read the messages of the rendezvous. This
  * rank can no longer watch any rank, and no goodbye arrives. */
@@ -159,15 +313,7 @@ static void take_end_of_link(struct gyre_health *health, gyre_status status)
         gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
     else
         for (int rank = 0; rank < member->n_ranks; rank++)
-            mark_left(health, rank);
-}
-
-static bool is_leaving(struct gyre_health *health)
-{
-    pthread_mutex_lock(&health->lock);
-    const bool is_leaving = health->is_leaving;
-    pthread_mutex_unlock(&health->lock);
-    return is_leaving;
+            mark_left(health, rank, false);
 }
 
 static void *watch(void *argument)
@@ -176,7 +322,7 @@ static void *watch(void *argument)
     struct gyre_member *member = health->member;
     struct gyre_event event;
     gyre_log_set_rank(member->rank);
-    while (goes_on(health)) {
+    while (!is_set(health, &health->stops)) {
         const gyre_status status = member->bootstrap->ops->poll(member->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
             take_end_of_link(health, status);
@@ -184,7 +330,7 @@ static void *watch(void *argument)
         }
         take_event(health, &event);
         gyre_health_check_dump(health);
-        if (is_leaving(health)) {
+        if (is_set(health, &health->is_leaving)) {
             gyre_health_check_leaving(health);
             continue;
         }
@@ -194,7 +340,7 @@ static void *watch(void *argument)
         }
         gyre_health_pass_on(health);
         if (!health->has_told_children)
-            gyre_health_tell_children(health, -1, "", member->fault.cause);
+            tell_children(health, -1, "", member->fault.cause);
         health->has_told_children = true;
     }
     return NULL;
@@ -202,7 +348,11 @@ static void *watch(void *argument)
 
 static void free_health(struct gyre_health *health)
 {
-    gyre_health_release_children(health);
+    while (health->children != NULL) {
+        struct gyre_origin *next = health->children->next;
+        gyre_origin_release(health->children);
+        health->children = next;
+    }
     for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++) {
         free(health->peers[rank].waits);
         free(health->peers[rank].blocked);
@@ -253,32 +403,6 @@ gyre_status gyre_health_open(const struct gyre_health_config *config,
     }
     *health_out = health;
     return GYRE_SUCCESS;
-}
-
-static bool all_left(const struct gyre_health *health)
-{
-    const struct gyre_member *member = health->member;
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        if (rank != member->rank && !health->has_left[rank])
-            return false;
-    return true;
-}
-
-bool gyre_health_has_left(struct gyre_health *health, int rank)
-{
-    pthread_mutex_lock(&health->lock);
-    const bool has_left = health->has_left[rank];
-    pthread_mutex_unlock(&health->lock);
-    return has_left;
-}
-
-void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
-{
-    pthread_mutex_lock(&health->lock);
-    health->is_leaving = true;
-    while (!all_left(health) && !health->is_alone && gyre_now_ns() < deadline_ns)
-        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
-    pthread_mutex_unlock(&health->lock);
 }
 
 void gyre_health_close(struct gyre_health *health)

@@ -18,14 +18,14 @@ struct gyre_health_blocked {
     uint32_t n_senders;
     uint32_t pad;
     struct {
-        uint64_t seen_ended; /* the sender's n_ended. The rank knew it, and had the signals that the
-                              * sender sent before, when it found that it waits; 0 = it did not */
+        uint64_t seen_ended; /* the sender's n_ended, if this rank had the signals that the sender
+                              * sent before that when it found that it waits; else 0 */
         uint32_t rank;
         uint32_t pad;
     } senders[GYRE_BLOCKED_SENDERS];
 };
 
-/* The objects that the health thread watches. Each of them outlives the health. */
+/* What the health thread watches. Every object outlives the health. */
 struct gyre_health_config {
     struct gyre_member *member;
     const struct gyre_links *links;
@@ -38,19 +38,18 @@ gyre_status gyre_health_open(const struct gyre_health_config *config,
                              struct gyre_health **health_out);
 
 /** gyre_health_posted - a call was posted in the call log: compare it with what peers asked about.
- */
+ * Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
 /** gyre_health_pass_on - tell the other ranks that the communicator has failed on this rank, and
- * why, unless they have been told already or the communicator has not failed. Any thread may call
- * this before the rank leaves. */
+ * why, unless they know or it has not failed. Any thread, before the rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
 
-/** gyre_health_expect_alike - do not pass on the failure that the caller is about to raise, because
- * every other rank finds the same failure by itself. Any thread. */
+/** gyre_health_expect_alike - do not pass on the failure that this thread is about to raise,
+ * because every other rank finds it too. Any thread. */
 void gyre_health_expect_alike(struct gyre_health *health);
 
-/** gyre_health_watch_child - tell the origin of a child of all past and future failures of this
+/** gyre_health_watch_child - tell the origin of a child all past and future failures of this
  * communicator. The health becomes a holder of the origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
@@ -62,12 +61,12 @@ bool gyre_health_has_left(struct gyre_health *health, int rank);
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
 /** gyre_health_dump - the positions of all ranks' workers, as text. Any thread; asks the other
- * ranks and waits at most 3 s, whatever they do.
+ * ranks and waits at most 3 s.
  * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
 
 /** gyre_health_tell_blocked - tell all ranks what this rank, which destroys its communicator, waits
- * for. */
+ * for (core/engine/comm/drain.c). */
 void gyre_health_tell_blocked(struct gyre_health *health,
                               const struct gyre_health_blocked *blocked);
 

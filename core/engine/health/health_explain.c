@@ -13,16 +13,64 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NOWHERE       UINT32_MAX
 #define MAX_TOLD      3 /* waits of a chain that are printed from its start */
 #define MAX_IN_CYCLE  12
 #define MAX_CALL_TEXT 160
 
-/* ---- one wait ------------------------------------------------------------------------------ */
+/* ---- the graph ----------------------------------------------------------------------------- */
 
-static const char *transport_of(const struct gyre_health_wait *wait)
+static bool is_same(const struct gyre_wait_worker *a, const struct gyre_wait_worker *b)
 {
-    return gyre_transports[wait->transport]->name;
+    return a->work == b->work && a->channel == b->channel && a->worker == b->worker;
 }
+
+/* The edge of the worker that holds the other end of the connection. */
+static uint32_t find_next(const struct gyre_wait_graph *graph, const struct gyre_wait_edge *edge)
+{
+    if (edge->answer != GYRE_PEER_END_HELD)
+        return NOWHERE;
+    for (uint32_t i = graph->first[edge->peer]; i < graph->first[edge->peer + 1]; i++)
+        if (is_same(&graph->edges[i].worker, &edge->peer_worker))
+            return i;
+    return NOWHERE;
+}
+
+static enum gyre_wait_end end_of(const struct gyre_wait_edge *edge)
+{
+    if (edge->peer < 0)
+        return GYRE_WAIT_ENDS_RUNNABLE;
+    if (edge->answer == GYRE_PEER_END_MOVED)
+        return GYRE_WAIT_ENDS_MOVED;
+    return edge->answer == GYRE_PEER_END_FREE ? GYRE_WAIT_ENDS_FREE : GYRE_WAIT_ENDS_UNEXPLAINED;
+}
+
+struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
+                                           uint32_t *edges_out, uint32_t *places)
+{
+    struct gyre_wait_path path = {0};
+    memset(places, 0xff, graph->first[graph->n_ranks] * sizeof(*places)); /* NOWHERE */
+    for (uint32_t at = start;;) {
+        const struct gyre_wait_edge *edge = &graph->edges[at];
+        places[at] = path.n_edges;
+        edges_out[path.n_edges++] = at;
+        const uint32_t next = edge->peer < 0 ? NOWHERE : find_next(graph, edge);
+        if (next == NOWHERE) {
+            path.end = end_of(edge);
+            path.end_rank = edge->peer < 0 ? edge->rank : edge->peer;
+            return path;
+        }
+        if (places[next] != NOWHERE) {
+            path.end = GYRE_WAIT_ENDS_IN_CYCLE;
+            path.end_rank = edge->peer;
+            path.cycle_start = places[next];
+            return path;
+        }
+        at = next;
+    }
+}
+
+/* ---- one wait ------------------------------------------------------------------------------ */
 
 /* "waits for slot 41 from rank 2". @over: " over shm" or "". */
 static void append_cause(const struct gyre_position *position, const char *over, char *text,
@@ -52,9 +100,11 @@ static void append_cause(const struct gyre_position *position, const char *over,
     }
 }
 
-static void append_wait(const struct gyre_position *position, const char *over, char *text,
-                        size_t text_bytes)
+void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes)
 {
+    const struct gyre_position *position = &wait->position;
+    char over[32];
+    snprintf(over, sizeof(over), " over %s", gyre_transports[wait->transport]->name);
     gyre_health_append(text, text_bytes,
                        "channel %u, worker %u, step %u of %s %s seq %" PRIu64 ", tile %" PRIu64
                        " of %" PRIu64 " (%s) ",
@@ -64,14 +114,7 @@ static void append_wait(const struct gyre_position *position, const char *over, 
     append_cause(position, over, text, text_bytes);
 }
 
-void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes)
-{
-    char over[32];
-    snprintf(over, sizeof(over), " over %s", transport_of(wait));
-    append_wait(&wait->position, over, text, text_bytes);
-}
-
-/* ---- the graph ----------------------------------------------------------------------------- */
+/* ---- all waits ----------------------------------------------------------------------------- */
 
 /* All waits that are known, and room for a walk among them. */
 struct waits {
@@ -96,27 +139,6 @@ static const struct gyre_health_waits *waits_of(const struct gyre_health *health
                : NULL;
 }
 
-static struct gyre_wait_edge edge_of(int rank, const struct gyre_health_wait *wait)
-{
-    const struct gyre_position *position = &wait->position;
-    return (struct gyre_wait_edge){
-        .rank = rank,
-        .peer = position->waits_for == GYRE_WAIT_NOTHING ? -1 : position->peer,
-        .worker = {position->work, position->channel, position->worker, 0},
-        .peer_worker = wait->peer_worker,
-        .answer = (enum gyre_peer_end)wait->answer,
-    };
-}
-
-static void free_waits(struct waits *waits)
-{
-    free(waits->edges);
-    free(waits->waits);
-    free(waits->first);
-    free(waits->path);
-    free(waits->places);
-}
-
 static bool collect(const struct gyre_health *health, uint64_t now_ns, struct waits *waits)
 {
     const int n_ranks = health->member->n_ranks;
@@ -136,8 +158,16 @@ static bool collect(const struct gyre_health *health, uint64_t now_ns, struct wa
         const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
         waits->first[rank] = n;
         for (uint16_t i = 0; of != NULL && i < of->n_waits; i++, n++) {
-            waits->edges[n] = edge_of(rank, &of->waits[i]);
-            waits->waits[n] = &of->waits[i];
+            const struct gyre_health_wait *wait = &of->waits[i];
+            const struct gyre_position *position = &wait->position;
+            waits->edges[n] = (struct gyre_wait_edge){
+                .rank = rank,
+                .peer = position->waits_for == GYRE_WAIT_NOTHING ? -1 : position->peer,
+                .worker = {position->work, position->channel, position->worker, 0},
+                .peer_worker = wait->peer_worker,
+                .answer = (enum gyre_peer_end)wait->answer,
+            };
+            waits->waits[n] = wait;
         }
     }
     waits->first[n_ranks] = n;
@@ -145,8 +175,8 @@ static bool collect(const struct gyre_health *health, uint64_t now_ns, struct wa
     return true;
 }
 
-/* A higher weight means a better explanation. A cycle or a lost slot is the cause of a stall. A
- * chain that merely ends is none, and the chain of another worker may show more. */
+/* A higher weight means a better explanation: a cycle or a lost slot is the cause of a stall, and a
+ * chain that merely ends is not. */
 static int weight(enum gyre_wait_end end)
 {
     switch (end) {
@@ -193,79 +223,53 @@ static void append_cycle(const struct waits *waits, const struct gyre_wait_path 
                        waits->edges[waits->path[path->cycle_start]].rank);
 }
 
-static void append_moved(const struct gyre_health_wait *wait, char *why)
-{
-    const struct gyre_position *position = &wait->position;
-    const char *what = position->waits_for == GYRE_WAIT_SLOT ? "sent" : "consumed";
-    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                       "; rank %u has %s slot %" PRIu64 " (%" PRIu64 " so far) and %" PRIu64
-                       " have arrived: the rest is lost or still under way over %s",
-                       position->peer, what, position->slot, wait->n_peer_moved, position->n_seen,
-                       transport_of(wait));
-}
-
-/* A rank of a split or shrunk communicator is named with its rank in the parent too. */
-static const char *end_name(const struct gyre_health *health, int rank, char *name_out)
-{
-    if (health->origin != NULL)
-        return gyre_health_rank_name(health, rank, name_out);
-    snprintf(name_out, GYRE_RANK_NAME_BYTES, "rank %d", rank);
-    return name_out;
-}
-
-/* Describe a rank that is in a call, or has made the call, but is not known to wait for a rank. */
-static void append_busy_end(const struct gyre_health *health, int rank, uint64_t now_ns, char *why)
+/* Describe the rank at which a chain ends. */
+static void append_end_rank(const struct gyre_health *health, int rank,
+                            const struct gyre_record *mine, uint64_t now_ns, char *why)
 {
     const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
     char name[GYRE_RANK_NAME_BYTES];
-    end_name(health, rank, name);
-    if (of != NULL && of->n_waits > 0 && of->n_waits == of->n_all)
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                           "; no unfinished worker of %s uses this connection", name);
-    else if (of != NULL && !of->has_begun)
-        gyre_health_append(
-            why, GYRE_HEALTH_WHY_BYTES,
-            "; %s has made the call, but it has not begun: other work is ahead of it "
-            "on its stream",
-            name);
-    else
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                           "; %s is in a call, at a position that is not known", name);
-}
-
-/* Describe the rank at which a chain ends. */
-static void append_end(const struct gyre_health *health, int rank, const struct gyre_record *mine,
-                       uint64_t now_ns, char *why)
-{
-    char name[GYRE_RANK_NAME_BYTES];
     char call[MAX_CALL_TEXT] = "the call";
-    end_name(health, rank, name);
+    snprintf(name, sizeof(name), "rank %d", rank);
+    if (health->origin != NULL) /* named with its rank in the parent too */
+        gyre_health_rank_name(health, rank, name);
     if (mine->sequence != 0)
         gyre_record_text(mine, call, sizeof(call));
+    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; ");
     switch (gyre_health_stands(health, rank, now_ns, mine)) {
     case GYRE_STANDS_SILENT:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s does not answer", name);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s does not answer", name);
         break;
     case GYRE_STANDS_LEFT:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s has left", name);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s has left", name);
         break;
     case GYRE_STANDS_BEHIND:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s has not %s %s", name,
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s has not %s %s", name,
                            mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
                            call);
         break;
     case GYRE_STANDS_DONE:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s waits in no call", name);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s waits in no call", name);
         break;
-    default:
-        append_busy_end(health, rank, now_ns, why);
+    default: /* in a call, but not known to wait for a rank */
+        if (of != NULL && of->n_waits > 0 && of->n_waits == of->n_all)
+            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                               "no unfinished worker of %s uses this connection", name);
+        else if (of != NULL && !of->has_begun)
+            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                               "%s has made the call, but it has not begun: other work is ahead of "
+                               "it on its stream",
+                               name);
+        else
+            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                               "%s is in a call, at a position that is not known", name);
         break;
     }
 }
 
-static void append_path_end(const struct gyre_health *health, const struct waits *waits,
-                            const struct gyre_wait_path *path, const struct gyre_record *mine,
-                            uint64_t now_ns, char *why)
+static void append_end(const struct gyre_health *health, const struct waits *waits,
+                       const struct gyre_wait_path *path, const struct gyre_record *mine,
+                       uint64_t now_ns, char *why)
 {
     const struct gyre_health_wait *last = waits->waits[waits->path[path->n_edges - 1]];
     switch (path->end) {
@@ -277,11 +281,17 @@ static void append_path_end(const struct gyre_health *health, const struct waits
                            ": its step can run, but no thread runs its stream");
         break;
     case GYRE_WAIT_ENDS_MOVED:
-        append_moved(last, why);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                           "; rank %u has %s slot %" PRIu64 " (%" PRIu64 " so far) and %" PRIu64
+                           " have arrived: the rest is lost or still under way over %s",
+                           last->position.peer,
+                           last->position.waits_for == GYRE_WAIT_SLOT ? "sent" : "consumed",
+                           last->position.slot, last->n_peer_moved, last->position.n_seen,
+                           gyre_transports[last->transport]->name);
         break;
     case GYRE_WAIT_ENDS_FREE:
     case GYRE_WAIT_ENDS_UNEXPLAINED:
-        append_end(health, path->end_rank, mine, now_ns, why);
+        append_end_rank(health, path->end_rank, mine, now_ns, why);
         break;
     }
 }
@@ -321,7 +331,7 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     why_out[0] = '\0';
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
         const struct gyre_wait_path path = walk(health, &waits);
-        append_path_end(health, &waits, &path, mine, now_ns, end);
+        append_end(health, &waits, &path, mine, now_ns, end);
         /* The end names the cause, so a text that is too long loses waits of the chain instead. */
         append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));
         gyre_health_append(why_out, why_bytes, "%s", end);
@@ -337,6 +347,10 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
                            "on this rank the call has not begun: other work is ahead of it on its "
                            "stream");
     }
-    free_waits(&waits);
+    free(waits.edges);
+    free(waits.waits);
+    free(waits.first);
+    free(waits.path);
+    free(waits.places);
     return is_certain;
 }

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A call that makes no progress. The waiting rank repeatedly asks all other ranks, through the
- * rendezvous, where they are. A process that runs answers at once, or asks questions of its own,
- * which hold the same answer. So the process of a silent rank does not run, and messages name that
- * rank. The waiting rank also sends a message to itself to see whether the rendezvous passes
- * messages on at all. A slow peer is no error: ranks are named in a warning, and in the error where
- * the user set a time limit.
+ * A call that makes no progress: the waiting rank asks all other ranks, through the rendezvous,
+ * where they are, and names the ranks that hold it up. A process that runs answers at once, so the
+ * process of a silent rank does not run. A slow rank is no error unless the user set a time limit.
  */
 #include "core/engine/health/watch.h"
 
@@ -14,51 +11,231 @@
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SECOND_NS      ((uint64_t)1000000000)
+#define ASK_NS         SECOND_NS
+#define ASK_SELDOM_NS  (10 * SECOND_NS) /* a stopped rendezvous has to keep the questions */
+#define SELDOM_FROM_NS (30 * SECOND_NS)
 #define STALL_NS       300000000ULL /* without progress this long: ask */
 #define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
 #define SPEAKER_NS     500000000ULL /* for the verdict of the rank that explains to arrive */
-#define HEAD_BYTES     64  /* of an error's words beside the call, the rank and the reasons */
-#define MIN_WHY_BYTES  128 /* of the explanation of the waits, if the error has room or not */
 #define LEFT_NS        1500000000ULL
 #define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is not waited for */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
+#define MAX_NAMED      4             /* ranks of a kind in a message, with host and call */
+#define MAX_NUMBERS    16
+#define WHO_BYTES      GYRE_HEALTH_WHO_BYTES
+#define HEAD_BYTES     64  /* of an error's words beside the call, the rank and the reasons */
+#define MIN_WHY_BYTES  128 /* of the explanation of the waits, if the error has room or not */
 
-/* ---- asking -------------------------------------------------------------------------------- */
+/* ---- where another rank is ------------------------------------------------------------------ */
 
-/* Ask the peers about the latest finished calls too. Broadcasts with different roots may all end
- * although they do not fit, so that only the call after them waits. */
-static void ask(struct gyre_health *health, uint64_t completed, uint64_t launched)
+uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns)
 {
-    struct gyre_member *member = health->member;
-    struct gyre_health_message message = {.kind = GYRE_HEALTH_ASK};
-    const struct gyre_health_message echo = {.kind = GYRE_HEALTH_ECHO};
-    uint64_t last = UINT64_MAX;
-    const uint64_t n_done = gyre_min_u64(completed, launched); /* without replays of graphs */
-    for (uint64_t work = n_done - gyre_min_u64(n_done, MAX_ASKED_DONE);
-         work < launched && message.n_records < GYRE_HEALTH_MAX_ASKED; work++) {
-        const uint64_t index = gyre_call_log_record_of(&health->caller->call_log, work);
-        if (index != last && gyre_call_log_get(&health->caller->call_log, index,
-                                               &message.records[message.n_records]))
-            message.n_records++;
-        last = index;
+    return now_ns - health->still_since_ns < SELDOM_FROM_NS ? ASK_NS : ASK_SELDOM_NS;
+}
+
+uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns)
+{
+    return gyre_health_ask_ns(health, now_ns) * 3 / 2;
+}
+
+/* How long a rank has sent nothing although it was asked. For this rank itself: how long the
+ * rendezvous has not passed on this rank's messages to itself. */
+static uint64_t silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns)
+{
+    const uint64_t since_ns = gyre_max_u64(health->peers[rank].heard_ns, health->asks_since_ns);
+    return health->asks_since_ns == 0 || since_ns > now_ns ? 0 : now_ns - since_ns;
+}
+
+static bool is_silent(const struct gyre_health *health, int rank, uint64_t now_ns)
+{
+    return !health->has_left[rank] &&
+           silent_ns(health, rank, now_ns) >= gyre_health_silence_limit_ns(health, now_ns);
+}
+
+enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
+                                             uint64_t now_ns, const struct gyre_record *mine)
+{
+    const struct gyre_health_peer *peer = &health->peers[rank];
+    const struct gyre_health_place *place = &peer->place;
+    const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
+    if (rank == health->member->rank)
+        return GYRE_STANDS_IN_THE_CALL;
+    if (health->has_left[rank])
+        return GYRE_STANDS_LEFT;
+    if (is_silent(health, rank, now_ns))
+        return GYRE_STANDS_SILENT;
+    if ((is_collective && place->n_collectives < mine->sequence) ||
+        (peer->behind_ns != 0 &&
+         now_ns - peer->behind_ns < gyre_health_silence_limit_ns(health, now_ns)))
+        return GYRE_STANDS_BEHIND;
+    if (!place->is_waiting)
+        return GYRE_STANDS_DONE;
+    return place->call.sequence == mine->sequence && place->call.coll == mine->coll
+               ? GYRE_STANDS_IN_THE_CALL
+               : GYRE_STANDS_ELSEWHERE;
+}
+
+/* ---- names of the ranks that hold a call up ------------------------------------------------- */
+
+void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, text_bytes - used, format, args);
+    va_end(args);
+}
+
+/* The reason why a rank is silent, by the state letter of proc(5) if its process is on this host.
+ */
+static const char *why_silent(const struct gyre_health *health, int rank)
+{
+    const struct gyre_peer_info *mine = &health->links->infos[health->member->rank];
+    const struct gyre_peer_info *peer = &health->links->infos[rank];
+    char path[64];
+    char line[256] = "";
+    FILE *file = NULL;
+    snprintf(path, sizeof(path), "/proc/%u/stat", peer->pid);
+    if (mine->host_hash == peer->host_hash && mine->pid_namespace == peer->pid_namespace)
+        file = fopen(path, "re");
+    if (file != NULL) {
+        if (fgets(line, sizeof(line), file) == NULL)
+            line[0] = '\0';
+        fclose(file);
     }
-    gyre_health_place_of(health, &message.place);
-    member->bootstrap->ops->post(member->bootstrap, -1, &message,
-                                 offsetof(struct gyre_health_message, records) +
-                                     message.n_records * sizeof(struct gyre_record));
-    member->bootstrap->ops->post(member->bootstrap, member->rank, &echo,
-                                 offsetof(struct gyre_health_message, records));
+    const char *end = strrchr(line, ')'); /* the process name may have any characters */
+    switch (end != NULL && end[1] == ' ' ? end[2] : '?') {
+    case 'T':
+        return "its process is stopped (by a signal; SIGCONT lets it go on)";
+    case 't':
+        return "its process is stopped by a debugger";
+    case 'D':
+        return "its process waits in the kernel (state D: a disk or a network file system)";
+    default:
+        return "its process is stopped, swapped out or its host is overloaded";
+    }
+}
+
+static void name_silent(const struct gyre_health *health, const char *name, int rank,
+                        uint64_t now_ns, char *who)
+{
+    gyre_health_append(who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", name,
+                       (silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
+}
+
+static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
+{
+    char name[GYRE_RANK_NAME_BYTES];
+    name_silent(health, gyre_health_rank_name(health, rank, name), rank, now_ns, who);
+    gyre_health_append(who, WHO_BYTES, ": %s", why_silent(health, rank));
+}
+
+static void name_rank(const struct gyre_health *health, int rank,
+                      enum gyre_health_standing standing, uint64_t now_ns, char *who)
+{
+    const struct gyre_health_place *place = &health->peers[rank].place;
+    char name[GYRE_RANK_NAME_BYTES];
+    char call[160] = "an operation that is not on record";
+    if (standing == GYRE_STANDS_SILENT) {
+        name_silent_rank(health, rank, now_ns, who);
+        return;
+    }
+    gyre_health_rank_name(health, rank, name);
+    if (place->call.sequence != 0)
+        gyre_record_text(&place->call, call, sizeof(call));
+    if (standing == GYRE_STANDS_LEFT)
+        gyre_health_append(who, WHO_BYTES, "%s has left", name);
+    else if (standing == GYRE_STANDS_ELSEWHERE)
+        gyre_health_append(who, WHO_BYTES, "%s waits in %s", name, call);
+    else if (place->is_waiting)
+        gyre_health_append(who, WHO_BYTES, "%s is behind: it waits in %s", name, call);
+    else if (place->call.sequence != 0)
+        gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing after %s", name,
+                           call);
+    else
+        gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing yet", name);
+}
+
+/* Append "done with their part: ranks 0, 2, 3 and 17 more", if at least `n_least` ranks stand so.
+ */
+static void list_numbers(const struct gyre_health *health, enum gyre_health_standing standing,
+                         int n_least, const char *words, char *who)
+{
+    int n_all = 0;
+    int n = 0;
+    for (int rank = 0; rank < health->member->n_ranks; rank++)
+        n_all += health->standings[rank] == standing;
+    if (n_all < n_least)
+        return;
+    gyre_health_append(who, WHO_BYTES, "%s%s: ranks ", who[0] != '\0' ? "; " : "", words);
+    for (int rank = 0; rank < health->member->n_ranks && n < MAX_NUMBERS; rank++)
+        if (health->standings[rank] == standing)
+            gyre_health_append(who, WHO_BYTES, "%s%d", n++ == 0 ? "" : ", ", rank);
+    if (n_all > n)
+        gyre_health_append(who, WHO_BYTES, " and %d more", n_all - n);
+}
+
+/* Name the ranks that hold a call up: first the ranks that do not answer, have left, are behind or
+ * wait in another call, then the ranks that wait in the same call.
+ * @mine: the call that this rank waits in. @is_explained: the cause is known from the positions of
+ * workers; general advice is left out. @who_out: WHO_BYTES; what does not fit is cut off. */
+static void name_culprits(struct gyre_health *health, const struct gyre_record *mine,
+                          uint64_t now_ns, bool is_explained, char *who_out)
+{
+    const struct gyre_member *member = health->member;
+    const struct gyre_bootstrap *bootstrap = member->bootstrap;
+    who_out[0] = '\0';
+    if (is_silent(health, member->rank, now_ns)) {
+        if (bootstrap->server_rank >= 0)
+            name_silent_rank(health, bootstrap->server_rank, now_ns, who_out);
+        else
+            name_silent(health, bootstrap->server_text, member->rank, now_ns, who_out);
+        gyre_health_append(
+            who_out, WHO_BYTES,
+            "; that process carries the rendezvous, without which no other rank can be asked");
+        return;
+    }
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        health->standings[rank] = (uint8_t)gyre_health_stands(health, rank, now_ns, mine);
+    for (int standing = GYRE_STANDS_SILENT; standing <= GYRE_STANDS_ELSEWHERE; standing++) {
+        int n = 0;
+        for (int rank = 0; rank < member->n_ranks; rank++) {
+            if (health->standings[rank] != standing || n++ >= MAX_NAMED)
+                continue;
+            gyre_health_append(who_out, WHO_BYTES, "%s", who_out[0] != '\0' ? "; " : "");
+            name_rank(health, rank, (enum gyre_health_standing)standing, now_ns, who_out);
+        }
+        if (n > MAX_NAMED)
+            gyre_health_append(who_out, WHO_BYTES, "; likewise %d more ranks", n - MAX_NAMED);
+    }
+    if (who_out[0] == '\0' && !is_explained)
+        gyre_health_append(
+            who_out, WHO_BYTES,
+            "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
+            "of the call on its stream on each rank: work of the program, or another "
+            "communicator's call that some ranks made before this one and some after it",
+            gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS)
+                ? ", and GYRE_CHECK=calls found them alike"
+                : "");
+    list_numbers(health, GYRE_STANDS_IN_THE_CALL, 2, "waiting in the same call", who_out);
+    /* Replays of graphs are not on record, so a rank that has not begun its replay looks like one
+     * that has ended it. */
+    list_numbers(health, GYRE_STANDS_DONE, 1,
+                 mine->sequence == 0 ? "done with their part, or not begun yet"
+                                     : "done with their part",
+                 who_out);
 }
 
 /* The texts of a warning or an error about a call that makes no progress. */
 struct reasons {
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
-    char who[GYRE_HEALTH_WHO_BYTES];
+    char who[WHO_BYTES];
     char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, where `who` is not "" */
 };
 
@@ -79,7 +256,7 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
         snprintf(why, sizeof(why), "rank %d, ", health->member->rank);
         gyre_health_wait_text(&health->waits.waits[0], why, sizeof(why));
     }
-    gyre_health_name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
+    name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
     const size_t n_before =
         strlen(reasons->call) + strlen(reasons->name) + strlen(reasons->who) + HEAD_BYTES;
     if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES) /* explain in less room */
@@ -91,21 +268,13 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
              why[0] != '\0' && reasons->who[0] != '\0' ? "; " : "", why);
 }
 
+/* ---- limits -------------------------------------------------------------------------------- */
+
 /* Have all ranks had enough time to answer? */
 static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 {
     return health->asks_since_ns != 0 &&
            now_ns - health->asks_since_ns >= gyre_health_silence_limit_ns(health, now_ns);
-}
-
-/* ---- limits -------------------------------------------------------------------------------- */
-
-static void warn(struct gyre_health *health, uint64_t now_ns)
-{
-    struct reasons reasons;
-    find_reasons(health, now_ns, &reasons);
-    GYRE_WARN("%s on %s makes no progress for %" PRIu64 " s: %s%s", reasons.call, reasons.name,
-              (now_ns - health->still_since_ns) / SECOND_NS, reasons.who, reasons.why);
 }
 
 static bool is_late(const struct gyre_health *health, uint64_t now_ns)
@@ -133,45 +302,35 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
                                 "%s on %s took longer than %d ms (GYRE_TIMEOUT): ", reasons.call,
                                 reasons.name, member->config.timeout_ms);
     snprintf(text + n_text, sizeof(text) - (size_t)n_text, "%s%s", reasons.who, reasons.why);
-    gyre_health_end(health, GYRE_ERROR_TIMEOUT, text);
-    gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
+    gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
 }
 
-/* Fail if a wait for a signal takes longer than the user allows. On the host the wait's stream says
- * so and the communicator goes on, but a GPU's stream has no status of its own. */
-static void check_late_signal(struct gyre_health *health, const struct gyre_progress *progress)
+/* Fail if a GPU's wait for a signal takes too long, or if the signal's sender has left. On the host
+ * device the wait's stream reports both and the communicator goes on, but a GPU's stream has no
+ * status of its own. */
+static void check_signals(struct gyre_health *health, const struct gyre_progress *progress)
 {
     const struct gyre_member *member = health->member;
     char own[GYRE_RANK_NAME_BYTES], sender[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
-    if (progress->late_signal == 0)
-        return;
-    const uint64_t index = progress->late_signal - 1;
-    snprintf(text, sizeof(text),
-             "wait_signal on %s: signal %d of %s did not come within %d ms (GYRE_TIMEOUT)",
-             gyre_health_rank_name(health, member->rank, own), (int)(index % GYRE_N_SIGNALS),
-             gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
-             member->config.timeout_ms);
-    gyre_health_end(health, GYRE_ERROR_TIMEOUT, text);
-    gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
-}
-
-/* Fail if a wait on a GPU is for signals of a rank that has left without sending them. On the host
- * the wait's stream says so, as above. */
-static void check_lost_signal(struct gyre_health *health, const struct gyre_progress *progress)
-{
-    char sender[GYRE_RANK_NAME_BYTES];
-    char text[GYRE_CAUSE_MAX_BYTES];
-    if (progress->lost_signal == 0)
-        return;
-    const uint64_t index = progress->lost_signal - 1;
-    snprintf(text, sizeof(text),
-             "%s destroyed its communicator; the signal that rank %d waits for can no longer come "
-             "(signal %d)",
-             gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
-             health->member->rank, (int)(index % GYRE_N_SIGNALS));
-    gyre_health_end(health, GYRE_ERROR_REMOTE, text);
-    gyre_health_fail(health, GYRE_ERROR_REMOTE, text, true);
+    if (progress->late_signal != 0) {
+        const uint64_t index = progress->late_signal - 1;
+        snprintf(text, sizeof(text),
+                 "wait_signal on %s: signal %d of %s did not come within %d ms (GYRE_TIMEOUT)",
+                 gyre_health_rank_name(health, member->rank, own), (int)(index % GYRE_N_SIGNALS),
+                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
+                 member->config.timeout_ms);
+        gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
+    }
+    if (progress->lost_signal != 0) {
+        const uint64_t index = progress->lost_signal - 1;
+        snprintf(text, sizeof(text),
+                 "%s destroyed its communicator; the signal that rank %d waits for can no longer "
+                 "come (signal %d)",
+                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender), member->rank,
+                 (int)(index % GYRE_N_SIGNALS));
+        gyre_health_fail_all(health, GYRE_ERROR_REMOTE, text);
+    }
 }
 
 /* Fail if this rank waits although a peer has left, because a peer that has left takes part in no
@@ -203,15 +362,34 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
-/* Has this rank works that are not finished? */
-static bool is_busy(const struct gyre_member *member, uint64_t completed, uint64_t launched,
-                    uint64_t progress)
+/* Ask all ranks, if `interval_ns` has passed since the latest question. Returns whether it did.
+ * Questions cover the latest finished calls too: broadcasts with different roots may all end
+ * although they do not fit, so that only the call after them waits. */
+static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_ns,
+                uint64_t completed, uint64_t launched)
 {
-    /* Replays of a graph complete works that were not launched by this library, so compare with the
-     * number of works that have started. */
-    if (member->device_info.kind == GYRE_DEVICE_CUDA)
-        return completed < launched || completed < progress;
-    return completed < launched;
+    struct gyre_call_log *call_log = &health->caller->call_log;
+    struct gyre_health_message message = {.kind = GYRE_HEALTH_ASK};
+    const struct gyre_health_message echo = {.kind = GYRE_HEALTH_ECHO};
+    uint64_t last = UINT64_MAX;
+    if (now_ns - health->asked_ns <= interval_ns)
+        return false;
+    const uint64_t n_done = gyre_min_u64(completed, launched); /* without replays of graphs */
+    for (uint64_t work = n_done - gyre_min_u64(n_done, MAX_ASKED_DONE);
+         work < launched && message.n_records < GYRE_HEALTH_MAX_ASKED; work++) {
+        const uint64_t index = gyre_call_log_record_of(call_log, work);
+        if (index != last &&
+            gyre_call_log_get(call_log, index, &message.records[message.n_records]))
+            message.n_records++;
+        last = index;
+    }
+    if (health->asks_since_ns == 0)
+        health->asks_since_ns = now_ns;
+    health->asked_ns = now_ns;
+    gyre_health_place_of(health, &message.place);
+    gyre_health_post(health, -1, &message, message.n_records * sizeof(struct gyre_record));
+    gyre_health_post(health, health->member->rank, &echo, 0);
+    return true;
 }
 
 /* Returns false while this rank waits for nothing. */
@@ -251,29 +429,28 @@ static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 void gyre_health_check_progress(struct gyre_health *health)
 {
     struct gyre_member *member = health->member;
-    const struct gyre_progress progress =
-        health->caller->executor->ops->progress(health->caller->executor);
-    const uint64_t launched = gyre_load_acquire_u64(&health->caller->executor->n_launched);
+    struct gyre_executor *executor = health->caller->executor;
+    const struct gyre_progress progress = executor->ops->progress(executor);
+    const uint64_t launched = gyre_load_acquire_u64(&executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
-    const bool busy = is_busy(member, progress.completed, launched, progress.activity);
+    /* Replays of a graph complete works that this library did not launch. */
+    const bool replays =
+        member->device_info.kind == GYRE_DEVICE_CUDA && progress.completed < progress.activity;
     notice_own_stop(health, now_ns);
-    check_late_signal(health, &progress);
-    check_lost_signal(health, &progress);
-    if (!take_progress(health, now_ns, busy, &progress))
+    check_signals(health, &progress);
+    if (!take_progress(health, now_ns, progress.completed < launched || replays, &progress))
         return;
     const uint64_t still_ns = now_ns - health->still_since_ns;
-    const bool asks = progress.mismatch != 0 || still_ns > STALL_NS || is_late(health, now_ns);
-    if (asks && now_ns - health->asked_ns > gyre_health_ask_ns(health, now_ns)) {
-        if (health->asks_since_ns == 0)
-            health->asks_since_ns = now_ns;
-        ask(health, progress.completed, launched);
+    if ((progress.mismatch != 0 || still_ns > STALL_NS || is_late(health, now_ns)) &&
+        ask(health, now_ns, gyre_health_ask_ns(health, now_ns), progress.completed, launched))
         gyre_health_share_waits(health, now_ns);
-        health->asked_ns = now_ns;
-    }
     const uint64_t warn_ns =
         (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_STALL_WARN) * SECOND_NS;
     if (still_ns > warn_ns && !health->has_warned && are_answers_due(health, now_ns)) {
-        warn(health, now_ns);
+        struct reasons reasons;
+        find_reasons(health, now_ns, &reasons);
+        GYRE_WARN("%s on %s makes no progress for %" PRIu64 " s: %s%s", reasons.call, reasons.name,
+                  still_ns / SECOND_NS, reasons.who, reasons.why);
         health->has_warned = true;
     }
     check_timeout(health, now_ns);
@@ -281,29 +458,22 @@ void gyre_health_check_progress(struct gyre_health *health)
         check_left(health, now_ns);
 }
 
-/* ---- leaving ------------------------------------------------------------------------------- */
-
 void gyre_health_check_leaving(struct gyre_health *health)
 {
     const struct gyre_member *member = health->member;
     const uint64_t now_ns = gyre_now_ns();
+    bool is_awaited = false;
     notice_own_stop(health, now_ns);
     if (health->left_self_ns == 0) { /* the questions of an earlier stall do not count */
         health->left_self_ns = now_ns;
         health->asks_since_ns = 0;
         health->asked_ns = 0;
     }
-    if (health->asked_ns == 0 || now_ns - health->asked_ns > SECOND_NS) {
-        if (health->asks_since_ns == 0)
-            health->asks_since_ns = now_ns;
-        ask(health, 0, 0);
-        health->asked_ns = now_ns;
-    }
-    bool is_awaited = false;
+    (void)ask(health, now_ns, SECOND_NS, 0, 0);
     for (int rank = 0; rank < member->n_ranks && !is_awaited; rank++)
         is_awaited = rank != member->rank && !health->has_left[rank] &&
-                     gyre_health_silent_ns(health, rank, now_ns) < GONE_NS;
+                     silent_ns(health, rank, now_ns) < GONE_NS;
     /* Without the rendezvous no goodbye arrives. */
-    if (!is_awaited || gyre_health_silent_ns(health, member->rank, now_ns) >= GONE_NS)
+    if (!is_awaited || silent_ns(health, member->rank, now_ns) >= GONE_NS)
         gyre_health_stop_waiting(health);
 }

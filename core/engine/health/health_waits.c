@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When a call makes no progress, or a thread asks for a dump, ranks tell each other where their
- * workers are. A rank whose worker waits for a slot first asks the rank at the other end of the
- * connection how many slots that end has moved. So the rank that explains the stall learns which
- * rank waits for which other rank, and also whether a slot was sent and did not arrive. Each
- * message has a fixed greatest size, and the number of messages that a stalled rank sends a second
- * does not grow with the number of ranks.
+ * The positions of workers. When a call makes no progress, or a thread asks for a dump, ranks tell
+ * each other where their workers are. A rank whose worker waits for a slot first asks the rank at
+ * the other end of the connection how many slots that end has moved, so that the explanation can
+ * tell a slot that was lost from one that was not sent. The number of messages that a stalled rank
+ * sends a second does not grow with the number of ranks.
  */
 #include "core/engine/health/watch.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ANSWER_NS   1000000000ULL /* for the other ranks to answer */
+#define PATIENCE_NS 3000000000ULL /* for the health thread to print */
+#define LINE_BYTES  512
+#define MAX_OWN     256 /* workers of this rank that are printed */
+#define MAX_RANKS   16 /* ranks that are printed. All n ranks of a job may print at the same time */
 
 /* ---- this rank ----------------------------------------------------------------------------- */
 
@@ -29,20 +37,17 @@ static bool waits_at_end(const struct gyre_position *position)
     return position->waits_for == GYRE_WAIT_SLOT || waits_as_sender(position);
 }
 
-static bool is_same_wait(const struct gyre_position *a, const struct gyre_position *b)
-{
-    return a->peer == b->peer && a->fifo == b->fifo && a->slot == b->slot &&
-           a->waits_for == b->waits_for && a->is_lines == b->is_lines;
-}
-
 /* Keep the answers of peers about waits that still go on. */
-static void keep_answers(const struct gyre_health_waits *before, struct gyre_health_waits *waits)
+static void keep_answers(const struct gyre_health_waits *earlier, struct gyre_health_waits *waits)
 {
     for (uint16_t i = 0; i < waits->n_waits; i++) {
         struct gyre_health_wait *wait = &waits->waits[i];
-        for (uint16_t j = 0; j < before->n_waits; j++) {
-            const struct gyre_health_wait *old = &before->waits[j];
-            if (!waits_at_end(&wait->position) || !is_same_wait(&wait->position, &old->position))
+        const struct gyre_position *now = &wait->position;
+        for (uint16_t j = 0; j < earlier->n_waits && waits_at_end(now); j++) {
+            const struct gyre_health_wait *old = &earlier->waits[j];
+            const struct gyre_position *then = &old->position;
+            if (now->peer != then->peer || now->fifo != then->fifo || now->slot != then->slot ||
+                now->waits_for != then->waits_for || now->is_lines != then->is_lines)
                 continue;
             wait->answer = old->answer;
             wait->peer_worker = old->peer_worker;
@@ -79,40 +84,14 @@ void gyre_health_look(struct gyre_health *health)
 
 /* ---- telling and asking --------------------------------------------------------------------- */
 
-static void post(struct gyre_health *health, int rank, const struct gyre_health_message *message,
-                 size_t body_bytes)
-{
-    struct gyre_bootstrap *bootstrap = health->member->bootstrap;
-    bootstrap->ops->post(bootstrap, rank, message,
-                         offsetof(struct gyre_health_message, records) + body_bytes);
-}
-
-static void ask_about_ends(struct gyre_health *health)
-{
-    const struct gyre_health_waits *waits = &health->waits;
-    for (uint16_t i = 0; i < waits->n_waits; i++) {
-        const struct gyre_position *position = &waits->waits[i].position;
-        struct gyre_health_message message = {.kind = GYRE_HEALTH_END_ASK};
-        if (!waits_at_end(position))
-            continue;
-        message.end = (struct gyre_health_end){
-            .slot = position->slot,
-            .fifo = position->fifo,
-            .is_send = !waits_as_sender(position),
-            .is_lines = position->is_lines,
-        };
-        post(health, position->peer, &message, sizeof(message.end));
-    }
-}
-
 static void tell(struct gyre_health *health, int rank)
 {
     struct gyre_health_message message = {.kind = GYRE_HEALTH_WAITS};
     gyre_health_place_of(health, &message.place);
     message.waits = health->waits;
-    post(health, rank, &message,
-         offsetof(struct gyre_health_waits, waits) +
-             health->waits.n_waits * sizeof(struct gyre_health_wait));
+    gyre_health_post(health, rank, &message,
+                     offsetof(struct gyre_health_waits, waits) +
+                         health->waits.n_waits * sizeof(struct gyre_health_wait));
 }
 
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns)
@@ -132,7 +111,19 @@ void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns)
     gyre_health_look(health);
     if (explainer != health->member->rank)
         tell(health, explainer);
-    ask_about_ends(health);
+    for (uint16_t i = 0; i < health->waits.n_waits; i++) { /* ask about the other ends */
+        const struct gyre_position *position = &health->waits.waits[i].position;
+        struct gyre_health_message message = {.kind = GYRE_HEALTH_END_ASK};
+        if (!waits_at_end(position))
+            continue;
+        message.end = (struct gyre_health_end){
+            .slot = position->slot,
+            .fifo = position->fifo,
+            .is_send = !waits_as_sender(position),
+            .is_lines = position->is_lines,
+        };
+        gyre_health_post(health, position->peer, &message, sizeof(message.end));
+    }
 }
 
 void gyre_health_tell_waits(struct gyre_health *health, int rank)
@@ -152,19 +143,14 @@ static void clean(char *text, size_t text_bytes)
             *at = '?';
 }
 
-static bool is_transport(uint8_t index)
-{
-    for (uint8_t i = 0; gyre_transports[i] != NULL; i++)
-        if (i == index)
-            return true;
-    return false;
-}
-
 static bool is_wait(const struct gyre_health *health, const struct gyre_health_wait *wait)
 {
+    uint8_t n_transports = 0;
+    while (gyre_transports[n_transports] != NULL)
+        n_transports++;
     return wait->position.peer < health->member->n_ranks &&
            wait->position.waits_for < GYRE_N_WAITS && wait->position.coll < GYRE_N_COLLECTIVES &&
-           wait->answer < GYRE_N_PEER_ENDS && is_transport(wait->transport);
+           wait->answer < GYRE_N_PEER_ENDS && wait->transport < n_transports;
 }
 
 void gyre_health_take_waits(struct gyre_health *health, int rank,
@@ -211,19 +197,7 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
         reply.end.is_held = state.is_held;
         reply.end.worker = (struct gyre_wait_worker){state.work, state.channel, state.worker, 0};
     }
-    post(health, rank, &reply, sizeof(reply.end));
-}
-
-/* A sender of placed data that waits until the receiver enters the call (GYRE_WAIT_ENTRY) does not
- * wait for the count of moved slots, so n_moved says nothing about that wait. */
-static enum gyre_peer_end answer_of(const struct gyre_position *position,
-                                    const struct gyre_health_end *end)
-{
-    if (!end->is_known)
-        return GYRE_PEER_END_UNKNOWN;
-    if (position->waits_for != GYRE_WAIT_ENTRY && end->n_moved > position->slot)
-        return GYRE_PEER_END_MOVED;
-    return end->is_held ? GYRE_PEER_END_HELD : GYRE_PEER_END_FREE;
+    gyre_health_post(health, rank, &reply, sizeof(reply.end));
 }
 
 void gyre_health_take_end_answer(struct gyre_health *health, int rank,
@@ -239,8 +213,236 @@ void gyre_health_take_end_answer(struct gyre_health *health, int rank,
             position->slot != end->slot || position->is_lines != end->is_lines ||
             waits_as_sender(position) == (end->is_send != 0))
             continue;
-        wait->answer = (uint8_t)answer_of(position, end);
+        /* A sender of placed data that waits until the receiver enters the call does not wait for
+         * the count of moved slots, so n_moved says nothing about that wait. */
+        if (!end->is_known)
+            wait->answer = GYRE_PEER_END_UNKNOWN;
+        else if (position->waits_for != GYRE_WAIT_ENTRY && end->n_moved > position->slot)
+            wait->answer = GYRE_PEER_END_MOVED;
+        else
+            wait->answer = end->is_held ? GYRE_PEER_END_HELD : GYRE_PEER_END_FREE;
         wait->peer_worker = end->worker;
         wait->n_peer_moved = end->n_moved;
     }
+}
+
+/* ---- the dump ------------------------------------------------------------------------------ */
+
+static void print_place(FILE *file, const struct gyre_health_place *place)
+{
+    char call[160] = "a call that is no longer on record, because many were made after it";
+    if (place->call.sequence != 0)
+        gyre_record_text(&place->call, call, sizeof(call));
+    if (place->is_waiting != 0)
+        fprintf(file, "waits in %s\n", call);
+    else if (place->call.sequence != 0)
+        fprintf(file, "waits in no call; the latest was %s\n", call);
+    else
+        fputs("has made no call\n", file);
+}
+
+static void print_wait(FILE *file, const struct gyre_health_wait *wait)
+{
+    char line[LINE_BYTES] = "";
+    gyre_health_wait_text(wait, line, sizeof(line));
+    fprintf(file, "    %s\n", line);
+}
+
+/* Print how many more workers have not finished. @n_printed: the workers that were printed. */
+static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32_t n_printed,
+                       bool is_waiting)
+{
+    if (waits->n_all > n_printed)
+        fprintf(file, "    and %u more workers\n", waits->n_all - n_printed);
+    else if (is_waiting && !waits->has_begun)
+        fputs("    the call has not begun: other work is ahead of it on its stream\n", file);
+    else if (is_waiting && !waits->is_known)
+        fputs("    the position in the program is not known on this device\n", file);
+}
+
+/* Print this rank's workers. There may be more of them than a message holds. */
+static void print_own(FILE *file, struct gyre_health *health)
+{
+    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
+    struct gyre_health_place place;
+    uint32_t n = 0;
+    uint32_t n_printed = 0;
+    gyre_health_place_of(health, &place);
+    print_place(file, &place);
+    if (positions != NULL && executor != NULL &&
+        executor->ops->positions(executor, positions, MAX_OWN, &n) == GYRE_SUCCESS) {
+        for (; n_printed < n && n_printed < MAX_OWN; n_printed++) {
+            const struct gyre_position *position = &positions[n_printed];
+            const struct gyre_health_wait wait = {
+                .position = *position, .transport = health->links->transport_of[position->peer]};
+            print_wait(file, &wait);
+        }
+        health->waits.n_all = n;
+    }
+    print_rest(file, &health->waits, n_printed, place.is_waiting != 0);
+    free(positions);
+}
+
+/* The states of ranks, the one that most likely explains a standstill first. */
+enum state { IS_THIS_RANK, HAS_GONE, IS_SILENT, WAITS_IN_NO_CALL, WAITS_IN_A_CALL, N_STATES };
+
+static enum state state_of(const struct gyre_health *health, int rank)
+{
+    const struct gyre_health_peer *peer = &health->peers[rank];
+    if (rank == health->member->rank)
+        return IS_THIS_RANK;
+    if (health->has_left[rank])
+        return HAS_GONE;
+    if (peer->waits == NULL || peer->waits_ns < health->dump.started_ns)
+        return IS_SILENT;
+    return peer->place.is_waiting != 0 ? WAITS_IN_A_CALL : WAITS_IN_NO_CALL;
+}
+
+static void print_rank(FILE *file, struct gyre_health *health, int rank)
+{
+    const struct gyre_health_peer *peer = &health->peers[rank];
+    char name[GYRE_RANK_NAME_BYTES];
+    fprintf(file, "  %s ", gyre_health_rank_name(health, rank, name));
+    switch (state_of(health, rank)) {
+    case IS_THIS_RANK:
+        print_own(file, health);
+        break;
+    case HAS_GONE:
+        fputs(health->was_lost[rank] ? "has died\n" : "has left\n", file);
+        break;
+    case IS_SILENT:
+        fputs("does not answer\n", file);
+        break;
+    default:
+        print_place(file, &peer->place);
+        for (uint16_t i = 0; i < peer->waits->n_waits; i++)
+            print_wait(file, &peer->waits->waits[i]);
+        print_rest(file, peer->waits, peer->waits->n_waits, peer->place.is_waiting != 0);
+        break;
+    }
+}
+
+/* Print MAX_RANKS ranks in the order of their states, and count the other ones. */
+static void print_most_useful(FILE *file, struct gyre_health *health)
+{
+    static const char *const words[N_STATES] = {
+        [HAS_GONE] = "have left or died",
+        [IS_SILENT] = "do not answer",
+        [WAITS_IN_NO_CALL] = "wait in no call",
+        [WAITS_IN_A_CALL] = "wait in a call",
+    };
+    int n_printed = 0;
+    for (int state = 0; state < N_STATES; state++) {
+        int n_left_out = 0;
+        for (int rank = 0; rank < health->member->n_ranks; rank++) {
+            if ((int)state_of(health, rank) != state)
+                continue;
+            if (n_printed < MAX_RANKS) {
+                print_rank(file, health, rank);
+                n_printed++;
+            } else {
+                n_left_out++;
+            }
+        }
+        if (n_left_out > 0)
+            fprintf(file, "  and %d more ranks %s\n", n_left_out, words[state]);
+    }
+}
+
+static char *print_all(struct gyre_health *health, uint64_t now_ns)
+{
+    const struct gyre_member *member = health->member;
+    struct gyre_record waiting;
+    char why[GYRE_HEALTH_WHY_BYTES] = "";
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    if (file == NULL)
+        return NULL;
+    fprintf(file, "gyre: positions of %d ranks, as rank %d sees them\n", member->n_ranks,
+            member->rank);
+    for (int rank = 0; rank < member->n_ranks && member->n_ranks <= MAX_RANKS; rank++)
+        print_rank(file, health, rank);
+    if (member->n_ranks > MAX_RANKS)
+        print_most_useful(file, health);
+    gyre_health_waiting_call(health, &waiting);
+    if (health->waits.n_waits > 0)
+        (void)gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
+    if (why[0] != '\0')
+        fprintf(file, "  chain of waits: %s\n", why);
+    const bool is_whole = ferror(file) == 0;
+    if (fclose(file) == 0 && is_whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static bool have_all_answered(const struct gyre_health *health)
+{
+    for (int rank = 0; rank < health->member->n_ranks; rank++)
+        if (rank != health->member->rank && !health->has_left[rank] &&
+            health->peers[rank].waits_ns < health->dump.started_ns)
+            return false;
+    return true;
+}
+
+void gyre_health_check_dump(struct gyre_health *health)
+{
+    const struct gyre_health_message where = {.kind = GYRE_HEALTH_WHERE};
+    pthread_mutex_lock(&health->lock);
+    const bool is_wanted = health->dump.is_wanted && health->dump.text == NULL;
+    pthread_mutex_unlock(&health->lock);
+    if (!is_wanted) {
+        health->dump.started_ns = 0;
+        return;
+    }
+    const uint64_t now_ns = gyre_now_ns();
+    if (health->dump.started_ns == 0) {
+        health->dump.started_ns = now_ns;
+        gyre_health_look(health);
+        gyre_health_post(health, -1, &where, 0);
+    }
+    if (!have_all_answered(health) && now_ns - health->dump.started_ns < ANSWER_NS)
+        return;
+    char *text = print_all(health, now_ns);
+    health->dump.started_ns = 0;
+    pthread_mutex_lock(&health->lock);
+    if (health->dump.is_wanted && text != NULL) {
+        health->dump.text = text;
+        text = NULL;
+    }
+    pthread_cond_broadcast(&health->changed);
+    pthread_mutex_unlock(&health->lock);
+    free(text);
+}
+
+gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
+{
+    struct gyre_bootstrap *bootstrap = health->member->bootstrap;
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    pthread_mutex_lock(&health->lock);
+    while (health->dump.is_wanted && gyre_now_ns() < deadline_ns) /* another thread asks */
+        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
+    if (health->dump.is_wanted) {
+        pthread_mutex_unlock(&health->lock);
+        return gyre_fail(GYRE_ERROR_TIMEOUT,
+                         "another thread has been asking for positions for 3 s");
+    }
+    health->dump.is_wanted = true;
+    bootstrap->ops->wake(bootstrap);
+    while (health->dump.text == NULL && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
+    char *text = health->dump.text;
+    health->dump.text = NULL;
+    health->dump.is_wanted = false;
+    pthread_cond_broadcast(&health->changed);
+    pthread_mutex_unlock(&health->lock);
+    if (text == NULL)
+        return gyre_fail(GYRE_ERROR_TIMEOUT,
+                         "the health thread of rank %d has printed no positions for 3 s: the "
+                         "rendezvous is gone, or this process has no memory or time for it",
+                         health->member->rank);
+    *text_out = text;
+    return GYRE_SUCCESS;
 }

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Names a child's ranks with their ranks in the parent, and finds the failure that made the set-up
- * of a child fail.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/health/origin.h"
 
 #include "core/foundation/base/util.h"
@@ -15,7 +11,7 @@
 
 #define SETTLE_NS     200000000ULL
 #define SETTLE_NAP_NS 5000000
-#define MAX_NAMED     8 /* ranks of the parent in a message */
+#define MAX_NAMED     8
 
 static const char *kind_text(const struct gyre_origin *origin)
 {
@@ -159,8 +155,8 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
     return word_out[0] != '\0';
 }
 
-/* Add the parent's rank to a message of the rendezvous, such as "rank 1 gave up" or "rank 1 is
- * gone": the rendezvous knows only the child's rank numbers. */
+/* The rendezvous knows only the child's rank numbers. Add the parent's to a message such as "rank 1
+ * gave up" or "rank 1 is gone". */
 static void name_rank_in_parent(const struct gyre_origin *origin)
 {
     char before[GYRE_CAUSE_MAX_BYTES];
@@ -197,15 +193,6 @@ static gyre_status add_origin(const struct gyre_origin *origin, gyre_status stat
                              origin->n_ranks > MAX_NAMED ? ", ..." : "");
 }
 
-/* Has the rendezvous reported a failure that ended the set-up? The check then sets the thread's
- * cause to the first failure that was reported: later ones are about ranks that gave up because of
- * the first. */
-static bool has_word(const struct gyre_member *member)
-{
-    return member->bootstrap != NULL &&
-           member->bootstrap->ops->check(member->bootstrap) == GYRE_ERROR_REMOTE;
-}
-
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status)
 {
@@ -219,12 +206,14 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
     while (waits && !gyre_fault_is_raised(&member->fault)) {
         if (gyre_origin_word(origin, word))
             return gyre_fail(status, "%s", word);
-        if (!is_heard && has_word(member)) {
+        /* This check sets the thread's cause to the first failure that was reported. */
+        if (!is_heard && member->bootstrap != NULL &&
+            member->bootstrap->ops->check(member->bootstrap) == GYRE_ERROR_REMOTE) {
             is_heard = true;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
         /* On the child's links a rank that gave up looks like a rank that died. The parent's links
-         * tell the two apart, so wait for their word too. */
+         * tell the two apart, so wait for their report too. */
         waits = gyre_now_ns() < deadline_ns && (!is_heard || origin != NULL);
         if (waits)
             nanosleep(&nap, NULL);

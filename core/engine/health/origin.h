@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The origin of a communicator that was split or shrunk from another one. The new communicator is
- * the child, the other one the parent. An origin serves two purposes. Messages about a failure name
- * a rank of the child together with its number in the parent. And while the child is being made,
- * the parent's links report the death of a rank that has not joined the child's rendezvous, which
- * the rendezvous itself cannot notice.
+ * The origin of a communicator that was split or shrunk from another one: which ranks of the parent
+ * its ranks are. Messages about a failure name a rank with both numbers, and while the child is
+ * being made, the parent's links report the death of a rank that has not joined it yet.
  */
 #ifndef GYRE_HEALTH_ORIGIN_H
 #define GYRE_HEALTH_ORIGIN_H
@@ -31,14 +29,13 @@ struct gyre_origin {
     enum gyre_origin_kind kind;
     int n_ranks;
     pthread_mutex_t lock;
-    int n_holders;                       /* under lock, as what follows */
+    int n_holders;                       /* under lock, as are all fields below */
     struct gyre_fault *fault;            /* the child's while it is being made, then NULL */
     bool is_joining;                     /* its ranks have not all come to its rendezvous */
     char word[GYRE_CAUSE_MAX_BYTES];     /* see gyre_origin_word(); "" = nothing */
     struct gyre_origin_member members[]; /* by rank of the child */
 };
 
-/* The ranks of a child and its parent, as gyre_origin_open() needs them. */
 struct gyre_origin_config {
     enum gyre_origin_kind kind;
     const struct gyre_peer_info *infos; /* by rank of the parent */
@@ -47,11 +44,11 @@ struct gyre_origin_config {
     struct gyre_fault *fault;           /* the child's */
 };
 
-/** gyre_origin_open - make the origin of a child before the child itself. After the parent's health
- * watches the origin (gyre_health_watch_child), and until gyre_origin_set_made(), a failure of the
- * parent that concerns the child also raises the child's fault. The death of a rank of the child
- * concerns it; in a split whose ranks have not all joined, every failure does. The origin has two
- * holders. Errors: OUT_OF_MEMORY. */
+/** gyre_origin_open - make the origin of a child before the child itself. It has two holders: the
+ * child, and the parent's health once that watches the origin (gyre_health_watch_child). Until
+ * gyre_origin_set_made() a failure of the parent that concerns the child also raises the child's
+ * fault: the death of a rank of the child, and in a split whose ranks have not all joined, every
+ * failure. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
@@ -83,9 +80,9 @@ const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_p
                            int rank, char *name_out);
 
 /** gyre_origin_settle - find the cause after set-up failed on this rank, perhaps only because
- * another rank gave up for a cause of its own. Waits at most 200 ms until the rendezvous or the
- * parent reports which rank died. That report becomes the thread's cause. Returns the status.
- * Called before the health thread runs. */
+ * another rank gave up. Waits at most 200 ms until the rendezvous or the parent reports which rank
+ * died; the report becomes the thread's cause. Returns the status. Called before the health thread
+ * runs. */
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status);
 

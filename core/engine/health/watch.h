@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The types and functions that the files of health share. health.c has the thread and its events.
- * health_compare.c compares calls with those of other ranks. health_stall.c notices that a call
- * makes no progress and asks. health_culprits.c names the ranks that hold a call up. health_place.c
- * says where this rank is and which ranks are silent. health_waits.c sends and receives the
- * positions of workers, health_explain.c finds the cause of a stall in them, and health_dump.c
- * prints them on request. health_tell.c tells the other ranks about failures, and health_children.c
- * tells communicators that are made from this one. health_blocked.c carries what leaving ranks wait
- * for.
+ * The types and functions that the files of health share: messages between ranks, the state of the
+ * health thread, and the waits-for graph of a call that makes no progress.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
 
 #include "core/engine/health/health.h"
-#include "core/engine/health/wait_graph.h"
 
 #include <stddef.h>
 
@@ -23,6 +16,71 @@
 
 #define GYRE_HEALTH_WAITS_VERSION 1
 #define GYRE_HEALTH_MAX_WAITS     8 /* workers of which a rank tells */
+
+/* ---- the waits-for graph -------------------------------------------------------------------- */
+
+/* The nodes of the graph are the workers of all ranks, and an edge leads from a worker that waits
+ * to the worker of another rank that holds the other end of the connection. A worker waits for one
+ * thing at a time, so at most one edge leaves a node, and a walk along the edges finds the cause: a
+ * cycle, or the place where the edges end.
+ *
+ * A worker waits for the arrival of one slot, or for its credit. The rank at the other end of the
+ * connection (the peer) is asked about that slot. This is the peer's answer. */
+enum gyre_peer_end {
+    GYRE_PEER_END_UNKNOWN, /* the peer has not answered, or its executor cannot tell */
+    GYRE_PEER_END_MOVED,   /* the peer has sent the slot, or consumed it */
+    GYRE_PEER_END_HELD,    /* it has not, but an unfinished worker of it uses the connection */
+    GYRE_PEER_END_FREE,    /* it has not, and no unfinished worker of it uses the connection */
+    GYRE_N_PEER_ENDS
+};
+
+/* A worker within its rank. Also exchanged between ranks: fixed layout. */
+struct gyre_wait_worker {
+    uint16_t work; /* of the launch */
+    uint16_t channel;
+    uint16_t worker;
+    uint16_t pad;
+};
+
+/* A worker that has not finished. */
+struct gyre_wait_edge {
+    int rank;
+    int peer; /* rank that it waits for; -1 = none, its step can run */
+    struct gyre_wait_worker worker;
+    struct gyre_wait_worker peer_worker; /* HELD: the worker of `peer` that uses the connection */
+    enum gyre_peer_end answer;
+};
+
+struct gyre_wait_graph {
+    int n_ranks;
+    const struct gyre_wait_edge *edges; /* ranks in ascending order */
+    const uint32_t
+        *first; /* n_ranks + 1 entries: rank r's edges are first[r] to first[r + 1] - 1 */
+};
+
+/* Why a walk ended. */
+enum gyre_wait_end {
+    GYRE_WAIT_ENDS_IN_CYCLE,    /* the last edge leads to edges[cycle_start] of the path */
+    GYRE_WAIT_ENDS_RUNNABLE,    /* the last edge's worker waits for nothing */
+    GYRE_WAIT_ENDS_MOVED,       /* the awaited rank has moved the slot; it has not arrived */
+    GYRE_WAIT_ENDS_FREE,        /* no worker of the awaited rank will move the slot as it stands */
+    GYRE_WAIT_ENDS_UNEXPLAINED, /* nothing is known of the worker that is waited for */
+};
+
+struct gyre_wait_path {
+    uint32_t n_edges; /* at least 1 */
+    uint32_t cycle_start;
+    int end_rank; /* the rank that the last edge waits for, or whose worker can run */
+    enum gyre_wait_end end;
+};
+
+/** gyre_wait_graph_walk - follow the waits from one edge. Pure (health_explain.c).
+ * @start: index of an edge. @edges_out: receives the path's edges, in order. @places: scratch. Both
+ * have as many entries as the graph has edges. */
+struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
+                                           uint32_t *edges_out, uint32_t *places);
+
+/* ---- messages between ranks: fixed layout --------------------------------------------------- */
 
 enum gyre_health_kind {
     GYRE_HEALTH_ASK,        /* my unfinished calls, and those before them; do yours fit? */
@@ -54,20 +112,20 @@ struct gyre_health_wait {
     uint8_t pad[6];
 };
 
-/* The first workers of a rank that have not finished. Exchanged between ranks: fixed layout. */
+/* The first workers of a rank that have not finished. */
 struct gyre_health_waits {
     uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
     uint16_t n_waits;
-    uint32_t n_all;    /* number of workers that have not finished; `waits` has room for fewer */
-    uint8_t is_known;  /* 0: the executor cannot tell where its workers are */
-    uint8_t has_begun; /* 1: the rank's first unfinished launch is running; 0: the launch waits for
-                        * earlier work of its stream */
+    uint32_t n_all;   /* number of workers that have not finished; `waits` has room for fewer */
+    uint8_t is_known; /* 0: the executor cannot tell where its workers are */
+    uint8_t
+        has_begun; /* 0: the rank's first unfinished launch waits for earlier work of its stream */
     uint8_t pad[6];
     struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
 };
 
-/* The payload of two messages about one connection. END_ASK comes from a rank that waits for a slot
- * of the connection. END_ANSWER repeats the question and says how far the asked rank's end is. */
+/* END_ASK comes from a rank that waits for a slot of a connection. END_ANSWER repeats the question
+ * and says how far the asked rank's end is. */
 struct gyre_health_end {
     uint64_t slot;    /* the asking rank waits for this slot */
     uint64_t n_moved; /* answer: slots that the asked rank's end has sent or consumed */
@@ -98,14 +156,16 @@ struct gyre_health_message {
 _Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
                "fits a bootstrap message");
 
+/* ---- state ---------------------------------------------------------------------------------- */
+
 /* The state of another rank as this rank knows it, or of this rank itself as the rendezvous shows
- * it. Only the watcher uses it. */
+ * it. Only the health thread uses it. 0 = it has not happened yet. */
 struct gyre_health_peer {
-    uint64_t heard_ns;  /* the latest message came; 0 = none yet */
-    uint64_t asked_ns;  /* its latest question; 0 = none yet */
-    uint64_t waits_ns;  /* `waits` came; 0 = never */
-    uint64_t behind_ns; /* it said so; 0 = never */
-    uint64_t left_ns;   /* its goodbye, or the news of its death, was read; 0 = not yet */
+    uint64_t heard_ns;  /* the latest message came */
+    uint64_t asked_ns;  /* its latest question came */
+    uint64_t waits_ns;  /* `waits` came */
+    uint64_t behind_ns; /* it said that it is behind */
+    uint64_t left_ns;   /* its goodbye, or the news of its death, was read */
     struct gyre_health_place place;
     struct gyre_health_waits *waits;     /* NULL = none came */
     struct gyre_health_blocked *blocked; /* likewise; under the lock of the health */
@@ -114,8 +174,8 @@ struct gyre_health_peer {
 /* A dump of all positions that a thread waits for. Under the lock of the health. */
 struct gyre_health_dump {
     bool is_wanted;      /* set by the thread, taken back by it */
-    char *text;          /* malloc'ed by the watcher when all ranks have answered, or late; NULL */
-    uint64_t started_ns; /* the watcher's own: it asked the other ranks; 0 = not yet */
+    char *text;          /* malloc'ed by the health thread when all ranks have answered, or late */
+    uint64_t started_ns; /* the health thread's own: it asked the other ranks; 0 = not yet */
 };
 
 /* A call that a peer asked about and that this rank has not made yet. */
@@ -135,30 +195,30 @@ struct gyre_health {
     bool stops;                   /* under lock */
     bool is_leaving;              /* under lock: this rank has left and waits for the others */
     bool is_alone;                /* under lock: no goodbye that is still missing will come */
-    bool *has_left;               /* by rank: said goodbye or was lost; written by the watcher */
-    bool *was_lost;               /* likewise: was lost */
+    bool *has_left;               /* by rank: said goodbye or was lost; by the health thread */
+    bool *was_lost;               /* by rank; by the health thread */
     struct gyre_origin *children; /* under lock */
     struct gyre_health_question *questions;
     uint32_t n_questions; /* under lock; release, for a look without it */
     uint32_t max_questions;
     struct gyre_health_dump dump;
-    uint32_t has_told; /* 1: peers know of the failure; written by whoever raises it */
+    uint32_t has_told; /* 1: peers know of the failure; by any thread that raises it */
 
-    /* The watcher's own. */
+    /* What follows is the health thread's own. */
     bool has_told_children;
     struct gyre_health_waits waits; /* of this rank, at the latest question */
     struct gyre_health_peer *peers; /* by rank */
-    uint8_t *standings;             /* by rank: room for a message that is being made */
+    uint8_t *standings;             /* by rank: scratch for a message */
     uint64_t checked_ns;            /* the latest look at the progress */
     uint64_t resumed_ns;            /* this process ran again after it was stopped; 0 = never */
     uint64_t left_self_ns;          /* this rank began to wait for the others' goodbyes; 0 = no */
     uint64_t seen_progress;
     uint64_t seen_completed;
     uint64_t still_since_ns;
-    uint64_t started_ns;    /* when the first unfinished work became it */
+    uint64_t started_ns;    /* when the work that is now the first unfinished one became it */
     uint64_t asked_ns;      /* the latest question; 0 = this stall has none */
     uint64_t asks_since_ns; /* the first of the questions that are asked at regular intervals */
-    uint64_t late_ns; /* the time limit was passed, and everybody had time to answer; 0 = no */
+    uint64_t late_ns; /* the time limit was passed, and all ranks had time to answer; 0 = no */
     bool has_warned;
 };
 
@@ -173,44 +233,28 @@ enum gyre_health_standing {
     GYRE_N_STANDINGS
 };
 
-/* ---- health_compare.c --------------------------------------------------------------------- */
+/* ---- health.c ----------------------------------------------------------------------------- */
 
-/** gyre_health_answer - a rank asks about its unfinished calls: compare them with the calls of this
- * rank, keep the questions about calls that this rank has not made, and tell the place of this
- * rank.
- */
-void gyre_health_answer(struct gyre_health *health, int rank,
-                        const struct gyre_health_message *message);
-
-/* ---- health_children.c -------------------------------------------------------------------- */
-
-/** gyre_health_tell_children - tell the children that this communicator has failed: ranks of a
- * child that have not joined its rendezvous yet may never join it.
- * @lost_rank: the rank that died; -1 = none did. @how: the cause of its death. */
-void gyre_health_tell_children(struct gyre_health *health, int lost_rank, const char *how,
-                               const char *text);
-
-/** gyre_health_release_children - stop telling all children. Only when the health ends. */
-void gyre_health_release_children(struct gyre_health *health);
-
-/* ---- health_tell.c ------------------------------------------------------------------------ */
+/** gyre_health_post - send the head of a message and the first bytes of its union. @rank: -1 = all
+ * other ranks. */
+void gyre_health_post(const struct gyre_health *health, int rank,
+                      const struct gyre_health_message *message, size_t body_bytes);
 
 /** gyre_health_fail - raise the communicator's fault.
  * @prints: print the failure. One rank of the job prints: the rank that finds the failure. */
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
-/** gyre_health_end - tell all peers that the communicator ends here. */
-void gyre_health_end(const struct gyre_health *health, gyre_status status, const char *text);
+/** gyre_health_fail_all - tell all ranks that the communicator ends here, then raise its fault. */
+void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text);
 
 /** gyre_health_rank_name - gyre_rank_name() of a rank of this communicator. */
 const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out);
 
-/** gyre_health_stop_waiting - wake gyre_health_wait_left(): no goodbye that is missing will come.
- */
+/** gyre_health_stop_waiting - wake gyre_health_wait_left(): no missing goodbye will come. */
 void gyre_health_stop_waiting(struct gyre_health *health);
 
-/* ---- health_place.c ----------------------------------------------------------------------- */
+/* ---- health_calls.c ----------------------------------------------------------------------- */
 
 /** gyre_health_call_text - what this rank was doing, for messages. Any thread. */
 void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes);
@@ -225,32 +269,19 @@ void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *ca
 /** gyre_health_is_record - may a record that came from a peer be read? */
 bool gyre_health_is_record(const struct gyre_record *record);
 
+/** gyre_health_answer - a rank asks about its unfinished calls: compare them with the calls of this
+ * rank, keep the questions about calls that this rank has not made, and tell this rank's place. */
+void gyre_health_answer(struct gyre_health *health, int rank,
+                        const struct gyre_health_message *message);
+
+/* ---- health_stall.c ----------------------------------------------------------------------- */
+
 /** gyre_health_ask_ns - the time between two questions while this rank waits. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
 /** gyre_health_silence_limit_ns - a rank counts as silent if it was asked at regular intervals and
  * sent nothing for this long. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
-
-/** gyre_health_silent_ns - how long a rank has sent nothing although it was asked. For this rank
- * itself: how long the rendezvous has not passed on this rank's messages to itself. */
-uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
-
-/** gyre_health_is_silent - has a rank been silent for the limit or longer? False if it has left. */
-bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
-
-/* ---- health_stall.c ----------------------------------------------------------------------- */
-
-/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail calls that
- * exceed the time limit. The watcher calls this about every 100 ms. */
-void gyre_health_check_progress(struct gyre_health *health);
-
-/** gyre_health_check_leaving - ask the ranks that have not left whether they still run, and stop
- * waiting for ranks that do not. The watcher calls this about every 100 ms once this rank has left.
- */
-void gyre_health_check_leaving(struct gyre_health *health);
-
-/* ---- health_culprits.c -------------------------------------------------------------------- */
 
 /** gyre_health_append - append to a text and cut off the part that does not fit. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
@@ -260,13 +291,13 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);
 
-/** gyre_health_name_culprits - name the ranks that hold a call up: first the ranks that do not
- * answer, have left, are behind or wait in another call, then the ranks that wait in the same call.
- * @mine: the call that this rank waits in.
- * @is_explained: the cause is known from the positions of workers; general advice is left out.
- * @who_out: GYRE_HEALTH_WHO_BYTES; what does not fit is cut off. */
-void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_record *mine,
-                               uint64_t now_ns, bool is_explained, char *who_out);
+/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail calls that
+ * exceed the time limit. The health thread calls this about every 100 ms. */
+void gyre_health_check_progress(struct gyre_health *health);
+
+/** gyre_health_check_leaving - the same once this rank has left: ask the ranks that have not left
+ * whether they still run, and stop waiting for ranks that do not. */
+void gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
 
@@ -293,11 +324,8 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
 void gyre_health_take_end_answer(struct gyre_health *health, int rank,
                                  const struct gyre_health_message *message, size_t n_bytes);
 
-/* ---- health_blocked.c --------------------------------------------------------------------- */
-
-/** gyre_health_take_blocked - handle a BLOCKED. A message with a wrong size or range is dropped. */
-void gyre_health_take_blocked(struct gyre_health *health, int rank,
-                              const struct gyre_health_message *message, size_t n_bytes);
+/** gyre_health_check_dump - serve a thread that waits in gyre_health_dump(). */
+void gyre_health_check_dump(struct gyre_health *health);
 
 /* ---- health_explain.c --------------------------------------------------------------------- */
 
@@ -307,17 +335,10 @@ void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size
 
 /** gyre_health_explain - explain from the positions of all ranks why this rank's call makes no
  * progress. The explanation follows the waits from rank to rank until they form a cycle or end.
- * @mine: the call that this rank waits in.
- * @why_out: "" if nothing is known. @why_bytes: at least 1; a text that is too long loses waits of
- * the chain and keeps its end. Returns true if the cause is certain: a cycle, or a slot
- * that was sent and did not arrive. */
+ * @mine: the call that this rank waits in. @why_out: "" if nothing is known. @why_bytes: at least
+ * 1; a text that is too long loses waits of the chain and keeps its end.
+ * Returns true if the cause is certain: a cycle, or a slot that was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
-
-/* ---- health_dump.c ------------------------------------------------------------------------ */
-
-/** gyre_health_check_dump - serve a thread that waits in gyre_health_dump(). Called by the watcher.
- */
-void gyre_health_check_dump(struct gyre_health *health);
 
 #endif

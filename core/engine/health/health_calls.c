@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls of this rank: the call that it waits in, and the comparison with the calls that other
+ * ranks ask about. Calls that do not fit are a mismatch, which ends the communicator.
+ */
+#include "core/engine/health/watch.h"
+
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- where this rank is ------------------------------------------------------------------- */
+
+enum call_kind { CALL_NONE, CALL_RECORDED, CALL_FORGOTTEN, CALL_REPLAYED };
+
+struct position {
+    uint64_t completed;
+    uint64_t launched;
+    struct gyre_record call; /* CALL_RECORDED */
+};
+
+/* Find the first call that is not finished. */
+static enum call_kind find_call(struct gyre_health *health, struct position *position_out)
+{
+    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_call_log *call_log = &health->caller->call_log;
+    *position_out = (struct position){0};
+    if (executor == NULL)
+        return CALL_NONE;
+    const struct gyre_progress progress = executor->ops->progress(executor);
+    const uint64_t completed = progress.completed;
+    const uint64_t launched = gyre_load_acquire_u64(&executor->n_launched);
+    position_out->completed = completed;
+    position_out->launched = launched;
+    if (completed >= launched)
+        return completed < progress.activity && health->member->device_info.kind == GYRE_DEVICE_CUDA
+                   ? CALL_REPLAYED
+                   : CALL_NONE;
+    return launched - completed <= GYRE_CALL_LOG_WORKS &&
+                   gyre_call_log_get(call_log, gyre_call_log_record_of(call_log, completed),
+                                     &position_out->call)
+               ? CALL_RECORDED
+               : CALL_FORGOTTEN;
+}
+
+void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes)
+{
+    struct position position;
+    switch (find_call(health, &position)) {
+    case CALL_NONE:
+        snprintf(text_out, text_bytes, "no operation");
+        break;
+    case CALL_RECORDED:
+        gyre_record_text(&position.call, text_out, text_bytes);
+        break;
+    case CALL_FORGOTTEN: /* later calls have overwritten the record of this one */
+        snprintf(text_out, text_bytes, "operation %" PRIu64 " of %" PRIu64 " that were enqueued",
+                 position.completed + 1, position.launched);
+        break;
+    case CALL_REPLAYED:
+        snprintf(text_out, text_bytes, "a call of a replayed graph");
+        break;
+    }
+}
+
+void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out)
+{
+    struct gyre_call_log *call_log = &health->caller->call_log;
+    struct position position;
+    const enum call_kind kind = find_call(health, &position);
+    *place_out = (struct gyre_health_place){.is_waiting = kind != CALL_NONE};
+    pthread_mutex_lock(&call_log->lock);
+    place_out->n_collectives = call_log->n_collectives;
+    const uint64_t n_posted = call_log->n_posted;
+    pthread_mutex_unlock(&call_log->lock);
+    if (kind == CALL_RECORDED)
+        place_out->call = position.call;
+    else if (kind == CALL_NONE && n_posted > 0 &&
+             !gyre_call_log_get(call_log, n_posted - 1, &place_out->call))
+        memset(&place_out->call, 0, sizeof(place_out->call));
+}
+
+void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *call_out)
+{
+    struct position position;
+    (void)find_call(health, &position);
+    *call_out = position.call;
+}
+
+/* ---- comparing ---------------------------------------------------------------------------- */
+
+bool gyre_health_is_record(const struct gyre_record *record)
+{
+    return record->coll < GYRE_N_COLLECTIVES && record->dtype < GYRE_N_DTYPES &&
+           (record->op < GYRE_N_OPS || record->op >= GYRE_FIRST_USER_OP);
+}
+
+/* The message names the lower rank first, so both ranks report the mismatch in the same words. */
+static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
+                            const struct gyre_record *theirs, int their_rank)
+{
+    const int rank = health->member->rank;
+    const bool mine_first = rank < their_rank;
+    const struct gyre_record *first = mine_first ? mine : theirs;
+    const struct gyre_record *second = mine_first ? theirs : mine;
+    const int first_rank = mine_first ? rank : their_rank;
+    const int second_rank = mine_first ? their_rank : rank;
+    char first_name[GYRE_RANK_NAME_BYTES];
+    char second_name[GYRE_RANK_NAME_BYTES];
+    char first_text[160];
+    char second_text[160];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    snprintf(text, sizeof(text),
+             "calls do not fit: %s called %s, %s called %s; outputs are "
+             "undefined - make all ranks call the same, or set GYRE_CHECK=calls to be told before "
+             "data moves",
+             gyre_health_rank_name(health, first_rank, first_name),
+             gyre_record_text(first, first_text, sizeof(first_text)),
+             gyre_health_rank_name(health, second_rank, second_name),
+             gyre_record_text(second, second_text, sizeof(second_text)));
+    gyre_health_fail_all(health, GYRE_ERROR_INVALID_USAGE, text);
+}
+
+/* Keep the question until this rank makes the call. */
+static void remember_question(struct gyre_health *health, int rank,
+                              const struct gyre_record *record)
+{
+    pthread_mutex_lock(&health->lock);
+    bool is_known = false;
+    for (uint32_t i = 0; i < health->n_questions; i++)
+        is_known = is_known || (health->questions[i].rank == rank &&
+                                memcmp(&health->questions[i].record, record, sizeof(*record)) == 0);
+    if (!is_known && health->n_questions < health->max_questions) {
+        health->questions[health->n_questions].rank = rank;
+        health->questions[health->n_questions].record = *record;
+        gyre_store_release_u32(&health->n_questions, health->n_questions + 1);
+    }
+    pthread_mutex_unlock(&health->lock);
+}
+
+void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record)
+{
+    /* If a question arrives right after this load, gyre_health_answer() finds the record in the
+     * call log. */
+    if (gyre_load_acquire_u32(&health->n_questions) == 0)
+        return;
+    struct gyre_health_question misfit = {.rank = -1};
+    pthread_mutex_lock(&health->lock);
+    for (uint32_t i = 0; i < health->n_questions;) {
+        struct gyre_health_question *question = &health->questions[i];
+        if (!gyre_record_same_place(record, health->member->rank, &question->record,
+                                    question->rank)) {
+            i++;
+            continue;
+        }
+        if (!gyre_record_fits(record, &question->record))
+            misfit = *question;
+        *question = health->questions[health->n_questions - 1];
+        gyre_store_release_u32(&health->n_questions, health->n_questions - 1);
+    }
+    pthread_mutex_unlock(&health->lock);
+    if (misfit.rank >= 0)
+        report_mismatch(health, record, &misfit.record, misfit.rank);
+}
+
+void gyre_health_answer(struct gyre_health *health, int rank,
+                        const struct gyre_health_message *message)
+{
+    struct gyre_call_log *call_log = &health->caller->call_log;
+    const int own = health->member->rank;
+    const uint64_t now_ns = gyre_now_ns();
+    struct gyre_health_message reply = {.kind = GYRE_HEALTH_ANSWER};
+    bool is_behind = false;
+    for (uint32_t i = 0; i < message->n_records && i < GYRE_HEALTH_MAX_ASKED; i++) {
+        const struct gyre_record *theirs = &message->records[i];
+        struct gyre_record mine;
+        if (!gyre_health_is_record(theirs))
+            continue;
+        if (!gyre_call_log_find(call_log, own, theirs, rank, &mine)) {
+            remember_question(health, rank, theirs);
+            /* If this rank posted the record in between, gyre_health_posted() may have missed the
+             * question. */
+            if (gyre_call_log_find(call_log, own, theirs, rank, &mine))
+                gyre_health_posted(health, &mine);
+            is_behind = true;
+        } else if (!gyre_record_fits(&mine, theirs)) {
+            report_mismatch(health, &mine, theirs, rank);
+            return;
+        }
+    }
+    /* A rank that asks questions itself sends its place to all ranks with every question. */
+    if (!is_behind && health->asked_ns != 0 &&
+        now_ns - health->asked_ns < gyre_health_ask_ns(health, now_ns))
+        return;
+    gyre_health_place_of(health, &reply.place);
+    reply.place.is_behind = is_behind;
+    gyre_health_post(health, rank, &reply, 0);
+}
