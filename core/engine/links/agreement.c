@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All ranks check that they agree on all settings that a plan depends on, and give the communicator
- * its number.
+ * Checks of all ranks together: that they agree on all settings that a plan depends on, that each
+ * has a GPU and a trace file of its own. Gives the communicator its number and measures clocks.
  */
 #include "core/engine/links/links.h"
 
@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- settings and measured thresholds ---------------------------------------------------- */
+
 #define N_CONFIG_SETTINGS 4
 
-/* The settings that must be equal on all ranks. Ranks all-gather them, so the layout is fixed. */
+/* The settings that must be equal on all ranks. Ranks all-gather them: fixed layout. */
 struct agreement {
     uint32_t version;
     uint32_t device_kind;
@@ -112,20 +114,8 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
-/* Give the communicator its number, by a Lamport clock. The number is the same on all ranks and
- * greater than the number of every earlier communicator of these processes. Two communicators that
- * are made at the same time may get the same number. */
-static void take_number(struct gyre_member *member, const struct agreement *all)
-{
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        if (member->number < all[rank].number)
-            member->number = all[rank].number;
-    member->number++;
-}
-
-/* Name the first row in which rank 0 and another rank differ, which all ranks call together. The
- * number of equal rows at the beginning is found by bisection, because rows are many and a message
- * of each rank may be short. */
+/* Name the first row in which rank 0 and another rank differ. All ranks call this together.
+ * Bisection finds the row, because rows are many and messages short. */
 static gyre_status refuse_rows(const struct gyre_member *member,
                                const struct gyre_links_terms *terms, uint64_t most_rows, int other)
 {
@@ -157,24 +147,12 @@ static gyre_status refuse_rows(const struct gyre_member *member,
     return status;
 }
 
-/* All ranks have the same @all. */
-static gyre_status compare_rows(const struct gyre_member *member,
-                                const struct gyre_links_terms *terms, const struct agreement *all)
-{
-    uint64_t most_rows = 0;
-    int other = 0;
-    for (int rank = member->n_ranks - 1; rank >= 0; rank--) {
-        most_rows = gyre_max_u64(most_rows, all[rank].n_rows);
-        if (all[rank].rows_hash != all[0].rows_hash || all[rank].n_rows != all[0].n_rows)
-            other = rank;
-    }
-    return other == 0 ? GYRE_SUCCESS : refuse_rows(member, terms, most_rows, other);
-}
-
 gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms)
 {
     struct agreement mine;
     struct agreement *all = malloc((size_t)member->n_ranks * sizeof(*all));
+    uint64_t most_rows = 0;
+    int other = 0; /* the first rank whose rows differ; 0 = none do */
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     fill_agreement(member, terms, &mine);
@@ -182,10 +160,157 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
         member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), all);
     for (int rank = 1; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
         status = compare_agreement(&all[0], &all[rank], rank);
-    if (status == GYRE_SUCCESS)
-        status = compare_rows(member, terms, all);
-    if (status == GYRE_SUCCESS)
-        take_number(member, all);
+    for (int rank = member->n_ranks - 1; rank >= 0 && status == GYRE_SUCCESS; rank--) {
+        most_rows = gyre_max_u64(most_rows, all[rank].n_rows);
+        if (all[rank].rows_hash != all[0].rows_hash || all[rank].n_rows != all[0].n_rows)
+            other = rank;
+    }
+    if (other != 0)
+        status = refuse_rows(member, terms, most_rows, other);
+    /* A Lamport clock: the number is greater than that of every earlier communicator of these
+     * processes. Two that are made at the same time may get the same number. */
+    for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
+        member->number = gyre_max_u64(member->number, all[rank].number);
+    member->number += status == GYRE_SUCCESS;
     free(all);
     return status;
+}
+
+/* ---- GPUs -------------------------------------------------------------------------------- */
+
+/* The most workers that a channel of any built-in algorithm has: two for each tree of a double
+ * tree. */
+#define WORKERS_AT_MOST 4
+
+gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links)
+{
+    const bool may_share = gyre_param_number(&member->params, GYRE_PARAM_SHARE_GPU) != 0;
+    uint32_t least_sms = UINT32_MAX;
+    links->n_gpu_sharers = 1;
+    links->least_sms = 0;
+    if (member->device_info.kind != GYRE_DEVICE_CUDA)
+        return GYRE_SUCCESS;
+    for (int rank = 0; rank < member->n_ranks; rank++) {
+        const struct gyre_peer_info *info = &links->infos[rank];
+        uint32_t n_sharers = 1;
+        least_sms = gyre_min_u32(least_sms, info->device.n_sms);
+        for (int later = rank + 1; later < member->n_ranks; later++) {
+            const struct gyre_peer_info *other = &links->infos[later];
+            if (memcmp(info->device.uuid, other->device.uuid, sizeof(info->device.uuid)) != 0)
+                continue;
+            if (!may_share)
+                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                                 "init: ranks %d and %d are on the same GPU (%s on %s); give each "
+                                 "rank its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)",
+                                 (int)info->rank, (int)other->rank, info->device.pci_bus_id,
+                                 info->host_name);
+            n_sharers++;
+        }
+        if (n_sharers > links->n_gpu_sharers)
+            links->n_gpu_sharers = n_sharers;
+    }
+    links->least_sms = least_sms / links->n_gpu_sharers;
+    if (links->n_gpu_sharers == 1)
+        return GYRE_SUCCESS;
+    /* The same on all ranks, because calls depend on it. */
+    const int n_channels = (int)(links->least_sms / WORKERS_AT_MOST);
+    if (n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: %u ranks share a GPU; the smallest GPU of any rank has %u "
+                         "multiprocessors for each, and a rank needs %d",
+                         links->n_gpu_sharers, links->least_sms, WORKERS_AT_MOST);
+    if (member->config.sm_budget <= 0 || member->config.sm_budget > n_channels)
+        member->config.sm_budget = n_channels;
+    return GYRE_SUCCESS;
+}
+
+/* ---- traces and clocks ------------------------------------------------------------------- */
+
+gyre_status gyre_links_check_traces(const struct gyre_member *member,
+                                    const struct gyre_links *links)
+{
+    for (int rank = 1; rank < member->n_ranks; rank++) {
+        const struct gyre_peer_info *info = &links->infos[rank];
+        int first = 0;
+        if (info->trace_hash <= 1)
+            continue;
+        while (links->infos[first].trace_hash != info->trace_hash)
+            first++;
+        if (links->infos[first].process_id != info->process_id)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "GYRE_TRACE_FILE: rank %d and rank %d are in different processes and "
+                             "would write the same file; put %%r (the rank) into its name, for "
+                             "example trace.%%r.json",
+                             first, rank);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* In every round all ranks gather one byte. When a rank has the bytes of a round, every other rank
+ * had begun that round. A message cannot arrive before it was sent, so every round bounds the
+ * offset of two clocks from both sides. */
+#define N_ROUNDS 16
+
+struct round_times {
+    uint64_t begun_ns[N_ROUNDS];
+    uint64_t ended_ns[N_ROUNDS];
+};
+
+static gyre_status run_rounds(const struct gyre_member *member, struct round_times *all)
+{
+    struct gyre_bootstrap *bootstrap = member->bootstrap;
+    struct round_times mine;
+    const uint8_t byte = 0;
+    uint8_t *bytes = malloc((size_t)member->n_ranks);
+    gyre_status status = bytes != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
+    for (int i = 0; i < N_ROUNDS && status == GYRE_SUCCESS; i++) {
+        mine.begun_ns[i] = gyre_now_ns();
+        status = bootstrap->ops->all_gather(bootstrap, &byte, sizeof(byte), bytes);
+        mine.ended_ns[i] = gyre_now_ns();
+    }
+    if (status == GYRE_SUCCESS)
+        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
+    free(bytes);
+    return status;
+}
+
+/* Narrow the bounds of (clock of `here` - clock of `there`) by the rounds of two ranks. */
+static void narrow(const struct round_times *here, const struct round_times *there,
+                   int64_t *lowest_ns, int64_t *highest_ns)
+{
+    for (int i = 0; i < N_ROUNDS; i++) {
+        const int64_t low = (int64_t)(here->begun_ns[i] - there->ended_ns[i]);
+        const int64_t high = (int64_t)(here->ended_ns[i] - there->begun_ns[i]);
+        *lowest_ns = low > *lowest_ns ? low : *lowest_ns;
+        *highest_ns = high < *highest_ns ? high : *highest_ns;
+    }
+}
+
+gyre_status gyre_links_measure_clock(const struct gyre_member *member,
+                                     const struct gyre_links *links, int64_t *offset_ns_out,
+                                     uint64_t *error_ns_out)
+{
+    const uint16_t *host_of = links->grouping.host_of;
+    int64_t lowest_ns = INT64_MIN, highest_ns = INT64_MAX;
+    bool is_traced = false;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        is_traced = is_traced || links->infos[rank].trace_hash != 0;
+    *offset_ns_out = 0;
+    *error_ns_out = 0;
+    if (!is_traced || links->grouping.n_hosts == 1)
+        return GYRE_SUCCESS;
+    struct round_times *all = malloc((size_t)member->n_ranks * sizeof(*all));
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    const gyre_status status = run_rounds(member, all);
+    for (int here = 0; here < member->n_ranks && status == GYRE_SUCCESS; here++)
+        for (int there = 0; there < member->n_ranks; there++)
+            if (host_of[here] == host_of[member->rank] && host_of[there] == host_of[0])
+                narrow(&all[here], &all[there], &lowest_ns, &highest_ns);
+    free(all);
+    if (status != GYRE_SUCCESS || host_of[member->rank] == host_of[0])
+        return status;
+    *offset_ns_out = lowest_ns + (highest_ns - lowest_ns) / 2;
+    *error_ns_out = (uint64_t)(highest_ns - lowest_ns + 1) / 2;
+    return GYRE_SUCCESS;
 }

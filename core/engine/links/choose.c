@@ -1,26 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses one transport for each pair of ranks. Every rank names the first transport with which it
- * reaches each other rank, and all ranks come to the same table.
+ * Chooses one transport for each pair of ranks: every rank names the first transport with which
+ * it reaches each other rank, and all ranks come to the same table. Also finds the topology, and
+ * logs what was chosen. Plans depend on the topology only through transports and NVLinks that
+ * both ranks of a pair agree on, so hosts may have different topologies.
  */
 #include "core/engine/links/links.h"
 
+#include "algorithms/algorithm.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- topology ---------------------------------------------------------------------------- */
+
+/* Detection asks NVML for every link of every GPU, so it runs only where its result is used. */
+static bool is_wanted(const struct gyre_member *member)
+{
+    return (member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
+           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_FILE) ||
+           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_DUMP_FILE);
+}
+
+gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links)
+{
+    const char *level_text = gyre_param_text(&member->params, GYRE_PARAM_P2P_LEVEL);
+    const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_FILE);
+    const struct gyre_params *params = &member->params;
+    enum gyre_topo_level level;
+    gyre_status status = GYRE_SUCCESS;
+    gyre_topo_init(&links->topo);
+    if (level_text[0] != '\0')
+        status = gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), level_text,
+                                       &level);
+    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_P2P_LEVEL, status));
+    if (!is_wanted(member))
+        return GYRE_SUCCESS;
+    if (file[0] == '\0')
+        return gyre_topo_detect(NULL, &links->topo);
+    status = gyre_topo_xml_read(file, &links->topo);
+    if (status != GYRE_SUCCESS) {
+        gyre_fail_context(status, "%s", gyre_param_source(params, GYRE_PARAM_TOPO_FILE));
+        GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_TOPO_FILE, status));
+        return gyre_topo_detect(NULL, &links->topo);
+    }
+    GYRE_INFO(GRAPH, "topology from %s: %d GPUs, %d network ports", file,
+              gyre_topo_count(&links->topo, GYRE_TOPO_GPU),
+              gyre_topo_count(&links->topo, GYRE_TOPO_NET));
+    return GYRE_SUCCESS;
+}
+
+uint64_t gyre_topology_hash(const struct gyre_links *links)
+{
+    return links->topo.n_nodes > 0 ? gyre_topo_hash(&links->topo) : 0;
+}
+
+gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links)
+{
+    const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_DUMP_FILE);
+    const uint16_t *host_of = links->grouping.host_of;
+    if (file[0] == '\0')
+        return GYRE_SUCCESS;
+    for (int rank = 0; rank < member->rank; rank++)
+        if (host_of[rank] == host_of[member->rank])
+            return GYRE_SUCCESS;
+    const gyre_status status = gyre_topo_xml_write(&links->topo, file);
+    if (status != GYRE_SUCCESS) {
+        gyre_fail_context(status, "%s",
+                          gyre_param_source(&member->params, GYRE_PARAM_TOPO_DUMP_FILE));
+        return gyre_param_forgive(&member->params, GYRE_PARAM_TOPO_DUMP_FILE, status);
+    }
+    GYRE_INFO(GRAPH, "topology written to %s", file);
+    return GYRE_SUCCESS;
+}
+
+void gyre_topology_compare(const struct gyre_member *member, const struct gyre_links *links)
+{
+    const struct gyre_peer_info *infos = links->infos;
+    int first = -1;
+    int n_others = 0;
+    if (member->rank != 0) /* one line a job */
+        return;
+    for (int rank = 1; rank < member->n_ranks; rank++) {
+        if (infos[rank].topo_hash == infos[0].topo_hash)
+            continue;
+        if (first < 0)
+            first = rank;
+        else
+            n_others++;
+    }
+    if (first >= 0)
+        GYRE_WARN("the topology of rank %d (%s) differs from that of rank 0 (%s), and so for %d "
+                  "more ranks: other GPUs, a link that is down or slower, or another "
+                  "GYRE_TOPO_FILE; the slowest link sets the pace. Compare gyre topo there",
+                  first, infos[first].host_name, infos[0].host_name, n_others);
+}
+
+/* ---- transports -------------------------------------------------------------------------- */
+
 #define NO_TRANSPORT 127
 
-/* A bit of the same byte: this rank finds that only NVLink is between the two GPUs. LL128 needs
+/* A bit of the same byte: only NVLink is between the two GPUs, as this rank sees it. LL128 needs
  * NVLink, because over PCIe a store of 128 bytes may arrive in parts. */
 #define OVER_NVLINK 128
 
-/* Find the first transport with which this rank reaches the peer, and the reasons why the
- * transports before it do not. */
+/* Find the first transport with which this rank reaches the peer, and why it does not by earlier
+ * ones. */
 static uint8_t first_reachable(const struct gyre_member *member, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {
@@ -47,7 +137,7 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
 /* Choose the transport of a pair from the answers of its two ranks. Transports are in order of
  * preference, and each rank names its first possible one; the later of the two is chosen. Returns
  * NO_TRANSPORT if there is none.
- * @rank: this rank. @all: the answer of rank i about rank j stands at i * n + j. */
+ * @all: the answer of rank i about rank j stands at i * n + j. */
 static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *all, size_t n,
                              const size_t pair[2])
 {
@@ -77,44 +167,105 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     return agreed;
 }
 
-/* Fill in this rank's row of the table of pairs. @whys_out: the reasons why the last peer without a
- * transport has none. */
-static void fill_own_row(const struct gyre_member *member, const struct gyre_links *links,
-                         char *whys_out, size_t why_bytes)
+gyre_status gyre_links_choose_transports(const struct gyre_member *member, struct gyre_links *links)
 {
+    const size_t n = (size_t)member->n_ranks;
+    uint8_t *all = malloc(n * n);
     uint8_t *row = links->transport_of;
-    char whys[640];
+    char whys[640], last_whys[640] = ""; /* of the last peer without a transport */
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
     for (int peer = 0; peer < member->n_ranks; peer++) {
         if (peer == member->rank)
             continue;
         row[peer] = first_reachable(member, links->infos, peer, whys, sizeof(whys));
         if (row[peer] == NO_TRANSPORT)
-            snprintf(whys_out, why_bytes, "%s", whys);
+            memcpy(last_whys, whys, sizeof(whys));
         if (links->infos[peer].path_level <= GYRE_TOPO_NVB)
             row[peer] |= OVER_NVLINK;
     }
-}
-
-gyre_status gyre_links_choose_transports(const struct gyre_member *member, struct gyre_links *links)
-{
-    const size_t n = (size_t)member->n_ranks;
-    uint8_t *all = malloc(n * n);
-    char whys[640] = "";
-    links->transport_of = calloc(n, 1);
-    if (all == NULL || links->transport_of == NULL) {
-        free(all);
-        return gyre_fail_errno(ENOMEM, "init");
-    }
-    fill_own_row(member, links, whys, sizeof(whys));
-    gyre_status status =
-        member->bootstrap->ops->all_gather(member->bootstrap, links->transport_of, n, all);
+    gyre_status status = member->bootstrap->ops->all_gather(member->bootstrap, row, n, all);
     for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++)
         for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++)
             if (agree_on_pair(links, member->rank, all, n, (const size_t[]){a, b}) == NO_TRANSPORT)
                 status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                                    "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
                                    a, links->infos[a].host_name, b, links->infos[b].host_name,
-                                   whys[0] != '\0' ? " - " : "", whys);
+                                   last_whys[0] != '\0' ? " - " : "", last_whys);
     free(all);
     return status;
+}
+
+/* ---- logging ----------------------------------------------------------------------------- */
+
+/* Warn about ranks of one host that run as different users, because they talk to each other as if
+ * they were on two hosts. The lowest rank of the host warns, once. */
+static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
+{
+    const struct gyre_peer_info *own = &links->infos[member->rank];
+    for (int peer = 0; peer < member->n_ranks; peer++) {
+        const struct gyre_peer_info *other = &links->infos[peer];
+        if (other->host_hash != own->host_hash || peer == member->rank)
+            continue;
+        if (peer < member->rank)
+            return;
+        if (other->uid == own->uid || !gyre_transports[links->transport_of[peer]]->is_proxied)
+            continue;
+        GYRE_WARN("rank %d runs as user %u and rank %d, on the same host, as user %u: they cannot "
+                  "map each other's memory and talk via %s; start all ranks as one user",
+                  member->rank, own->uid, peer, other->uid,
+                  gyre_transports[links->transport_of[peer]]->name);
+        return;
+    }
+}
+
+/* Log where each channel of a ring crosses between hosts. */
+static void log_rings(const struct gyre_member *member, const struct gyre_links *links)
+{
+    struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE,
+                               .n_ranks = (uint16_t)member->n_ranks,
+                               .grouping = &links->grouping};
+    const int n_variants = gyre_algorithm_variants(&gyre_algorithm_ring, &shape);
+    for (; shape.variant < n_variants; shape.variant++) {
+        char *text;
+        if (gyre_ring_to_text(&shape, &text) != GYRE_SUCCESS)
+            return; /* only a log line is lost */
+        GYRE_INFO(GRAPH, "channel %u: %s", shape.variant, text);
+        free(text);
+    }
+}
+
+void gyre_links_log(const struct gyre_member *member, struct gyre_links *links)
+{
+    size_t n_bytes = 0;
+    links->summary[0] = '\0';
+    for (int peer = 0; peer < member->n_ranks; peer++) {
+        if (peer == member->rank)
+            continue;
+        const struct gyre_transport *transport = links->transports[links->transport_of[peer]];
+        const char *words = transport->ops->describe(transport, peer);
+        GYRE_INFO(INIT, "rank %d -> %d via %s", member->rank, peer, words);
+        const size_t used = strlen(links->summary);
+        if (strstr(links->summary, words) == NULL)
+            snprintf(links->summary + used, sizeof(links->summary) - used, "%s%s",
+                     used > 0 ? "+" : "", words);
+    }
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (links->transports[i] != NULL)
+            n_bytes += links->transports[i]->ops->memory_bytes(links->transports[i]);
+    GYRE_INFO(INIT, "communicator %s: rank %d of %d, %u hosts, %s, %zu bytes of connection memory",
+              member->name, member->rank, member->n_ranks, links->grouping.n_hosts,
+              links->summary[0] != '\0' ? links->summary : "alone", n_bytes);
+    const struct gyre_peer_info *own = &links->infos[member->rank];
+    if (member->rank == 0 && strstr(links->summary, "NET/Socket") != NULL && !own->ib_usable &&
+        !gyre_param_is_set(&member->params, GYRE_PARAM_NET) &&
+        !gyre_param_number(&member->params, GYRE_PARAM_IB_DISABLE) &&
+        member->config.transport == NULL)
+        GYRE_WARN("hosts talk over NET/Socket, not over RDMA: %s (GYRE_NET=Socket says that this "
+                  "is meant)",
+                  own->ib_reason);
+    warn_of_users(member, links);
+    if (member->rank == 0 && links->grouping.n_hosts > 1 &&
+        gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_GRAPH))
+        log_rings(member, links);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the connectors of a communicator after bootstrap. All ranks check that they agree on their
- * settings (agreement.c), choose one transport for each pair together (choose.c), and connect.
+ * Makes the connectors of a communicator after bootstrap: all ranks check that they agree on
+ * their settings (agreement.c), choose one transport for each pair together (choose.c), and
+ * connect. Also connects put links, and computes what only a member's configuration says.
  */
 #include "core/engine/links/links.h"
 
@@ -14,22 +15,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- facts about all ranks and their hosts ------------------------------------------------ */
+/* ---- the member -------------------------------------------------------------------------- */
+
+void gyre_member_end_stage(struct gyre_member *member, const char *stage)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    GYRE_INFO(INIT, "rank %d: %s took %.1f ms", member->rank, stage,
+              (double)(now_ns - member->stage_ns) / 1e6);
+    member->stage_ns = now_ns;
+}
+
+uint32_t gyre_member_max_channels(const struct gyre_member *member)
+{
+    const gyre_config *config = &member->config;
+    uint64_t most = UINT32_MAX;
+    if (config->max_channels > 0)
+        most = gyre_min_u64(most, (uint64_t)config->max_channels);
+    if (config->sm_budget > 0)
+        most = gyre_min_u64(most, (uint64_t)config->sm_budget);
+    return (uint32_t)most;
+}
+
+/* ---- facts about all ranks and their hosts ----------------------------------------------- */
 
 static gyre_status gather_infos(const struct gyre_member *member, struct gyre_links *links)
 {
     struct gyre_peer_info mine;
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&member->params, member->device, member->rank, &mine));
-    /* Without an interface the communicator cannot be shrunk later; everything else works. */
+    /* without an interface the communicator cannot be shrunk later; everything else works */
     if (member->n_ranks > 1 && gyre_regroup_listen(&member->params, &links->regroup_listener,
                                                    &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
     mine.topo_hash = gyre_topology_hash(links);
     mine.trace_hash = gyre_trace_hash(member->trace);
-    links->infos = calloc((size_t)member->n_ranks, sizeof(*links->infos));
-    if (links->infos == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
     GYRE_TRY(
         member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), links->infos));
     links->grouping.n_hosts = 0;
@@ -46,21 +65,7 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
     return GYRE_SUCCESS;
 }
 
-/* The number of NICs that the ranks of a host use; all ranks find the same number. Over sockets it
- * is the number of interfaces over which the ranks spread. Over RDMA it is the number of ports that
- * a rank may use. A host with more ports than ranks uses one for each rank. */
-static uint16_t count_nics(const struct gyre_member *member, const struct gyre_links *links)
-{
-    uint32_t most = 1;
-    for (int rank = 0; rank < member->n_ranks; rank++) {
-        const struct gyre_peer_info *info = &links->infos[rank];
-        const uint32_t n = links->uses_rdma ? info->ib_n_ports : info->n_interfaces;
-        most = n > most ? n : most;
-    }
-    return (uint16_t)gyre_min_u64(most, UINT16_MAX);
-}
-
-/* ---- connecting --------------------------------------------------------------------------- */
+/* ---- connecting -------------------------------------------------------------------------- */
 
 static gyre_status check_ranks(void *context)
 {
@@ -128,39 +133,18 @@ out:
     return status;
 }
 
-/* Fill in each rank's predecessor in the ring. It matters only inside one host, where slots have
- * different sizes, and there the ring follows the numbers of the ranks. */
-static gyre_status fill_before(struct gyre_links *links, int n_ranks)
-{
-    links->ring_prev = calloc((size_t)n_ranks, sizeof(*links->ring_prev));
-    if (links->ring_prev == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
-    for (int rank = 0; rank < n_ranks; rank++)
-        links->ring_prev[rank] = (uint16_t)((rank + n_ranks - 1) % n_ranks);
-    return GYRE_SUCCESS;
-}
-
-/* Does another protocol than SIMPLE come first behind some slash of GYRE_PROTO? All ranks have the
- * same text. */
-static bool asks_for_net_lines(const struct gyre_member *member)
-{
-    static const char simple[] = "simple";
-    const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
-    for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
-        if (!gyre_text_same_n(at + 1, simple, strlen(simple)))
-            return true;
-    return false;
-}
-
 /* Is memory set aside for lines between hosts? GPUs use them by themselves over TCP, and two GPUs
  * over RDMA, too. With more ranks over RDMA they take 32 MiB of GPU memory, and on the host device
- * over TCP they cost the proxy a look at twice as many FIFOs. So there they must be asked for. */
+ * over TCP the proxy looks at twice as many FIFOs. There GYRE_PROTO must ask for them: another
+ * protocol than SIMPLE comes first behind some slash of it. */
 static bool wants_net_lines(const struct gyre_member *member, const struct gyre_links *links)
 {
     const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
-    return links->has_net_lines && links->is_proxied &&
-           (is_host == links->uses_rdma || (!is_host && member->n_ranks == 2) ||
-            asks_for_net_lines(member));
+    const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
+    bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);
+    for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
+        wants = wants || !gyre_text_same_n(at + 1, "simple", strlen("simple"));
+    return wants && links->has_net_lines && links->is_proxied;
 }
 
 /* Compute the sizes of the FIFOs, and which ranks are far from this one. */
@@ -171,9 +155,6 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
     const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
     const uint32_t max_channels = gyre_member_max_channels(member);
-    links->is_far = calloc(n_ranks, 1);
-    if (links->is_far == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
     const bool has_lines = wants_net_lines(member, links);
     if (links->grouping.n_hosts == 1) {
         links->spec =
@@ -242,6 +223,14 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
                             struct gyre_links *links)
 {
     const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
+    const size_t n = (size_t)member->n_ranks;
+    links->infos = calloc(n, sizeof(*links->infos));
+    links->transport_of = calloc(n, 1);
+    links->ring_prev = calloc(n, sizeof(*links->ring_prev));
+    links->is_far = calloc(n, 1);
+    if (links->infos == NULL || links->transport_of == NULL || links->ring_prev == NULL ||
+        links->is_far == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
     GYRE_TRY(gyre_topology_open(member, links));
     gyre_member_end_stage(member, "finding the topology");
     GYRE_TRY(gyre_links_agree(member, terms));
@@ -255,11 +244,19 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     links->has_net_lines = true;
     GYRE_TRY(gyre_links_choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
-    links->grouping.n_nics = count_nics(member, links);
+    /* The number of NICs that the ranks of a host use: interfaces over which ranks spread, or ports
+     * that a rank may use. A host with more ports than ranks uses one for each rank. */
+    uint32_t n_nics = 1;
+    for (size_t rank = 0; rank < n; rank++)
+        n_nics = (uint32_t)gyre_max_u64(n_nics, links->uses_rdma ? links->infos[rank].ib_n_ports
+                                                                 : links->infos[rank].n_interfaces);
+    links->grouping.n_nics = (uint16_t)gyre_min_u32(n_nics, UINT16_MAX);
     GYRE_TRY(size_fifos(member, links));
-    GYRE_TRY(fill_before(links, member->n_ranks));
-    links->connectors =
-        calloc((size_t)member->n_ranks * links->spec.n_fifos * 2, sizeof(*links->connectors));
+    /* It matters only inside one host, where slots have different sizes, and there the ring follows
+     * the numbers of the ranks. */
+    for (size_t rank = 0; rank < n; rank++)
+        links->ring_prev[rank] = (uint16_t)((rank + n - 1) % n);
+    links->connectors = calloc(n * links->spec.n_fifos * 2, sizeof(*links->connectors));
     if (links->connectors == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     for (int i = 0; gyre_transports[i] != NULL; i++)
@@ -303,4 +300,61 @@ void gyre_links_close(struct gyre_links *links)
     free(links->infos);
     gyre_topo_fini(&links->topo);
     memset(links, 0, sizeof(*links));
+}
+
+/* ---- put links --------------------------------------------------------------------------- */
+
+/* All slots of a rank, of both directions, take this much at most unless they have the least size.
+ */
+#define BUDGET_BYTES   ((uint64_t)(16 << 20))
+#define MIN_SLOT_BYTES ((uint64_t)4096)
+#define MAX_SLOT_BYTES ((uint64_t)(128 << 10))
+
+/* The same on all ranks. */
+static struct gyre_fifo_spec make_spec(int n_ranks)
+{
+    struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_COMM_DEPTH};
+    const uint64_t wanted_bytes = BUDGET_BYTES / (2 * spec.depth * (uint64_t)n_ranks);
+    spec.slot_bytes[GYRE_PROTO_SIMPLE] = (uint32_t)gyre_max_u64(
+        MIN_SLOT_BYTES,
+        gyre_min_u64(MAX_SLOT_BYTES, wanted_bytes / MIN_SLOT_BYTES * MIN_SLOT_BYTES));
+    return spec;
+}
+
+gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
+                                     struct gyre_put_transports *puts)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
+    struct gyre_links own = *links; /* with FIFOs of its own, beside the facts about ranks */
+    gyre_status status = GYRE_SUCCESS;
+    own.spec = make_spec(member->n_ranks);
+    own.for_puts = true;
+    own.is_far = NULL;
+    own.connectors = calloc((size_t)member->n_ranks * 2, sizeof(*own.connectors));
+    if (own.connectors == NULL)
+        return gyre_fail_errno(ENOMEM, "put links of %d ranks", member->n_ranks);
+    memset(own.transports, 0, sizeof(own.transports));
+    for (int i = 0; gyre_transports[i] != NULL && status == GYRE_SUCCESS; i++)
+        if (gyre_transports[i]->is_proxied)
+            status = gyre_links_open_transport(member, &own, i, deadline_ns);
+    memcpy(puts->transports, own.transports, sizeof(puts->transports));
+    puts->connectors = own.connectors;
+    puts->slot_bytes = own.spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "put links");
+}
+
+void gyre_put_transports_wake(const struct gyre_put_transports *puts)
+{
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (puts->transports[i] != NULL)
+            puts->transports[i]->ops->wake(puts->transports[i]);
+}
+
+void gyre_put_transports_close(struct gyre_put_transports *puts)
+{
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (puts->transports[i] != NULL)
+            puts->transports[i]->ops->close(puts->transports[i]);
+    free(puts->connectors);
+    memset(puts, 0, sizeof(*puts));
 }

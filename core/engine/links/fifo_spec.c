@@ -44,9 +44,9 @@ static uint64_t floor_to_slot(uint64_t value)
 }
 
 /* Divide the budget of SIMPLE on GPUs without a proxy. FIFOs from the predecessor in the ring get
- * the longest slots, because rings gain from them: a ring of 64 channels reaches 330 GB/s with
- * slots of 64 KiB and 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11). All other FIFOs share the
- * rest of the budget. @ring_bytes: the wanted size of a slot of the ring. */
+ * the longest slots, because rings gain from them: 64 channels reach 330 GB/s with slots of 64 KiB
+ * and 357 with 128 KiB (4 H200, 1 GiB, 2026-11). @ring_bytes: the wanted size of a slot of the
+ * ring. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
                                             uint64_t ring_bytes, uint64_t budget_bytes)
 {
@@ -86,9 +86,9 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
 }
 
 /* The wanted size of a slot of the ring. With few channels the budget has room for longer slots,
- * and few channels need them: an all-reduce of 1 GiB on 16 channels reaches 276 GB/s with slots of
- * 128 KiB and 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB and 356 with 512 KiB
- * (2 H200, 2026-11). With two ranks the budget has room for half as much again. */
+ * and few channels need them: all-reduces of 1 GiB on 16 channels reach 276 GB/s with slots of 128
+ * KiB and 316 with 256 KiB (2 H200, 2026-11). With two ranks there is room for half as much again.
+ */
 static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 {
     const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
@@ -96,9 +96,9 @@ static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 }
 
 /* Divide memory between the slots of LL and LL128. LL carries small messages only, so it gets a
- * sixth. The rest makes slots of LL128 so long (18 KiB) that a two-shot all-reduce of 4 MiB in 64
- * channels is one tile of 16 KiB. In two tiles the call would fill all slots, and a launch would
- * wait until its peers have started too: 31 us instead of 26 (4 H200, 2026-11).
+ * sixth. The rest makes slots of LL128 so long that a two-shot all-reduce of 4 MiB in 64 channels
+ * is one tile; in two tiles the call would fill all slots, and a launch would wait until its peers
+ * have started (31 us instead of 26, 4 H200, 2026-11).
  * @slot_bytes: the memory of one slot of each of the two protocols together. */
 static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
 {
@@ -110,9 +110,8 @@ static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_byte
 }
 
 /* Compute the FIFOs of GPUs whose slots proxies move. There are as many FIFOs as can have slots of
- * ACROSS_SLOT_BYTES, because more FIFOs gain more than longer slots: predicted for 1 GiB on 2 hosts
- * of 8 GPUs and 8 NICs, trees in 16 and 32 channels with slots of 32 KiB take 5.5 and 5.4 ms, and
- * in 32 channels with slots of 16 KiB 5.4 ms (2026-11). */
+ * ACROSS_SLOT_BYTES, because more FIFOs gain more than longer slots (predicted for 2 hosts of 8
+ * GPUs and 8 NICs, 2026-11). */
 static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_bytes,
                                            uint32_t max_channels)
 {
@@ -165,20 +164,20 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
     return spec;
 }
 
-/* ---- on several hosts ----------------------------------------------------------------------- */
+/* ---- on several hosts -------------------------------------------------------------------- */
 
 /* The most FIFOs of GPUs that are alone on their hosts, and the longest slots. No rank passes data
- * on inside a host, so little is gained by many FIFOs, and a NIC takes its time for every message:
- * all-gathers of 4 MiB between two GPUs and a stand-in NIC took 816 us with slots of 128 KiB and
- * 367 with 512 KiB (2 H100, 2026-11). More such GPUs were not measured. */
+ * on inside a host, so many FIFOs gain little, and a NIC takes its time for every message:
+ * all-gathers of 4 MiB between two GPUs took 816 us with slots of 128 KiB and 367 with 512 KiB (2
+ * H100, 2026-11). */
 static struct gyre_fifo_size size_alone(struct gyre_fifo_size most)
 {
     return (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
                                    .slot_bytes = MAX_SIMPLE_BYTES};
 }
 
-/* Compute the FIFOs of near pairs. A pair has as many FIFOs as can have slots of `least_bytes`.
- * @n_ends: the number of near peers, where a peer with slots at both ends counts twice. */
+/* Compute the FIFOs of near pairs: as many as can have slots of `least_bytes`. @n_ends: the number
+ * of near peers, where a peer with slots at both ends counts twice. */
 static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
                                        uint64_t buffer_bytes, struct gyre_fifo_size most,
                                        uint32_t least_bytes)
@@ -197,10 +196,9 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
-/* The memory for slots of the line protocols between the ranks of a host: enough for the shortest
- * slots of `n_fifos`, and a sixteenth of the budget at least. More would shorten the slots of
- * SIMPLE: with an eighth, 1 GiB on 512 hosts of 8 GPUs is predicted to take 7.1 ms instead of 6.4
- * (2026-11). 0: they do not fit an eighth. */
+/* The memory for slots of the line protocols between the ranks of a host: the shortest slots of
+ * `n_fifos`, and a sixteenth of the budget at least; more would shorten the slots of SIMPLE. 0:
+ * they do not fit an eighth. */
 static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
                            uint64_t budget_bytes)
 {
@@ -244,10 +242,9 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
         has_lines ? size_lines(peers->n_inside, spec.depth, most.n_fifos, all) : 0;
     const uint64_t budget = all - lines_bytes; /* of SIMPLE */
     /* Near pairs get three quarters of the budget. Many FIFOs are better than long slots, as long
-     * as a slot has LEAST_NEAR_BYTES: predicted for 1 GiB on 64 hosts of 8 GPUs and 8 NICs, trees
-     * in 32 channels with slots of 16 KiB take 5.9 ms, in 16 channels with 32 KiB 6.6; on 2048
-     * such hosts, in 32 channels with 12 KiB 6.2 ms, in 16 channels with 24 KiB 9.5 (2026-11). On
-     * the host device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for longer slots. */
+     * as a slot has LEAST_NEAR_BYTES: 1 GiB on 2048 hosts of 8 GPUs and 8 NICs is predicted to take
+     * 6.2 ms in 32 channels with slots of 12 KiB, 9.5 in 16 with 24 KiB (2026-11). On the host
+     * device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for longer slots. */
     const struct gyre_fifo_size near =
         size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
                   most, is_cuda ? LEAST_NEAR_BYTES : 0);
@@ -258,8 +255,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                              lines_bytes / ((uint64_t)peers->n_inside * spec.depth * spec.n_fifos));
     if (peers->n_far > 0) {
         const uint64_t near_bytes = (uint64_t)n_near * spec.depth * near.n_fifos * near.slot_bytes;
-        /* A large GYRE_BUFFSIZE takes more than the budget for near pairs. Far pairs keep theirs.
-         */
+        /* far pairs keep their part even where GYRE_BUFFSIZE takes more for near ones */
         const uint64_t rest_bytes = budget - gyre_min_u64(budget, near_bytes);
         spec.far =
             size_far(2 * peers->n_far, spec.depth, gyre_max_u64(rest_bytes, budget / 4), near);
@@ -267,7 +263,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     return spec;
 }
 
-/* ---- lines between hosts -------------------------------------------------------------------- */
+/* ---- lines between hosts ----------------------------------------------------------------- */
 
 uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
                              uint32_t n_near, uint32_t n_far)
@@ -293,7 +289,7 @@ void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind 
         return;
     spec->net_line_bytes = gyre_net_line_bytes(
         kind, spec, peers->n_near + (is_proxied_inside ? peers->n_inside : 0), peers->n_far);
-    /* Kernels of LL have one size of slot for all connections but those of proxies. Here there are
+    /* Kernels of LL have one size of slot for all connections but those of proxies; here there are
      * no others. */
     if (is_cuda && peers->n_inside == 0)
         spec->slot_bytes[GYRE_PROTO_LL] = spec->net_line_bytes;

@@ -25,21 +25,21 @@ struct gyre_links {
     uint8_t *is_far;     /* by rank: 1 = far from this one, so the pair has spec.far */
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
-    bool for_puts;          /* only while the transports of put links are opened */
+    bool for_puts;          /* while the transports of put links are opened */
     bool is_proxied;        /* a proxy serves at least one pair of ranks */
-    bool is_proxied_inside; /* a proxy serves at least one pair of ranks of the same host */
-    bool uses_rdma;         /* at least one pair of ranks is connected by the ib transport */
-    bool has_net_lines;     /* all pairs that talk through a proxy can use lines */
-    bool is_ll128_safe;     /* NVLink connects every pair of ranks. Pairs on different hosts that a
-                             * proxy serves do not count, as they never go by LL128 */
-    bool is_p2p;            /* all pairs of ranks address each other's memory directly */
+    bool is_proxied_inside; /* likewise, a pair of one host */
+    bool uses_rdma;         /* the ib transport connects at least one pair of ranks */
+    bool has_net_lines;     /* every pair that a proxy serves can use lines */
+    bool is_ll128_safe;     /* NVLink connects every pair of ranks, but for pairs on different hosts
+                             * that a proxy serves: those never go by LL128 */
+    bool is_p2p;            /* every pair of ranks addresses each other's memory directly */
     uint32_t n_gpu_sharers; /* number of ranks on the GPU that has the most; above 1 only with
                              * GYRE_SHARE_GPU */
     uint32_t least_sms;     /* multiprocessors that every rank has; 0 on the host device */
     struct gyre_network network; /* between hosts; zeros on one host */
-    /* The other ranks of a shrink connect to this listener; NULL = the rank has none. */
+    /* the other ranks of a shrink connect to it; NULL = none */
     struct gyre_regroup_listener *regroup_listener;
-    char summary[64]; /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
+    char summary[64]; /* the transports in use, such as "SHM+NET/Socket/0" */
 };
 
 /* A measured threshold of the library (core/engine/plan/tuner/rows.h), as ranks compare it. */
@@ -48,7 +48,7 @@ struct gyre_links_row {
     char text[128]; /* file, line and row, for the message; may be cut */
 };
 
-/* The values that the ranks must agree on besides the settings of the member. */
+/* What the ranks must agree on besides their parameters and configuration. */
 struct gyre_links_terms {
     const struct gyre_links_row *rows; /* on which plans depend, in their order */
     uint32_t n_rows;
@@ -58,21 +58,20 @@ struct gyre_links_terms {
 };
 
 /** gyre_links_open - check that all ranks agree on the settings that plans depend on, choose a
- * transport for each pair of ranks, and connect. Collective. Sets member->number.
- * @member: complete but for its number. Errors: INVALID_USAGE naming the rank and the setting that
- * differ, UNSUPPORTED (no transport for a pair), those of transports and of the rendezvous. After
- * an error gyre_links_close() frees what was made. */
+ * transport for each pair of ranks, and connect. Collective.
+ * @member: complete but for its number, which is set. Errors: INVALID_USAGE naming the rank and the
+ *   setting that differ, UNSUPPORTED (no transport for a pair), those of transports and of the
+ *   rendezvous. After an error gyre_links_close() frees what was made. */
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
                             struct gyre_links *links);
 
-/** gyre_links_log - say which transports were chosen and, on several hosts, where rings cross
- * between them, once all ranks are connected (links_log.c). */
+/** gyre_links_log - log which transports were chosen and, on several hosts, where rings cross
+ * between them. After all ranks are connected. Sets links->summary (choose.c). */
 void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
 
-/** gyre_links_close - close and free what gyre_links_open() made. */
 void gyre_links_close(struct gyre_links *links);
 
-/** gyre_links_wake - tell the proxies that something was enqueued. */
+/** gyre_links_wake - tell the proxies that something was enqueued. Any thread. */
 void gyre_links_wake(const struct gyre_links *links);
 
 /** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
@@ -84,9 +83,9 @@ static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int 
     return gyre_transports[links->transport_of[rank]]->is_proxied;
 }
 
-/** gyre_links_open_transport - open gyre_transports[index] between this rank and the ranks that
- * links->transport_of joins by it, and connect. Collective, also for ranks that it does not join to
- * any. Fills in links->transports and links->connectors. */
+/** gyre_links_open_transport - connect gyre_transports[index] to the ranks that links->transport_of
+ * joins to this one by it. Collective, also for ranks without such peers. Fills in
+ * links->transports and links->connectors. */
 gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
                                       int index, uint64_t deadline_ns);
 
@@ -95,34 +94,33 @@ uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 
 /* ---- agreement.c -------------------------------------------------------------------------- */
 
-/** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective.
- * All ranks come to the same result. Errors: INVALID_USAGE naming two ranks and what differs, of
- * rows the first one that does; those
- * of the bootstrap, OUT_OF_MEMORY. */
+/** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective;
+ * all ranks come to the same result. Errors: INVALID_USAGE naming two ranks and the first setting
+ * or row that differs; those of the bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms);
 
 /* ---- choose.c ----------------------------------------------------------------------------- */
 
 /** gyre_links_choose_transports - choose the transport of each pair: fill links->transport_of, and
- * the facts of links that depend on all pairs, such as is_p2p. Collective, after the infos were
- * gathered. Errors: UNSUPPORTED naming two ranks without a transport, and why; those of the
- * bootstrap, OUT_OF_MEMORY. */
+ * the facts that depend on all pairs, such as is_p2p. Collective, after the infos were gathered.
+ * Errors: UNSUPPORTED naming two ranks without a transport, and why; those of the bootstrap,
+ * OUT_OF_MEMORY. */
 gyre_status gyre_links_choose_transports(const struct gyre_member *member,
                                          struct gyre_links *links);
 
-/* ---- put_transports.c --------------------------------------------------------------------- */
+/* ---- put links, in connect.c ---------------------------------------------------------------- */
 
 /* The transports of put links (transport/transport.h), which serve the ranks that a proxy joins to
- * this one. */
+ * this one. They are transports of their own, because plans divide all FIFOs of the communicator's
+ * transports among channels. */
 struct gyre_put_transports {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* as in struct gyre_links */
-    struct gyre_connector
-        *connectors; /* of one FIFO a pair; zeros where no proxy serves the pair */
+    struct gyre_connector *connectors; /* one FIFO a pair; zeros where no proxy serves the pair */
     uint32_t slot_bytes;
 };
 
-/** gyre_put_transports_open - open them. Collective. Errors: those of transports and of the
- * rendezvous. After an error gyre_put_transports_close() frees what was made. */
+/** gyre_put_transports_open - collective. Errors: those of transports and of the rendezvous. After
+ * an error gyre_put_transports_close() frees what was made. */
 gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
                                      struct gyre_put_transports *puts);
 
@@ -130,15 +128,11 @@ gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gy
 void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 
-/* ---- gpu_sharers.c ------------------------------------------------------------------------ */
-
-/** gyre_links_check_gpus - check that no two ranks use the same GPU. Where GYRE_SHARE_GPU allows
- * it, limit member->config.sm_budget to this rank's part of the GPU. Sets links->n_gpu_sharers and
- * links->least_sms.
- * Errors: INVALID_USAGE naming two ranks and their GPU. */
+/** gyre_links_check_gpus - check that no two ranks use the same GPU, because they could wait for
+ * each other's blocks for ever. Where GYRE_SHARE_GPU allows it, limit member->config.sm_budget to
+ * this rank's part of the GPU. Sets links->n_gpu_sharers and links->least_sms. Errors:
+ * INVALID_USAGE naming two ranks and their GPU. */
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
-
-/* ---- clocks.c ----------------------------------------------------------------------------- */
 
 /** gyre_links_check_traces - refuse a trace file that several processes would write. All ranks come
  * to the same result. Errors: INVALID_ARGUMENT naming two ranks. */
@@ -146,11 +140,10 @@ gyre_status gyre_links_check_traces(const struct gyre_member *member,
                                     const struct gyre_links *links);
 
 /** gyre_links_measure_clock - find the offset between this host's clock and that of rank 0's host,
- * if some rank is traced and there are several hosts. Collective. A message cannot arrive before it
- * was sent, so every message between two hosts bounds the offset from one side.
- * @offset_ns_out: this clock minus that of rank 0's host. @error_ns_out: it is wrong by at most
- * this, apart from the drift of the clocks later on. Both are 0 on one host.
- * Errors: those of the rendezvous, OUT_OF_MEMORY. */
+ * if some rank is traced and there are several hosts. Collective.
+ * @offset_ns_out: this clock minus that of rank 0's host. @error_ns_out: the most that it is wrong
+ *   by, apart from later drift. Both are 0 on one host. Errors: those of the rendezvous,
+ *   OUT_OF_MEMORY. */
 gyre_status gyre_links_measure_clock(const struct gyre_member *member,
                                      const struct gyre_links *links, int64_t *offset_ns_out,
                                      uint64_t *error_ns_out);
@@ -161,11 +154,11 @@ gyre_status gyre_links_measure_clock(const struct gyre_member *member,
  * 0. Does nothing on one host. Collective, after connecting. Errors: those of the bootstrap. */
 gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links);
 
-/* ---- topology.c --------------------------------------------------------------------------- */
+/* ---- the topology, in choose.c -------------------------------------------------------------- */
 
 /** gyre_topology_open - check GYRE_P2P_LEVEL and fill links->topo: from GYRE_TOPO_FILE, else from
  * this machine if anything depends on it. Errors: INVALID_ARGUMENT listing the legal words, or with
- * the file, the line and what is wrong there; those of gyre_topo_detect. */
+ * the file and the line; those of gyre_topo_detect. */
 gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links);
 
 /** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */

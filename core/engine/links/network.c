@@ -29,8 +29,8 @@ uint64_t gyre_network_round(uint64_t round_trip_ns)
 
 uint64_t gyre_network_round_rate(uint64_t mbit_per_s)
 {
-    /* Ten classes for a power of ten, each about 1.26 times the one before. The usual rates of
-     * Ethernet are among them. In thousandths of the power of ten. */
+    /* Ten classes for a power of ten, each about 1.26 times the one before, in thousandths of the
+     * power; the usual rates of Ethernet are among them. */
     static const uint64_t classes[] = {1000, 1250, 1600, 2000, 2500, 3200,
                                        4000, 5000, 6400, 8000, 10000};
     uint64_t power = 1;
@@ -69,19 +69,7 @@ static uint32_t told_rate(const struct gyre_links *links, int rank)
     return gyre_peer_info_tells_rate(info) ? info->net_mbit_per_s : 0;
 }
 
-/* The rank with the slowest NIC of those that tell a rate; -1 = none does. */
-static int find_slowest(const struct gyre_member *member, const struct gyre_links *links)
-{
-    int slowest = -1;
-    for (int rank = 0; rank < member->n_ranks; rank++) {
-        const uint32_t rate = told_rate(links, rank);
-        if (rate > 0 && (slowest < 0 || rate < told_rate(links, slowest)))
-            slowest = rank;
-    }
-    return slowest;
-}
-
-/* From this rate on, what was measured is how fast one thread copies, and says little about the
+/* From this rate on, the measurement is how fast one thread copies, and says little about the
  * network: calls move data with several threads. */
 #define THREAD_MBIT_PER_S 8000
 
@@ -155,52 +143,31 @@ static void log_latency(const struct gyre_member *member, const struct gyre_link
                   links->uses_rdma ? "no port answered a write" : "the kernel tells no round trip");
 }
 
-static gyre_status wait_for_all(const struct gyre_member *member)
-{
-    struct gyre_bootstrap *bootstrap = member->bootstrap;
-    const uint8_t mine = 1;
-    uint8_t *all = malloc((size_t)member->n_ranks);
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
-    const gyre_status status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
-    free(all);
-    return status;
-}
-
-/* Measure what the transport between hosts can measure. Over RDMA a rank writes to its peers for
- * that, so all ranks must have connected; nothing is measured if GYRE_NET_LATENCY is set, which all
- * ranks agree on. Over TCP everything was measured while connecting. */
-static gyre_status measure_mine(const struct gyre_member *member, const struct gyre_links *links,
-                                struct gyre_wire *mine_out)
-{
-    *mine_out = (struct gyre_wire){.round_trip_ns = 0};
-    if (links->uses_rdma && gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) > 0)
-        return GYRE_SUCCESS;
-    if (links->uses_rdma)
-        GYRE_TRY(wait_for_all(member));
-    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
-        struct gyre_transport *transport = links->transports[i];
-        if (transport != NULL && transport->ops->is_proxied &&
-            transport->ops->is_rdma == links->uses_rdma)
-            transport->ops->measure(transport, mine_out);
-    }
-    return GYRE_SUCCESS;
-}
-
-/* Gather what all ranks measured, and take the medians of those that know something. */
+/* Measure what the transport between hosts can measure, gather it from all ranks, and take the
+ * medians of those that know something. Over RDMA a rank writes to its peers for that, so all ranks
+ * must have connected; nothing is measured if GYRE_NET_LATENCY is set. Over TCP everything was
+ * measured while connecting. */
 static gyre_status measure_all(const struct gyre_member *member, const struct gyre_links *links,
                                struct gyre_wire *medians_out)
 {
     struct gyre_bootstrap *bootstrap = member->bootstrap;
     const size_t n = (size_t)member->n_ranks;
-    struct gyre_wire mine;
-    GYRE_TRY(measure_mine(member, links, &mine));
+    const bool measures =
+        !links->uses_rdma || gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) <= 0;
+    struct gyre_wire mine = {.round_trip_ns = 0};
     struct gyre_wire *all = malloc(n * sizeof(*all));
     uint64_t *values = malloc(n * sizeof(*values));
-    gyre_status status = GYRE_SUCCESS;
-    if (all == NULL || values == NULL) {
-        status = gyre_fail_errno(ENOMEM, "init");
+    gyre_status status =
+        all == NULL || values == NULL ? gyre_fail_errno(ENOMEM, "init") : GYRE_SUCCESS;
+    if (status == GYRE_SUCCESS && links->uses_rdma && measures) /* wait for all ranks */
+        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
+    if (status != GYRE_SUCCESS)
         goto out;
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS && measures; i++) {
+        struct gyre_transport *transport = links->transports[i];
+        if (transport != NULL && transport->ops->is_proxied &&
+            transport->ops->is_rdma == links->uses_rdma)
+            transport->ops->measure(transport, &mine);
     }
     GYRE_TRY_GOTO(status, bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all), out);
     for (size_t i = 0; i < n; i++)
@@ -223,7 +190,11 @@ gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_lin
     if (links->grouping.n_hosts < 2)
         return GYRE_SUCCESS;
     GYRE_TRY(measure_all(member, links, &measured));
-    const int slowest = find_slowest(member, links);
+    int slowest = -1; /* the rank with the slowest NIC of those that tell a rate */
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        if (told_rate(links, rank) > 0 &&
+            (slowest < 0 || told_rate(links, rank) < told_rate(links, slowest)))
+            slowest = rank;
     const struct rates rates = {.given = given_rate > 0 ? (uint64_t)given_rate : 0,
                                 .slowest = slowest,
                                 .told = slowest >= 0 ? told_rate(links, slowest) : 0,

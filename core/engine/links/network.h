@@ -16,13 +16,11 @@ struct gyre_network {
 };
 
 /** gyre_network_round - the power of two microseconds that is nearest to a round trip; 0 stays 0.
- * Plans may not depend on how one measurement differs from the next, so only the class of a round
- * trip counts. Pure. */
+ * Plans depend on the class alone, so that two measurements give the same plan. Pure. */
 uint64_t gyre_network_round(uint64_t round_trip_ns);
 
-/** gyre_network_round_rate - the class that is nearest to a measured rate: 1, 1.25, 1.6,
- * 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of ten; 0 stays 0. As for round trips, only the class
- * counts. Pure. */
+/** gyre_network_round_rate - likewise the nearest of 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4 or 8
+ * times a power of ten; 0 stays 0. Pure. */
 uint64_t gyre_network_round_rate(uint64_t mbit_per_s);
 
 /** gyre_network_median - the median of the values that are not 0; 0 if there is none. Pure.
