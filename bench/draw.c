@@ -8,16 +8,107 @@
  *    draw --file mine.txt --svg mine.svg
  */
 #include "bench/draw/measured.h"
-#include "bench/draw/options.h"
 #include "bench/draw/page.h"
 #include "bench/draw/times.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/programs.h"
+#include "bench/tools/shape_options.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/status.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Texts are those of argv; NULL or 0 = the option was not given. */
+struct options {
+    struct bench_shape_options shape;
+    struct bench_schedule_request request; /* cost, proto, channels, tile, depth of the times */
+    const char *html;                      /* files to write; "-" = standard output */
+    const char *svg;
+    const char *json;
+    const char *trace; /* its times are shown instead of predicted ones */
+    int call;          /* of the trace; -1 = the last one that fits */
+    uint64_t n_bytes;
+    bool asks_for_times; /* some option is about them */
+    int round;           /* the only one in the SVG; -1 = several */
+    bool wants_help;
+};
+
+#define DEFAULT_BYTES (1U << 20)
+
+#define AT(field)     .at = offsetof(struct options, field)
+
+static const struct bench_option table[] = {
+    {0, "html", "FILE", "a page that shows the programs step by step (- = standard output)",
+     BENCH_TEXT, AT(html)},
+    {0, "svg", "FILE", "a picture of the rounds, side by side", BENCH_TEXT, AT(svg)},
+    {0, "round", "R", "this round alone, in the SVG", BENCH_NUMBER, AT(round), 0, 1000000},
+    {0, "json", "FILE", "the data of the page", BENCH_TEXT, AT(json)},
+    BENCH_SHAPE_OPTIONS(struct options, shape),
+    {0, "bytes", "SIZE", "the size whose times are predicted (default 1M); all blocks together",
+     BENCH_BYTES, AT(n_bytes), 1, .expected = "a size from 1 on, such as 64K or 1M"},
+    {0, "cost", "NAME", "the machine: host, h200 (default), or a file that gyre tune wrote",
+     BENCH_TEXT, AT(request.cost)},
+    {0, "proto", "NAME", "simple, ll, ll128 or lamport (default: the tuner's choice)", BENCH_TEXT,
+     AT(request.proto)},
+    BENCH_TILING_OPTIONS(struct options, request, "likewise"),
+    BENCH_NET_OPTION(struct options, request,
+                     "what is between hosts: ib (RDMA, default) or socket (TCP)"),
+    {0, "from-trace", "FILE", "show the times of a call that GYRE_TRACE_FILE recorded, instead",
+     BENCH_TEXT, AT(trace)},
+    {0, "call", "N", "its number in the trace (default: the last one of these programs)",
+     BENCH_NUMBER, AT(call), 0, INT_MAX},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
+    {0},
+};
+
+static void print_usage(const char *program, FILE *out)
+{
+    fprintf(out,
+            "usage: %s --algo NAME --coll NAME --ranks N --html FILE [options]\n"
+            "       %s --file PROGRAMS {--html FILE | --svg FILE | --json FILE}\n",
+            program, program);
+    bench_options_print(table, 22, out);
+    fputs("Exit status: 0, also if the programs are wrong; 1 nothing was drawn; 2 wrong usage.\n"
+          "\nalgorithms:\n",
+          out);
+    bench_shape_print_algorithms(out);
+}
+
+/* Refuses options that have no effect together with the other options. */
+static bool check_together(const struct options *options)
+{
+    const bool has_times = options->html != NULL || options->json != NULL;
+    const struct bench_shape_options *shape = &options->shape;
+    const char *wrong = NULL;
+    if (shape->file != NULL && (shape->algorithm != NULL || shape->collective != NULL ||
+                                shape->n_ranks > 0 || shape->root > 0 || shape->is_placed))
+        wrong = "--algo, --coll, --ranks, --root and --placed do not go with --file, which says "
+                "all of that";
+    else if (shape->n_nics > 0 && shape->hosts == NULL)
+        wrong = "--nics needs --hosts: NICs are between hosts";
+    else if (options->request.net != BENCH_NET_UNNAMED && shape->hosts == NULL)
+        wrong = "--net needs --hosts: it is the network between hosts";
+    else if (!has_times && options->svg == NULL)
+        wrong = "nothing to write: give --html, --svg or --json, each with a file";
+    else if (options->round >= 0 && options->svg == NULL)
+        wrong = "--round needs --svg";
+    else if (options->asks_for_times && !has_times)
+        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --net need --html or "
+                "--json, which show times";
+    else if (options->trace != NULL && (options->asks_for_times || !has_times))
+        wrong =
+            "--from-trace needs --html or --json, and does not go with --bytes, --cost, --proto, "
+            "--channels, --tile, --depth and --net, which are about predicted times";
+    else if (options->call >= 0 && options->trace == NULL)
+        wrong = "--call needs --from-trace";
+    else if (options->shape.file != NULL && options->shape.variant >= 0)
+        wrong = "--variant does not go with --file, which holds one variant";
+    if (wrong != NULL)
+        fprintf(stderr, "draw: %s\n", wrong);
+    return wrong == NULL && (shape->file != NULL || bench_shape_is_right(shape, true));
+}
 
 enum format { HTML, SVG, JSON };
 
@@ -27,9 +118,8 @@ static bool say(const char *cause)
     return false;
 }
 
-static bool write_format(const struct bench_drawing *drawing,
-                         const struct bench_draw_options *options, const char *title,
-                         enum format format, FILE *file)
+static bool write_format(const struct bench_drawing *drawing, const struct options *options,
+                         const char *title, enum format format, FILE *file)
 {
     gyre_status status = GYRE_SUCCESS;
     switch (format) {
@@ -48,9 +138,8 @@ static bool write_format(const struct bench_drawing *drawing,
 }
 
 /* @path: NULL = this format is not asked for. */
-static bool write_file(const struct bench_drawing *drawing,
-                       const struct bench_draw_options *options, const char *title,
-                       enum format format, const char *path)
+static bool write_file(const struct bench_drawing *drawing, const struct options *options,
+                       const char *title, enum format format, const char *path)
 {
     if (path == NULL)
         return true;
@@ -70,7 +159,7 @@ static bool write_file(const struct bench_drawing *drawing,
     return ok;
 }
 
-static bool write_all(const struct bench_drawing *drawing, const struct bench_draw_options *options)
+static bool write_all(const struct bench_drawing *drawing, const struct options *options)
 {
     char *title = NULL;
     if (bench_draw_title(drawing, &title) != GYRE_SUCCESS)
@@ -86,7 +175,7 @@ static bool write_all(const struct bench_drawing *drawing, const struct bench_dr
 }
 
 /* Only the page and its data show times. */
-static bool find_times(struct bench_drawing *drawing, const struct bench_draw_options *options,
+static bool find_times(struct bench_drawing *drawing, const struct options *options,
                        const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
 {
     struct bench_schedule_request request = options->request;
@@ -118,9 +207,9 @@ static bool find_times(struct bench_drawing *drawing, const struct bench_draw_op
 }
 
 /* Draws the programs of all ranks. @algorithm: NULL = they cannot be simulated. */
-static bool draw(const struct bench_draw_options *options,
-                 const struct gyre_program *const *programs, int n_programs,
-                 const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+static bool draw(const struct options *options, const struct gyre_program *const *programs,
+                 int n_programs, const struct gyre_algorithm *algorithm,
+                 const struct gyre_shape *shape)
 {
     struct bench_drawing drawing;
     if (bench_drawing_open(programs, n_programs, shape->grouping, &drawing) != GYRE_SUCCESS)
@@ -141,8 +230,8 @@ static bool can_draw(uint32_t n_ranks)
 }
 
 /* Draws the programs of one shape of a file, which may be wrong. */
-static bool draw_given(const struct bench_draw_options *options,
-                       const struct gyre_program_file *file, struct gyre_shape *shape)
+static bool draw_given(const struct options *options, const struct gyre_program_file *file,
+                       struct gyre_shape *shape)
 {
     const struct gyre_program *const *programs = gyre_program_file_set(file, 0);
     struct gyre_given_programs given = {.n_variants = 1, .programs = {programs}};
@@ -155,7 +244,7 @@ static bool draw_given(const struct bench_draw_options *options,
     return draw(options, programs, file->n_programs, fits ? &algorithm : NULL, shape);
 }
 
-static bool draw_file(const struct bench_draw_options *options)
+static bool draw_file(const struct options *options)
 {
     struct gyre_shape shape = {0};
     struct gyre_program_file file;
@@ -172,7 +261,7 @@ static bool draw_file(const struct bench_draw_options *options)
     return ok;
 }
 
-static bool draw_algorithm(const struct bench_draw_options *options)
+static bool draw_algorithm(const struct options *options)
 {
     static struct bench_programs programs = {.user = "draw"}; /* large */
     const struct gyre_algorithm *algorithm;
@@ -191,17 +280,27 @@ static bool draw_algorithm(const struct bench_draw_options *options)
 
 static int run(int argc, char **argv)
 {
-    struct bench_draw_options options;
+    static const struct bench_command_line line = {.options = table, .user = "draw"};
+    struct options options = {.shape = {.user = "draw", .variant = -1}, .round = -1, .call = -1};
+    const struct bench_schedule_request *request = &options.request;
     if (argc == 1) {
-        bench_draw_print_usage(argv[0], stderr);
+        print_usage(argv[0], stderr);
         return 2;
     }
-    if (!bench_draw_parse(argc, argv, &options))
+    if (!bench_options_take(&line, argc, argv, &options))
         return 2;
     if (options.wants_help) {
-        bench_draw_print_usage(argv[0], stdout);
+        print_usage(argv[0], stdout);
         return 0;
     }
+    options.asks_for_times = options.n_bytes > 0 || request->cost != NULL ||
+                             request->proto != NULL || request->n_channels > 0 ||
+                             request->tile_bytes > 0 || request->depth > 0 ||
+                             request->net != BENCH_NET_UNNAMED;
+    if (!check_together(&options))
+        return 2;
+    if (options.n_bytes == 0)
+        options.n_bytes = DEFAULT_BYTES;
     const bool ok = options.shape.file != NULL ? draw_file(&options) : draw_algorithm(&options);
     return ok ? 0 : 1;
 }

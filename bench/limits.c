@@ -5,6 +5,7 @@
  *
  *    limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
+#include "bench/driver/option_table.h"
 #include "bench/driver/streams.h"
 #include "bench/launch/launcher.h"
 #include "bench/limits/limits.h"
@@ -12,16 +13,29 @@
 #include "core/foundation/topo/topo.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NO_GPU 77 /* ctest and automake take this exit status for "skipped" */
 
-static const char usage[] =
-    "usage: %s [-J FILE]\n"
-    "  -J,--json FILE  write the figures as JSON, for --limits of benches\n"
-    "  -h,--help       print this text\n"
-    "CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n";
+struct options {
+    const char *json_path;
+    bool wants_help;
+};
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct bench_option table[] = {
+    {'J', "json", "FILE", "write the figures as JSON, for --limits of benches", BENCH_TEXT,
+     AT(json_path)},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
+    {0},
+};
+
+static void print_usage(const char *program, FILE *out)
+{
+    fprintf(out, "usage: %s [-J FILE]\n", program);
+    bench_options_print(table, 19, out);
+    fputs("CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n", out);
+}
 
 /* NICs are not measured, and the notes say so whether there are any or not. */
 static gyre_status note_nics(struct bench_limits *limits)
@@ -55,33 +69,17 @@ static gyre_status check_launcher(void)
                      "or their variables");
 }
 
-/* Names the argument that is no option; --help is none either, but nothing is wrong with it. */
-static bool refuse(const char *argument)
-{
-    if (strcmp(argument, "--help") != 0 && strcmp(argument, "-h") != 0)
-        fprintf(stderr, "limits: %s: no such option, or its value is missing\n\n", argument);
-    return false;
-}
-
-static bool parse_options(int argc, char **argv, const char **json_path_out)
-{
-    for (int i = 1; i < argc; i += 2) {
-        if ((strcmp(argv[i], "-J") != 0 && strcmp(argv[i], "--json") != 0) || i + 1 == argc)
-            return refuse(argv[i]);
-        *json_path_out = argv[i + 1];
-    }
-    return true;
-}
-
 static int run(int argc, char **argv)
 {
-    const char *json_path = NULL;
+    static const struct bench_command_line line = {
+        .options = table, .user = "limits", .unknown = BENCH_NO_SUCH, .valueless = BENCH_NO_SUCH};
+    struct options options = {0};
     struct bench_limits limits;
-    if (!parse_options(argc, argv, &json_path)) {
-        const bool asked =
-            argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-        fprintf(asked ? stdout : stderr, usage, argv[0]);
-        return asked ? 0 : 2;
+    const bool is_right = bench_options_take(&line, argc, argv, &options);
+    if (!is_right || options.wants_help) {
+        fputs(is_right ? "" : "\n", stderr);
+        print_usage(argv[0], is_right ? stdout : stderr);
+        return is_right ? 0 : 2;
     }
     bool has_gpu = true;
     gyre_status status = check_launcher();
@@ -93,8 +91,8 @@ static int run(int argc, char **argv)
         status = note_nics(&limits);
     if (status == GYRE_SUCCESS) {
         bench_limits_print(&limits);
-        if (json_path != NULL)
-            status = bench_limits_write(&limits, json_path);
+        if (options.json_path != NULL)
+            status = bench_limits_write(&limits, options.json_path);
     }
     if (status == GYRE_SUCCESS)
         return 0;

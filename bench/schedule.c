@@ -12,12 +12,183 @@
 #include "bench/tools/programs.h"
 #include "bench/tools/schedule_fabric.h"
 #include "bench/tools/schedule_json.h"
-#include "bench/tools/schedule_options.h"
+#include "bench/tools/shape_options.h"
+#include "core/foundation/base/util.h"
 #include "core/foundation/model/program_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct options {
+    struct bench_shape_options shape; /* variant -1 = print the first one, prove all */
+    int rank;                         /* the program to print; -1 = those of all ranks */
+    const char *sizes;
+    const char *json_path;
+    const char *csv_path;
+    const char *msccl_path;
+    bool rounds;
+    bool verify;
+    bool predict;
+    bool wants_help;
+    struct bench_schedule_request request; /* the options that only --predict reads */
+};
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct bench_option table[] = {
+    BENCH_SHAPE_OPTIONS(struct options, shape),
+    {'k', "rank", "R", "print the program of this rank only", BENCH_NUMBER, AT(rank), 0,
+     GYRE_MAX_RANKS - 1},
+    {'R', "rounds", NULL, "print all ranks side by side, one line for each round", BENCH_FLAG,
+     AT(rounds)},
+    {'v', "verify", NULL,
+     "prove the programs, of all variants unless --variant names one;\nthe exit status is 1 if the "
+     "proof fails",
+     BENCH_FLAG, AT(verify)},
+    {'p', "predict", NULL, "predict the time for each size; without --algo for all algorithms",
+     BENCH_FLAG, AT(predict)},
+    {0, "bytes", "SIZES", "sizes for --predict: 1M, or 1K:1G in factors of 4 (default)", BENCH_TEXT,
+     AT(sizes)},
+    {0, "cost", "NAME",
+     "the machine for --predict: host, h200 (default), or a file\nthat gyre tune wrote", BENCH_TEXT,
+     AT(request.cost)},
+    {0, "proto", "NAME",
+     "the protocol for --predict: simple, ll, ll128 or lamport\n(default: the tuner's choice)",
+     BENCH_TEXT, AT(request.proto)},
+    BENCH_TILING_OPTIONS(struct options, request, "for --predict, likewise"),
+    {0, "trace", "FILE", "write the steps of --predict as a trace, for one algorithm and size",
+     BENCH_TEXT, AT(request.trace)},
+    {0, "nic-rate", "R", "GB/s of one NIC in each direction, for --predict", BENCH_AMOUNT,
+     AT(request.nic_gbytes_per_s), .high = 1000000, .expected = "GB/s, above 0"},
+    BENCH_NET_OPTION(struct options, request,
+                     "what is between hosts, for --predict: ib (RDMA, default) or socket (TCP)"),
+    {0, "fabric", "FILE",
+     "hosts, NICs, switches and links for --predict, in place of --hosts,\n--nics and --nic-rate "
+     "(docs/fabric.md)",
+     BENCH_TEXT, AT(request.fabric_path)},
+    {0, "from-msccl", "XML", "read an algorithm of MSCCL, and print it as programs that are proved",
+     BENCH_TEXT, AT(msccl_path)},
+    {0, "json", "FILE", "write the results of --verify or --predict as JSON, too", BENCH_TEXT,
+     AT(json_path)},
+    {0, "csv", "FILE", "write the results of --predict as CSV, too", BENCH_TEXT, AT(csv_path)},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
+    {0},
+};
+
+static void print_usage(const char *program, FILE *out)
+{
+    fprintf(out,
+            "usage: %s --algo NAME --coll NAME --ranks N [options]\n"
+            "       %s --file PROGRAMS [options]\n"
+            "       %s --from-msccl ALGO.xml [options]\n"
+            "       %s --predict --coll NAME {--ranks N | --hosts 2x8 | --fabric FILE} "
+            "[options]\n",
+            program, program, program, program);
+    bench_options_print(table, 22, out);
+    fputs("Exit status: 0; 1 a proof failed, or a file cannot be used or written; 2 wrong usage.\n"
+          "\nalgorithms:\n",
+          out);
+    bench_shape_print_algorithms(out);
+}
+
+/* Reads "SIZE" or "FIRST:LAST". */
+static bool parse_sizes(const char *text, struct bench_schedule_request *request)
+{
+    char first[32];
+    const char *colon = strchr(text, ':');
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(text, ":"), text);
+    if (bench_parse_bytes(first, &request->first_bytes) == GYRE_SUCCESS &&
+        bench_parse_bytes(colon == NULL ? first : colon + 1, &request->last_bytes) ==
+            GYRE_SUCCESS &&
+        request->first_bytes > 0 && request->first_bytes <= request->last_bytes)
+        return true;
+    fprintf(
+        stderr,
+        "schedule: --bytes %s: expected SIZE or FIRST:LAST, with sizes from 1 on, such as 1M or "
+        "1K:1G\n",
+        text);
+    return false;
+}
+
+#define N_WRITTEN 3
+
+/* Refuses a file of results that is also read, or is that of the other results. */
+static bool check_files(const struct options *options)
+{
+    const struct {
+        const char *option;
+        const char *path;
+    } files[] = {{"--csv", options->csv_path},          {"--json", options->json_path},
+                 {"--trace", options->request.trace}, /* the first three are written */
+                 {"--file", options->shape.file},       {"--fabric", options->request.fabric_path},
+                 {"--from-msccl", options->msccl_path}, {"--cost", options->request.cost}};
+    for (size_t i = 0; i < N_WRITTEN; i++)
+        for (size_t k = i + 1; k < GYRE_ARRAY_LENGTH(files); k++)
+            if (files[i].path != NULL && files[k].path != NULL &&
+                bench_is_same_file(files[i].path, files[k].path)) {
+                fprintf(stderr, "schedule: %s and %s are the same file, %s\n", files[i].option,
+                        files[k].option, files[k].path);
+                return false;
+            }
+    return true;
+}
+
+/* Refuses options that have no effect together with the other options. */
+static bool check_together(const struct options *options)
+{
+    const struct bench_schedule_request *request = &options->request;
+    const char *wrong = NULL;
+    const bool is_about_predictions =
+        request->first_bytes > 0 || request->cost != NULL || request->proto != NULL ||
+        request->n_channels > 0 || request->tile_bytes > 0 || request->depth > 0 ||
+        request->nic_gbytes_per_s > 0 || request->net != BENCH_NET_UNNAMED ||
+        request->trace != NULL || request->fabric_path != NULL;
+    const bool is_given = options->shape.file != NULL || options->msccl_path != NULL;
+    const bool prints = options->rank >= 0 || options->rounds;
+    if (is_about_predictions && !options->predict)
+        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth, --nic-rate, --net, --trace "
+                "and --fabric need --predict";
+    else if (options->predict && (prints || options->verify || options->shape.is_placed))
+        wrong = "--predict does not go with --rank, --rounds, --verify or --placed";
+    else if (is_given &&
+             (options->shape.algorithm != NULL || options->shape.collective != NULL ||
+              options->shape.n_ranks > 0 || options->shape.root > 0 ||
+              (options->shape.hosts != NULL && !options->predict) || options->shape.is_placed))
+        wrong = "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file or "
+                "--from-msccl, which say all of that (--hosts goes with --predict --file)";
+    else if (options->msccl_path != NULL && (options->shape.file != NULL || options->predict))
+        wrong = "--from-msccl does not go with --file or --predict: save the programs that it "
+                "prints, and predict that file";
+    else if (options->json_path != NULL && !options->predict && !options->verify)
+        wrong = "--json needs --verify or --predict";
+    else if (options->csv_path != NULL && !options->predict)
+        wrong = "--csv needs --predict";
+    else if (request->fabric_path != NULL &&
+             (options->shape.hosts != NULL || options->shape.n_ranks > 0 ||
+              options->shape.n_nics > 0 || request->nic_gbytes_per_s > 0))
+        wrong =
+            "--ranks, --hosts, --nics and --nic-rate do not go with --fabric, which says all of "
+            "that";
+    else if (request->fabric_path != NULL && request->trace != NULL)
+        wrong = "--trace does not go with --fabric: when a step starts, it is not known yet when "
+                "its slots arrive";
+    else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
+        wrong = "--nics needs --hosts: NICs are between hosts";
+    else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL &&
+             request->fabric_path == NULL)
+        wrong = "--net needs --hosts or --fabric: it is the network between hosts";
+    else if (options->rank >= 0 && options->rounds)
+        wrong = "--rank does not go with --rounds, which shows all ranks";
+    if (wrong != NULL)
+        fprintf(stderr, "schedule: %s\n", wrong);
+    struct bench_shape_options shape = options->shape;
+    if (request->fabric_path != NULL) /* the file says how many ranks there are */
+        shape.n_ranks = 1;
+    return wrong == NULL && check_files(options) &&
+           (is_given ||
+            bench_shape_is_right(&shape, !options->predict || options->shape.algorithm != NULL));
+}
 
 /* The programs of one shape, by rank. They belong to the job or to a file. */
 struct job {
@@ -38,7 +209,7 @@ static bool print_text(gyre_status status, char **text)
     return true;
 }
 
-static bool print_programs(const struct bench_schedule_options *options, const struct job *job)
+static bool print_programs(const struct options *options, const struct job *job)
 {
     char *text = NULL;
     if (options->rounds) {
@@ -100,7 +271,7 @@ static bool verify(const struct job *job)
 }
 
 /* Prints the programs of an algorithm and proves them: those of one variant, or of all. */
-static bool print_and_verify(const struct bench_schedule_options *options, struct job *job)
+static bool print_and_verify(const struct options *options, struct job *job)
 {
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
@@ -136,7 +307,7 @@ static bool is_variant(const struct gyre_program_file *file, int set)
 }
 
 /* Prints the programs of a file and proves them, shape by shape. */
-static bool print_and_verify_file(const struct bench_schedule_options *options,
+static bool print_and_verify_file(const struct options *options,
                                   const struct gyre_program_file *file, struct job *job)
 {
     bool ok = true;
@@ -151,7 +322,7 @@ static bool print_and_verify_file(const struct bench_schedule_options *options,
     return ok;
 }
 
-static bool print_and_verify_read(const struct bench_schedule_options *options, struct job *job)
+static bool print_and_verify_read(const struct options *options, struct job *job)
 {
     struct gyre_program_file file;
     if (options->msccl_path != NULL) {
@@ -188,8 +359,7 @@ static int take_variants(const struct gyre_program_file *file, int set,
 }
 
 /* Predicts one shape of a file. */
-static bool predict_given(const struct bench_schedule_options *options,
-                          struct gyre_given_programs *given)
+static bool predict_given(const struct options *options, struct gyre_given_programs *given)
 {
     struct bench_schedule_request request = options->request;
     struct gyre_algorithm algorithm;
@@ -206,7 +376,7 @@ static bool predict_given(const struct bench_schedule_options *options,
     return run_request(&request);
 }
 
-static bool predict_file(const struct bench_schedule_options *options)
+static bool predict_file(const struct options *options)
 {
     struct gyre_program_file file;
     bool ok = bench_programs_load("schedule", options->shape.file, &file);
@@ -227,7 +397,7 @@ static bool predict_file(const struct bench_schedule_options *options)
     return ok;
 }
 
-static bool predict_shape(const struct bench_schedule_options *options)
+static bool predict_shape(const struct options *options)
 {
     struct bench_schedule_request request = options->request;
     struct gyre_shape shape;
@@ -243,10 +413,10 @@ static bool predict_shape(const struct bench_schedule_options *options)
     return run_request(&request);
 }
 
-static bool predict(const struct bench_schedule_options *options)
+static bool predict(const struct options *options)
 {
     static struct bench_fabric fabric; /* large; one job a process */
-    struct bench_schedule_options copy = *options;
+    struct options copy = *options;
     if (bench_fabric_load(options->request.fabric_path, &fabric) != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: %s\n", gyre_cause());
         return false;
@@ -262,7 +432,7 @@ static bool predict(const struct bench_schedule_options *options)
 }
 
 /* What the options ask for. */
-static bool run_options(const struct bench_schedule_options *options, struct job *job)
+static bool run_options(const struct options *options, struct job *job)
 {
     if (options->predict)
         return predict(options);
@@ -273,18 +443,22 @@ static bool run_options(const struct bench_schedule_options *options, struct job
 
 static int run(int argc, char **argv)
 {
-    struct bench_schedule_options options;
+    struct options options = {.shape = {.user = "schedule", .variant = -1}, .rank = -1};
+    static const struct bench_command_line line = {.options = table, .user = "schedule"};
     static struct job job = {.programs = {.user = "schedule"}}; /* large */
     if (argc == 1) {
-        bench_schedule_print_usage(argv[0], stderr);
+        print_usage(argv[0], stderr);
         return 2;
     }
-    if (!bench_schedule_parse(argc, argv, &options))
+    if (!bench_options_take(&line, argc, argv, &options))
         return 2;
     if (options.wants_help) {
-        bench_schedule_print_usage(argv[0], stdout);
+        print_usage(argv[0], stdout);
         return 0;
     }
+    if ((options.sizes != NULL && !parse_sizes(options.sizes, &options.request)) ||
+        !check_together(&options))
+        return 2;
     if (options.json_path != NULL &&
         bench_schedule_json_open(argc, argv, &job.json) != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: %s\n", gyre_cause());

@@ -3,6 +3,7 @@
  * topo: prints what gyre finds out about this machine (or reads from a topology file), and the
  * matrix of path levels between GPUs and network ports.
  */
+#include "bench/driver/option_table.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/topo_json.h"
 
@@ -16,16 +17,27 @@ struct options {
     const char *dump;
     const char *json;
     bool levels;
+    bool wants_help;
 };
 
-static const char usage[] =
-    "usage: %s [--xml FILE] [--dump FILE] [--json FILE] [--levels]\n"
-    "  --xml FILE   read a topology in NCCL's XML format instead of this machine's\n"
-    "  --dump FILE  write the topology in that format\n"
-    "  --json FILE  write nodes, links and paths as JSON\n"
-    "  --levels     explain the levels of the matrix\n"
-    "  -h, --help   print this text\n"
-    "Exit status: 0; 1 the topology cannot be read or written; 2 wrong usage.\n";
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct bench_option table[] = {
+    {0, "xml", "FILE", "read a topology in NCCL's XML format instead of this machine's", BENCH_TEXT,
+     AT(xml)},
+    {0, "dump", "FILE", "write the topology in that format", BENCH_TEXT, AT(dump)},
+    {0, "json", "FILE", "write nodes, links and paths as JSON", BENCH_TEXT, AT(json)},
+    {0, "levels", NULL, "explain the levels of the matrix", BENCH_FLAG, AT(levels)},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
+    {0},
+};
+
+static void print_usage(const char *program, FILE *out)
+{
+    fprintf(out, "usage: %s [--xml FILE] [--dump FILE] [--json FILE] [--levels]\n", program);
+    bench_options_print(table, 15, out);
+    fputs("Exit status: 0; 1 the topology cannot be read or written; 2 wrong usage.\n", out);
+}
 
 static void print_node(const struct gyre_topo *topo, int32_t index, int depth)
 {
@@ -105,40 +117,17 @@ static void print_topo(const struct gyre_topo *topo)
     printf("\ntopology hash %016" PRIx64 "\n", gyre_topo_hash(topo));
 }
 
-/* Names the argument that is no option; --help is none either, but nothing is wrong with it. */
-static bool refuse(const char *argument)
-{
-    if (strcmp(argument, "--help") != 0 && strcmp(argument, "-h") != 0)
-        fprintf(stderr, "topo: %s: no such option, or its value is missing\n\n", argument);
-    return false;
-}
-
-static bool parse_options(int argc, char **argv, struct options *options_out)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--levels") == 0)
-            options_out->levels = true;
-        else if (strcmp(argv[i], "--xml") == 0 && i + 1 < argc)
-            options_out->xml = argv[++i];
-        else if (strcmp(argv[i], "--dump") == 0 && i + 1 < argc)
-            options_out->dump = argv[++i];
-        else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc)
-            options_out->json = argv[++i];
-        else
-            return refuse(argv[i]);
-    }
-    return true;
-}
-
 static int run(int argc, char **argv)
 {
+    static const struct bench_command_line line = {
+        .options = table, .user = "topo", .unknown = BENCH_NO_SUCH, .valueless = BENCH_NO_SUCH};
     struct options options = {0};
     struct gyre_topo topo;
-    if (!parse_options(argc, argv, &options)) {
-        const bool asked =
-            argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-        fprintf(asked ? stdout : stderr, usage, argv[0]);
-        return asked ? 0 : 2;
+    const bool is_right = bench_options_take(&line, argc, argv, &options);
+    if (!is_right || options.wants_help) {
+        fputs(is_right ? "" : "\n", stderr);
+        print_usage(argv[0], is_right ? stdout : stderr);
+        return is_right ? 0 : 2;
     }
 #define PRINT_LEVEL(name, legacy, meaning) printf("%s  %s\n", #name, meaning);
     if (options.levels) {

@@ -5,7 +5,7 @@
  * count as in a communicator.
  */
 #include "bench/command/command.h"
-#include "bench/driver/options.h"
+#include "bench/driver/option_table.h"
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
@@ -13,7 +13,6 @@
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* In the order of enum gyre_row_file. */
@@ -23,8 +22,23 @@ struct request {
     enum gyre_collective coll;
     size_t n_bytes;
     uint32_t n_ranks;
+    const char *coll_name;
     int machine;
-    bool in_window, as_json;
+    bool in_window, as_json, wants_help;
+};
+
+#define AT(field) .at = offsetof(struct request, field)
+
+static const struct bench_option table[] = {
+    {0, "coll", "NAME", "all_reduce, broadcast, ... [all_reduce]", BENCH_TEXT, AT(coll_name)},
+    {0, "ranks", "N", "on one host; several hosts are predicted: gyre schedule --predict [4]",
+     BENCH_NUMBER, AT(n_ranks), 1, GYRE_MAX_RANKS},
+    {0, "machine", "NAME", "h200, gpu_host_memory or host [host]", BENCH_WORD, AT(machine), 0, 3,
+     machine_names},
+    {0, "window", NULL, "the result lies in a window", BENCH_FLAG, AT(in_window)},
+    {0, "json", NULL, "as JSON", BENCH_FLAG, AT(as_json)},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
+    {0},
 };
 
 static struct gyre_tuner_facts facts_of(const struct request *request, struct gyre_why *why)
@@ -110,26 +124,13 @@ static void print_json(const struct request *request, const struct gyre_choice *
     printf("]}\n");
 }
 
-static int refuse(const char *option, const char *value)
-{
-    fprintf(stderr, "gyre explain-choice: %s %s: not known, or no number that is possible\n",
-            option, value);
-    return 2;
-}
-
 static int print_usage(bool is_help)
 {
     FILE *file = is_help ? stdout : stderr;
     bench_command_print_examples("explain-choice", file);
-    fputs(
-        "usage: gyre explain-choice SIZE [options]\n"
-        "  --coll NAME     all_reduce, broadcast, ... [all_reduce]\n"
-        "  --ranks N       on one host; several hosts are predicted: gyre schedule --predict [4]\n"
-        "  --machine NAME  h200, gpu_host_memory or host [host]\n"
-        "  --window        the result lies in a window\n"
-        "  --json          as JSON\n"
-        "SIZE is that of the benches, such as 64K; sums are of float32.\n",
-        file);
+    fputs("usage: gyre explain-choice SIZE [options]\n", file);
+    bench_options_print(table, 18, file);
+    fputs("SIZE is that of the benches, such as 64K; sums are of float32.\n", file);
     return is_help ? 0 : 2;
 }
 
@@ -158,41 +159,22 @@ static int answer(const struct request *request)
 
 int bench_command_explain_choice(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"coll", required_argument, NULL, 'c'},    {"ranks", required_argument, NULL, 'n'},
-        {"machine", required_argument, NULL, 'm'}, {"window", no_argument, NULL, 'w'},
-        {"json", no_argument, NULL, 'j'},          {NULL, 0, NULL, 0}};
-    struct request request = {
-        .coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4, .machine = GYRE_ROWS_HOST};
-    if (bench_command_asks_help(argc, argv))
-        return print_usage(true);
-    for (int id; (id = getopt_long(argc, argv, "c:n:m:wj", options, NULL)) != -1;) {
-        if (id == 'c') {
-            const int coll = gyre_collective_find(optarg);
-            if (coll < 0)
-                return refuse("--coll", optarg);
-            request.coll = (enum gyre_collective)coll;
-        } else if (id == 'n') {
-            char *end = NULL;
-            const unsigned long n = strtoul(optarg, &end, 10);
-            if (n < 1 || n > GYRE_MAX_RANKS || *end != '\0')
-                return refuse("--ranks", optarg);
-            request.n_ranks = (uint32_t)n;
-        } else if (id == 'm') {
-            request.machine = gyre_name_find(machine_names, 3, optarg);
-            if (request.machine < 0)
-                return refuse("--machine", optarg);
-        } else if (id == 'w') {
-            request.in_window = true;
-        } else if (id == 'j') {
-            request.as_json = true;
-        } else {
-            return print_usage(false);
-        }
+    static const struct bench_command_line line = {
+        .options = table, .user = "gyre explain-choice", .has_arguments = true};
+    struct request request = {.coll_name = "all_reduce", .n_ranks = 4, .machine = GYRE_ROWS_HOST};
+    if (!bench_options_take(&line, argc, argv, &request))
+        return 2;
+    if (request.wants_help || optind != argc - 1)
+        return print_usage(request.wants_help);
+    const int coll = gyre_collective_find(request.coll_name);
+    if (coll < 0) {
+        fprintf(stderr, "gyre explain-choice: --coll %s: there is no such collective\n",
+                request.coll_name);
+        return 2;
     }
-    if (optind != argc - 1)
-        return print_usage(false);
-    if (bench_parse_bytes(argv[optind], &request.n_bytes) != GYRE_SUCCESS)
-        return refuse("SIZE", argv[optind]);
-    return answer(&request);
+    request.coll = (enum gyre_collective)coll;
+    if (bench_parse_bytes(argv[optind], &request.n_bytes) == GYRE_SUCCESS)
+        return answer(&request);
+    fprintf(stderr, "gyre explain-choice: %s\n", gyre_cause());
+    return 2;
 }

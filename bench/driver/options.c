@@ -1,167 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One table of options: letter, long name, value and help text. The parser and the usage text read
- * it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/options.h"
 
-#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ids of long options that have no letter. */
-enum {
-    ALGO = 256,
-    ALGO_FILE,
-    PROTO,
-    RESULT_PATH,
-    DEVICE,
-    COMPARE,
-    COMPARE_ALGOS,
-    HOST_TIME,
-    CSV,
-    ROUNDS,
-    SWEEP,
-    CHANNELS,
-    PREDICT,
-    ACCURACY,
-    OUTPUT,
-    FROM,
-    LIMITS,
-    NCCL_LIB,
-    NCCL_ALGO,
-    NCCL_PROTO,
-    NCCL_MODE,
-    OLD_LIB,
-    HELP_VARS
-};
-
 #define ACCEPTED_HELP "taken for nccl-tests' sake, without effect"
-
-/* X(letter or id, long name, name of the value ("" = none), help, how the value is read) */
-#define OPTION_TABLE(X)                                                                           \
-    X('t', "nthreads", "n", "threads of each process [1]", NUMBER(n_threads, 1, 1024))            \
-    X('g', "ngpus", "n", "ranks of each thread, each on a device of its own [1]",                 \
-      NUMBER(n_gpus, 1, 1024))                                                                    \
-    X('b', "minbytes", "bytes", "smallest size; K, M and G are powers of 1024 [32M]",             \
-      BYTES(min_bytes))                                                                           \
-    X('e', "maxbytes", "bytes", "largest size [32M]", BYTES(max_bytes))                           \
-    X('i', "stepbytes", "bytes", "add this to get the next size [1M]", BYTES(step_bytes))         \
-    X('f', "stepfactor", "n", "multiply by n to get the next size; 0 and 1 mean -i",              \
-      NUMBER(step_factor, 0, 1 << 20))                                                            \
-    X('n', "iters", "n", "timed iterations of each size [20]", NUMBER(n_iters, 1, 100000000))     \
-    X('w', "warmup_iters", "n", "untimed iterations before them [5]",                             \
-      NUMBER(n_warmup, 0, 100000000))                                                             \
-    X('m', "agg_iters", "n", "operations of each iteration, in one group [1]",                    \
-      NUMBER(n_aggregated, 1, 4096))                                                              \
-    X('N', "run_cycles", "n", "measure the whole table n times; 0 = until interrupted [1]",       \
-      NUMBER(n_cycles, 0, INT_MAX))                                                               \
-    X('p', "parallel_init", "0|1", "accepted and ignored; ranks always start in parallel",        \
-      ACCEPTED(1, NULL))                                                                          \
-    X('c', "check", "n", "checked iterations of each size [1]", NUMBER(n_checks, 0, INT_MAX))     \
-    X('o', "op", "op", "sum, prod, max, min, avg, mulsum (factor 1) or all but mulsum [sum]",     \
-      WORD_OR_ALL(op, bench_op_names, GYRE_N_OPS + 1))                                            \
-    X('d', "datatype", "type",                                                                    \
-      "int8, uint8, int32, ..., half, float, bfloat16, ... or all [float]",                       \
-      WORD_OR_ALL(dtype, gyre_dtype_names, GYRE_N_DTYPES))                                        \
-    X('r', "root", "rank", "root rank, or all [0]", NUMBER_OR_ALL(root, 0, INT_MAX))              \
-    X('z', "blocking", "0..3", "1 to 3: wait after each iteration [0]",                           \
-      BOOLEAN_UP_TO(is_blocking, 3))                                                              \
-    X('y', "stream_null", "0|1", "use the default stream [0]", BOOLEAN(is_stream_null))           \
-    X('T', "timeout", "s", "an operation that takes longer fails; 0 = no limit [0]",              \
-      NUMBER(timeout_s, 0, 1000000))                                                              \
-    X('G', "cudagraph", "n",                                                                      \
-      "capture the iterations, replay them n times; with --compare for 1 ms [0]",                 \
-      NUMBER(n_graph_launches, 0, 1000000))                                                       \
-    X('C', "report_cputime", "0|1", "report the time of the calls without the wait [0]",          \
-      BOOLEAN(is_cputime))                                                                        \
-    X(HOST_TIME, "host-time", "0|1",                                                              \
-      "show the host's time to enqueue a call, beside its time [0]", BOOLEAN(has_host_time))      \
-    X('a', "average", "0..3", "time over the ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]",          \
-      NUMBER(average, 0, BENCH_MAX))                                                              \
-    X('S', "report_timestamps", "0|1", "print a time stamp at the end of each line [0]",          \
-      BOOLEAN(has_timestamps))                                                                    \
-    X('u', "unalign", "0|1", "align buffers to one element only [0]", BOOLEAN(is_unaligned))      \
-    X('R', "local_register", "0|1|2",                                                             \
-      "1: register buffers, 2: put the receive buffer in a window [0]",                           \
-      NUMBER(registration, 0, 2))                                                                 \
-    X('J', "json", "file", "write a JSON report", TEXT(json_path))                                \
-    X('I', "iter-times", "n", ACCEPTED_HELP,                                                      \
-      ACCEPTED(INT_MAX, "single iterations have no times here, only the batch of -n"))            \
-    X('K', "iter-skip", "n", ACCEPTED_HELP, ACCEPTED(INT_MAX, "it counts with -I alone"))         \
-    X('M', "memory_report", "0|1", ACCEPTED_HELP, ACCEPTED(INT_MAX, "there is no memory report")) \
-    X('D', "device_implementation", "n", ACCEPTED_HELP,                                           \
-      ACCEPTED(INT_MAX, "the bench has no kernels of its own beside gyre's"))                     \
-    X('V', "device_cta_count", "n", ACCEPTED_HELP, ACCEPTED(INT_MAX, "it counts with -D alone"))  \
-    X('x', "cta_policy", "0..2", ACCEPTED_HELP,                                                   \
-      ACCEPTED(2, "see --path copy_engine and GYRE_SMS instead"))                                 \
-    X(CSV, "csv", "file", "write a CSV table", TEXT(csv_path))                                    \
-    X(ALGO, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", TEXT(algo))    \
-    X(ALGO_FILE, "algo-file", "file",                                                             \
-      "run the programs in this file, in place of GYRE_ALGO_FILE; see docs/schedule.md",          \
-      TEXT(algo_file))                                                                            \
-    X(PROTO, "proto", "names", "allow these protocols only, in place of GYRE_PROTO", TEXT(proto)) \
-    X(RESULT_PATH, "path", "names",                                                               \
-      "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R",                \
-      TEXT(result_path))                                                                          \
-    X(DEVICE, "device", "kind", "host, cuda or auto [auto]", WORD(device, device_names, 3))       \
-    X(COMPARE, "compare", "engine", "also time mpi, nccl or old, in turn with gyre",              \
-      ENGINE(compare))                                                                            \
-    X(COMPARE_ALGOS, "compare-algos", "names",                                                    \
-      "time these algorithms in turns, each with \"@\" and a protocol or none with it; \"file\" " \
-      "is "                                                                                       \
-      "that of --algo-file",                                                                      \
-      TEXT(compare_algos))                                                                        \
-    X(ROUNDS, "rounds", "n", "rounds of --compare, --compare-algos, --predict and tune [9]",      \
-      NUMBER(n_rounds, 1, 1000))                                                                  \
-    X(SWEEP, "sweep", "0|1",                                                                      \
-      "run each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]",               \
-      BOOLEAN(is_sweep))                                                                          \
-    X(CHANNELS, "channels", "list", "numbers of channels for --sweep, each from 1 to 64",         \
-      TEXT(channels))                                                                             \
-    X(PREDICT, "predict", "0|1",                                                                  \
-      "compare predictions with times, and the tuner with the best choice [0]",                   \
-      BOOLEAN(is_predict))                                                                        \
-    X(ACCURACY, "accuracy", "0|1",                                                                \
-      "compare errors of sums with --compare's; all types with -d all [0]", BOOLEAN(is_accuracy)) \
-    X(LIMITS, "limits", "file", "show busbw as % of a ceiling that gyre limits measured",         \
-      TEXT(limits_path))                                                                          \
-    X(FROM, "from", "folder", "tune: fit to the reports (--json) there instead of measuring",     \
-      TEXT(from_folder))                                                                          \
-    X(OUTPUT, "output", "file", "tune: write the constants to this file [standard output]",       \
-      TEXT(output_path))                                                                          \
-    X(NCCL_LIB, "nccl-lib", "file", "the NCCL library of --compare nccl [libnccl.so.2]",          \
-      TEXT(nccl_library))                                                                         \
-    X(NCCL_ALGO, "nccl-algo", "names", "set NCCL_ALGO for the NCCL of --compare nccl",            \
-      TEXT(nccl_algo))                                                                            \
-    X(NCCL_PROTO, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl",         \
-      TEXT(nccl_proto))                                                                           \
-    X(NCCL_MODE, "nccl-mode", "mode",                                                             \
-      "how NCCL runs: plain, registered, window, zero-sm or best (the fastest) [plain]",          \
-      WORD(nccl_mode, bench_nccl_mode_names, BENCH_N_NCCL_MODES))                                 \
-    X(OLD_LIB, "old-lib", "file", "the libgyre.so of --compare old, as of an earlier version",    \
-      TEXT(old_library))                                                                          \
-    X(HELP_VARS, "help-vars", "", "print the table of the library's variables",                   \
-      FLAG(wants_variables))                                                                      \
-    X('h', "help", "", "print this text", FLAG(wants_help))
-
-static const struct option long_options[] = {
-#define OPTION_ROW(id, name, value, help, rule) \
-    {name, sizeof(value) > 1 ? required_argument : no_argument, NULL, id},
-    OPTION_TABLE(OPTION_ROW)
-#undef OPTION_ROW
-    /* nccl-tests' other names */
-    {"output_file", required_argument, NULL, 'J'},
-    {"memory", required_argument, NULL, 'M'},
-    {NULL, 0, NULL, 0}};
 
 const char *const bench_op_names[] = {
 #define OP_NAME(id, name) [GYRE_##id] = #name,
@@ -169,115 +17,139 @@ const char *const bench_op_names[] = {
 #undef OP_NAME
         [BENCH_MULSUM] = "mulsum"};
 
-/* Other names of types. */
-static const struct {
-    const char *name;
-    gyre_dtype dtype;
-} dtype_aliases[] = {{"char", GYRE_INT8},
-                     {"int", GYRE_INT32},
-                     {"float16", GYRE_FLOAT16},
-                     {"fp16", GYRE_FLOAT16},
-                     {"float32", GYRE_FLOAT32},
-                     {"fp32", GYRE_FLOAT32},
-                     {"float64", GYRE_FLOAT64},
-                     {"fp64", GYRE_FLOAT64},
-                     {"bf16", GYRE_BFLOAT16},
-                     {"fp8_e4m3", GYRE_FLOAT8_E4M3},
-                     {"float8_e4m3", GYRE_FLOAT8_E4M3},
-                     {"fp8_e5m2", GYRE_FLOAT8_E5M2},
-                     {"float8_e5m2", GYRE_FLOAT8_E5M2}};
-
 const char *const bench_nccl_mode_names[] = {"plain",      "window",  "best",
                                              "registered", "zero-sm", "default"};
 
 static const char *const device_names[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
 static const char *const engine_names[] = {"mpi", "nccl", "old"};
 
-/* How the value of an option is read and which field of struct bench_options it sets. */
-struct rule {
-    int id;
-    enum {
-        READ_NUMBER,
-        READ_NUMBER_OR_ALL,
-        READ_BYTES,
-        READ_BOOLEAN,
-        READ_WORD,
-        READ_WORD_OR_ALL,
-        READ_ENGINE,
-        READ_TEXT,
-        SET_FLAG, /* the option has no value */
-        READ_NOTHING
-    } kind;
-    size_t offset; /* of the field */
-    int low;
-    int high; /* the largest number, or the number of words */
-    const char *const *words;
-    const char *why; /* of an option without effect: the reason; NULL = none is told */
-};
+#define AT(field) .at = offsetof(struct bench_options, field)
 
-static const struct rule rules[] = {
-#define RULE(kind, field, ...)                  kind, offsetof(struct bench_options, field), __VA_ARGS__, NULL
-#define NUMBER(field, low, high)                RULE(READ_NUMBER, field, low, high, NULL)
-#define NUMBER_OR_ALL(field, low, high)         RULE(READ_NUMBER_OR_ALL, field, low, high, NULL)
-#define BYTES(field)                            RULE(READ_BYTES, field, 0, 0, NULL)
-#define BOOLEAN(field)                          RULE(READ_BOOLEAN, field, 0, 1, NULL)
-#define WORD(field, words, n)                   RULE(READ_WORD, field, 0, n, words)
-#define WORD_OR_ALL(field, words, n)            RULE(READ_WORD_OR_ALL, field, 0, n, words)
-#define ENGINE(field)                           RULE(READ_ENGINE, field, 0, 3, engine_names)
-#define TEXT(field)                             RULE(READ_TEXT, field, 0, 0, NULL)
-#define FLAG(field)                             RULE(SET_FLAG, field, 0, 0, NULL)
-#define BOOLEAN_UP_TO(field, high)              RULE(READ_BOOLEAN, field, 0, high, NULL)
-#define ACCEPTED(high, why)                     READ_NOTHING, 0, 0, high, NULL, why
-#define OPTION_RULE(id, name, value, help, ...) {id, __VA_ARGS__},
-    OPTION_TABLE(OPTION_RULE)
-#undef OPTION_RULE
-#undef ACCEPTED
-#undef BOOLEAN_UP_TO
-#undef FLAG
-#undef TEXT
-#undef ENGINE
-#undef WORD_OR_ALL
-#undef WORD
-#undef BOOLEAN
-#undef BYTES
-#undef NUMBER_OR_ALL
-#undef NUMBER
-#undef RULE
+static const struct bench_option table[] = {
+    {'t', "nthreads", "n", "threads of each process [1]", BENCH_NUMBER, AT(n_threads), 1, 1024},
+    {'g', "ngpus", "n", "ranks of each thread, each on a device of its own [1]", BENCH_NUMBER,
+     AT(n_gpus), 1, 1024},
+    {'b', "minbytes", "bytes", "smallest size; K, M and G are powers of 1024 [32M]", BENCH_BYTES,
+     AT(min_bytes)},
+    {'e', "maxbytes", "bytes", "largest size [32M]", BENCH_BYTES, AT(max_bytes)},
+    {'i', "stepbytes", "bytes", "add this to get the next size [1M]", BENCH_BYTES, AT(step_bytes)},
+    {'f', "stepfactor", "n", "multiply by n to get the next size; 0 and 1 mean -i", BENCH_NUMBER,
+     AT(step_factor), 0, 1 << 20},
+    {'n', "iters", "n", "timed iterations of each size [20]", BENCH_NUMBER, AT(n_iters), 1,
+     100000000},
+    {'w', "warmup_iters", "n", "untimed iterations before them [5]", BENCH_NUMBER, AT(n_warmup), 0,
+     100000000},
+    {'m', "agg_iters", "n", "operations of each iteration, in one group [1]", BENCH_NUMBER,
+     AT(n_aggregated), 1, 4096},
+    {'N', "run_cycles", "n", "measure the whole table n times; 0 = until interrupted [1]",
+     BENCH_NUMBER, AT(n_cycles), 0, INT_MAX},
+    {'p', "parallel_init", "0|1", "accepted and ignored; ranks always start in parallel",
+     BENCH_IGNORED, .high = 1},
+    {'c', "check", "n", "checked iterations of each size [1]", BENCH_NUMBER, AT(n_checks), 0,
+     INT_MAX},
+    {'o', "op", "op", "sum, prod, max, min, avg, mulsum (factor 1) or all but mulsum [sum]",
+     BENCH_WORD, AT(op), 0, GYRE_N_OPS + 1, bench_op_names, .has_all = true},
+    {'d', "datatype", "type", "int8, uint8, int32, ..., half, float, bfloat16, ... or all [float]",
+     BENCH_DTYPE, AT(dtype), .has_all = true},
+    {'r', "root", "rank", "root rank, or all [0]", BENCH_NUMBER, AT(root), 0, INT_MAX,
+     .has_all = true},
+    {'z', "blocking", "0..3", "1 to 3: wait after each iteration [0]", BENCH_BOOL, AT(is_blocking),
+     0, 3},
+    {'y', "stream_null", "0|1", "use the default stream [0]", BENCH_BOOL, AT(is_stream_null), 0, 1},
+    {'T', "timeout", "s", "an operation that takes longer fails; 0 = no limit [0]", BENCH_NUMBER,
+     AT(timeout_s), 0, 1000000},
+    {'G', "cudagraph", "n",
+     "capture the iterations, replay them n times; with --compare for 1 ms [0]", BENCH_NUMBER,
+     AT(n_graph_launches), 0, 1000000},
+    {'C', "report_cputime", "0|1", "report the time of the calls without the wait [0]", BENCH_BOOL,
+     AT(is_cputime), 0, 1},
+    {0, "host-time", "0|1", "show the host's time to enqueue a call, beside its time [0]",
+     BENCH_BOOL, AT(has_host_time), 0, 1},
+    {'a', "average", "0..3", "time over the ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]",
+     BENCH_NUMBER, AT(average), 0, BENCH_MAX},
+    {'S', "report_timestamps", "0|1", "print a time stamp at the end of each line [0]", BENCH_BOOL,
+     AT(has_timestamps), 0, 1},
+    {'u', "unalign", "0|1", "align buffers to one element only [0]", BENCH_BOOL, AT(is_unaligned),
+     0, 1},
+    {'R', "local_register", "0|1|2",
+     "1: register buffers, 2: put the receive buffer in a window [0]", BENCH_NUMBER,
+     AT(registration), 0, 2},
+    {'J', "json", "file", "write a JSON report", BENCH_TEXT, AT(json_path)},
+    {'I', "iter-times", "n", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
+     .why = "single iterations have no times here, only the batch of -n"},
+    {'K', "iter-skip", "n", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
+     .why = "it counts with -I alone"},
+    {'M', "memory_report", "0|1", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
+     .why = "there is no memory report"},
+    {'D', "device_implementation", "n", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
+     .why = "the bench has no kernels of its own beside gyre's"},
+    {'V', "device_cta_count", "n", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
+     .why = "it counts with -D alone"},
+    {'x', "cta_policy", "0..2", ACCEPTED_HELP, BENCH_IGNORED, .high = 2,
+     .why = "see --path copy_engine and GYRE_SMS instead"},
+    {0, "csv", "file", "write a CSV table", BENCH_TEXT, AT(csv_path)},
+    {0, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", BENCH_TEXT,
+     AT(algo)},
+    {0, "algo-file", "file",
+     "run the programs in this file, in place of GYRE_ALGO_FILE; see docs/schedule.md", BENCH_TEXT,
+     AT(algo_file)},
+    {0, "proto", "names", "allow these protocols only, in place of GYRE_PROTO", BENCH_TEXT,
+     AT(proto)},
+    {0, "path", "names",
+     "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R", BENCH_TEXT,
+     AT(result_path)},
+    {0, "device", "kind", "host, cuda or auto [auto]", BENCH_WORD, AT(device), 0, 3, device_names},
+    {0, "compare", "engine", "also time mpi, nccl or old, in turn with gyre", BENCH_TEXT,
+     AT(compare), 0, 3, engine_names},
+    {0, "compare-algos", "names",
+     "time these algorithms in turns, each with \"@\" and a protocol or none with it; \"file\" is "
+     "that of --algo-file",
+     BENCH_TEXT, AT(compare_algos)},
+    {0, "rounds", "n", "rounds of --compare, --compare-algos, --predict and tune [9]", BENCH_NUMBER,
+     AT(n_rounds), 1, 1000},
+    {0, "sweep", "0|1",
+     "run each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]", BENCH_BOOL,
+     AT(is_sweep), 0, 1},
+    {0, "channels", "list", "numbers of channels for --sweep, each from 1 to 64", BENCH_TEXT,
+     AT(channels)},
+    {0, "predict", "0|1", "compare predictions with times, and the tuner with the best choice [0]",
+     BENCH_BOOL, AT(is_predict), 0, 1},
+    {0, "accuracy", "0|1", "compare errors of sums with --compare's; all types with -d all [0]",
+     BENCH_BOOL, AT(is_accuracy), 0, 1},
+    {0, "limits", "file", "show busbw as % of a ceiling that gyre limits measured", BENCH_TEXT,
+     AT(limits_path)},
+    {0, "from", "folder", "tune: fit to the reports (--json) there instead of measuring",
+     BENCH_TEXT, AT(from_folder)},
+    {0, "output", "file", "tune: write the constants to this file [standard output]", BENCH_TEXT,
+     AT(output_path)},
+    {0, "nccl-lib", "file", "the NCCL library of --compare nccl [libnccl.so.2]", BENCH_TEXT,
+     AT(nccl_library)},
+    {0, "nccl-algo", "names", "set NCCL_ALGO for the NCCL of --compare nccl", BENCH_TEXT,
+     AT(nccl_algo)},
+    {0, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl", BENCH_TEXT,
+     AT(nccl_proto)},
+    {0, "nccl-mode", "mode",
+     "how NCCL runs: plain, registered, window, zero-sm or best (the fastest) [plain]", BENCH_WORD,
+     AT(nccl_mode), 0, BENCH_N_NCCL_MODES, bench_nccl_mode_names},
+    {0, "old-lib", "file", "the libgyre.so of --compare old, as of an earlier version", BENCH_TEXT,
+     AT(old_library)},
+    {0, "help-vars", NULL, "print the table of the library's variables", BENCH_FLAG,
+     AT(wants_variables)},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
+    {'J', "output_file", "file", NULL, BENCH_TEXT, AT(json_path)}, /* nccl-tests' other name */
+    {'M', "memory", "0|1", NULL, BENCH_IGNORED, .high = INT_MAX,
+     .why = "there is no memory report"}, /* nccl-tests' other name */
+    {0},
 };
 
 void bench_options_print_help(const char *program)
 {
     printf("usage: %s [options]\n", program);
-#define OPTION_HELP(id, name, value, help, rule)                               \
-    printf((id) < 256 ? "  -%c,--%-18s %-7s %s\n" : "   %c --%-18s %-7s %s\n", \
-           (id) < 256 ? (id) : ' ', name, value, help);
-    OPTION_TABLE(OPTION_HELP)
-#undef OPTION_HELP
-}
-
-gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out)
-{
-    char *end = NULL;
-    errno = 0;
-    const double number = gyre_text_to_double(text, &end);
-    double unit = 1;
-    if (end != text && *end != '\0') {
-        static const char letters[] = "KMG";
-        const char *letter = strchr(letters, gyre_text_upper(*end));
-        const char *rest = letter != NULL && *letter != '\0' ? end + 1 : end;
-        if (*rest != '\0' && !gyre_text_same(rest, "B") &&
-            !(rest > end && gyre_text_same(rest, "iB")))
-            end = NULL;
-        else if (rest > end)
-            for (const char *at = letters; at <= letter; at++)
-                unit *= 1024;
-    }
-    if (end == NULL || end == text || errno != 0 || !(number >= 0) || number * unit > 1e15)
-        return gyre_fail(
-            GYRE_ERROR_INVALID_ARGUMENT,
-            "\"%s\" is not a size: a number, then nothing, K, M or G (KB and KiB, too)", text);
-    *n_bytes_out = (size_t)(number * unit);
-    return GYRE_SUCCESS;
+    for (const struct bench_option *row = table; row->name != NULL; row++)
+        if (row->help != NULL)
+            printf(row->letter != 0 ? "  -%c,--%-18s %-7s %s\n" : "   %c --%-18s %-7s %s\n",
+                   row->letter != 0 ? row->letter : ' ', row->name,
+                   row->value != NULL ? row->value : "", row->help);
 }
 
 size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes)
@@ -299,128 +171,224 @@ struct gyre_filter_words bench_options_allowed(const struct bench_options *optio
     };
 }
 
-static gyre_status parse_int(const char *text, int low, int high, int *value_out)
+static gyre_status check_sizes(const struct bench_options *options)
 {
-    char *end = NULL;
-    errno = 0;
-    /* Decimal or, as nccl-tests reads them, 0x10; never octal. */
-    const bool is_hex = text[0] == '0' && gyre_text_lower(text[1]) == 'x';
-    const long value = strtol(text, &end, is_hex ? 16 : 10);
-    if (end == text || *end != '\0' || errno != 0 || value < low || value > high)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\" is not a number from %d to %d", text,
-                         low, high);
-    *value_out = (int)value;
+    if (options->min_bytes > options->max_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu; give both",
+                         options->min_bytes, options->max_bytes);
+    if (options->step_factor <= 1 && options->step_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "with -i 0 the size never reaches -e %zu",
+                         options->max_bytes);
+    if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
+    if (options->n_threads * options->n_gpus > 1024)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "-t %d times -g %d is more than 1024, the most ranks of a process",
+                         options->n_threads, options->n_gpus);
     return GYRE_SUCCESS;
 }
 
-/* Adds a line to the notes; one that does not fit is left out. */
-static void note(struct bench_options *options, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void note(struct bench_options *options, const char *format, ...)
+/* Refuses a protocol that does not exist, before the ranks meet. */
+static gyre_status check_proto(const char *algorithm, const char *protos)
 {
-    const size_t used = strlen(options->notes);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(options->notes + used, sizeof(options->notes) - used, format, args);
-    va_end(args);
+    struct gyre_filter filter;
+    const struct gyre_filter_words words = {.protos = protos, .proto_source = "--compare-algos"};
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    const gyre_status status = gyre_filter_override(&words, &filter);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s@%s", algorithm, protos);
 }
 
-static gyre_status parse_bool(const char *text, const struct rule *rule,
-                              struct bench_options *options)
+/* Is the first name of `at` also one of the names before it in the list? */
+static bool is_double(const char *list, const char *at)
 {
-    int value = 0;
-    GYRE_TRY(parse_int(text, rule->low, rule->high, &value));
-    *(bool *)((char *)options + rule->offset) = value != 0;
-    if (value > 1)
-        note(options, "-%c %d is taken as -%c 1\n", rule->id, value, rule->id);
-    return GYRE_SUCCESS;
+    const size_t n_bytes = strcspn(at, ",");
+    for (const char *other = list; other < at; other += strcspn(other, ",") + 1)
+        if (strcspn(other, ",") == n_bytes && strncmp(other, at, n_bytes) == 0)
+            return true;
+    return false;
 }
 
-/* An option that has no effect. 0 turns it off, which is no news. */
-static gyre_status parse_nothing(const char *text, const struct rule *rule,
-                                 struct bench_options *options)
+/* The list of --compare-algos: algorithms, and the word "file" if there is one. Each may be
+ * followed by '@' and a protocol, as in GYRE_PROTO. */
+static gyre_status check_contenders(const char *list, bool has_file)
 {
-    int value = 0;
-    GYRE_TRY(parse_int(text, rule->low, rule->high, &value));
-    if (value != 0 && rule->why != NULL)
-        note(options, "-%c %d has no effect: %s\n", rule->id, value, rule->why);
-    return GYRE_SUCCESS;
-}
-
-/* Reads a word of a table, or "all" where that is allowed. */
-static gyre_status parse_name(const char *text, const char *const *names, int n_names,
-                              bool is_all_legal, int *value_out)
-{
-    if (is_all_legal && gyre_text_same(text, "all")) {
-        *value_out = BENCH_ALL;
-        return GYRE_SUCCESS;
+    int n = 0, n_protos = 0;
+    for (const char *at = list; at != NULL; n++) {
+        const size_t n_bytes = strcspn(at, ",");
+        char name[BENCH_CONTENDER_BYTES];
+        snprintf(name, sizeof(name), "%.*s", (int)n_bytes, at);
+        char *protos = strchr(name, '@');
+        n_protos += protos != NULL;
+        if (protos != NULL)
+            *protos++ = '\0';
+        const bool is_file = strcmp(name, "file") == 0;
+        if (n_bytes >= sizeof(name) || (is_file ? !has_file : gyre_algorithm_find(name) == NULL))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--compare-algos: \"%.*s\" is %s",
+                             (int)n_bytes, at,
+                             is_file ? "a word for programs, which --algo-file names"
+                                     : "neither an algorithm nor the word file");
+        if (is_double(list, at))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "--compare-algos %s: \"%.*s\" is named twice", list, (int)n_bytes, at);
+        if (protos != NULL)
+            GYRE_TRY(check_proto(name, protos));
+        at = at[n_bytes] == ',' ? at + n_bytes + 1 : NULL;
     }
-    *value_out = gyre_name_find(names, n_names, text);
-    for (size_t i = 0; names == gyre_dtype_names && i < GYRE_ARRAY_LENGTH(dtype_aliases); i++)
-        if (gyre_text_same(dtype_aliases[i].name, text))
-            *value_out = (int)dtype_aliases[i].dtype;
-    if (*value_out >= 0)
-        return GYRE_SUCCESS;
-    char legal[256] = "";
-    for (int i = 0; i < n_names; i++)
-        snprintf(legal + strlen(legal), sizeof(legal) - strlen(legal), " %s", names[i]);
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\" is none of%s%s", text, legal,
-                     is_all_legal ? " all" : "");
-}
-
-static gyre_status parse_engine(const char *text, const struct rule *rule, const char **name_out)
-{
-    int engine;
-    GYRE_TRY(parse_name(text, rule->words, rule->high, false, &engine));
-    *name_out = rule->words[engine];
+    if (n_protos != 0 && n_protos != n)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "--compare-algos %s: name a protocol behind each algorithm, or behind none", list);
+    if (n < 2 || n > BENCH_MAX_CONTENDERS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare-algos %s: expected 2 to %d names, separated by commas", list,
+                         BENCH_MAX_CONTENDERS);
     return GYRE_SUCCESS;
 }
 
-static gyre_status take_value(const struct rule *rule, const char *text,
-                              struct bench_options *options)
+/* Refuses options that do not go together, and options that nothing would read: a user who gives an
+ * option expects an effect. */
+static gyre_status check_together(const struct bench_options *o, const struct bench_kind *kind)
 {
-    void *field = (char *)options + rule->offset;
-    switch (rule->kind) {
-    case READ_NUMBER_OR_ALL:
-        if (!gyre_text_same(text, "all") && strcmp(text, "-1") != 0)
-            return parse_int(text, rule->low, rule->high, field);
-        *(int *)field = BENCH_ALL;
-        return GYRE_SUCCESS;
-    case READ_BYTES:
-        return bench_parse_bytes(text, field);
-    case READ_BOOLEAN:
-        return parse_bool(text, rule, options);
-    case READ_WORD:
-        return parse_name(text, rule->words, rule->high, false, field);
-    case READ_WORD_OR_ALL:
-        return parse_name(text, rule->words, rule->high, true, field);
-    case READ_ENGINE:
-        return parse_engine(text, rule, field);
-    case READ_TEXT:
-        *(const char **)field = text;
-        return GYRE_SUCCESS;
-    case SET_FLAG:
-        *(bool *)field = true;
-        return GYRE_SUCCESS;
-    case READ_NOTHING:
-        return parse_nothing(text, rule, options);
-    default: /* READ_NUMBER */
-        return parse_int(text, rule->low, rule->high, field);
-    }
+    const bool reports = o->json_path != NULL || o->csv_path != NULL;
+    const bool is_tune = kind->run != NULL;
+    const bool is_nccl = o->compare != NULL && strcmp(o->compare, "nccl") == 0;
+    const bool is_old = o->compare != NULL && strcmp(o->compare, "old") == 0;
+    const struct {
+        bool is_wrong;
+        const char *cause;
+    } rules[] = {
+        {o->has_host_time && (o->n_graph_launches > 0 || o->is_blocking),
+         "--host-time does not go with -G, whose launches enqueue many calls at once, or with "
+         "-z 1, which waits after each call"},
+        {o->op == BENCH_MULSUM &&
+             (o->compare != NULL || o->compare_algos != NULL || o->is_predict || o->is_accuracy),
+         "-o mulsum does not go with --compare, --compare-algos, --predict or --accuracy"},
+        {o->is_predict && (o->is_sweep || o->compare != NULL || reports),
+         "--predict 1 does not go with --sweep, --compare, --json or --csv"},
+        {o->is_accuracy && (o->is_sweep || o->is_predict || reports),
+         "--accuracy 1 does not go with --sweep, --predict, --json or --csv"},
+        {o->compare_algos != NULL && (o->compare != NULL || o->is_sweep || o->is_predict ||
+                                      o->is_accuracy || o->limits_path != NULL || o->algo != NULL),
+         "--compare-algos does not go with --compare, --algo, --sweep, --predict, --accuracy or "
+         "--limits"},
+        {o->compare_algos != NULL &&
+             (o->op == BENCH_ALL || o->dtype == BENCH_ALL || o->root == BENCH_ALL),
+         "--compare-algos takes one type, operation and root, not all"},
+        {o->is_predict && o->limits_path != NULL, "--limits does not go with --predict 1"},
+        /* the words of gyre's side would hold for one of the two libraries only */
+        {is_old != (o->old_library != NULL), "--compare old and --old-lib need each other"},
+        {is_old && (o->algo != NULL || o->proto != NULL || o->algo_file != NULL ||
+                    o->result_path != NULL || o->is_sweep),
+         "--compare old does not go with --algo, --proto, --path, --algo-file or --sweep: set "
+         "GYRE_ALGO and the like, which both libraries read"},
+        {o->nccl_library != NULL && !is_nccl, "--nccl-lib needs --compare nccl"},
+        {o->nccl_algo != NULL && !is_nccl, "--nccl-algo needs --compare nccl"},
+        {o->nccl_proto != NULL && !is_nccl, "--nccl-proto needs --compare nccl"},
+        {o->nccl_mode != BENCH_NCCL_PLAIN && !is_nccl, "--nccl-mode needs --compare nccl"},
+        {o->channels != NULL && !o->is_sweep,
+         "--channels needs --sweep 1; for one number of channels set GYRE_MIN_NCHANNELS and "
+         "GYRE_MAX_NCHANNELS"},
+        {o->algo_file != NULL && o->algo != NULL,
+         "--algo does not go with --algo-file, which says what runs"},
+        {o->algo_file != NULL && (o->is_sweep || o->is_predict || is_tune),
+         "--algo-file does not go with --sweep, --predict or tune (for predictions there is gyre "
+         "schedule --predict --file)"},
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(rules); i++)
+        if (rules[i].is_wrong)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s", rules[i].cause);
+    if (!is_tune && (o->from_folder != NULL || o->output_path != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--from and --output do not go with %s: they are options of tune",
+                         kind->name);
+    if (is_tune && (reports || o->compare != NULL || o->limits_path != NULL || o->is_predict ||
+                    o->is_accuracy || o->is_sweep || o->compare_algos != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s does not go with --json, --csv, --compare, --limits, --predict, "
+                         "--accuracy, --compare-algos or --sweep",
+                         kind->name);
+    return o->compare_algos == NULL ? GYRE_SUCCESS
+                                    : check_contenders(o->compare_algos, o->algo_file != NULL);
 }
 
-static gyre_status take_option(int id, const char *text, struct bench_options *options)
+/* The lists of --sweep: an empty word would stand for the tuner's choice without a name. */
+static gyre_status check_sweep(const struct bench_options *options)
 {
-    const struct rule *rule = rules;
-    while (rule->id != id) /* getopt_long() returns ids of the table only */
-        rule++;
-    return take_value(rule, text, options);
+    const char *const lists[][2] = {
+        {"--algo", options->algo}, {"--proto", options->proto}, {"--channels", options->channels}};
+    if (!options->is_sweep)
+        return GYRE_SUCCESS;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(lists); i++)
+        for (const char *at = lists[i][1]; at != NULL;) {
+            if (*at == ',' || *at == '\0')
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s %s: a word of the list is empty",
+                                 lists[i][0], lists[i][1]);
+            at = strchr(at, ',');
+            at = at == NULL ? NULL : at + 1;
+        }
+    for (const char *at = options->channels; at != NULL;) {
+        char *end = NULL;
+        const long n_channels = strtol(at, &end, 10);
+        if ((*end != ',' && *end != '\0') || n_channels < 1 || n_channels > 64)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "--channels: \"%.*s\" is not a number from 1 to 64",
+                             (int)strcspn(at, ","), at);
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Refuses words that are not the name of an algorithm, a protocol or a path, and lists that would
+ * not count: they restrict sends and receives, which have one algorithm, only if they name them. */
+static gyre_status check_allowed(const struct bench_options *options, const struct bench_kind *kind)
+{
+    struct gyre_filter any, filter;
+    struct gyre_filter_words words = bench_options_allowed(options);
+    words.algos = options->algo; /* also when they are lists of --sweep */
+    words.protos = options->proto;
+    GYRE_TRY(gyre_filter_parse("", "", "", &any));
+    filter = any;
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    if (kind->coll != GYRE_COLL_SEND_RECV || kind->run != NULL)
+        return GYRE_SUCCESS;
+    if (options->algo != NULL && filter.algorithms[kind->coll] == any.algorithms[kind->coll])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--algo %s: sends and receives have one algorithm", options->algo);
+    if (options->proto != NULL && filter.protos[kind->coll] == any.protos[kind->coll] &&
+        filter.net_protos[kind->coll] == any.net_protos[kind->coll])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--proto %s: that does not restrict sends and receives; name them: "
+                         "--proto send_recv:%s",
+                         options->proto, options->proto);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_paths(const struct bench_options *options)
+{
+    const struct {
+        const char *option;
+        const char *path;
+    } written[] = {{"--json", options->json_path},
+                   {"--csv", options->csv_path},
+                   {"--output", options->output_path}};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(written); i++)
+        if (written[i].path != NULL && strcmp(written[i].path, "-") == 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s -: give the path of a file",
+                             written[i].option);
+    if (options->json_path != NULL && options->csv_path != NULL &&
+        bench_is_same_file(options->json_path, options->csv_path))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--json and --csv are the same file, %s",
+                         options->csv_path);
+    return GYRE_SUCCESS;
 }
 
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out)
 {
+    static const struct bench_command_line line = {.options = table,
+                                                   .unknown = "no such option (see --help)",
+                                                   .valueless = "needs a value",
+                                                   .has_arguments = true};
     *options_out = (struct bench_options){
         .n_threads = 1,
         .n_gpus = 1,
@@ -439,26 +407,27 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
         .device = GYRE_DEVICE_AUTO,
         .n_rounds = 9,
     };
-    opterr = 0;
-    optind = 1;
-    for (;;) {
-        const int at = optind;
-        const int id = getopt_long(
-            argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:R:J:I:K:M:D:V:x:h",
-            long_options, NULL);
-        if (id == -1)
-            break;
-        if (id == '?' || id == ':')
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s", argv[at],
-                             id == '?' ? "no such option (see --help)" : "needs a value");
-        const gyre_status status = take_option(id, optarg, options_out);
-        if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "%s", argv[at]);
-    }
+    GYRE_TRY(bench_options_read(&line, argc, argv, options_out, options_out->notes));
+    if (options_out->wants_help || options_out->wants_variables)
+        return GYRE_SUCCESS;
     if (optind < argc)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: benches take options only (see --help)",
                          argv[optind]);
     if (options_out->nccl_mode == BENCH_NCCL_DEFAULT)
         options_out->nccl_mode = BENCH_NCCL_PLAIN;
-    return bench_options_check(options_out, kind);
+    GYRE_TRY(check_sizes(options_out));
+    GYRE_TRY(check_together(options_out, kind));
+    GYRE_TRY(check_sweep(options_out));
+    GYRE_TRY(check_allowed(options_out, kind));
+    return check_paths(options_out);
+}
+
+gyre_status bench_options_try_algo_file(const struct bench_options *options)
+{
+    struct gyre_algo_file file = {0};
+    if (options->algo_file == NULL)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_algo_file_load(options->algo_file, "--algo-file", &file));
+    gyre_algo_file_free(&file);
+    return GYRE_SUCCESS;
 }

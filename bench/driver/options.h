@@ -7,11 +7,10 @@
 #define GYRE_BENCH_OPTIONS_H
 
 #include "bench/driver/bench.h"
-#include "core/foundation/base/status.h"
+#include "bench/driver/option_table.h"
 #include "core/foundation/model/types.h"
 #include "core/engine/plan/plan.h"
 
-#define BENCH_ALL             (-1)       /* value of -o, -d and -r: try each */
 #define BENCH_MULSUM          GYRE_N_OPS /* value of -o: a sum of products with the factor 1 */
 #define BENCH_MAX_CONTENDERS  8          /* of --compare-algos */
 #define BENCH_CONTENDER_BYTES 48         /* of one of their names, with its protocol */
@@ -87,7 +86,8 @@ struct bench_options {
     int n_rounds;               /* of --compare, --predict and tune */
     bool wants_help;
     bool wants_variables;
-    char notes[1024]; /* a line for each option that is taken and has no or another effect */
+    char notes[BENCH_NOTES_BYTES]; /* a line for each option that is taken and has no or another
+                                      effect */
 };
 
 /** bench_options_parse - read the options from argv. Options that are not given have the defaults
@@ -95,13 +95,6 @@ struct bench_options {
  * Errors: INVALID_ARGUMENT with the option and its legal values. */
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out);
-
-/** bench_options_check - check that the options go together and that each given option is used.
- * Errors: INVALID_ARGUMENT, UNSUPPORTED, both with the option. */
-gyre_status bench_options_check(const struct bench_options *options, const struct bench_kind *kind);
-
-/** bench_is_same_file - do both paths lead to one file, or are they the same text? */
-bool bench_is_same_file(const char *a, const char *b);
 
 /** bench_options_try_algo_file - read the file of --algo-file, so that what is wrong with it is
  * said before the ranks meet. Errors: as gyre_algo_file_load(). */
@@ -118,9 +111,5 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
 
 /** bench_options_print_help - print the usage text on standard output. */
 void bench_options_print_help(const char *program);
-
-/** bench_parse_bytes - read a size: "8", "64K", "1M", "2G" (powers of 1024), with B or iB behind it
- * or not. Pure. */
-gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 
 #endif

@@ -5,9 +5,21 @@
 #ifndef GYRE_BENCH_BOTTLENECK_OUTPUT_H
 #define GYRE_BENCH_BOTTLENECK_OUTPUT_H
 
-#include "bench/tools/bottleneck_options.h"
+#include "bench/tools/shape_options.h"
+#include "bench/tools/training.h"
 
 #define BENCH_REASON_BYTES 256
+
+/* The command line. */
+struct bench_bottleneck_options {
+    struct bench_training training; /* n_ranks is set when the ranks are known */
+    gyre_dtype dtype;
+    struct bench_shape_options shape;
+    struct bench_schedule_request request;
+    struct bench_texts from; /* reports of benches */
+    const char *json_path;
+    bool wants_help;
+};
 
 /* Calls of one size, and how long one of them takes. */
 struct bench_bottleneck_call {

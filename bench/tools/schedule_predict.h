@@ -40,7 +40,7 @@ struct bench_schedule_request {
     const char *fabric_path;
     const struct gyre_fabric *fabric; /* of fabric_path; its hosts are those of `grouping` */
     int n_channels;
-    int tile_bytes;
+    size_t tile_bytes;
     int depth;
     struct bench_schedule_json *json; /* gets each prediction; NULL = no file is wanted */
     struct bench_tidy *csv;           /* likewise */

@@ -4,30 +4,14 @@
  */
 #include "bench/tools/shape_options.h"
 
+#include <assert.h>
 #include <ctype.h>
-#include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-void bench_shape_print_usage(FILE *out)
-{
-    fprintf(out,
-            "  -a, --algo NAME     the algorithm\n"
-            "  -c, --coll NAME     the collective\n"
-            "  -n, --ranks N       the number of ranks, 1 to %d (default: as --hosts says)\n"
-            "  -r, --root R        the root (default 0)\n"
-            "  -H, --hosts LIST    the hosts: 2x8 (2 hosts of 8 ranks), 7+8 (the ranks of each), "
-            "or\n"
-            "                      the host of each rank, 0,0,1,1 (default: one host)\n"
-            "      --nics N        NICs that the ranks of a host use (default: one for each "
-            "rank)\n"
-            "      --variant V     this variant only (channel c runs variant c mod the number of\n"
-            "                      variants; default 0)\n"
-            "  -P, --placed        results lie in windows: finished data is placed there\n"
-            "  -f, --file FILE     read the programs from FILE (- = standard input)\n",
-            GYRE_MAX_RANKS);
-}
+static_assert(GYRE_MAX_RANKS == 16384, "the help of --ranks says so");
+
+const char *const bench_net_words[] = {"", "ib", "socket"};
 
 void bench_shape_print_algorithms(FILE *out)
 {
@@ -37,60 +21,6 @@ void bench_shape_print_algorithms(FILE *out)
             if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
                 fprintf(out, " %s", gyre_collectives[coll].name);
         fputc('\n', out);
-    }
-}
-
-bool bench_parse_number(const char *user, const char *option, const char *text, int least, int most,
-                        int *number_out)
-{
-    char *end;
-    errno = 0;
-    const long number = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || number < least || number > most) {
-        fprintf(stderr, "%s: %s %s: expected a number from %d to %d\n", user, option, text, least,
-                most);
-        return false;
-    }
-    *number_out = (int)number;
-    return true;
-}
-
-bool bench_shape_is_option(int id)
-{
-    return id == BENCH_SHAPE_NICS || id == BENCH_SHAPE_VARIANT ||
-           (id > 0 && id < 128 && strchr("acnrHPf", id) != NULL);
-}
-
-bool bench_shape_take(int id, const char *value, struct bench_shape_options *options)
-{
-    switch (id) {
-    case 'a':
-        options->algorithm = value;
-        return true;
-    case 'c':
-        options->collective = value;
-        return true;
-    case 'n':
-        return bench_parse_number(options->user, "--ranks", value, 1, GYRE_MAX_RANKS,
-                                  &options->n_ranks);
-    case 'r':
-        return bench_parse_number(options->user, "--root", value, 0, GYRE_MAX_RANKS - 1,
-                                  &options->root);
-    case 'H':
-        options->hosts = value;
-        return true;
-    case 'P':
-        options->is_placed = true;
-        return true;
-    case 'f':
-        options->file = value;
-        return true;
-    case BENCH_SHAPE_NICS:
-        return bench_parse_number(options->user, "--nics", value, 1, GYRE_MAX_RANKS,
-                                  &options->n_nics);
-    default: /* BENCH_SHAPE_VARIANT */
-        return bench_parse_number(options->user, "--variant", value, 0, GYRE_MAX_VARIANTS - 1,
-                                  &options->variant);
     }
 }
 

@@ -7,7 +7,8 @@
 #ifndef GYRE_BENCH_TOOLS_SHAPE_OPTIONS_H
 #define GYRE_BENCH_TOOLS_SHAPE_OPTIONS_H
 
-#include "algorithms/algorithm.h"
+#include "bench/driver/option_table.h"
+#include "bench/tools/schedule_predict.h"
 
 #include <stdio.h>
 
@@ -26,35 +27,48 @@ struct bench_shape_options {
     const struct gyre_grouping *grouping; /* in place of --hosts, of n_ranks ranks; NULL = none */
 };
 
-/* Ids of the options without a letter. */
-enum { BENCH_SHAPE_NICS = 1000, BENCH_SHAPE_VARIANT };
-
-/* For getopt_long(): entries of the table of long options, and letters. */
+/* Rows of a table of options. @type: the program's struct. @shape: its struct bench_shape_options.
+ */
 /* clang-format off */
-#define BENCH_SHAPE_LETTERS "a:c:n:r:H:Pf:"
-#define BENCH_SHAPE_LONG_OPTIONS                                \
-    {"algo", required_argument, NULL, 'a'},                     \
-    {"coll", required_argument, NULL, 'c'},                     \
-    {"ranks", required_argument, NULL, 'n'},                    \
-    {"root", required_argument, NULL, 'r'},                     \
-    {"hosts", required_argument, NULL, 'H'},                    \
-    {"placed", no_argument, NULL, 'P'},                         \
-    {"file", required_argument, NULL, 'f'},                     \
-    {"nics", required_argument, NULL, BENCH_SHAPE_NICS},        \
-    {"variant", required_argument, NULL, BENCH_SHAPE_VARIANT}
+#define BENCH_SHAPE_OPTIONS(type, shape) \
+    {'a', "algo", "NAME", "the algorithm", BENCH_TEXT, .at = offsetof(type, shape.algorithm)}, \
+    {'c', "coll", "NAME", "the collective", BENCH_TEXT, .at = offsetof(type, shape.collective)}, \
+    {'n', "ranks", "N", "the number of ranks, 1 to 16384 (default: as --hosts says)", \
+     BENCH_NUMBER, .at = offsetof(type, shape.n_ranks), 1, GYRE_MAX_RANKS}, \
+    {'r', "root", "R", "the root (default 0)", \
+     BENCH_NUMBER, .at = offsetof(type, shape.root), 0, GYRE_MAX_RANKS - 1}, \
+    {'H', "hosts", "LIST", \
+     "the hosts: 2x8 (2 hosts of 8 ranks), 7+8 (the ranks of each), or\n" \
+     "the host of each rank, 0,0,1,1 (default: one host)", \
+     BENCH_TEXT, .at = offsetof(type, shape.hosts)}, \
+    {0, "nics", "N", "NICs that the ranks of a host use (default: one for each rank)", \
+     BENCH_NUMBER, .at = offsetof(type, shape.n_nics), 1, GYRE_MAX_RANKS}, \
+    {0, "variant", "V", \
+     "this variant only (channel c runs variant c mod the number of\nvariants; default 0)", \
+     BENCH_NUMBER, .at = offsetof(type, shape.variant), 0, GYRE_MAX_VARIANTS - 1}, \
+    {'P', "placed", NULL, "results lie in windows: finished data is placed there", \
+     BENCH_FLAG, .at = offsetof(type, shape.is_placed)}, \
+    {'f', "file", "FILE", "read the programs from FILE (- = standard input)", \
+     BENCH_TEXT, .at = offsetof(type, shape.file)}
+
+/* How a call is simulated. @request: the program's struct bench_schedule_request. */
+#define BENCH_TILING_OPTIONS(type, request, help) \
+    {0, "channels", "N", NULL, \
+     BENCH_NUMBER, .at = offsetof(type, request.n_channels), 1, 1024}, \
+    {0, "tile", "BYTES", NULL, \
+     BENCH_BYTES, .at = offsetof(type, request.tile_bytes), 1, 1 << 30, \
+     .expected = "a size from 1 to 1G, such as 65536 or 64K"}, \
+    {0, "depth", "SLOTS", help, BENCH_NUMBER, .at = offsetof(type, request.depth), 1, 64}
+
+#define BENCH_NET_OPTION(type, request, help) \
+    {0, "net", "NAME", help, BENCH_WORD, .at = offsetof(type, request.net), \
+     BENCH_NET_IB, BENCH_NET_SOCKET + 1, bench_net_words, .expected = "ib (RDMA) or socket (TCP)"}
 /* clang-format on */
 
-/** bench_shape_print_usage - print one or two lines for each of these options. */
-void bench_shape_print_usage(FILE *out);
+extern const char *const bench_net_words[]; /* by enum bench_schedule_net */
 
 /** bench_shape_print_algorithms - print a line for each algorithm, with its collectives. */
 void bench_shape_print_algorithms(FILE *out);
-
-/** bench_shape_is_option - is this the id of one of these options? */
-bool bench_shape_is_option(int id);
-
-/** bench_shape_take - read one of these options. @value: lives as long as the options. */
-bool bench_shape_take(int id, const char *value, struct bench_shape_options *options);
 
 /** bench_shape_find - the algorithm and the shape that the options name. If one is missing or
  * unknown, that is printed.
@@ -71,9 +85,5 @@ bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_
  * @grouping_out: NULL = one host; else in static memory. */
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out);
-
-/** bench_parse_number - read a number from `least` to `most`, which must be the whole text. */
-bool bench_parse_number(const char *user, const char *option, const char *text, int least, int most,
-                        int *number_out);
 
 #endif
