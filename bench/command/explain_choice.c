@@ -18,6 +18,9 @@
 /* In the order of enum gyre_row_file. */
 static const char *const machine_names[] = {"h200", "gpu_host_memory", "host"};
 
+/* In the order of enum gyre_won. */
+static const char *const won_names[] = {"won", "channels_row", "tile_row"};
+
 struct request {
     enum gyre_collective coll;
     size_t n_bytes;
@@ -77,12 +80,13 @@ static void print_text(const struct request *request, const struct gyre_choice *
            machine_names[request->machine], choice->algorithm->name,
            gyre_proto_names[choice->proto], gyre_path_names[choice->path], choice->n_channels,
            choice->tile_bytes);
-    if (choice->won != NULL)
-        printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won->file, choice->won->line,
-               text_bytes(choice->won), choice->won->text,
-               (int)strcspn(choice->won->measured, "\n"), choice->won->measured);
-    else
+    if (choice->won[GYRE_WON_WAY] == NULL)
         printf("  by no row: GYRE_ALGO, GYRE_PROTO or GYRE_PATH left no other way\n");
+    for (int i = 0; i < GYRE_N_WON; i++)
+        if (choice->won[i] != NULL)
+            printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won[i]->file, choice->won[i]->line,
+                   text_bytes(choice->won[i]), choice->won[i]->text,
+                   (int)strcspn(choice->won[i]->measured, "\n"), choice->won[i]->measured);
     for (size_t i = 0; i < why->n; i++)
         printf("%s  %s:%u  %.*s: %s\n", i == 0 ? "rows that do not fit:\n" : "",
                why->lost[i].row->file, why->lost[i].row->line, text_bytes(why->lost[i].row),
@@ -102,16 +106,16 @@ static void print_json(const struct request *request, const struct gyre_choice *
 {
     printf("{\"collective\": \"%s\", \"bytes\": %zu, \"ranks\": %u, \"machine\": \"%s\",\n"
            " \"algorithm\": \"%s\", \"protocol\": \"%s\", \"path\": \"%s\", \"channels\": %u, "
-           "\"tile_bytes\": %u,\n \"won\": ",
+           "\"tile_bytes\": %u",
            gyre_collectives[request->coll].name, request->n_bytes, request->n_ranks,
            machine_names[request->machine], choice->algorithm->name,
            gyre_proto_names[choice->proto], gyre_path_names[choice->path], choice->n_channels,
            choice->tile_bytes);
-    if (choice->won != NULL) {
-        put_row(choice->won);
-        printf("}");
-    } else {
-        printf("null");
+    for (int i = 0; i < GYRE_N_WON; i++) {
+        printf(",\n \"%s\": ", won_names[i]);
+        if (choice->won[i] != NULL)
+            put_row(choice->won[i]);
+        printf("%s", choice->won[i] != NULL ? "}" : "null");
     }
     printf(",\n \"lost\": [");
     for (size_t i = 0; i < why->n; i++) {

@@ -70,7 +70,10 @@ def case_command(directory, source):
     known = json.loads(start(directory, "explain-choice", "8193", "--ranks", "3", "--json").stdout)
     assert known["algorithm"] == "twoshot" and known["won"]["file"] == "host.rows", known
     assert known["won"]["row"] == "way all_reduce block<=1M -> twoshot simple", known
-    assert [lost["reason"] for lost in known["lost"]] == ["ranks 3 > 2", "block 8193 > 8192"], known
+    assert known["channels_row"]["row"] == "channels * -> 1", known
+    assert known["tile_row"]["row"] == "tile * -> slot", known
+    assert [lost["reason"] for lost in known["lost"]] == [
+        "ranks 3 > 2", "block 8193 > 8192", "not proxied", "not chain"], known
     shown = start(directory, "explain-choice", "1M", "--machine", "h200").stdout
     assert "h200.rows" in shown and "bytes 1048576 > 163840" in shown, shown
     for words in (["1X"], ["1M", "--coll", "all_sum"], ["1M", "--ranks", "0"], [], ["1M", "2M"]):

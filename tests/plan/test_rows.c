@@ -23,10 +23,10 @@ static void shipped_rows_parse_and_say_where_they_were_measured(void)
         const char *name;
         const struct gyre_rows_embedded *text;
         size_t n_rows;
-    } files[GYRE_N_ROW_FILES] = {{"h200.rows", &gyre_rows_h200_rows, 86},
-                                 {"gpu_host_memory.rows", &gyre_rows_gpu_host_memory_rows, 46},
-                                 {"host.rows", &gyre_rows_host_rows, 17},
-                                 {"hosts.rows", &gyre_rows_hosts_rows, 8}};
+    } files[GYRE_N_ROW_FILES] = {{"h200.rows", &gyre_rows_h200_rows, 122},
+                                 {"gpu_host_memory.rows", &gyre_rows_gpu_host_memory_rows, 72},
+                                 {"host.rows", &gyre_rows_host_rows, 21},
+                                 {"hosts.rows", &gyre_rows_hosts_rows, 20}};
     for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
         CHECK_OK(gyre_rows_parse((const char *)files[f].text->bytes, files[f].name, &rows));
         CHECK_MSG(rows.n_rows == files[f].n_rows, "%s has %zu rows", files[f].name, rows.n_rows);
@@ -49,11 +49,22 @@ static void words_that_mean_nothing_are_refused(void)
         const char *line, *words;
     } wrong[] = {
         {"wya all_reduce -> ring simple",
-         "test.rows:2: \"wya\" is none of: copies fused way line only"},
+         "test.rows:2: \"wya\" is none of: copies fused way line path"},
         {"way all_sum -> ring simple", "\"all_sum\" is no collective"},
         {"way all_reduce nvlnk -> ring simple", "\"nvlnk\" is none of: gpus nvlink proxied"},
         {"way all_reduce bytes<=1X -> ring simple", "\"bytes<=1X\": expected a name"},
-        {"way all_reduce bytes<1K -> ring simple", "\"bytes<1K\": expected a name"},
+        {"way all_reduce bytes<0 -> ring simple", "\"bytes<0\": expected a name"},
+        {"way all_reduce chain -> ring simple", "asked before it is known whether a call is chain"},
+        {"line * lines -> ll", "asked before it is known whether a call is lines"},
+        {"channels * -> slot", "rows of kind channels do not say this"},
+        {"channels * -> fast", "rows of kind channels do not say this"},
+        {"channels * ->", "rows of kind channels do not say this"},
+        {"channels * -> 64/3", "expected a number at the end"},
+        {"channels * -> block/0", "expected a number at the end"},
+        {"channels * -> block/64K <4", "\"<4\" is none of: >=N <=N unit=N"},
+        {"tile * -> 4", "rows of kind tile do not say this"},
+        {"tile * -> block/2 unit=8", "\"unit=8\" is none of"},
+        {"path broadcast -> placed", "expected \"staged\""},
         {"way all_reduce bytes= -> ring simple", "\"bytes=\": expected a name"},
         {"way all_reduce bytes<=99999999999999999999 -> ring simple", "expected a name"},
         {"way all_reduce byte<=1K -> ring simple", "\"byte<=1K\" is none of"},
@@ -100,14 +111,16 @@ static bool finds(const struct gyre_row_call *call)
 
 static void all_conditions_of_a_row_hold(void)
 {
-    (void)parse_one("# a comment\n\n" MEASURED "  way all_reduce,reduce  ranks=3..4 hosts<=2 "
-                    "channels>=48 bytes>5M bytes<=16M block<=8K nvlink !proxied -> ring ll\n");
+    (void)parse_one(
+        "# a comment\n\n" MEASURED "  way all_reduce,reduce  ranks=3..4 hosts<=2 "
+        "channels>=48 sms<133 bytes>5M bytes<=16M block<=8K nvlink !proxied -> ring ll\n");
     const struct gyre_row_call good = {.kind = GYRE_ROW_WAY,
                                        .coll = GYRE_COLL_REDUCE,
                                        .facts = 1U << GYRE_ROW_FACT_NVLINK,
                                        .ranks = 3,
                                        .hosts = 2,
                                        .channels = 48,
+                                       .sms = 132,
                                        .bytes = 16 << 20,
                                        .block = 8 << 10,
                                        .protos = 1U << GYRE_PROTO_LL};
@@ -127,6 +140,7 @@ static void all_conditions_of_a_row_hold(void)
     ONE_CHANGE(ranks, 5, false);
     ONE_CHANGE(hosts, 3, false);
     ONE_CHANGE(channels, 47, false);
+    ONE_CHANGE(sms, 133, false);
     ONE_CHANGE(bytes, 5 << 20, false);
     ONE_CHANGE(bytes, (5 << 20) + 1, true);
     ONE_CHANGE(bytes, (16 << 20) + 1, false);
@@ -162,16 +176,47 @@ static void the_hash_counts_what_a_row_decides(void)
     const uint64_t hash = gyre_row_hash(parse_one(MEASURED "way reduce bytes<=1K -> ring ll"));
     CHECK(gyre_row_hash(parse_one("measured elsewhere\n\nway reduce  bytes<=1024 -> ring ll")) ==
           hash);
-    static const char *const others[] = {
-        "way reduce bytes<=1025 -> ring ll",       "way reduce block<=1K -> ring ll",
-        "way reduce bytes<=1K -> ring simple",     "way reduce bytes<=1K -> tree ll",
-        "fused reduce bytes<=1K -> ring ll",       "way reduce nvlink bytes<=1K -> ring ll",
-        "way reduce !nvlink bytes<=1K -> ring ll", "way broadcast bytes<=1K -> ring ll"};
+    static const char *const others[] = {"way reduce bytes<=1025 -> ring ll",
+                                         "way reduce block<=1K -> ring ll",
+                                         "way reduce bytes<=1K -> ring simple",
+                                         "way reduce bytes<=1K -> tree ll",
+                                         "fused reduce bytes<=1K -> ring ll",
+                                         "way reduce nvlink bytes<=1K -> ring ll",
+                                         "way reduce !nvlink bytes<=1K -> ring ll",
+                                         "way broadcast bytes<=1K -> ring ll",
+                                         "channels reduce -> block/2",
+                                         "channels reduce -> bytes/2",
+                                         "channels reduce -> block/3",
+                                         "channels reduce -> block/ranks/2",
+                                         "channels reduce -> block/2 <=8",
+                                         "channels reduce -> block/2 >=8",
+                                         "channels reduce -> block/2 down",
+                                         "channels reduce -> block/2 one_tile",
+                                         "tile reduce -> block/2",
+                                         "tile reduce -> block/2 unit=16"};
     char text[128];
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(others); i++) {
         snprintf(text, sizeof(text), MEASURED "%s", others[i]);
         CHECK_MSG(gyre_row_hash(parse_one(text)) != hash, "%s", others[i]);
     }
+}
+
+/* Whatever the user's rows are, a call finds its sizes. */
+static void every_machine_has_sizes_for_every_call(void)
+{
+    static const enum gyre_row_file files[] = {GYRE_ROWS_H200, GYRE_ROWS_GPU_HOST_MEMORY,
+                                               GYRE_ROWS_HOST};
+    struct gyre_row_call call = {.protos = UINT32_MAX};
+    for (size_t f = 0; f < GYRE_ARRAY_LENGTH(files); f++)
+        for (uint32_t facts = 0; facts < 1U << GYRE_N_ROW_FACTS; facts++)
+            for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+                call.facts = facts;
+                call.coll = (enum gyre_collective)coll;
+                call.kind = GYRE_ROW_CHANNELS;
+                CHECK(gyre_rows_find(gyre_rows_of(files[f]), &call, NULL) != NULL);
+                call.kind = GYRE_ROW_TILE;
+                CHECK(gyre_rows_find(gyre_rows_of(files[f]), &call, NULL) != NULL);
+            }
 }
 
 static const struct test_case cases[] = {
@@ -183,6 +228,7 @@ static const struct test_case cases[] = {
     {"the first row wins, and the search goes on behind it",
      the_first_row_wins_and_the_search_goes_on_behind_it},
     {"the hash counts what a row decides", the_hash_counts_what_a_row_decides},
+    {"every machine has sizes for every call", every_machine_has_sizes_for_every_call},
 };
 
 TEST_MAIN(cases)

@@ -92,15 +92,18 @@ static void a_choice_names_its_row(void)
     const struct gyre_tuner_facts predicted = host_facts(4, &gyre_cost_host);
     struct gyre_choice choice;
     CHECK_OK(choose(&gpus, "", "", GYRE_COLL_BROADCAST, &choice));
-    CHECK(choice.won != NULL && strcmp(choice.won->file, "h200.rows") == 0 &&
-          choice.won->kind == GYRE_ROW_WAY && choice.won->algorithm == choice.algorithm);
+    CHECK(choice.won[GYRE_WON_WAY] != NULL &&
+          strcmp(choice.won[GYRE_WON_WAY]->file, "h200.rows") == 0 &&
+          choice.won[GYRE_WON_WAY]->kind == GYRE_ROW_WAY &&
+          choice.won[GYRE_WON_WAY]->algorithm == choice.algorithm);
     CHECK_OK(choose(&host, "", "", GYRE_COLL_ALL_TO_ALL, &choice));
-    CHECK(choice.won != NULL && strcmp(choice.won->file, "host.rows") == 0 &&
-          choice.won->algorithm == choice.algorithm);
+    CHECK(choice.won[GYRE_WON_WAY] != NULL &&
+          strcmp(choice.won[GYRE_WON_WAY]->file, "host.rows") == 0 &&
+          choice.won[GYRE_WON_WAY]->algorithm == choice.algorithm);
     CHECK_OK(choose(&host, "tree", "", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.won == NULL);
+    CHECK(choice.won[GYRE_WON_WAY] == NULL);
     CHECK_OK(choose(&predicted, "", "", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.won == NULL);
+    CHECK(choice.won[GYRE_WON_WAY] == NULL);
 }
 
 /* Whether the programs of all ranks and variants do without scratch. */
@@ -596,7 +599,7 @@ static void paths_are_chosen_and_forced(void)
     CHECK_OK(gyre_tuner_choose(&facts, &no_kernel, GYRE_COLL_ALL_GATHER, 1ULL << 30, &choice));
     CHECK(choice.path != GYRE_PATH_COPY_ENGINE);
     CHECK_OK(gyre_filter_parse("", "", "^placed", &no_kernel));
-    CHECK(!gyre_tuner_may_place(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE));
+    CHECK(!gyre_tuner_may_place(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE, 0));
     CHECK_OK(gyre_tuner_choose(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, 1 << 20, &choice));
     CHECK(choice.path == GYRE_PATH_STAGED);
     CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &choice));

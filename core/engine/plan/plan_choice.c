@@ -8,6 +8,8 @@
 
 #include "core/foundation/base/util.h"
 
+#include <string.h>
+
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call)
 {
@@ -78,7 +80,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
                 filter.paths[coll] &= ~(1U << GYRE_PATH_COPY_ENGINE);
         }
     GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
-    choice_out->won = NULL;
+    memset(choice_out->won, 0, sizeof(choice_out->won));
     if (choice_out->path == GYRE_PATH_COPY_ENGINE)
         return GYRE_SUCCESS;
     if (forced->tile_bytes > 0)

@@ -42,8 +42,9 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
     if (us > 0)
         gyre_text_format(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
                          cache->is_tuned ? "measured" : "shipped", share);
-    if (choice->won != NULL)
-        snprintf(won, sizeof(won), " (%s:%u)", choice->won->file, choice->won->line);
+    if (choice->won[GYRE_WON_WAY] != NULL)
+        snprintf(won, sizeof(won), " (%s:%u)", choice->won[GYRE_WON_WAY]->file,
+                 choice->won[GYRE_WON_WAY]->line);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     const bool is_mixed =
         call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);

@@ -20,17 +20,23 @@ static const char *const fact_names[] = {
 };
 
 static const char *const kind_names[] = {
-#define NAME(id, name, has_algorithm, has_proto) #name,
+#define NAME(id, name, result, facts) #name,
     GYRE_ROW_KIND_TABLE(NAME)
 #undef NAME
 };
 
 static const struct {
-    bool has_algorithm, has_proto;
-} results[] = {
-#define RESULT(id, name, has_algorithm, has_proto) {has_algorithm, has_proto},
-    GYRE_ROW_KIND_TABLE(RESULT)
-#undef RESULT
+    uint32_t result, facts;
+} kinds[] = {
+#define KIND(id, name, result, facts) {GYRE_RESULT_##result, GYRE_ROW_FACTS_##facts},
+    GYRE_ROW_KIND_TABLE(KIND)
+#undef KIND
+};
+
+static const char *const form_names[] = {
+#define NAME(id, name) #name,
+    GYRE_RULE_TABLE(NAME)
+#undef NAME
 };
 
 /* Facts about calls that only the rank itself knows. */
@@ -59,7 +65,7 @@ __attribute__((format(printf, 2, 3))) static gyre_status refuse(const struct rea
 static gyre_status refuse_word(const struct reader *reader, const char *word,
                                const char *const *legal, size_t n_legal)
 {
-    char names[160] = "";
+    char names[200] = "";
     for (size_t i = 0; i < n_legal; i++)
         snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", legal[i]);
     return refuse(reader, "\"%.40s\" is none of:%s", word, names);
@@ -83,7 +89,7 @@ static const char *read_number(const char *text, uint64_t *number_out)
     return unit == NULL ? at : at + 1;
 }
 
-/* "<=8", ">=8", ">8", "=8" or "=3..4", behind the name of a number. */
+/* "<=8", "<8", ">=8", ">8", "=8" or "=3..4", behind the name of a number. */
 static gyre_status read_bounds(const struct reader *reader, const char *word, const char *at,
                                struct gyre_bounds *bounds)
 {
@@ -94,13 +100,13 @@ static gyre_status read_bounds(const struct reader *reader, const char *word, co
     uint64_t last = first;
     if (end != NULL && is_exact && strncmp(end, "..", 2) == 0)
         end = read_number(end + 2, &last);
-    if (end == NULL || *end != '\0' || (at[0] == '<' && !is_equal))
-        return refuse(reader, "\"%.40s\": expected a name, then <=, >=, > or =, then a number",
+    if (end == NULL || *end != '\0' || (at[0] == '<' && !is_equal && first == 0))
+        return refuse(reader, "\"%.40s\": expected a name, then <=, <, >=, > or =, then a number",
                       word);
     if (is_least || is_exact)
         bounds->least = gyre_max_u64(bounds->least, is_least && !is_equal ? first + 1 : first);
     if (!is_least)
-        bounds->most = gyre_min_u64(bounds->most, last);
+        bounds->most = gyre_min_u64(bounds->most, is_exact || is_equal ? last : last - 1);
     return bounds->least <= bounds->most
                ? GYRE_SUCCESS
                : refuse(reader, "\"%.40s\" leaves no number that fits", word);
@@ -124,6 +130,9 @@ static gyre_status read_condition(struct reader *reader, const char *word)
                       word + is_refused);
     if (fact < 0)
         return refuse_word(reader, word, fact_names, GYRE_N_ROW_FACTS);
+    if ((kinds[reader->row.kind].facts >> fact & 1U) == 0)
+        return refuse(reader, "rows of kind %s are asked before it is known whether a call is %s",
+                      kind_names[reader->row.kind], fact_names[fact]);
     *(is_refused ? &when->refuses : &when->needs) |= 1U << fact;
     return GYRE_SUCCESS;
 }
@@ -145,12 +154,62 @@ static gyre_status read_collectives(struct reader *reader, char *word)
     return GYRE_SUCCESS;
 }
 
-/* "ring simple", or one of the two. */
+/* "bytes/ranks/128K >=32": a form with what it is divided by, then bounds and other words. */
+static gyre_status read_rule(struct reader *reader, char *const *words, int n_words)
+{
+    struct gyre_rule rule = {.number = 1, .most = UINT64_MAX, .unit_bytes = 512};
+    const char *at = n_words > 0 ? words[0] : "";
+    const size_t n_name = strcspn(at, "/*");
+    for (uint8_t form = GYRE_RULE_BLOCK; form < GYRE_N_RULE_FORMS; form++)
+        if (strlen(form_names[form]) == n_name && strncmp(form_names[form], at, n_name) == 0)
+            rule.form = form;
+    at = rule.form == GYRE_RULE_NUMBER ? read_number(at, &rule.number) : at + n_name;
+    if (at == NULL || (kinds[reader->row.kind].result >> 3 >> rule.form & 1U) == 0)
+        return refuse(reader, "\"%.40s\": rows of kind %s do not say this behind \"->\"",
+                      n_words > 0 ? words[0] : "", kind_names[reader->row.kind]);
+    rule.by_ranks = strncmp(at, "/ranks", 6) == 0;
+    at += rule.by_ranks ? 6 : 0;
+    if ((*at == '/' && (rule.form == GYRE_RULE_BLOCK || rule.form == GYRE_RULE_BYTES)) ||
+        (*at == '*' && rule.form == GYRE_RULE_CHAIN))
+        at = read_number(at + 1, &rule.number);
+    if (at == NULL || *at != '\0' || rule.number == 0)
+        return refuse(reader, "\"%.40s\": expected a number at the end", words[0]);
+    for (int i = 1; i < n_words; i++) {
+        uint64_t unit = rule.unit_bytes;
+        const char *end = words[i] + strlen(words[i]);
+        if (strncmp(words[i], ">=", 2) == 0)
+            end = read_number(words[i] + 2, &rule.least);
+        else if (strncmp(words[i], "<=", 2) == 0)
+            end = read_number(words[i] + 2, &rule.most);
+        else if (strncmp(words[i], "unit=", 5) == 0)
+            end = read_number(words[i] + 5, &unit);
+        else if (strcmp(words[i], "down") == 0)
+            rule.rounds_down = true;
+        else if (strcmp(words[i], "one_tile") == 0)
+            rule.one_tile = true;
+        else
+            end = NULL;
+        if (end == NULL || *end != '\0' || unit == 0 || unit % 16 != 0)
+            return refuse(reader, "\"%.40s\" is none of: >=N <=N unit=N down one_tile", words[i]);
+        rule.unit_bytes = (uint32_t)unit;
+    }
+    reader->row.rule = rule;
+    return GYRE_SUCCESS;
+}
+
+/* "ring simple", one of the two, "staged", or a rule. */
 static gyre_status read_result(struct reader *reader, char *const *words, int n_words)
 {
     struct gyre_row *row = &reader->row;
-    const bool has_algorithm = results[row->kind].has_algorithm;
-    const bool has_proto = results[row->kind].has_proto;
+    const uint32_t result = kinds[row->kind].result;
+    const bool has_algorithm = (result & GYRE_RESULT_ALGORITHM) != 0;
+    const bool has_proto = (result & GYRE_RESULT_PROTO) != 0;
+    if (result == GYRE_RESULT_STAGED)
+        return n_words == 1 && strcmp(words[0], "staged") == 0
+                   ? GYRE_SUCCESS
+                   : refuse(reader, "expected \"staged\" behind \"->\"");
+    if (!has_algorithm && !has_proto)
+        return read_rule(reader, words, n_words);
     if (n_words != has_algorithm + has_proto)
         return refuse(reader, "expected %s%s%s behind \"->\"", has_algorithm ? "an algorithm" : "",
                       has_algorithm && has_proto ? " and " : "", has_proto ? "a protocol" : "");
@@ -174,7 +233,7 @@ static gyre_status read_row(struct reader *reader, char *line)
 {
     static const struct gyre_bounds any = {0, UINT64_MAX};
     const struct gyre_when everything = {
-        .ranks = any, .hosts = any, .channels = any, .bytes = any, .block = any};
+        .ranks = any, .hosts = any, .channels = any, .sms = any, .bytes = any, .block = any};
     char *words[24] = {line};
     char *rest = NULL;
     int n = 0, arrow = 0;
@@ -238,6 +297,7 @@ uint64_t gyre_row_hash(const struct gyre_row *row)
     const char *name = row->algorithm != NULL ? row->algorithm->name : "";
     const uint32_t rest[] = {(uint32_t)row->kind, (uint32_t)row->proto};
     uint64_t hash = gyre_hash(GYRE_HASH_INIT, &row->when, sizeof(row->when));
+    hash = gyre_hash(hash, &row->rule, sizeof(row->rule));
     hash = gyre_hash(hash, name, strlen(name));
     return gyre_hash(hash, rest, sizeof(rest));
 }
@@ -287,7 +347,7 @@ static bool fits(const struct gyre_row *row, const struct gyre_row_call *call)
             row->algorithm == call->algorithm) &&
            (call->protos >> row->proto & 1U) != 0 && (when->needs & ~call->facts) == 0 &&
            (when->refuses & call->facts) == 0 && holds(&when->ranks, call->ranks) &&
-           holds(&when->hosts, call->hosts) &&
+           holds(&when->hosts, call->hosts) && holds(&when->sms, call->sms) &&
            (call->any_size ||
             (holds(&when->channels, call->channels) && holds(&when->bytes, call->bytes) &&
              holds(&when->block, call->block)));

@@ -10,18 +10,34 @@
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/status.h"
 
-#define GYRE_MAX_ROWS 128 /* of a file */
+#define GYRE_MAX_ROWS 160 /* of a file */
 
 /* X(enum suffix, word): yes-or-no facts that a row may ask for, or with "!" refuse. All ranks know
  * each of them. */
-#define GYRE_ROW_FACT_TABLE(X)                                                        \
-    X(GPUS, gpus)           /* the ranks are on GPUs */                               \
-    X(NVLINK, nvlink)       /* NVLink connects all ranks */                           \
-    X(PROXIED, proxied)     /* a proxy serves the connections of some pair */         \
-    X(TCP, tcp)             /* that proxy copies through TCP connections */           \
-    X(FLOAT_SUM, float_sum) /* protocol LAMPORT can carry the call */                 \
-    X(PLACED, placed)       /* kernels may place the results in the peers' windows */ \
-    X(ONE_HOP, one_hop)     /* the algorithm sends all data to all ranks in one hop */
+#define GYRE_ROW_FACT_TABLE(X)                                                            \
+    X(GPUS, gpus)           /* the ranks are on GPUs */                                   \
+    X(NVLINK, nvlink)       /* NVLink connects all ranks */                               \
+    X(PROXIED, proxied)     /* a proxy serves the connections of some pair */             \
+    X(TCP, tcp)             /* that proxy copies through TCP connections */               \
+    X(FLOAT_SUM, float_sum) /* protocol LAMPORT can carry the call */                     \
+    X(PLACED, placed)       /* results are written into the peers' windows, or may be */  \
+    X(ONE_HOP, one_hop)     /* the algorithm sends all data to all ranks in one hop */    \
+    X(RING, ring)           /* it sends only to the next rank of a ring */                \
+    X(CHAIN, chain)         /* it moves the whole vector to or from one rank */           \
+    X(TWO_LEVEL, two_level) /* its steps inside a host differ from those between hosts */ \
+    X(FANS_IN, fans_in)     /* a rank receives from several other hosts at a time */      \
+    X(LINES, lines)         /* the protocol is not simple */                              \
+    X(LL, ll)               /* the protocol is ll */                                      \
+    X(COPIES, copy_engines) /* copy engines carry the call */                             \
+    X(FUSED, fused)         /* a row of kind FUSED has chosen the kernel that carries it */
+
+/* Groups of facts, by what must be known first. */
+#define GYRE_ROW_FACTS_CALL      ((1U << GYRE_ROW_FACT_PLACED) - 1)
+#define GYRE_ROW_FACTS_ALGORITHM (GYRE_ROW_FACTS_CALL | 0xfU << GYRE_ROW_FACT_ONE_HOP)
+#define GYRE_ROW_FACTS_WEIGHT    (GYRE_ROW_FACTS_ALGORITHM | 1U << GYRE_ROW_FACT_FANS_IN)
+#define GYRE_ROW_FACTS_PROTO     (GYRE_ROW_FACTS_CALL | 3U << GYRE_ROW_FACT_LINES)
+#define GYRE_ROW_FACTS_PLACED    (GYRE_ROW_FACTS_CALL | 1U << GYRE_ROW_FACT_PLACED)
+#define GYRE_ROW_FACTS_ALL       UINT32_MAX
 
 enum gyre_row_fact {
 #define GYRE_ROW_FACT_ENUM(id, name) GYRE_ROW_FACT_##id,
@@ -30,18 +46,55 @@ enum gyre_row_fact {
         GYRE_N_ROW_FACTS
 };
 
-/* X(enum suffix, word, names an algorithm, names a protocol): what a row decides. */
-#define GYRE_ROW_KIND_TABLE(X)                                                                   \
-    X(COPIES, copies, 1, 1)   /* copy engines carry a call whose result lies in a window */      \
-    X(FUSED, fused, 1, 1)     /* a kernel of its own carries the call, if the executor has it */ \
-    X(WAY, way, 1, 1)         /* the algorithm and its protocol */                               \
-    X(LINE, line, 0, 1)       /* the protocol of an algorithm that no row of kind WAY has */     \
-    X(ONLY, only, 1, 0)       /* several hosts: no other algorithm is predicted */               \
-    X(INSIDE, inside, 0, 1)   /* several hosts: a protocol inside hosts is predicted, too */     \
-    X(BETWEEN, between, 0, 1) /* likewise between hosts */
+/* What stands behind "->". A rule is of one of several forms, each a bit from 8 on. */
+#define GYRE_RESULT_RULE(form) (8U << GYRE_RULE_##form)
+enum gyre_result {
+    GYRE_RESULT_ALGORITHM = 1,
+    GYRE_RESULT_PROTO = 2,
+    GYRE_RESULT_WAY = GYRE_RESULT_ALGORITHM | GYRE_RESULT_PROTO,
+    GYRE_RESULT_STAGED = 4, /* the word "staged" */
+};
+#define GYRE_RESULT_NUMBER GYRE_RESULT_RULE(NUMBER)
+#define GYRE_RESULT_CHANNELS \
+    (GYRE_RESULT_NUMBER | GYRE_RESULT_RULE(BLOCK) | GYRE_RESULT_RULE(BYTES))
+#define GYRE_RESULT_TILE                                                          \
+    (GYRE_RESULT_RULE(BLOCK) | GYRE_RESULT_RULE(BYTES) | GYRE_RESULT_RULE(SLOT) | \
+     GYRE_RESULT_RULE(ROUNDS) | GYRE_RESULT_RULE(CHAIN))
+
+/* X(enum suffix, word, what it decides, group of facts that it may ask for). COPIES and FUSED are
+ * asked before WAY: copy engines, or a kernel of its own if the executor has it, carry the call.
+ * From ONLY on rows are about predictions:
+ *
+ *   CHANNELS        of hosts.rows: the least to predict
+ *   WEIGHT          percent of a predicted time that count; all rows that fit are multiplied
+ *   GAIN            percent of the best time that a choice of more channels or smaller tiles beats
+ *   MESSAGES        twice as many messages must gain one part of GAIN more, of so many parts
+ *   CHANNEL_BYTES   many ranks: so many channels are predicted that none has more bytes
+ *   FLAT_STEPS      many ranks: two-level algorithms come first, then others of so few steps a
+ *                   tile, and none in which all pairs exchange data */
+#define GYRE_ROW_KIND_TABLE(X)                                                        \
+    X(COPIES, copies, WAY, CALL)                                                      \
+    X(FUSED, fused, WAY, PLACED)                                                      \
+    X(WAY, way, WAY, CALL)                                                            \
+    X(LINE, line, PROTO, ALGORITHM) /* of an algorithm that no row of WAY has */      \
+    X(PATH, path, STAGED, CALL)     /* kernels place no results, though they could */ \
+    X(CHANNELS, channels, CHANNELS, ALL)                                              \
+    X(TILE, tile, TILE, ALL)                /* its bytes */                           \
+    X(COPY_RANKS, copy_ranks, NUMBER, CALL) /* the most ranks of copies */            \
+    X(PAIR, pair, NUMBER, PROTO)            /* the most channels of a message */      \
+    X(ONLY, only, ALGORITHM, CALL)          /* no other algorithm is predicted */     \
+    X(INSIDE, inside, PROTO, CALL)          /* is predicted inside hosts, too */      \
+    X(BETWEEN, between, PROTO, CALL)        /* likewise between hosts */              \
+    X(WEIGHT, weight, NUMBER, WEIGHT)                                                 \
+    X(GAIN, gain, NUMBER, CALL)                                                       \
+    X(MESSAGES, messages, NUMBER, CALL)                                               \
+    X(LEAST_TILE, least_tile, NUMBER, CALL) /* bytes of the smallest to predict */    \
+    X(TILE_NS, tile_ns, NUMBER, CALL)       /* its longest time on a wire */          \
+    X(CHANNEL_BYTES, channel_bytes, NUMBER, CALL)                                     \
+    X(FLAT_STEPS, flat_steps, NUMBER, CALL)
 
 enum gyre_row_kind {
-#define GYRE_ROW_KIND_ENUM(id, name, has_algorithm, has_proto) GYRE_ROW_##id,
+#define GYRE_ROW_KIND_ENUM(id, name, result, facts) GYRE_ROW_##id,
     GYRE_ROW_KIND_TABLE(GYRE_ROW_KIND_ENUM)
 #undef GYRE_ROW_KIND_ENUM
         GYRE_N_ROW_KINDS
@@ -52,6 +105,7 @@ enum gyre_row_kind {
     X(ranks, "ranks")                                                                      \
     X(hosts, "hosts")                                                                      \
     X(channels, "channels") /* that the call may use at most */                            \
+    X(sms, "sms")           /* multiprocessors of each GPU */                              \
     X(bytes, "bytes")       /* of the vector, or of all blocks where buffers are blocks */ \
     X(block, "block")       /* of the vector, or of one block */
 
@@ -63,7 +117,35 @@ struct gyre_when {
     uint32_t pad;
     struct gyre_bounds {
         uint64_t least, most;
-    } ranks, hosts, channels, bytes, block;
+    } ranks, hosts, channels, sms, bytes, block;
+};
+
+/* X(enum suffix, word): how a number of channels, or the bytes of a tile, follow from a call. Of a
+ * channel's tile the bytes are those of the channel. */
+#define GYRE_RULE_TABLE(X)                                                                 \
+    X(NUMBER, number)                                                                      \
+    X(BLOCK, block)   /* the bytes of the vector or of one block, divided by the number */ \
+    X(BYTES, bytes)   /* likewise of all blocks */                                         \
+    X(SLOT, slot)     /* a whole slot */                                                   \
+    X(ROUNDS, rounds) /* few tiles, of whole rounds of the threads of a line protocol */   \
+    X(CHAIN, chain)   /* sqrt(block * number / hops) */
+
+enum gyre_rule_form {
+#define GYRE_RULE_ENUM(id, name) GYRE_RULE_##id,
+    GYRE_RULE_TABLE(GYRE_RULE_ENUM)
+#undef GYRE_RULE_ENUM
+        GYRE_N_RULE_FORMS
+};
+
+/* "bytes/ranks/128K >=32": divided by the ranks, too, then within bounds. */
+struct gyre_rule {
+    uint64_t number;
+    uint64_t least, most;
+    uint32_t unit_bytes; /* of tiles */
+    uint8_t form;
+    bool by_ranks;
+    bool rounds_down; /* channels; else up */
+    bool one_tile;    /* channels: each has one tile, so the number is at most a slot's bytes */
 };
 
 struct gyre_row {
@@ -75,6 +157,7 @@ struct gyre_row {
     enum gyre_row_kind kind;
     const struct gyre_algorithm *algorithm; /* NULL = the kind names none */
     enum gyre_proto proto;                  /* SIMPLE where the kind names none */
+    struct gyre_rule rule;                  /* zeros where the kind has none */
 };
 
 struct gyre_rows {
@@ -124,7 +207,7 @@ struct gyre_row_call {
     enum gyre_collective coll;
     uint32_t facts; /* by bit */
     bool any_size;  /* bounds of bytes and channels do not count */
-    uint64_t ranks, hosts, channels, bytes, block;
+    uint64_t ranks, hosts, channels, sms, bytes, block;
     const struct gyre_algorithm *algorithm; /* rows with this one only; NULL = with any */
     uint32_t protos;                        /* rows with these only */
     struct gyre_why *why; /* learns of rows of the kind and collective that do not fit; NULL = not

@@ -65,7 +65,7 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                          "shows which can",
                          filter->algo_source, gyre_collectives[coll].name);
     choice->algorithm = found;
-    choice->won = found == preferred ? row : NULL;
+    choice->won[GYRE_WON_WAY] = found == preferred ? row : NULL;
     return GYRE_SUCCESS;
 }
 
@@ -81,8 +81,7 @@ static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum g
     const struct gyre_row *row = find_way(facts, coll, algorithm, usable, n_bytes);
     if (row == NULL)
         row = find_way(facts, coll, algorithm, ANY_PROTO, n_bytes);
-    if (algorithm->is_one_shot)
-        call.facts |= 1U << GYRE_ROW_FACT_ONE_HOP;
+    call.facts |= gyre_tuner_algorithm_facts(algorithm, coll);
     if (row == NULL)
         row = gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
     return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
@@ -181,10 +180,10 @@ static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyr
 /* The path of a call that a kernel carries out with this algorithm and protocol. */
 static enum gyre_path kernel_path(const struct gyre_tuner_facts *facts,
                                   const struct gyre_filter *filter, enum gyre_collective coll,
-                                  const struct gyre_choice *choice)
+                                  const struct gyre_choice *choice, uint64_t n_bytes)
 {
     const bool is_placed = facts->n_ranks > 1 && (choice->algorithm->places >> coll & 1U) != 0 &&
-                           gyre_tuner_may_place(facts, filter, coll, choice->proto);
+                           gyre_tuner_may_place(facts, filter, coll, choice->proto, n_bytes);
     return is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
 }
 
@@ -204,11 +203,11 @@ static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
         GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, choice->net_proto,
                               &choice->proto));
     }
-    choice->path = kernel_path(facts, filter, coll, choice);
+    choice->path = kernel_path(facts, filter, coll, choice, n_bytes);
     if (is_predicted)
         return GYRE_SUCCESS;
-    choice->n_channels = gyre_tuner_channels(facts, choice, coll, n_bytes);
-    choice->tile_bytes = gyre_tuner_tile(facts, choice, coll, n_bytes);
+    gyre_tuner_choose_channels(facts, coll, n_bytes, choice);
+    gyre_tuner_choose_tile(facts, coll, n_bytes, choice);
     return GYRE_SUCCESS;
 }
 
@@ -230,7 +229,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     if (gyre_tuner_choose_copies(facts, filter, coll, n_bytes, choice_out))
         return GYRE_SUCCESS;
     if (gyre_tuner_choose_fused(facts, filter, coll, n_bytes, &choice)) {
-        choice.path = kernel_path(facts, filter, coll, &choice);
+        choice.path = kernel_path(facts, filter, coll, &choice, n_bytes);
         *choice_out = choice;
         return GYRE_SUCCESS;
     }
@@ -269,13 +268,13 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                 only.algorithms[coll] = 1U << i;
         GYRE_TRY(gyre_tuner_choose(facts, &only, coll, n_bytes, &choice));
         choice.algorithm = algorithm;
-        choice.won = NULL;
+        choice.won[GYRE_WON_WAY] = NULL;
     } else {
         GYRE_TRY(choose_net_proto(facts, &only, coll, &choice.net_proto));
         GYRE_TRY(
             choose_proto(facts, &only, coll, algorithm, n_bytes, choice.net_proto, &choice.proto));
-        choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
-        choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes);
+        gyre_tuner_choose_channels(facts, coll, n_bytes, &choice);
+        gyre_tuner_choose_tile(facts, coll, n_bytes, &choice);
     }
     *choice_out = choice;
     return GYRE_SUCCESS;

@@ -47,6 +47,9 @@ struct gyre_tuner_facts {
     struct gyre_why *why; /* no fact: learns of rows that lost; NULL = nobody asks */
 };
 
+/* What a choice took from rows. */
+enum gyre_won { GYRE_WON_WAY, GYRE_WON_CHANNELS, GYRE_WON_TILE, GYRE_N_WON };
+
 /* How a call is carried out. The tuner fills in every field. */
 struct gyre_choice {
     const struct gyre_algorithm *algorithm;
@@ -55,8 +58,9 @@ struct gyre_choice {
     uint32_t n_channels;
     uint32_t tile_bytes; /* payload of one slot; a multiple of 16 */
     enum gyre_path path;
-    const struct gyre_row *won; /* the row that the algorithm comes from; NULL = from none: it was
-                                 * predicted or forced, or the filter left no other one */
+    /* The rows that decided; NULL = none did: it was predicted or forced, or the filter left no
+     * other algorithm. */
+    const struct gyre_row *won[GYRE_N_WON];
 };
 
 /* Two ranks of which one sends to the other. */
@@ -74,8 +78,8 @@ struct gyre_tuner_pair {
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
                                                  const struct gyre_tuner_pair *pair);
 
-/** gyre_tuner_pair_channels - the most channels of a send or receive. All of a group run at the
- * same time, and so do all their blocks on a GPU. Both ends find the same.
+/** gyre_tuner_pair_channels - the most channels of a send or receive, as rows of kind PAIR say.
+ * Both ends find the same.
  * @facts: of the communicator. */
 uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
@@ -118,8 +122,7 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
  * those of the H200. */
 const struct gyre_rows *gyre_tuner_rows(const struct gyre_tuner_facts *facts);
 
-/** gyre_tuner_row_call - a call of @n_bytes, as rows of any algorithm and protocol see it; without
- * the facts PLACED and ONE_HOP. */
+/** gyre_tuner_row_call - a call of @n_bytes, as rows of any algorithm and protocol see it. */
 struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
                                          enum gyre_row_kind kind, enum gyre_collective coll,
                                          uint64_t n_bytes);
@@ -199,22 +202,30 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
                                   const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                                   enum gyre_proto proto, bool is_placed);
 
-/** gyre_tuner_channels - the number of channels of a call with the choice's algorithm and protocol,
- * within the configured limits. Pure. */
-uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
-                             enum gyre_collective coll, uint64_t n_bytes);
+/** gyre_tuner_choose_channels - choose the channels of a choice that has an algorithm, a protocol
+ * and a path, within the configured limits. Pure. */
+void gyre_tuner_choose_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                                uint64_t n_bytes, struct gyre_choice *choice);
 
-/** gyre_tuner_tile - the bytes of one tile, which fit a slot. Pure.
- * @choice: complete but for its tile. */
-uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
-                         enum gyre_collective coll, uint64_t n_bytes);
+/** gyre_tuner_choose_tile - then choose its tile, which fits a slot. Pure. */
+void gyre_tuner_choose_tile(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                            uint64_t n_bytes, struct gyre_choice *choice);
 
-/** gyre_tuner_tile_in_time - the bytes of the largest tile to try by simulation: over slow TCP
- * fewer than a slot holds. Pure.
- * @largest_bytes: that fit all slots. @least_bytes: of a tile that is tried; the result is not less
- * unless the slots are. */
-uint32_t gyre_tuner_tile_in_time(const struct gyre_tuner_facts *facts, uint32_t largest_bytes,
-                                 uint32_t least_bytes);
+/** gyre_tuner_row_channels - the channels that the rule of a row says. Pure.
+ * @slot_bytes: of data. */
+uint64_t gyre_tuner_row_channels(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
+                                 enum gyre_collective coll, uint64_t n_bytes, uint32_t slot_bytes);
+
+/** gyre_tuner_find_row - the row of the machine at hand that fits the call; NULL if there is none.
+ */
+const struct gyre_row *gyre_tuner_find_row(const struct gyre_tuner_facts *facts,
+                                           const struct gyre_row_call *call);
+
+/** gyre_tuner_algorithm_facts, gyre_tuner_proto_facts - what rows may ask of an algorithm, and of a
+ * protocol. */
+uint32_t gyre_tuner_algorithm_facts(const struct gyre_algorithm *algorithm,
+                                    enum gyre_collective coll);
+uint32_t gyre_tuner_proto_facts(enum gyre_proto proto);
 
 /** gyre_tuner_can_place - can kernels or copy engines write into the windows of other ranks in a
  * call of this collective? */
@@ -224,7 +235,7 @@ bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyr
 /** gyre_tuner_may_place - does a kernel place results in a call of this collective with this
  * protocol, if the algorithm can place them? */
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                          enum gyre_collective coll, enum gyre_proto proto);
+                          enum gyre_collective coll, enum gyre_proto proto, uint64_t n_bytes);
 
 /** gyre_tuner_check_path - check that the filter allows the path of the choice.
  * Errors: INVALID_USAGE, with the conditions of the allowed paths. */

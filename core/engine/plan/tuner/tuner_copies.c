@@ -13,10 +13,6 @@ static bool takes_only(const struct gyre_filter *filter, enum gyre_collective co
     return (filter->paths[coll] & ((1U << GYRE_N_PATHS) - 1)) == 1U << path;
 }
 
-/* Copy engines carry calls of at most so many ranks, because a sync kernel posts or awaits one word
- * for every peer. */
-#define MAX_COPY_RANKS 32
-
 /* The algorithm with which copy engines carry out the call; NULL if kernels carry it out.
  * @won_out: its row; NULL if it has none. */
 static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts *facts,
@@ -25,15 +21,18 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
                                                    const struct gyre_row **won_out)
 {
     const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
-    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_COPIES, coll, n_bytes);
-    const struct gyre_row *row = NULL;
+    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_COPY_RANKS, coll, n_bytes);
+    const struct gyre_row *row = gyre_tuner_find_row(facts, &call);
+    const uint64_t most_ranks = row != NULL ? row->rule.number : 0;
     const struct gyre_algorithm *found = NULL;
     *won_out = NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
-        facts->n_ranks > MAX_COPY_RANKS || !gyre_tuner_can_place(facts, filter, coll) ||
+        facts->n_ranks > most_ranks || !gyre_tuner_can_place(facts, filter, coll) ||
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
         (!is_forced && !facts->has_large_pages))
         return NULL;
+    row = NULL;
+    call.kind = GYRE_ROW_COPIES;
     call.any_size = is_forced;
     while ((row = gyre_rows_find(gyre_tuner_rows(facts), &call, row)) != NULL)
         if (gyre_filter_allows(filter, coll, row->algorithm)) {
@@ -49,34 +48,20 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
     return found;
 }
 
-/* Each block of an all-gather is one copy. A broadcast of more than two ranks is cut into tiles and
- * uses two channels, so that one channel copies while the other one runs its sync kernel. Its tile
- * is 1/16 of a channel, because that is faster than 1/32 (broadcast of 1 GiB over 4 H200: 360 GB/s
- * instead of 350), and at least 4 MiB, which take a copy engine 14 us. An all-reduce has the
- * channels and tiles with which kernels compute the sums. */
 bool gyre_tuner_choose_copies(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    const uint32_t most_bytes = 1 << 30;
     const struct gyre_row *row;
     const struct gyre_algorithm *algorithm = copy_algorithm(facts, filter, coll, n_bytes, &row);
     struct gyre_choice choice = {.algorithm = algorithm,
                                  .proto = GYRE_PROTO_SIMPLE,
                                  .path = GYRE_PATH_COPY_ENGINE,
-                                 .won = row};
+                                 .won = {[GYRE_WON_WAY] = row}};
     if (algorithm == NULL)
         return false;
-    if (coll == GYRE_COLL_ALL_REDUCE) {
-        choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
-        choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes);
-    } else {
-        const bool is_pipe = coll == GYRE_COLL_BROADCAST && facts->n_ranks > 2;
-        choice.n_channels = is_pipe ? 2 : 1;
-        choice.tile_bytes =
-            is_pipe ? gyre_clamp_u32(gyre_round_up(n_bytes / 32, 512), 4 << 20, most_bytes)
-                    : gyre_clamp_u32(gyre_round_up(n_bytes, 16), 16, most_bytes);
-    }
+    gyre_tuner_choose_channels(facts, coll, n_bytes, &choice);
+    gyre_tuner_choose_tile(facts, coll, n_bytes, &choice);
     *choice_out = choice;
     return true;
 }

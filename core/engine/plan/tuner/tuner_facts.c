@@ -35,6 +35,7 @@ struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
                  (uint32_t)adds_lines << GYRE_ROW_FACT_FLOAT_SUM,
         .ranks = facts->n_ranks,
         .hosts = facts->n_hosts,
+        .sms = facts->least_sms,
         .channels = facts->max_channels,
         .bytes = gyre_tuner_all_bytes(facts, coll, n_bytes),
         .block = n_bytes,
@@ -43,20 +44,26 @@ struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
     };
 }
 
-/* 64 channels for all ranks together were measured on GPUs of 132 multiprocessors. On smaller ones
- * a send and a receive with every other rank and a copy to the own rank must fit, too. Of two ranks
- * the other one may have all 64 channels in LL128: a send and a receive are one kernel of 64 blocks
- * or two kernels, and a copy to the own rank has a launch of its own (core/engine/call/wave.c). */
-uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+const struct gyre_row *gyre_tuner_find_row(const struct gyre_tuner_facts *facts,
+                                           const struct gyre_row_call *call)
 {
-    if (facts->device_kind != GYRE_DEVICE_CUDA)
-        return UINT32_MAX;
-    if (facts->n_ranks == 2 && proto == GYRE_PROTO_LL128 && facts->least_sms >= 2 * 64 &&
-        !facts->is_proxied && !facts->in_host_memory)
-        return 64;
-    const uint32_t n_calls = 2 * facts->n_ranks - 1;
-    return (uint32_t)gyre_max_u64(
-        gyre_min_u32(64 / gyre_min_u32(64, facts->n_ranks), facts->least_sms / n_calls), 1);
+    return gyre_rows_find(gyre_tuner_rows(facts), call, NULL);
+}
+
+uint32_t gyre_tuner_algorithm_facts(const struct gyre_algorithm *algorithm,
+                                    enum gyre_collective coll)
+{
+    return (uint32_t)algorithm->is_one_shot << GYRE_ROW_FACT_ONE_HOP |
+           (uint32_t)algorithm->follows_ring << GYRE_ROW_FACT_RING |
+           (algorithm->chains >> coll & 1U) << GYRE_ROW_FACT_CHAIN |
+           (uint32_t)algorithm->is_two_level << GYRE_ROW_FACT_TWO_LEVEL |
+           (algorithm->fans_in >> coll & 1U) << GYRE_ROW_FACT_FANS_IN;
+}
+
+uint32_t gyre_tuner_proto_facts(enum gyre_proto proto)
+{
+    return (uint32_t)(proto != GYRE_PROTO_SIMPLE) << GYRE_ROW_FACT_LINES |
+           (uint32_t)(proto == GYRE_PROTO_LL) << GYRE_ROW_FACT_LL;
 }
 
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
@@ -128,13 +135,12 @@ bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyr
 }
 
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                          enum gyre_collective coll, enum gyre_proto proto)
+                          enum gyre_collective coll, enum gyre_proto proto, uint64_t n_bytes)
 {
-    /* A staged broadcast need not wait until the receiver has entered the call, so it is faster in
-     * a series of calls. Broadcast over 4 H200: 16 MiB staged 55 us, placed 81; 64 MiB 205 and 238;
-     * equal from 256 MiB on (2026-11). */
-    const bool is_slower = facts->device_kind == GYRE_DEVICE_CUDA && coll == GYRE_COLL_BROADCAST &&
-                           (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0;
-    return proto == GYRE_PROTO_SIMPLE && !is_slower && gyre_tuner_can_place(facts, filter, coll) &&
-           (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0;
+    const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_PATH, coll, n_bytes);
+    if (proto != GYRE_PROTO_SIMPLE || !gyre_tuner_can_place(facts, filter, coll) ||
+        (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) == 0)
+        return false;
+    return (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0 ||
+           gyre_tuner_find_row(facts, &call) == NULL;
 }

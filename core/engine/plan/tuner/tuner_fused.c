@@ -9,8 +9,6 @@
 #include "core/foundation/base/util.h"
 #include "kernels/executor.h"
 
-#define CHANNELS 64
-
 static uint32_t most_tile_bytes(const struct gyre_tuner_facts *facts,
                                 const struct gyre_choice *choice, enum gyre_collective coll,
                                 bool is_placed)
@@ -79,16 +77,16 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
                              struct gyre_choice *choice_out)
 {
     struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_FUSED, coll, n_bytes);
-    const bool is_placed = gyre_tuner_may_place(facts, filter, coll, GYRE_PROTO_SIMPLE);
+    const bool is_placed = gyre_tuner_may_place(facts, filter, coll, GYRE_PROTO_SIMPLE, n_bytes);
     const struct gyre_row *row = NULL;
     call.facts |= (uint32_t)is_placed << GYRE_ROW_FACT_PLACED;
     call.protos = filter->protos[coll];
     while ((row = gyre_rows_find(gyre_tuner_rows(facts), &call, row)) != NULL) {
-        struct gyre_choice choice = {
-            .algorithm = row->algorithm,
-            .proto = row->proto,
-            .won = row,
-            .n_channels = gyre_clamp_u32(CHANNELS, facts->min_channels, facts->max_channels)};
+        struct gyre_choice choice = {.algorithm = row->algorithm,
+                                     .proto = row->proto,
+                                     .path = is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED,
+                                     .won = {[GYRE_WON_WAY] = row}};
+        gyre_tuner_choose_channels(facts, coll, n_bytes, &choice);
         if (gyre_filter_allows(filter, coll, row->algorithm) &&
             (coll == GYRE_COLL_ALL_GATHER ? size_gather(facts, n_bytes, &choice)
                                           : size_twoshot(facts, n_bytes, is_placed, &choice))) {

@@ -7,21 +7,23 @@
 
 #include <math.h>
 
-/* With many ranks a flat algorithm is not tried if a tile of it has more steps than this and a
- * two-level algorithm can run the call. If hosts differ in size no host stands for others, and to
- * simulate the rings of 127 ranks on 16 hosts took 20 seconds, and all others 1.4. */
-#define MOST_FLAT_STEPS 100000
+uint64_t gyre_search_number(const struct gyre_search *search, enum gyre_row_kind kind)
+{
+    const struct gyre_row_call call =
+        gyre_tuner_row_call(search->facts, kind, search->coll, search->n_bytes);
+    const struct gyre_row *row = gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOSTS), &call, NULL);
+    return row != NULL ? row->rule.number : 0;
+}
 
 /* Is the algorithm certain to be slow, so that it need not be simulated? If many ranks on several
  * hosts all send to each other, the call takes the longest and so does its simulation. An
  * all-to-all consists of such messages, so no algorithm for it can be compared with `direct` there,
  * and `direct` is taken. */
-static bool is_hopeless(const struct gyre_tuner_facts *facts,
-                        const struct gyre_algorithm *algorithm, enum gyre_collective coll)
+static bool is_hopeless(const struct gyre_search *search, const struct gyre_algorithm *algorithm)
 {
-    const bool is_all_pairs = algorithm->is_one_shot || coll == GYRE_COLL_ALL_TO_ALL ||
-                              (algorithm->cuts_vector >> coll & 1U) != 0;
-    return is_all_pairs && facts->n_hosts > 1 && facts->n_ranks > GYRE_SEARCH_MOST_ALL_PAIRS;
+    const bool is_all_pairs = algorithm->is_one_shot || search->coll == GYRE_COLL_ALL_TO_ALL ||
+                              (algorithm->cuts_vector >> search->coll & 1U) != 0;
+    return is_all_pairs && gyre_search_number(search, GYRE_ROW_FLAT_STEPS) > 0;
 }
 
 /* The row of hosts.rows of this kind that fits the call; NULL if there is none.
@@ -77,11 +79,6 @@ static gyre_status search_net_protos(struct gyre_search *search, const struct gy
     return GYRE_SUCCESS;
 }
 
-static bool has_many_ranks(const struct gyre_tuner_facts *facts)
-{
-    return facts->n_hosts > 1 && facts->n_ranks > GYRE_SEARCH_MOST_ALL_PAIRS;
-}
-
 /* Would it take too long to simulate the algorithm, compared with what it can gain? */
 static gyre_status is_too_long(const struct gyre_search *search,
                                const struct gyre_simulator *simulator,
@@ -93,12 +90,13 @@ static gyre_status is_too_long(const struct gyre_search *search,
                                                  gyre_simulator_least_tile_bytes(simulator),
                                              .depth = search->facts->spec.depth,
                                              .n_bytes = 1};
+    const uint64_t most_steps = gyre_search_number(search, GYRE_ROW_FLAT_STEPS);
     uint64_t n_steps = 0;
     *is_too_long_out = false;
-    if (algorithm->is_two_level || !has_many_ranks(search->facts) || !isfinite(search->weighed_ns))
+    if (algorithm->is_two_level || most_steps == 0 || !isfinite(search->weighed_ns))
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_simulator_steps(simulator, &one_tile, &n_steps));
-    *is_too_long_out = n_steps > MOST_FLAT_STEPS;
+    *is_too_long_out = n_steps > most_steps;
     return GYRE_SUCCESS;
 }
 
@@ -144,7 +142,7 @@ static bool is_worth_simulating(const struct gyre_search *search, const struct g
     const bool is_forced = filter->is_forced[coll];
     if (!gyre_algorithm_suits(algorithm, coll, is_forced ? UINT32_MAX : facts->n_hosts) ||
         gyre_tuner_algorithm_obstacle(facts, algorithm, coll) != NULL ||
-        (is_hopeless(facts, algorithm, coll) && !is_forced))
+        (is_hopeless(search, algorithm) && !is_forced))
         return false;
     return !is_left_out(search, filter, algorithm);
 }
@@ -153,7 +151,7 @@ static bool is_worth_simulating(const struct gyre_search *search, const struct g
 static gyre_status search_level(struct gyre_search *search, const struct gyre_filter *filter,
                                 bool is_two_level)
 {
-    const bool has_two_passes = has_many_ranks(search->facts);
+    const bool has_two_passes = gyre_search_number(search, GYRE_ROW_FLAT_STEPS) > 0;
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         if ((filter->algorithms[search->coll] >> i & 1U) == 0 ||
             (has_two_passes && gyre_algorithms[i]->is_two_level != is_two_level) ||
@@ -175,7 +173,7 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
         .facts = facts, .coll = coll, .n_bytes = n_bytes, .weighed_ns = INFINITY};
     /* Simulations end as soon as they take longer than the best one so far. So with many ranks
      * two-level algorithms come first, which are simulated faster. */
-    if (has_many_ranks(facts))
+    if (gyre_search_number(&search, GYRE_ROW_FLAT_STEPS) > 0)
         GYRE_TRY(search_level(&search, filter, true));
     GYRE_TRY(search_level(&search, filter, false));
     *choice_out = search.choice;

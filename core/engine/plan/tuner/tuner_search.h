@@ -11,10 +11,6 @@
 
 #include "core/engine/plan/tuner/tuner.h"
 
-/* With more ranks, algorithms in which all pairs exchange data are not tried on several hosts, and
- * predictions take so long that fewer numbers of channels are tried. */
-#define GYRE_SEARCH_MOST_ALL_PAIRS 64
-
 /* A search, with the best choice that was found so far. */
 struct gyre_search {
     const struct gyre_tuner_facts *facts;
@@ -23,6 +19,9 @@ struct gyre_search {
     struct gyre_choice choice;
     double weighed_ns; /* of choice; INFINITY as long as there is none */
 };
+
+/** gyre_search_number - the number of the row of this kind that fits; 0 = none does. */
+uint64_t gyre_search_number(const struct gyre_search *search, enum gyre_row_kind kind);
 
 /** gyre_search_simulator_open - find or open the simulator of an algorithm. The caller closes it
  * with gyre_search_simulator_close(). */

@@ -9,76 +9,25 @@
 
 #include <math.h>
 
-/* More channels or smaller tiles are chosen only if they lower the predicted time to this share,
- * because the error of the model is about as large as the difference. */
-#define WORTH 0.95
-
-/* A flat algorithm has to be faster than a two-level algorithm by this factor. Two-level algorithms
- * send the fewest bytes between hosts, and the speed of the links between hosts is the least
- * certain input of a prediction, because other jobs may share these links. */
-#define WORTH_MORE_BETWEEN_HOSTS 0.9
-
-/* The simulator divides a NIC evenly between the hosts that send to it. TCP does not: two hosts
- * send to one NIC for a while, and a NIC to which they should send stands idle. If each block
- * travels along a tree of its own (fans_in), all hosts wait for each other in every tile, so this
- * time is lost. In a ring, or between two hosts, one host sends to each NIC. So over TCP between
- * more hosts a tree's predicted time counts as longer by this factor. A reduce-scatter of 8 MiB on
- * 4 hosts took 1.01 times the bound by two_level_ring and 1.25 to 1.45 times by two_level_tree, an
- * all-gather 1.01 and 1.05 to 1.09 (tests/lab/rails.py, links of 100 Mbit/s, 2026-11). */
-#define WORTH_FANNING_IN 1.1
-
-/* Over TCP a FIFO's slots go through one connection, which one thread copies, and one thread block
- * writes or reads them in host memory. Predictions only know the network, which few channels fill.
- * So calls of GPUs have a channel for so many bytes at least: an all-reduce of 16 MiB in 4 channels
- * moves 3.9 GB/s, one of 4 MiB in 32 channels 5.6 (2 H100, loopback, 8 connections, 2026-11). */
-#define TCP_CHANNEL_BYTES ((uint64_t)(128 << 10))
-#define MOST_TCP_CHANNELS 16
-
-/* Calls of GPUs by lines over TCP use so many channels that each moves at most so many bytes of a
- * block, up to MOST_TCP_CHANNELS, because a multiprocessor has few reads over PCIe in flight
- * (HOST_CHANNEL_BYTES in tuner_tiles.c). The channels' frames travel together. No other number was
- * measured. */
-#define TCP_LINE_CHANNEL_BYTES 512
-
-/* Over RDMA a channel's slots go through one queue pair, in order, and one thread block copies
- * them. So calls of two GPUs have a channel for so many bytes that a rank sends: a broadcast of 4
- * MiB in one channel and tiles of 96 KiB takes 744 us over a stand-in NIC without limits, an
- * all-gather of 4 MiB in 4 channels and tiles of 512 KiB 123 and 135 (2 H100, 2026-11). */
-#define RDMA_CHANNEL_BYTES ((uint64_t)(512 << 10))
-#define MOST_RDMA_CHANNELS 8
-/* And their tiles are no shorter than this, if the slots are not: predictions do not count what a
- * message costs a NIC. A broadcast of 1 MiB in 2 channels and tiles of 128 KiB takes 105 us over a
- * stand-in NIC of two ports of 100 Gbit/s, in 4 channels of one tile 52 (2 H100, 2026-11). */
-#define LEAST_RDMA_TILE_BYTES (256 << 10)
-
-/* With many ranks, as many channels are tried at least that none moves more bytes. One worker takes
- * 5.5 ms to send so many (24.4 GB/s, cost_text.c), and 8 channels send 1 GiB in 3 ms. Each number
- * of channels that is not tried saves seconds with thousands of ranks. */
-#define MOST_CHANNEL_BYTES ((uint64_t)128 << 20)
-
-/* The least tile that is tried. Each tile that is tried has a quarter of the bytes of the previous
- * one. */
-#define MIN_TILE_BYTES 4096
-
+/* What the predicted time of an algorithm counts: the product of all rows of kind WEIGHT. */
 static double weight_of(const struct gyre_search *search, const struct gyre_algorithm *algorithm)
 {
-    const struct gyre_tuner_facts *facts = search->facts;
-    const bool fans_in =
-        facts->is_tcp && facts->n_hosts > 2 && (algorithm->fans_in >> search->coll & 1U) != 0;
-    return (algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1) *
-           (fans_in ? WORTH_FANNING_IN : 1);
+    const struct gyre_rows *rows = gyre_rows_of(GYRE_ROWS_HOSTS);
+    struct gyre_row_call call =
+        gyre_tuner_row_call(search->facts, GYRE_ROW_WEIGHT, search->coll, search->n_bytes);
+    const struct gyre_row *row = NULL;
+    double weight = 1;
+    call.facts |= gyre_tuner_algorithm_facts(algorithm, search->coll);
+    while ((row = gyre_rows_find(rows, &call, row)) != NULL)
+        weight *= (double)row->rule.number / 100;
+    return weight;
 }
 
-static uint64_t least_tile_of(const struct gyre_simulator *simulator)
+static uint64_t least_tile_of(const struct gyre_search *search,
+                              const struct gyre_simulator *simulator)
 {
-    return gyre_max_u64(MIN_TILE_BYTES, gyre_simulator_least_tile_bytes(simulator));
-}
-
-/* Two GPUs on two hosts, by RDMA. */
-static bool is_rdma_pair(const struct gyre_tuner_facts *facts)
-{
-    return facts->device_kind == GYRE_DEVICE_CUDA && facts->n_ranks == 2 && facts->n_hosts == 2 &&
-           !facts->is_tcp;
+    return gyre_max_u64(gyre_search_number(search, GYRE_ROW_LEAST_TILE),
+                        gyre_simulator_least_tile_bytes(simulator));
 }
 
 /* About how many messages a call between two ranks sends in one direction. */
@@ -88,20 +37,17 @@ static uint64_t count_messages(const struct gyre_search *search, const struct gy
 }
 
 /* The share of the best choice's predicted time that another choice must stay below to take its
- * place. Predictions do not count what a message costs a NIC. So over verbs each doubling of the
- * messages, by more channels or by smaller tiles, must gain 1/8 more. An all-gather of 256 KiB
- * between two GPUs and a stand-in NIC took 336 us in 16 channels, for which 10 % less than for one
- * was predicted, and takes 90 now; an all-to-all of as many bytes took 89 us in one channel and 85
- * in two; a broadcast of 1 MiB in 8 messages of 128 KiB took 173 us, one of 4 MiB in 8 of 512 KiB
- * 201 (2 H100, 2026-11). Nothing else was measured, so the rule is for two GPUs. */
+ * place: rows of kinds GAIN and MESSAGES. */
 static double share_to_beat(const struct gyre_search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {
-    double share = WORTH;
-    if (!is_rdma_pair(search->facts) || best->tile_bytes == 0)
+    const double gain = (double)gyre_search_number(search, GYRE_ROW_GAIN) / 100;
+    const uint64_t parts = gyre_search_number(search, GYRE_ROW_MESSAGES);
+    double share = gain;
+    if (parts == 0 || best->tile_bytes == 0)
         return share;
     for (uint64_t n = count_messages(search, best); n < count_messages(search, choice); n *= 2)
-        share -= WORTH / 8;
+        share -= gain / (double)parts;
     return share;
 }
 
@@ -118,8 +64,7 @@ static gyre_status search_tiles(const struct gyre_search *search, struct gyre_si
                                                .is_rough = search->facts->n_hosts > 1,
                                                .limit_ns = search->weighed_ns /
                                                            weight_of(search, choice.algorithm)};
-    const uint64_t least_bytes = gyre_max_u64(
-        least_tile_of(simulator), is_rdma_pair(search->facts) ? LEAST_RDMA_TILE_BYTES : 0);
+    const uint64_t least_bytes = least_tile_of(search, simulator);
     double last_ns = INFINITY;
     do {
         double time_ns;
@@ -148,8 +93,9 @@ static gyre_status refine_tile(const struct gyre_search *search, struct gyre_sim
     struct gyre_choice choice = *best;
     double time_ns;
     choice.tile_bytes = choice.tile_bytes / 4 * 3 / 16 * 16;
-    if (!isfinite(*best_ns) || search->facts->n_hosts < 2 || is_rdma_pair(search->facts) ||
-        choice.tile_bytes < least_tile_of(simulator))
+    if (!isfinite(*best_ns) || search->facts->n_hosts < 2 ||
+        gyre_search_number(search, GYRE_ROW_MESSAGES) > 0 ||
+        choice.tile_bytes < least_tile_of(search, simulator))
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_search_run(search->facts, simulator, &choice, simulation, &time_ns));
     if (time_ns < *best_ns) {
@@ -160,19 +106,16 @@ static gyre_status refine_tile(const struct gyre_search *search, struct gyre_sim
 }
 
 /* The channels that the links between hosts need at least, for reasons that predictions do not
- * know. */
+ * know: a row of kind CHANNELS. */
 static uint64_t channels_of_link(const struct gyre_search *search, enum gyre_proto net_proto)
 {
-    const struct gyre_tuner_facts *facts = search->facts;
-    const uint64_t n_bytes = gyre_tuner_all_bytes(facts, search->coll, search->n_bytes);
-    if (is_rdma_pair(facts))
-        return gyre_min_u64(search->n_bytes / RDMA_CHANNEL_BYTES, MOST_RDMA_CHANNELS);
-    if (!facts->is_tcp || facts->device_kind != GYRE_DEVICE_CUDA)
-        return 1;
-    return gyre_min_u64(net_proto == GYRE_PROTO_SIMPLE
-                            ? n_bytes / TCP_CHANNEL_BYTES
-                            : gyre_div_round_up(search->n_bytes, TCP_LINE_CHANNEL_BYTES),
-                        MOST_TCP_CHANNELS);
+    struct gyre_row_call call =
+        gyre_tuner_row_call(search->facts, GYRE_ROW_CHANNELS, search->coll, search->n_bytes);
+    call.facts |= gyre_tuner_proto_facts(net_proto);
+    const struct gyre_row *row = gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOSTS), &call, NULL);
+    return row == NULL ? 1
+                       : gyre_tuner_row_channels(&row->rule, search->facts, search->coll,
+                                                 search->n_bytes, UINT32_MAX);
 }
 
 /* The least number of channels to try. With many ranks only multiples of the unit are tried,
@@ -181,15 +124,28 @@ static uint32_t least_channels_of(const struct gyre_search *search, enum gyre_pr
                                   uint32_t unit, uint32_t most_channels)
 {
     const struct gyre_tuner_facts *facts = search->facts;
-    const bool is_large = facts->n_ranks > GYRE_SEARCH_MOST_ALL_PAIRS;
+    const uint64_t most_bytes = gyre_search_number(search, GYRE_ROW_CHANNEL_BYTES);
     uint64_t least =
         gyre_max_u64(gyre_max_u64(facts->min_channels, 1), channels_of_link(search, net_proto));
-    while (is_large &&
-           gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / least > MOST_CHANNEL_BYTES)
+    while (most_bytes > 0 &&
+           gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / least > most_bytes)
         least *= 2;
     const uint64_t rounded = gyre_round_up(least, unit);
-    return (uint32_t)gyre_min_u64(is_large && rounded <= most_channels ? rounded : least,
+    return (uint32_t)gyre_min_u64(most_bytes > 0 && rounded <= most_channels ? rounded : least,
                                   most_channels);
+}
+
+/* The largest tile to try, which over slow TCP is shorter than a slot: rows of kind TILE_NS. */
+static uint32_t tile_in_time(const struct gyre_search *search, uint32_t largest_bytes,
+                             uint64_t least_bytes)
+{
+    const double in_time_bytes = search->facts->cost->nic_bytes_per_ns *
+                                 (double)gyre_search_number(search, GYRE_ROW_TILE_NS);
+    if (in_time_bytes <= 0 || in_time_bytes >= largest_bytes)
+        return largest_bytes;
+    const uint64_t tile_bytes = (uint32_t)in_time_bytes / 16 * 16;
+    return gyre_min_u32(largest_bytes,
+                        (uint32_t)gyre_max_u64(tile_bytes, gyre_round_up(least_bytes, 16)));
 }
 
 uint32_t gyre_search_largest_tile(const struct gyre_search *search,
@@ -218,9 +174,9 @@ gyre_status gyre_search_sizes(struct gyre_search *search, struct gyre_simulator 
                                  .path = GYRE_PATH_STAGED};
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
-    choice.tile_bytes = gyre_tuner_tile_in_time(
-        facts, gyre_search_largest_tile(search, algorithm, proto, net_proto),
-        (uint32_t)least_tile_of(simulator));
+    choice.tile_bytes =
+        tile_in_time(search, gyre_search_largest_tile(search, algorithm, proto, net_proto),
+                     least_tile_of(search, simulator));
     for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
         GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
     GYRE_TRY(refine_tile(search, simulator, &best, &best_ns));
