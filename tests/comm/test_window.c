@@ -170,13 +170,15 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
     gyre_window window = 0;
     (void)argument;
     for (int round = 0; round < 5; round++) {
+        const struct gyre_plan *plan;
         struct gyre_work work;
         if (round % 2 == 1)
             CHECK_OK(gyre_window_register(comm, out, N_ELEMS * sizeof(float), &window));
         CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
         check_buffer(comm, stream, out, sum, (float)n_ranks);
         gyre_window_find(&comm->windows, (uint32_t)n_ranks, &call);
-        CHECK_OK(gyre_plan_work(comm->plans, &call, &work));
+        CHECK_OK(gyre_plan_get(comm->plans, &call, &plan));
+        gyre_plan_work(comm->plans, plan, &call, &work);
         CHECK((work.placement != NULL) == (round % 2 == 1));
         if (round % 2 == 1)
             CHECK_OK(gyre_window_deregister(comm, window));

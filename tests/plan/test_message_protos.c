@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The protocol of sends and receives, as the plans of two ranks choose it: both ends of a message
- * choose the same, and a choice that is kept ends when the settings change.
+ * choose the same.
  */
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
@@ -105,13 +105,11 @@ static void check_message(struct ranks *ranks, int from, int to, uint64_t count)
 {
     const struct gyre_call send = call_of(to, true, count), recv = call_of(from, false, count);
     struct gyre_choice sends, receives;
-    enum gyre_proto proto;
     CHECK_OK(gyre_plan_choice(ranks->caches[from], &send, &sends));
     CHECK_OK(gyre_plan_choice(ranks->caches[to], &recv, &receives));
-    CHECK_OK(gyre_plan_proto(ranks->caches[to], &recv, &proto));
     CHECK_MSG(sends.proto == receives.proto && sends.net_proto == receives.net_proto &&
                   sends.n_channels == receives.n_channels &&
-                  sends.tile_bytes == receives.tile_bytes && proto == sends.proto,
+                  sends.tile_bytes == receives.tile_bytes,
               "rank %d to rank %d, %llu bytes: %s x%u of %u, %s x%u of %u", from, to,
               (unsigned long long)count, gyre_proto_names[sends.proto], sends.n_channels,
               sends.tile_bytes, gyre_proto_names[receives.proto], receives.n_channels,
@@ -132,43 +130,8 @@ static void both_ends_of_a_message_choose_the_same(void)
     }
 }
 
-static enum gyre_proto proto_of(struct gyre_plan_cache *cache, const struct gyre_call *call)
-{
-    enum gyre_proto proto = GYRE_N_PROTOS;
-    CHECK_OK(gyre_plan_proto(cache, call, &proto));
-    return proto;
-}
-
-static void a_protocol_that_is_kept_ends_with_the_settings(void)
-{
-    static const int one_host[] = {2, 0};
-    const struct gyre_call call = call_of(1, true, 1000);
-    const struct gyre_filter_words words = {.protos = "send_recv:simple", .proto_source = "a test"};
-    const struct gyre_work work = {.in = NULL};
-    struct ranks ranks;
-    open_ranks(&ranks, one_host);
-    struct gyre_plan_cache *cache = ranks.caches[0];
-    CHECK(proto_of(cache, &call) == GYRE_PROTO_LL128);
-    gyre_recent_keep(&cache->recent, &call, &work, GYRE_PROTO_LL);
-    CHECK(proto_of(cache, &call) == GYRE_PROTO_LL); /* as it was kept, without a choice */
-    CHECK_OK(gyre_plan_restrict(cache, &words));
-    CHECK(proto_of(cache, &call) == GYRE_PROTO_SIMPLE);
-    gyre_recent_keep(&cache->recent, &call, &work, GYRE_PROTO_LL);
-    gyre_plan_force(cache, NULL);
-    CHECK(proto_of(cache, &call) == GYRE_PROTO_SIMPLE);
-    gyre_recent_keep(&cache->recent, &call, &work, GYRE_PROTO_LL);
-    gyre_plan_resume_file(cache);
-    CHECK(proto_of(cache, &call) == GYRE_PROTO_SIMPLE);
-    gyre_recent_keep(&cache->recent, &call, &work, GYRE_PROTO_LL);
-    gyre_plan_forget(cache);
-    CHECK(proto_of(cache, &call) == GYRE_PROTO_SIMPLE);
-    close_ranks(&ranks);
-}
-
 static const struct test_case cases[] = {
     {"both ends of a message choose the same", both_ends_of_a_message_choose_the_same},
-    {"a protocol that is kept ends with the settings",
-     a_protocol_that_is_kept_ends_with_the_settings},
 };
 
 TEST_MAIN(cases)

@@ -104,8 +104,10 @@ static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
         if (caller == NULL || calls[i].first != i)
             continue;
         const gyre_status begun = calls[i].ops->begin(caller);
-        if (begun == GYRE_SUCCESS)
+        if (begun == GYRE_SUCCESS) {
+            gyre_plan_sweep(caller->plans);
             continue;
+        }
         if (status == GYRE_SUCCESS) {
             status = begun;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
@@ -130,10 +132,11 @@ static void end_all(const struct gyre_pending *calls, size_t n_calls)
  * other closely. */
 static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
 {
+    const struct gyre_plan *plan;
     for (size_t i = 0; i < n_calls; i++)
         if (calls[i].caller != NULL && !calls[i].is_joined)
             /* An error is ignored here, because the launch fails again and reports it. */
-            (void)gyre_plan_prepare(calls[i].caller->plans, &calls[i].call);
+            (void)gyre_plan_get(calls[i].caller->plans, &calls[i].call, &plan);
 }
 
 /* Compares communicators by the order in which they were made. This order is total and the same on
@@ -265,6 +268,7 @@ gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call)
         struct gyre_pending alone = {.caller = caller, .ops = caller->ops, .call = *call};
         return launch_held(&alone, 1);
     }
+    gyre_plan_sweep(caller->plans);
     find_window(caller, call);
     const struct gyre_together alone = {calls, 1, NULL, NULL};
     return gyre_launch_together(caller, &alone, call->stream);

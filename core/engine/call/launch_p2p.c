@@ -65,8 +65,11 @@ static gyre_status launch_wave(struct gyre_caller *caller, const struct room *ro
 {
     const struct gyre_wave_place place = {caller->member->rank, caller->member->n_ranks,
                                           caller->links->least_sms};
-    for (int i = 0; i < n_wave; i++)
-        GYRE_TRY(gyre_plan_proto(caller->plans, room->wave[i].call, &room->wave[i].proto));
+    for (int i = 0; i < n_wave; i++) {
+        const struct gyre_plan *plan;
+        GYRE_TRY(gyre_plan_get(caller->plans, room->wave[i].call, &plan));
+        room->wave[i].proto = plan->choice.proto;
+    }
     const int n_launches = gyre_wave_launches(room->wave, n_wave, &place, room->calls, room->ends);
     for (int i = 0; i < n_launches; i++) {
         const int first = i > 0 ? room->ends[i - 1] : 0;

@@ -81,7 +81,9 @@ static gyre_status post_and_plan(struct gyre_caller *caller, const struct gyre_c
     if (record.coll != GYRE_COLL_SEND_RECV && gyre_compares_calls(caller))
         GYRE_TRY(comparer != NULL ? gyre_comparer_take(comparer)
                                   : gyre_compare_call(caller, &record));
-    GYRE_TRY(gyre_plan_work(caller->plans, call, work_out));
+    const struct gyre_plan *plan;
+    GYRE_TRY(gyre_plan_get(caller->plans, call, &plan));
+    gyre_plan_work(caller->plans, plan, call, work_out);
     work_out->signature = gyre_record_signature(&record, caller->member->rank);
     work_out->sequence = record.sequence;
     gyre_call_log_launched(&caller->call_log, work_index, index);

@@ -264,16 +264,16 @@ static struct gyre_observed_launch *new_launch(int n_calls)
 static void add_call(struct gyre_observed_launch *launch, struct gyre_plan_cache *plans,
                      const struct gyre_call *call)
 {
-    struct gyre_choice choice;
+    const struct gyre_plan *plan;
     gyre_observed_call *told = &launch->calls[launch->n_calls];
     launch->held[launch->n_calls++] = call->observed;
     gyre_fetch_add_u32(&call->observed->n_holders, 1);
     *told = describe(call);
-    if (gyre_plan_choice_of_work(plans, call, &choice) != GYRE_SUCCESS)
-        return; /* its work was made from the same choice, so this does not happen */
-    told->algorithm = choice.algorithm->name;
-    told->protocol = gyre_proto_names[choice.proto];
-    told->n_channels = (int)choice.n_channels;
+    if (gyre_plan_get(plans, call, &plan) != GYRE_SUCCESS)
+        return; /* the plan was found when its work was made, so this does not happen */
+    told->algorithm = plan->choice.algorithm->name;
+    told->protocol = gyre_proto_names[plan->choice.proto];
+    told->n_channels = (int)plan->choice.n_channels;
 }
 
 struct gyre_observed_launch *gyre_observe_launching(struct gyre_plan_cache *plans,

@@ -149,11 +149,25 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
                      call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
 }
 
+/* Refuses a call whose own terms leave no choice, because a failure of its launch could end the
+ * communicator. Failures that not all ranks have are left to the launch, which tells the others. */
+static gyre_status check_terms(gyre_comm *comm, struct gyre_call *call)
+{
+    const struct gyre_plan *plan;
+    if (!gyre_call_terms_any(&call->terms) || call->count == 0 || comm->member.n_ranks == 1)
+        return GYRE_SUCCESS;
+    gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, call);
+    const gyre_status status = gyre_plan_get(comm->plans, call, &plan);
+    return status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM ? GYRE_SUCCESS
+                                                                             : status;
+}
+
 static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
 {
     GYRE_TRY(check_types(comm, call));
     GYRE_TRY(check_rank(comm, call));
     GYRE_TRY(check_buffers(comm, call));
+    GYRE_TRY(check_terms(comm, call));
     if (gyre_collectives[call->coll].reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
     return gyre_group_submit(&comm->caller, call);
@@ -303,19 +317,6 @@ static const enum gyre_collective collective_of[] = {
     [GYRE_CALL_SCATTER] = GYRE_COLL_SCATTER,
 };
 
-/* Refuses terms that leave no choice now, where that does not end the communicator. */
-static gyre_status submit_on_terms(gyre_comm *comm, const gyre_call_args *args,
-                                   struct gyre_call *call)
-{
-    struct gyre_choice choice;
-    GYRE_TRY(gyre_call_terms_parse(call->coll, args->algorithm, args->protocol, args->min_channels,
-                                   args->max_channels, &call->terms));
-    GYRE_TRY(check_types(comm, call));
-    if (gyre_call_terms_any(&call->terms) && call->count > 0 && comm->member.n_ranks > 1)
-        GYRE_TRY(gyre_plan_choice(comm->plans, call, &choice));
-    return check_and_submit(comm, call);
-}
-
 gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_stream stream)
 {
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
@@ -339,7 +340,10 @@ gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_s
     if (gyre_collectives[call.coll].has_root)
         call.root = args.root;
     GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = submit_on_terms(comm, &args, &call);
+    gyre_status status = gyre_call_terms_parse(call.coll, args.algorithm, args.protocol,
+                                               args.min_channels, args.max_channels, &call.terms);
+    if (status == GYRE_SUCCESS)
+        status = check_and_submit(comm, &call);
     gyre_comm_end_call(comm);
     return status;
 }

@@ -128,6 +128,10 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
         GYRE_TRY(gyre_signals_import(comm, rank, &all[rank].signals));
         entry->bases[rank] = entry->mappings[rank].address;
     }
+    entry->residue = (int8_t)((uintptr_t)entry->base & 15);
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+        if (((uintptr_t)entry->bases[rank] & 15) != ((uintptr_t)entry->base & 15))
+            entry->residue = -1;
     entry->placement.bases = entry->bases;
     return comm->executor->ops->place(comm->executor, &entry->placement);
 }
@@ -195,7 +199,6 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
     comm->windows.newest = entry;
     comm->puts.newest = NULL;
     gyre_put_peers_unlock(comm);
-    gyre_plan_forget(comm->plans);
     *window_out = entry->number;
     if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES &&
         comm->member.rank == 0)
@@ -270,7 +273,6 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
     gyre_put_peers_lock(comm);
     *at = entry->next;
     gyre_put_peers_unlock(comm);
-    gyre_plan_forget(comm->plans);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* After this all-gather no rank maps the buffers any more, so each rank may free its own. */

@@ -24,6 +24,7 @@ struct gyre_window_entry {
     bool is_remote;                      /* this rank cannot address the buffer of some rank: its
                                           * base is NULL. The same on all ranks */
     bool has_large_pages;                /* on all ranks, as the other ranks map it: window.c */
+    int8_t residue;                      /* of all bases modulo 16; -1 = they differ */
     struct gyre_placement placement;
 };
 

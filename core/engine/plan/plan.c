@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns a call into a work: chooses how the call is carried out, loads the program, and fills in
- * the work. The work of a call that came before is found again without a new choice.
+ * Finds the plan of a call, or makes it: chooses how calls of its shape are carried out, and loads
+ * their program. Then fills in works of the plan.
  */
 #include "core/engine/plan/plan.h"
 
@@ -10,90 +10,136 @@
 #include "core/engine/plan/plan_describe.h"
 #include "core/engine/plan/plan_program.h"
 
-/* Make the call's choice, and load its program so that it can be launched with this reduction. */
-static gyre_status make_ready(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                              const struct gyre_reduction *reduction,
-                              struct gyre_choice *choice_out,
-                              const struct gyre_variants **variants_out,
-                              struct gyre_loaded **loaded_out)
+#include <errno.h>
+#include <stdlib.h>
+
+static struct gyre_plan_key key_of(const struct gyre_plan_cache *cache,
+                                   const struct gyre_call *call)
 {
-    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
-    uint16_t rank_of[2] = {0, 0};
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const struct gyre_window_entry *window = call->window;
+    const uint64_t block_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    const uintptr_t addresses = (uintptr_t)call->send | (uintptr_t)call->recv;
+    struct gyre_plan_key key = {
+        .count = call->count,
+        .terms = call->terms,
+        .settings = cache->settings,
+        .root = traits->has_root ? call->root : -1,
+        .coll = (uint8_t)call->coll,
+        .dtype = (uint8_t)call->dtype,
+    };
+    if (traits->reduces)
+        key.op = (uint8_t)((int)call->op < GYRE_FIRST_USER_OP ? (int)call->op : GYRE_FIRST_USER_OP);
+    if (call->is_send)
+        key.flags |= GYRE_KEY_SEND;
+    if (call->send == call->recv)
+        key.flags |= GYRE_KEY_IN_PLACE;
+    if (((addresses | block_bytes) & 15) == 0)
+        key.flags |= GYRE_KEY_ALIGNED;
+    if (window == NULL)
+        return key;
+    key.flags |= GYRE_KEY_IN_WINDOW;
+    if (window->has_large_pages)
+        key.flags |= GYRE_KEY_LARGE_PAGES;
+    if (window->residue >= 0 && (((uint64_t)window->residue + call->window_offset) & 15) == 0)
+        key.flags |= GYRE_KEY_WINDOW_ALIGNED;
+    return key;
+}
+
+/* A call of this shape. Plans are made from their key alone, so none depends on a fact that the key
+ * lacks. */
+static struct gyre_call call_of(const struct gyre_plan_key *key)
+{
+    static const struct gyre_window_entry small_pages, large_pages = {.has_large_pages = true};
+    struct gyre_call call = {
+        .coll = (enum gyre_collective)key->coll,
+        .count = key->count,
+        .dtype = (gyre_dtype)key->dtype,
+        .op = (gyre_op)key->op,
+        .root = key->root,
+        .is_send = (key->flags & GYRE_KEY_SEND) != 0,
+        .terms = key->terms,
+    };
+    if ((key->flags & GYRE_KEY_IN_WINDOW) != 0)
+        call.window = (key->flags & GYRE_KEY_LARGE_PAGES) != 0 ? &large_pages : &small_pages;
+    return call;
+}
+
+static gyre_status make_plan(struct gyre_plan_cache *cache, const struct gyre_plan_key *key,
+                             struct gyre_plan *plan)
+{
     struct gyre_executor *executor = cache->programs.executor;
-    GYRE_TRY(gyre_plan_choose(cache, call, choice_out, variants_out, rank_of));
-    GYRE_TRY(gyre_programs_load(&cache->programs, *variants_out, choice_out,
-                                is_p2p ? rank_of : NULL, loaded_out));
-    return executor->ops->prepare(executor, *loaded_out, reduction);
+    const struct gyre_call call = call_of(key);
+    const bool is_p2p = call.coll == GYRE_COLL_SEND_RECV;
+    const uint32_t element = gyre_dtype_bytes(call.dtype);
+    uint16_t rank_of[2] = {0, 0};
+    plan->key = *key;
+    plan->reduction = gyre_call_reduction(&call, cache->facts.n_ranks);
+    GYRE_TRY(gyre_plan_choose(cache, &call, &plan->choice, &plan->variants, rank_of));
+    GYRE_TRY(gyre_programs_load(&cache->programs, plan->variants, &plan->choice,
+                                is_p2p ? rank_of : NULL, &plan->loaded));
+    GYRE_TRY(executor->ops->prepare(executor, plan->loaded, &plan->reduction));
+    const struct gyre_program *program = plan->variants->programs[0];
+    plan->is_placed = program->is_placed;
+    plan->waits =
+        call.count > 0 && cache->facts.n_ranks > 1 && !(is_p2p && call.root == cache->member->rank);
+    plan->split = (struct gyre_split){
+        .count = call.count,
+        .n_channels = plan->choice.n_channels,
+        .n_chunks = program->n_chunks,
+        .tile_elems = gyre_piece_bytes(plan->choice.tile_bytes, program->max_range) / element,
+        .unit_elems = 16 / element,
+    };
+    return GYRE_SUCCESS;
 }
 
-gyre_status gyre_plan_prepare(struct gyre_plan_cache *cache, const struct gyre_call *call)
+gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                          const struct gyre_plan **plan_out)
 {
-    const struct gyre_variants *variants;
-    struct gyre_choice choice;
-    struct gyre_loaded *loaded = NULL;
-    if (gyre_recent_find(&cache->recent, call) != NULL)
+    const struct gyre_plan_key key = key_of(cache, call);
+    *plan_out = gyre_plan_table_find(&cache->plans, &key);
+    if (*plan_out != NULL)
         return GYRE_SUCCESS;
-    const struct gyre_reduction reduction = gyre_call_reduction(call, cache->facts.n_ranks);
-    return make_ready(cache, call, &reduction, &choice, &variants, &loaded);
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    if (plan == NULL)
+        return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[call->coll].name);
+    const gyre_status status = make_plan(cache, &key, plan);
+    if (status != GYRE_SUCCESS) {
+        free(plan);
+        return status;
+    }
+    cache->n_made++;
+    gyre_plan_table_add(&cache->plans, plan);
+    *plan_out = plan;
+    return GYRE_SUCCESS;
 }
 
-static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                             struct gyre_work *work_out, enum gyre_proto *proto_out)
+void gyre_plan_sweep(struct gyre_plan_cache *cache)
 {
-    const struct gyre_reduction reduction = gyre_call_reduction(call, cache->facts.n_ranks);
-    const uint32_t element = gyre_dtype_bytes(call->dtype);
-    const struct gyre_variants *variants;
-    struct gyre_choice choice;
-    struct gyre_loaded *loaded = NULL;
-    GYRE_TRY(make_ready(cache, call, &reduction, &choice, &variants, &loaded));
-    const struct gyre_program *program = variants->programs[0];
+    gyre_plan_table_sweep(&cache->plans);
+}
+
+uint64_t gyre_plans_made(const struct gyre_plan_cache *cache)
+{
+    return cache->n_made;
+}
+
+void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
+                    const struct gyre_call *call, struct gyre_work *work_out)
+{
     *work_out = (struct gyre_work){
-        .loaded = loaded,
+        .loaded = plan->loaded,
         .in = call->send,
         .out = call->recv,
-        .split = {.count = call->count,
-                  .n_channels = choice.n_channels,
-                  .n_chunks = program->n_chunks,
-                  .tile_elems = gyre_piece_bytes(choice.tile_bytes, program->max_range) / element,
-                  .unit_elems = 16 / element},
-        .reduction = reduction,
+        .split = plan->split,
+        .reduction = plan->reduction,
     };
-    if (program->is_placed) {
+    if (plan->key.op == GYRE_FIRST_USER_OP)
+        work_out->reduction.scalar = call->scalar;
+    if (plan->is_placed) {
         work_out->placement = &call->window->placement;
         work_out->out_offset_bytes = call->window_offset;
     }
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        gyre_plan_log_choice(cache, call, &choice);
-    *proto_out = choice.proto;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                           struct gyre_work *work_out)
-{
-    struct gyre_recent *recent = &cache->recent;
-    const bool tells = gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING); /* each call's choice */
-    const struct gyre_recent_work *known = tells ? NULL : gyre_recent_find(recent, call);
-    enum gyre_proto proto;
-    if (known != NULL) {
-        *work_out = known->work;
-        return GYRE_SUCCESS;
-    }
-    GYRE_TRY(make_work(cache, call, work_out, &proto));
-    gyre_recent_keep(recent, call, work_out, proto);
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_plan_proto(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                            enum gyre_proto *proto_out)
-{
-    const struct gyre_recent_work *known = gyre_recent_find(&cache->recent, call);
-    struct gyre_choice choice;
-    if (known != NULL) {
-        *proto_out = known->proto;
-        return GYRE_SUCCESS;
-    }
-    GYRE_TRY(gyre_plan_choice(cache, call, &choice));
-    *proto_out = choice.proto;
-    return GYRE_SUCCESS;
+        gyre_plan_log_choice(cache, call, &plan->choice);
 }

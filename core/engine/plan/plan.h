@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns a call into a work that an executor can launch. The collective, the bytes, the dtype and
- * the op of a call determine an algorithm, a protocol, the channels and the tile, and these
- * determine a program, which is loaded once and cached. Each rank makes its plans alone. They
- * depend only on settings that all ranks agreed on at init, so all ranks make the same plans.
+ * Turns calls into works that an executor can launch. The shape of a call (struct gyre_plan_key)
+ * determines an algorithm, a protocol, the channels and the tile, and these determine a program,
+ * which is loaded once. Each rank plans alone. A choice depends only on settings that all ranks
+ * agreed on at init, so all ranks choose the same.
  */
 #ifndef GYRE_PLAN_PLAN_H
 #define GYRE_PLAN_PLAN_H
@@ -12,7 +12,7 @@
 #include "core/engine/plan/algo_file.h"
 #include "core/engine/plan/call.h"
 #include "core/engine/plan/network_cost.h"
-#include "core/engine/plan/tuner/tuner.h"
+#include "core/engine/plan/plan_table.h"
 #include "core/engine/plan/tuning_file.h"
 #include "kernels/executor.h"
 
@@ -37,14 +37,26 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** gyre_plan_prepare - load the program that gyre_plan_work() would load for `call`. Called before
- * the first launch of a group, because loading may wait for kernels that run. */
-gyre_status gyre_plan_prepare(struct gyre_plan_cache *cache, const struct gyre_call *call);
+/** gyre_plan_get - the plan of a call, whose window is filled in. Made on the first call of its
+ * shape, which chooses, and loads the program. To be called before the first launch of a group,
+ * because loading may wait for kernels that run.
+ * @plan_out: valid until gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of
+ * emitting a program and of the executor's load; UNSUPPORTED if the communicator's FIFOs cannot
+ * carry the program. */
+gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                          const struct gyre_plan **plan_out);
 
-/** gyre_plan_work - make the work that carries out `call`. The program is loaded on its first use.
- * The caller sets the work's signature and sequence. */
-gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                           struct gyre_work *work_out);
+/** gyre_plan_sweep - free plans that others have replaced. Between batches of calls. */
+void gyre_plan_sweep(struct gyre_plan_cache *cache);
+
+/** gyre_plans_made - how many plans the communicator has made on this rank. Tests compare it with
+ * the number of shapes that were called. */
+uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
+
+/** gyre_plan_work - fill in the work that carries out a call by its plan. The caller sets the
+ * work's signature and sequence. */
+void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
+                    const struct gyre_call *call, struct gyre_work *work_out);
 
 /** gyre_plan_force - carry out collectives by this choice from now on, or as the tuner chooses if
  * @choice is NULL. All ranks must pass the same choice, between calls. Benches use this to compare
@@ -79,25 +91,10 @@ void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
 
-/** gyre_plan_forget - forget the works of earlier calls, because the same call may get a different
- * work now. Called when a window was registered, and before a window is freed that works refer to.
- */
-void gyre_plan_forget(struct gyre_plan_cache *cache);
-
-/** gyre_plan_choice_of_work - the choice behind gyre_plan_work() of the call, whose window is
- * filled in. Errors: as gyre_plan_work(). */
-gyre_status gyre_plan_choice_of_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                                     struct gyre_choice *choice_out);
-
 /** gyre_plan_choice - make the choice for a call whose result lies in no window, as
  * gyre_tuner_choose() makes it. */
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
-
-/** gyre_plan_proto - the protocol of that choice. It is known without a new choice if an equal call
- * came before. */
-gyre_status gyre_plan_proto(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                            enum gyre_proto *proto_out);
 
 /** gyre_plan_facts_of - the facts on which the choice for a call depends if its result lies in no
  * window. */

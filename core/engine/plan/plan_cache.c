@@ -177,6 +177,8 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
 {
     if (cache == NULL)
         return;
+    gyre_plan_table_close(&cache->plans);
+    gyre_plan_table_close(&cache->predicted);
     gyre_programs_close(&cache->programs);
     gyre_algo_use_close(&cache->from_file);
     free(cache);
@@ -195,16 +197,18 @@ const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache)
     return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
 }
 
-void gyre_plan_forget(struct gyre_plan_cache *cache)
+/* From now on calls are planned anew. */
+static void change_settings(struct gyre_plan_cache *cache)
 {
-    gyre_recent_forget(&cache->recent);
+    cache->unforced = ++cache->n_settings;
+    cache->settings = cache->forced.algorithm != NULL ? ++cache->n_settings : cache->unforced;
 }
 
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice)
 {
     const struct gyre_choice none = {0};
     cache->forced = choice != NULL ? *choice : none;
-    gyre_plan_forget(cache);
+    cache->settings = choice != NULL ? ++cache->n_settings : cache->unforced;
 }
 
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_filter_words *words)
@@ -212,8 +216,7 @@ gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_
     GYRE_TRY(gyre_filter_override(words, &cache->filter));
     if (words->algos != NULL)
         cache->from_file.is_paused = true;
-    gyre_kept_choices_forget(&cache->choices);
-    gyre_plan_forget(cache);
+    change_settings(cache);
     return GYRE_SUCCESS;
 }
 
@@ -221,16 +224,14 @@ gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, 
 {
     const struct gyre_algo_terms terms = terms_of(cache);
     GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &terms, cache->member));
-    gyre_kept_choices_forget(&cache->choices);
-    gyre_plan_forget(cache);
+    change_settings(cache);
     return GYRE_SUCCESS;
 }
 
 void gyre_plan_resume_file(struct gyre_plan_cache *cache)
 {
     cache->from_file.is_paused = false;
-    gyre_kept_choices_forget(&cache->choices);
-    gyre_plan_forget(cache);
+    change_settings(cache);
 }
 
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,

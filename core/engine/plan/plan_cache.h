@@ -9,10 +9,8 @@
 
 #include "core/engine/links/links.h"
 #include "core/engine/plan/algo_use.h"
-#include "core/engine/plan/kept_choices.h"
 #include "core/engine/plan/plan.h"
 #include "core/engine/plan/programs.h"
-#include "core/engine/plan/recent.h"
 
 struct gyre_plan_cache {
     const struct gyre_member *member;
@@ -26,8 +24,13 @@ struct gyre_plan_cache {
     struct gyre_cost network_cost; /* shipped constants with what is known of the network */
     struct gyre_filter filter;
     struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
-    struct gyre_kept_choices choices;
-    struct gyre_recent recent;
+    uint32_t n_settings;       /* how many numbers of settings were given out */
+    uint32_t settings;         /* number of the present settings, which plans have in their key */
+    uint32_t unforced;         /* number of the same settings without a forced choice */
+    uint64_t n_made;           /* plans */
+    struct gyre_plan_table plans;
+    struct gyre_plan_table predicted; /* choices by prediction, one for each class of sizes: a
+                                       * prediction takes too long to be repeated */
 };
 
 #endif

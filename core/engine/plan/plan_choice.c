@@ -8,6 +8,7 @@
 
 #include "core/foundation/base/util.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
@@ -30,34 +31,51 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     return facts;
 }
 
-/* Make the choice for a call of so many bytes, within the terms of the key. */
+/* Make the choice for a call of so many bytes, within the call's terms.
+ * @given: the algorithm of a file; NULL = the choice is free. */
 static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
-                               const struct gyre_choice_key *key, uint64_t n_bytes,
-                               struct gyre_choice *choice_out)
+                               const struct gyre_call *call, const struct gyre_algorithm *given,
+                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
     struct gyre_filter filter = cache->filter;
-    gyre_call_terms_apply(&key->terms, key->coll, &filter, &facts);
-    return key->given != NULL
-               ? gyre_tuner_choose_given(&facts, &filter, key->given, n_bytes, choice_out)
-               : gyre_tuner_choose(&facts, &filter, key->coll, n_bytes, choice_out);
+    gyre_call_terms_apply(&call->terms, call->coll, &filter, &facts);
+    return given != NULL ? gyre_tuner_choose_given(&facts, &filter, given, n_bytes, choice_out)
+                         : gyre_tuner_choose(&facts, &filter, call->coll, n_bytes, choice_out);
 }
 
-/* Find the choice for a call, or make it. Only choices by prediction are kept.
- * @key: complete but for class_bytes. */
+/* Find the choice for a call, or make it. Only choices by prediction are kept, one for each class
+ * of sizes. A rank that has dropped one makes the same choice again, so ranks need not drop the
+ * same ones. */
 static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
-                               struct gyre_choice_key key, uint64_t n_bytes,
+                               const struct gyre_call *call, const struct gyre_algorithm *given,
                                struct gyre_choice *choice_out)
 {
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     if (facts->cost == NULL)
-        return make_choice(cache, *facts, &key, n_bytes, choice_out);
-    key.class_bytes = gyre_tuner_size_class(n_bytes);
-    const struct gyre_choice *kept = gyre_kept_choices_find(&cache->choices, &key);
+        return make_choice(cache, *facts, call, given, n_bytes, choice_out);
+    const struct gyre_plan_key key = {
+        .count = gyre_tuner_size_class(n_bytes),
+        .terms = call->terms,
+        .settings = cache->unforced,
+        .root = given != NULL ? call->root : -1, /* a file has programs for some roots only */
+        .flags = (uint16_t)((facts->in_window ? GYRE_KEY_IN_WINDOW : 0) |
+                            (facts->has_large_pages ? GYRE_KEY_LARGE_PAGES : 0)),
+        .coll = (uint8_t)call->coll,
+        .op = facts->has_lamport,
+    };
+    const struct gyre_plan *kept = gyre_plan_table_find(&cache->predicted, &key);
     if (kept != NULL) {
-        *choice_out = *kept;
+        *choice_out = kept->choice;
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(make_choice(cache, *facts, &key, key.class_bytes, choice_out));
-    gyre_kept_choices_keep(&cache->choices, &key, choice_out);
+    GYRE_TRY(make_choice(cache, *facts, call, given, key.count, choice_out));
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    if (plan == NULL) /* without memory the next such call predicts again */
+        return GYRE_SUCCESS;
+    plan->key = key;
+    plan->choice = *choice_out;
+    gyre_plan_table_add(&cache->predicted, plan);
+    gyre_plan_table_sweep(&cache->predicted);
     return GYRE_SUCCESS;
 }
 
@@ -103,16 +121,13 @@ gyre_status gyre_plan_choose_way(struct gyre_plan_cache *cache,
     const enum gyre_collective coll = call->coll;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const bool has_terms = gyre_call_terms_any(&call->terms);
-    struct gyre_choice_key key = {.coll = coll,
-                                  .terms = call->terms,
-                                  .in_window = facts->in_window,
-                                  .has_lamport = facts->has_lamport};
+    const struct gyre_algorithm *given = NULL;
     if (!has_terms && cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV)
         return force_choice(cache, *facts, coll, n_bytes, choice_out);
     if (!has_terms)
-        key.given = gyre_algo_use_find(&cache->from_file, &cache->filter, coll, call->root,
-                                       facts->in_window);
-    return find_choice(cache, facts, key, n_bytes, choice_out);
+        given = gyre_algo_use_find(&cache->from_file, &cache->filter, coll, call->root,
+                                   facts->in_window);
+    return find_choice(cache, facts, call, given, choice_out);
 }
 
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,

@@ -119,11 +119,3 @@ gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_ca
     limit_channels(&cache->facts, call->coll, n_fifos, *variants_out, choice_out);
     return GYRE_SUCCESS;
 }
-
-gyre_status gyre_plan_choice_of_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                                     struct gyre_choice *choice_out)
-{
-    const struct gyre_variants *variants;
-    uint16_t rank_of[2];
-    return gyre_plan_choose(cache, call, choice_out, &variants, rank_of);
-}

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of plans, and the plans of communicators: a plan is made once for each shape of calls,
+ * and calls of one shape give the right values whatever calls came before them.
+ */
+#include "algorithms/algorithm.h"
+#include "core/engine/comm/comm.h"
+#include "core/engine/plan/plan_table.h"
+#include "tests/support/ranks.h"
+#include "tests/support/shapes.h"
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static struct gyre_plan *plan_of(uint64_t count)
+{
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    plan->key.count = count;
+    plan->choice.n_channels = (uint32_t)count;
+    return plan;
+}
+
+static const struct gyre_plan *find(struct gyre_plan_table *table, uint64_t count)
+{
+    const struct gyre_plan_key key = {.count = count};
+    return gyre_plan_table_find(table, &key);
+}
+
+static void every_byte_of_a_key_counts(void)
+{
+    static struct gyre_plan_table table;
+    struct gyre_plan *plan = plan_of(1000);
+    CHECK(find(&table, 1000) == NULL);
+    gyre_plan_table_add(&table, plan);
+    CHECK(find(&table, 1000) == plan);
+    for (size_t byte = 0; byte < sizeof(struct gyre_plan_key); byte++) {
+        /* The same place in the table, so that only the comparison tells the keys apart: the plan's
+         * own key is the one that changes. */
+        unsigned char *bytes = (unsigned char *)&plan->key;
+        bytes[byte] ^= 1;
+        CHECK_MSG(find(&table, 1000) == NULL, "byte %zu does not count", byte);
+        bytes[byte] ^= 1;
+    }
+    CHECK(find(&table, 1000) == plan);
+    gyre_plan_table_close(&table);
+}
+
+/* Finds counts whose plans share a set: that of the first is full of plans of each count. */
+static void find_neighbours(uint64_t *counts, int n)
+{
+    static struct gyre_plan_table table;
+    int n_found = 1;
+    counts[0] = 1;
+    for (uint64_t count = 2; count < 1 << 20 && n_found < n; count++) {
+        gyre_plan_table_add(&table, plan_of(1));
+        for (int i = 0; i < GYRE_PLAN_PER_SET; i++)
+            gyre_plan_table_add(&table, plan_of(count));
+        if (find(&table, 1) == NULL)
+            counts[n_found++] = count;
+        gyre_plan_table_close(&table);
+    }
+    CHECK(n_found == n);
+}
+
+static void the_plan_that_was_not_used_for_the_longest_time_is_replaced(void)
+{
+    static struct gyre_plan_table table;
+    uint64_t counts[GYRE_PLAN_PER_SET + 1];
+    const struct gyre_plan *plans[GYRE_PLAN_PER_SET + 1];
+    find_neighbours(counts, GYRE_PLAN_PER_SET + 1);
+    for (int i = 0; i < GYRE_PLAN_PER_SET; i++) {
+        struct gyre_plan *plan = plan_of(counts[i]);
+        gyre_plan_table_add(&table, plan);
+        plans[i] = plan;
+    }
+    CHECK(find(&table, counts[0]) == plans[0]); /* used now: counts[1] is the oldest */
+    gyre_plan_table_add(&table, plan_of(counts[GYRE_PLAN_PER_SET]));
+    CHECK(find(&table, counts[1]) == NULL);
+    CHECK(find(&table, counts[0]) == plans[0]);
+    for (int i = 2; i < GYRE_PLAN_PER_SET; i++)
+        CHECK(find(&table, counts[i]) == plans[i]);
+    CHECK(find(&table, counts[GYRE_PLAN_PER_SET]) != NULL);
+    /* A batch may still use it. */
+    CHECK(plans[1]->key.count == counts[1] && plans[1]->choice.n_channels == counts[1]);
+    CHECK(table.replaced == plans[1]);
+    gyre_plan_table_sweep(&table);
+    CHECK(table.replaced == NULL);
+    gyre_plan_table_close(&table);
+}
+
+/* As many shapes as an application has: most of them stay. */
+static void hundreds_of_plans_are_kept(void)
+{
+    static struct gyre_plan_table table;
+    int n_kept = 0;
+    for (uint64_t i = 0; i < 256; i++)
+        gyre_plan_table_add(&table, plan_of(1000 + i * 4));
+    for (uint64_t i = 0; i < 256; i++)
+        n_kept += find(&table, 1000 + i * 4) != NULL;
+    CHECK_MSG(n_kept >= 254, "%d of 256", n_kept);
+    gyre_plan_table_close(&table);
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+enum { MAX_SHAPES = 1024, ROOM_BYTES = 1 << 16, MAX_OFFSET = 16 };
+
+/* A call, as the tests write it. Counts are of one block where buffers are made of blocks. */
+struct shape {
+    enum gyre_collective coll;
+    uint32_t count;
+    gyre_dtype dtype; /* INT8 or INT32: sums wrap */
+    gyre_op op;
+    int root;
+    bool in_place;
+    bool in_window;
+    uint32_t send_offset_bytes, recv_offset_bytes; /* from multiples of 16 */
+    const char *algorithm;                         /* that the call names; NULL = none */
+};
+
+/* One rank's memory, and the shapes that it has called. */
+struct caller {
+    gyre_comm *comm;
+    int rank, n_ranks;
+    gyre_stream stream;
+    unsigned char *send, *recv, *window;
+    unsigned char *image; /* of the host */
+    int n_shapes;
+    struct plan_facts {
+        enum gyre_collective coll;
+        uint64_t count;
+        gyre_dtype dtype;
+        gyre_op op;
+        int root;
+        bool is_same, is_aligned, in_window, is_window_aligned;
+        const char *algorithm;
+        int settings;
+    } shapes[MAX_SHAPES];
+};
+
+static const struct gyre_collective_traits *traits_of(const struct shape *shape)
+{
+    return &gyre_collectives[shape->coll];
+}
+
+/* Element i of a rank's input. */
+static int32_t input(int rank, uint64_t i)
+{
+    return (int32_t)(i % 11) + rank * 3 + 1;
+}
+
+/* Element i of the rank's result. */
+static int32_t output(const struct caller *own, const struct shape *shape, uint64_t i)
+{
+    const uint64_t count = shape->count;
+    const bool in_blocks = traits_of(shape)->in_blocks;
+    const uint64_t first = in_blocks ? (uint64_t)own->rank * count : 0;
+    int32_t sum = 0;
+    if (!traits_of(shape)->reduces) {
+        const bool out_blocks = traits_of(shape)->out_blocks;
+        const int from = out_blocks ? (int)(i / count) : shape->root;
+        return input(from, first + (out_blocks ? i % count : i));
+    }
+    for (int rank = 0; rank < own->n_ranks; rank++)
+        sum = shape->op == GYRE_MAX ? (input(rank, first + i) > sum ? input(rank, first + i) : sum)
+                                    : sum + input(rank, first + i);
+    return sum;
+}
+
+static void put(const struct caller *own, const struct shape *shape, void *to, uint64_t n_elems)
+{
+    const uint64_t element = gyre_dtype_bytes(shape->dtype);
+    for (uint64_t i = 0; i < n_elems; i++) {
+        const int32_t value = input(own->rank, i);
+        memcpy(own->image + i * element, &value, element); /* little-endian */
+    }
+    CHECK_OK(own->comm->member.device->ops->copy(own->comm->member.device, to, own->image,
+                                                 n_elems * element));
+}
+
+static void check(const struct caller *own, const struct shape *shape, const void *from,
+                  uint64_t n_elems)
+{
+    const uint64_t element = gyre_dtype_bytes(shape->dtype);
+    uint64_t n_wrong = 0;
+    CHECK_OK(own->comm->member.device->ops->copy(own->comm->member.device, own->image, from,
+                                                 n_elems * element));
+    for (uint64_t i = 0; i < n_elems; i++) {
+        const int32_t value = output(own, shape, i);
+        n_wrong += memcmp(own->image + i * element, &value, element) != 0;
+    }
+    CHECK_MSG(n_wrong == 0, "%s of %u %s on rank %d, offsets %u and %u%s%s: %llu wrong",
+              traits_of(shape)->name, shape->count, gyre_dtype_names[shape->dtype], own->rank,
+              shape->send_offset_bytes, shape->recv_offset_bytes,
+              shape->in_place ? ", in place" : "", shape->in_window ? ", in a window" : "",
+              (unsigned long long)n_wrong);
+}
+
+/* Notes the facts on which a plan depends. They are listed here again, apart from the library. */
+static void note(struct caller *own, const struct plan_facts *facts)
+{
+    int i = 0;
+    for (; i < own->n_shapes; i++) {
+        const struct plan_facts *at = &own->shapes[i];
+        if (at->coll == facts->coll && at->count == facts->count && at->dtype == facts->dtype &&
+            at->op == facts->op && at->root == facts->root && at->is_same == facts->is_same &&
+            at->is_aligned == facts->is_aligned && at->in_window == facts->in_window &&
+            at->is_window_aligned == facts->is_window_aligned &&
+            at->algorithm == facts->algorithm && at->settings == facts->settings)
+            return;
+    }
+    CHECK(own->n_shapes < MAX_SHAPES);
+    own->shapes[own->n_shapes++] = *facts;
+}
+
+static gyre_status call(const struct caller *own, const struct shape *shape, const void *send,
+                        void *recv)
+{
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    static const int kinds[GYRE_N_COLLECTIVES] = {
+        [GYRE_COLL_ALL_REDUCE] = GYRE_CALL_ALL_REDUCE,
+        [GYRE_COLL_BROADCAST] = GYRE_CALL_BROADCAST,
+        [GYRE_COLL_REDUCE] = GYRE_CALL_REDUCE,
+        [GYRE_COLL_ALL_GATHER] = GYRE_CALL_ALL_GATHER,
+        [GYRE_COLL_REDUCE_SCATTER] = GYRE_CALL_REDUCE_SCATTER,
+        [GYRE_COLL_ALL_TO_ALL] = GYRE_CALL_ALL_TO_ALL,
+        [GYRE_COLL_GATHER] = GYRE_CALL_GATHER,
+        [GYRE_COLL_SCATTER] = GYRE_CALL_SCATTER,
+    };
+    args.kind = kinds[shape->coll];
+    args.send = send;
+    args.recv = recv;
+    args.count = shape->count;
+    args.dtype = shape->dtype;
+    args.op = shape->op;
+    args.root = shape->root;
+    args.algorithm = shape->algorithm;
+    return gyre_collective(&args, own->comm, own->stream);
+}
+
+/* Makes the call, checks the values, and notes its shape. @settings: a number for each state of the
+ * communicator's settings. */
+static void run(struct caller *own, const struct shape *shape, int settings)
+{
+    const struct gyre_collective_traits *traits = traits_of(shape);
+    const uint64_t block = shape->count * gyre_dtype_bytes(shape->dtype);
+    const uint64_t n = (uint64_t)own->n_ranks, own_block = block * (uint64_t)own->rank;
+    const uint64_t n_in = (traits->in_blocks ? n : 1) * shape->count;
+    const uint64_t n_out = (traits->out_blocks ? n : 1) * shape->count;
+    const bool is_rooted = traits->has_root;
+    const bool has_result = !is_rooted || shape->root == own->rank ||
+                            shape->coll == GYRE_COLL_BROADCAST || shape->coll == GYRE_COLL_SCATTER;
+    unsigned char *recv = (shape->in_window ? own->window : own->recv) + shape->recv_offset_bytes;
+    unsigned char *send = own->send + shape->send_offset_bytes;
+    if (shape->in_place && traits->in_blocks) /* as for a scatter and a reduce-scatter */
+        recv = send + own_block;
+    else if (shape->in_place)
+        send = recv + (traits->out_blocks ? own_block : 0);
+    CHECK(n_in * block / shape->count + MAX_OFFSET <= ROOM_BYTES);
+    put(own, shape, send, n_in);
+    CHECK_OK(call(own, shape, send, recv));
+    CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
+    if (has_result)
+        check(own, shape, recv, n_out);
+    const uintptr_t addresses = (uintptr_t)send | (uintptr_t)recv;
+    const bool in_window =
+        shape->in_window &&
+        (shape->coll == GYRE_COLL_ALL_REDUCE || shape->coll == GYRE_COLL_ALL_GATHER ||
+         shape->coll == GYRE_COLL_ALL_TO_ALL || shape->coll == GYRE_COLL_BROADCAST);
+    const struct plan_facts facts = {
+        .coll = shape->coll,
+        .count = shape->count,
+        .dtype = shape->dtype,
+        .op = traits->reduces ? shape->op : GYRE_SUM,
+        .root = is_rooted ? shape->root : -1,
+        .is_same = send == recv,
+        .is_aligned = addresses % 16 == 0 && block % 16 == 0,
+        .in_window = in_window,
+        .is_window_aligned = in_window && (uintptr_t)recv % 16 == 0,
+        .algorithm = shape->algorithm,
+        .settings = settings,
+    };
+    note(own, &facts);
+}
+
+static void open_caller(struct caller *own, gyre_comm *comm, int rank, int n_ranks)
+{
+    const int ordinal = comm->member.device_info.ordinal;
+    unsigned char **const buffers[] = {&own->send, &own->recv, &own->window};
+    memset(own, 0, sizeof(*own));
+    own->comm = comm;
+    own->rank = rank;
+    own->n_ranks = n_ranks;
+    own->image = malloc(ROOM_BYTES);
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(buffers); i++) {
+        CHECK_OK(gyre_mem_alloc((void **)buffers[i], ROOM_BYTES, test_device(), ordinal));
+        CHECK((uintptr_t)*buffers[i] % 16 == 0);
+    }
+    CHECK_OK(gyre_stream_create(&own->stream, test_device(), ordinal));
+}
+
+/* Have as many plans been made as shapes were called? */
+static void check_plans(const struct caller *own, const char *what)
+{
+    CHECK_MSG(gyre_plans_made(own->comm->plans) == (uint64_t)own->n_shapes,
+              "%s: %llu plans for %d shapes", what,
+              (unsigned long long)gyre_plans_made(own->comm->plans), own->n_shapes);
+}
+
+static void close_caller(struct caller *own)
+{
+    CHECK_OK(gyre_stream_destroy(own->stream, test_device()));
+    CHECK_OK(gyre_mem_free(own->send, test_device()));
+    CHECK_OK(gyre_mem_free(own->recv, test_device()));
+    CHECK_OK(gyre_mem_free(own->window, test_device()));
+    free(own->image);
+}
+
+/* ---- one plan for each shape --------------------------------------------------------------- */
+
+static const enum gyre_collective colls[] = {
+    GYRE_COLL_ALL_REDUCE,     GYRE_COLL_BROADCAST,  GYRE_COLL_REDUCE, GYRE_COLL_ALL_GATHER,
+    GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_TO_ALL, GYRE_COLL_GATHER, GYRE_COLL_SCATTER};
+
+static void run_all(struct caller *own, int settings)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(colls); i++)
+        for (uint32_t count = 64; count <= 256; count *= 2)
+            for (uint32_t at = 0; at <= 48; at += 16) /* other buffers, the same shape */
+                run(own,
+                    &(struct shape){.coll = colls[i],
+                                    .count = count,
+                                    .dtype = GYRE_INT32,
+                                    .root = (int)(count / 64) % own->n_ranks,
+                                    .send_offset_bytes = at,
+                                    .recv_offset_bytes = 48 - at},
+                    settings);
+}
+
+static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const gyre_op ops[] = {GYRE_SUM, GYRE_MAX};
+    struct caller *own = malloc(sizeof(*own));
+    const struct gyre_choice ring = {.algorithm = &gyre_algorithm_ring},
+                             tree = {.algorithm = &gyre_algorithm_tree};
+    const struct gyre_filter_words words = {.algos = "all_reduce:ring", .algo_source = "a test"};
+    (void)argument;
+    open_caller(own, comm, rank, n_ranks);
+    for (int round = 0; round < 2; round++)
+        run_all(own, 0);
+    for (int i = 0; i < 4; i++)
+        run(own,
+            &(struct shape){
+                .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_INT32, .op = ops[i % 2]},
+            0);
+    check_plans(own, "collectives");
+    const struct shape reduce = {.coll = GYRE_COLL_ALL_REDUCE, .count = 128, .dtype = GYRE_INT32};
+    for (int i = 0; i < 3; i++) {
+        gyre_plan_force(comm->plans, &ring);
+        run(own, &reduce, 10 + i * 2);
+        run(own, &reduce, 10 + i * 2);
+        gyre_plan_force(comm->plans, &tree);
+        run(own, &reduce, 11 + i * 2);
+        gyre_plan_force(comm->plans, NULL);
+        run(own, &reduce, 0); /* as before it was forced */
+        check_plans(own, "forced ways");
+    }
+    for (int i = 0; i < 4; i++) { /* planned when they are checked, not at the launch again */
+        struct shape named = reduce;
+        named.algorithm = i % 2 == 0 ? "ring" : "tree";
+        run(own, &named, 0);
+    }
+    check_plans(own, "calls that name their algorithm");
+    CHECK_OK(gyre_plan_restrict(comm->plans, &words));
+    run(own, &reduce, 1);
+    run(own, &reduce, 1);
+    check_plans(own, "another filter");
+    CHECK_OK(gyre_plan_use_file(comm->plans, argument, "a test"));
+    run(own, &reduce, 2);
+    run(own, &reduce, 2);
+    check_plans(own, "a file");
+    gyre_plan_resume_file(comm->plans);
+    run(own, &reduce, 3);
+    check_plans(own, "a file again");
+    close_caller(own);
+    free(own);
+}
+
+static void a_plan_is_made_once_for_each_shape(void)
+{
+    char path[] = "/tmp/gyre_test_plans_XXXXXX";
+    FILE *to = fdopen(mkstemp(path), "w");
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
+    struct gyre_program **programs = emit_all(&gyre_algorithm_tree, &shape);
+    for (int rank = 0; rank < shape.n_ranks; rank++) {
+        char *text = NULL;
+        CHECK_OK(gyre_program_to_text(programs[rank], &text));
+        fputs(text, to);
+        free(text);
+    }
+    free_programs(programs, shape.n_ranks);
+    fclose(to);
+    test_on_threads(1, call_collectives, path);
+    test_on_threads(4, call_collectives, path);
+    unlink(path);
+}
+
+static const struct plan_facts a_message = {
+    .coll = GYRE_COLL_SEND_RECV, .dtype = GYRE_INT32, .is_aligned = true};
+
+/* A rank's messages to and from the next ranks and itself, and a collective. Sends and receives of
+ * one peer and size are shapes of their own; `op` tells them apart here. */
+static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct caller *own = malloc(sizeof(*own));
+    (void)argument;
+    open_caller(own, comm, rank, n_ranks);
+    for (int round = 0; round < 6; round++) {
+        const uint64_t count = 64 << round % 2;
+        put(own, &(struct shape){.dtype = GYRE_INT32}, own->send, count);
+        CHECK_OK(gyre_group_start());
+        for (int peer = 0; peer < n_ranks; peer++) {
+            struct plan_facts facts = a_message;
+            const size_t at = (size_t)peer * 1024;
+            facts.count = count;
+            facts.root = peer;
+            CHECK_OK(gyre_send(own->send, count, GYRE_INT32, peer, comm, own->stream));
+            CHECK_OK(gyre_recv(own->recv + at, count, GYRE_INT32, peer, comm, own->stream));
+            facts.op = GYRE_MAX; /* the send, which also carries out a copy to this rank */
+            note(own, &facts);
+            if (peer == rank)
+                continue;
+            facts.op = GYRE_MIN;
+            note(own, &facts);
+        }
+        CHECK_OK(gyre_group_end());
+        CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
+        for (int peer = 0; peer < n_ranks; peer++)
+            check(own,
+                  &(struct shape){
+                      .coll = GYRE_COLL_BROADCAST, .root = peer, .count = 1, .dtype = GYRE_INT32},
+                  own->recv + peer * 1024, count);
+        check_plans(own, "a group");
+        run(own, &(struct shape){.coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_INT32},
+            0);
+        check_plans(own, "a call after a group");
+    }
+    close_caller(own);
+    free(own);
+}
+
+static void sends_and_receives_of_groups_are_planned_once(void)
+{
+    test_on_threads(2, call_groups, NULL);
+    test_on_threads(5, call_groups, NULL);
+}
+
+/* ---- other facts than the last time -------------------------------------------------------- */
+
+/* Calls of few sizes with everything else at random, in an order that is the same on all ranks. */
+static void call_at_random(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const uint32_t counts[] = {16, 1000, 1024};
+    struct caller *own = malloc(sizeof(*own));
+    gyre_window window;
+    unsigned dice = 12345;
+    (void)argument;
+    open_caller(own, comm, rank, n_ranks);
+    CHECK_OK(gyre_window_register(comm, own->window, ROOM_BYTES, &window));
+    for (int i = 0; i < 600; i++) {
+        unsigned rolls[8];
+        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(rolls); k++) {
+            dice = dice * 1103515245 + 12345; /* as in the C standard's example of rand() */
+            rolls[k] = dice >> 16 & 0x7fff;
+        }
+        struct shape shape = {
+            .coll = colls[rolls[0] % GYRE_ARRAY_LENGTH(colls)],
+            .count = counts[rolls[1] % GYRE_ARRAY_LENGTH(counts)],
+            .dtype = rolls[2] % 2 == 0 ? GYRE_INT8 : GYRE_INT32,
+            .in_place = rolls[3] % 3 == 0,
+            .in_window = rolls[4] % 2 == 0,
+            .send_offset_bytes = rolls[5] % 3 == 0 ? rolls[6] % MAX_OFFSET : 0,
+            .recv_offset_bytes = rolls[5] % 4 == 0 ? rolls[7] % MAX_OFFSET : 0,
+        };
+        if (shape.dtype == GYRE_INT32) {
+            shape.send_offset_bytes &= ~3U;
+            shape.recv_offset_bytes &= ~3U;
+        }
+        if (shape.coll == GYRE_COLL_ALL_TO_ALL)
+            shape.in_place = false; /* it has no such form */
+        if (shape.in_place && traits_of(&shape)->in_blocks)
+            shape.in_window = false; /* recv stands in the send buffer */
+        run(own, &shape, 0);
+    }
+    check_plans(own, "calls at random");
+    CHECK_OK(gyre_window_deregister(comm, window));
+    close_caller(own);
+    free(own);
+}
+
+static void calls_of_one_shape_are_right_whatever_came_before(void)
+{
+    test_on_threads(1, call_at_random, NULL);
+    test_on_threads(2, call_at_random, NULL);
+    test_on_threads(4, call_at_random, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"every byte of a key counts", every_byte_of_a_key_counts},
+    {"the plan that was not used for the longest time is replaced",
+     the_plan_that_was_not_used_for_the_longest_time_is_replaced},
+    {"hundreds of plans are kept", hundreds_of_plans_are_kept},
+    {"a plan is made once for each shape", a_plan_is_made_once_for_each_shape},
+    {"sends and receives of groups are planned once",
+     sends_and_receives_of_groups_are_planned_once},
+    {"calls of one shape are right whatever came before",
+     calls_of_one_shape_are_right_whatever_came_before},
+};
+
+TEST_MAIN(cases)
