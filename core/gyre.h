@@ -55,31 +55,28 @@
  *
  * ---- index: the file that defines each function -----------------------------------------------
  *
- *     core/foundation/base/status.c        gyre_status_name gyre_last_error
- *     core/engine/comm/library.c       gyre_get_version gyre_get_variable
- *                               gyre_get_variable_name gyre_log_text gyre_get_launch
- *                               gyre_get_launch_id
- *     core/engine/comm/make.c          gyre_get_unique_id gyre_comm_init_rank gyre_comm_init_all
- *     core/engine/comm/split.c         gyre_comm_split gyre_comm_shrink
- *     core/engine/comm/grow.c          gyre_comm_grow
- *     core/engine/comm/properties.c    gyre_comm_properties
- *     core/engine/comm/observe.c       gyre_comm_observe
- *     core/engine/comm/comm.c          gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
- *                               gyre_comm_count gyre_comm_rank gyre_comm_device
- *                               gyre_comm_last_error gyre_comm_async_error gyre_comm_dump
- *     core/engine/comm/exchange.c      gyre_comm_exchange
- *     core/engine/comm/api.c           gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
- *                               gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
- *                               gyre_send gyre_recv gyre_collective gyre_op_create_premul_sum
- *                               gyre_op_destroy
- *     core/engine/call/group.c         gyre_group_start gyre_group_end gyre_group_simulate_end
- *                               gyre_group_cancel
- *     core/engine/comm/registration.c  gyre_comm_register gyre_comm_deregister
- *     core/engine/comm/window.c        gyre_window_register gyre_window_deregister
- *                               gyre_window_address
- *     core/engine/comm/signals.c       gyre_put gyre_signal gyre_wait_signal
- *     core/engine/comm/memory.c        gyre_get_device gyre_mem_alloc gyre_mem_free
- * gyre_stream_create gyre_stream_destroy gyre_stream_synchronize gyre_stream_query
+ *     core/foundation/base/status.c  gyre_status_name gyre_last_error
+ *     core/engine/comm/library.c     gyre_get_version gyre_get_variable gyre_get_variable_name
+ *                                    gyre_log_text gyre_get_launch gyre_get_launch_id
+ *                                    gyre_get_device gyre_mem_alloc gyre_mem_free
+ *                                    gyre_stream_create gyre_stream_destroy
+ *                                    gyre_stream_synchronize gyre_stream_query
+ *     core/engine/comm/make.c        gyre_get_unique_id gyre_comm_init_rank gyre_comm_init_all
+ *     core/engine/comm/split.c       gyre_comm_split gyre_comm_grow
+ *     core/engine/comm/shrink.c      gyre_comm_shrink
+ *     core/engine/comm/comm.c        gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
+ *                                    gyre_comm_count gyre_comm_rank gyre_comm_device
+ *                                    gyre_comm_last_error gyre_comm_async_error gyre_comm_dump
+ *                                    gyre_comm_properties gyre_comm_exchange gyre_comm_observe
+ *     core/engine/comm/api.c         gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
+ *                                    gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
+ *                                    gyre_send gyre_recv gyre_collective
+ *                                    gyre_op_create_premul_sum gyre_op_destroy
+ *     core/engine/call/group.c       gyre_group_start gyre_group_end gyre_group_simulate_end
+ *                                    gyre_group_cancel
+ *     core/engine/comm/window.c      gyre_comm_register gyre_comm_deregister gyre_window_register
+ *                                    gyre_window_deregister gyre_window_address
+ *     core/engine/comm/signals.c     gyre_put gyre_signal gyre_wait_signal
  */
 #ifndef GYRE_H
 #define GYRE_H

@@ -33,7 +33,7 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
     const int op = (int)call->op;
     if (op >= 0 && op < GYRE_N_OPS)
         return GYRE_SUCCESS;
-    const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP; /* wraps for those below */
+    const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP; /* wraps for smaller values */
     if (user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: op %d is neither sum prod max min avg nor one made by "
@@ -45,16 +45,6 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
                          gyre_dtype_names[comm->user_ops[user].dtype],
                          gyre_dtype_names[call->dtype]);
     return GYRE_SUCCESS;
-}
-
-static gyre_status check_rank(gyre_comm *comm, const struct gyre_call *call)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
-    if (!traits->has_root || (call->root >= 0 && call->root < comm->member.n_ranks))
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d", traits->name,
-                     call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root", call->root,
-                     comm->member.n_ranks - 1);
 }
 
 static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *which,
@@ -87,37 +77,31 @@ static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *
                         traits->out_blocks ? block * n : block, NULL};
     const uint64_t own = block * (uint64_t)comm->member.rank;
     const char *send = call->send;
+    const bool is_root = comm->member.rank == call->root;
     switch (call->coll) {
     case GYRE_COLL_BROADCAST:
-        b.reads = comm->member.rank == call->root;
+        b.reads = is_root;
         b.in_place = send;
         break;
     case GYRE_COLL_REDUCE:
-        b.writes = comm->member.rank == call->root;
+        b.writes = is_root;
         b.in_place = send;
         break;
     case GYRE_COLL_ALL_GATHER:
+    case GYRE_COLL_GATHER:
+        b.writes = is_root || call->coll == GYRE_COLL_ALL_GATHER;
         b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
         break;
     case GYRE_COLL_REDUCE_SCATTER:
-        b.in_place = (const char *)((uintptr_t)send + own);
-        break;
-    case GYRE_COLL_GATHER:
-        b.writes = comm->member.rank == call->root;
-        b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
-        break;
     case GYRE_COLL_SCATTER:
-        b.reads = comm->member.rank == call->root;
+        b.reads = is_root || call->coll == GYRE_COLL_REDUCE_SCATTER;
         b.in_place = (const char *)((uintptr_t)send + own);
-        break;
-    case GYRE_COLL_ALL_TO_ALL: /* the result is undefined then, as in NCCL, whose users call it */
-        b.in_place = send;
         break;
     case GYRE_COLL_SEND_RECV:
         b.reads = call->is_send;
         b.writes = !call->is_send;
         break;
-    default:
+    default: /* an all-to-all in place is undefined, as in NCCL, whose users call it */
         b.in_place = send;
         break;
     }
@@ -164,146 +148,100 @@ static gyre_status check_terms(gyre_comm *comm, struct gyre_call *call)
 
 static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
 {
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     GYRE_TRY(check_types(comm, call));
-    GYRE_TRY(check_rank(comm, call));
+    if (traits->has_root && (call->root < 0 || call->root >= comm->member.n_ranks))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d",
+                         traits->name, call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root",
+                         call->root, comm->member.n_ranks - 1);
     GYRE_TRY(check_buffers(comm, call));
     GYRE_TRY(check_terms(comm, call));
-    if (gyre_collectives[call->coll].reduces && (int)call->op >= GYRE_FIRST_USER_OP)
+    if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
     return gyre_group_submit(&comm->caller, call);
 }
 
 static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = check_and_submit(comm, call);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, check_and_submit(comm, call));
 }
+
+/* The fields of struct gyre_call that have the names of the public calls' parameters. */
+#define ELEMENTS .count = count, .dtype = dtype, .stream = stream
+#define BUFFERS  .send = send, .recv = recv, ELEMENTS
 
 gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_op op, gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_REDUCE,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .op = op,
-                                            .root = -1,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE, BUFFERS, .op = op, .root = -1};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                            gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_BROADCAST,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = root,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_BROADCAST, BUFFERS, .root = root};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype, gyre_op op,
                         int root, gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_REDUCE,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .op = op,
-                                            .root = root,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_REDUCE, BUFFERS, .op = op, .root = root};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_GATHER,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = -1,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_ALL_GATHER, BUFFERS, .root = -1};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                 gyre_op op, gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_REDUCE_SCATTER,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .op = op,
-                                            .root = -1,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_REDUCE_SCATTER, BUFFERS, .op = op, .root = -1};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_TO_ALL,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = -1,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_ALL_TO_ALL, BUFFERS, .root = -1};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                         gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_GATHER,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = root,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_GATHER, BUFFERS, .root = root};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                          gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SCATTER,
-                                            .send = send,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = root,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_SCATTER, BUFFERS, .root = root};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
                       gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
-                                            .send = send,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = peer,
-                                            .is_send = true,
-                                            .stream = stream});
+    struct gyre_call call = {
+        .coll = GYRE_COLL_SEND_RECV, .send = send, ELEMENTS, .root = peer, .is_send = true};
+    return submit(comm, &call);
 }
 
 gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
                       gyre_stream stream)
 {
-    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
-                                            .recv = recv,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = peer,
-                                            .stream = stream});
+    struct gyre_call call = {.coll = GYRE_COLL_SEND_RECV, .recv = recv, ELEMENTS, .root = peer};
+    return submit(comm, &call);
 }
 
-/* ---- calls with terms of their own -------------------------------------------------------- */
+/* ---- calls with options of their own ------------------------------------------------------ */
 
 /* The collective of each enum gyre_call_kind. */
 static const enum gyre_collective collective_of[] = {
@@ -316,6 +254,14 @@ static const enum gyre_collective collective_of[] = {
     [GYRE_CALL_GATHER] = GYRE_COLL_GATHER,
     [GYRE_CALL_SCATTER] = GYRE_COLL_SCATTER,
 };
+
+static gyre_status submit_on_terms(gyre_comm *comm, const gyre_call_args *args,
+                                   struct gyre_call *call)
+{
+    GYRE_TRY(gyre_call_terms_parse(call->coll, args->algorithm, args->protocol, args->min_channels,
+                                   args->max_channels, &call->terms));
+    return check_and_submit(comm, call);
+}
 
 gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_stream stream)
 {
@@ -339,13 +285,7 @@ gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_s
                              .stream = stream};
     if (gyre_collectives[call.coll].has_root)
         call.root = args.root;
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    gyre_status status = gyre_call_terms_parse(call.coll, args.algorithm, args.protocol,
-                                               args.min_channels, args.max_channels, &call.terms);
-    if (status == GYRE_SUCCESS)
-        status = check_and_submit(comm, &call);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, submit_on_terms(comm, &args, &call));
 }
 
 /* ---- operations --------------------------------------------------------------------------- */
@@ -377,10 +317,7 @@ static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_d
 gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
                                       gyre_comm *comm)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = create_premul_sum(op_out, scalar, dtype, comm);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, create_premul_sum(op_out, scalar, dtype, comm));
 }
 
 static gyre_status destroy_op(gyre_op op, gyre_comm *comm)
@@ -395,8 +332,5 @@ static gyre_status destroy_op(gyre_op op, gyre_comm *comm)
 
 gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = destroy_op(op, comm);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, destroy_op(op, comm));
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What may be asked about communicators, and how they end. Ending needs nobody's help and never
- * frees what a peer may still use: destroy says goodbye and leaves the rest to a thread that waits,
- * within a bound, until the others have left too.
+ * Communicators as their user sees them: what may be asked about them, and how they end. Ending
+ * needs no other rank and never frees what a peer may still use: destroy says goodbye and leaves
+ * the rest to a thread that waits, within a bound, until the other ranks have left too.
  */
 #include "core/engine/comm/comm.h"
 
+#include "core/engine/call/observe.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
@@ -19,13 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a rank waits for its peers to leave. Peers that stay longer end by their own limits. */
+/* how long a rank waits for its peers to leave; those that stay end by their own limits */
 #define LEAVE_TIMEOUT_NS 10000000000ULL
 #define DRAIN_NAP_NS     50000
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
-/* An abort during init cannot tell the other ranks, so this function tells them when init ends. A
+/* An abort during init cannot tell the other ranks, so this function tells them when init ends; a
  * later abort tells them itself. No abort is lost between the two, because an abort raises the
  * fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)
@@ -39,7 +40,7 @@ void gyre_comm_set_made(gyre_comm *comm)
 
 void gyre_comm_attach(const gyre_comm *comm)
 {
-    /* An error is ignored here, because the thread's own work then fails and reports it. */
+    /* after an error the thread's own work fails and reports it */
     if (comm != NULL && comm->member.device != NULL)
         (void)comm->member.device->ops->attach(comm->member.device);
 }
@@ -86,10 +87,7 @@ static gyre_status finalize(gyre_comm *comm)
 
 gyre_status gyre_comm_finalize(gyre_comm *comm)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = finalize(comm);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, finalize(comm));
 }
 
 static void end_comm(gyre_comm *comm)
@@ -110,23 +108,16 @@ static void *end_in_background(void *argument)
     return NULL;
 }
 
-/* Waits until no other thread is in a call. An abort ends a call that waits for other
- * ranks. */
-static void wait_for_call(gyre_comm *comm)
+gyre_status gyre_comm_destroy(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
+    GYRE_TRY(gyre_registry_claim_end(comm));
     const uint64_t deadline_ns = gyre_now_ns() + LEAVE_TIMEOUT_NS / 10;
-    while (gyre_load_acquire_u32(&comm->in_call) != 0) {
-        if (gyre_now_ns() > deadline_ns)
+    while (gyre_load_acquire_u32(&comm->in_call) != 0) { /* another thread is in a call */
+        if (gyre_now_ns() > deadline_ns) /* an abort ends a call that waits for other ranks */
             (void)gyre_comm_abort(comm);
         nanosleep(&nap, NULL);
     }
-}
-
-gyre_status gyre_comm_destroy(gyre_comm *comm)
-{
-    GYRE_TRY(gyre_registry_claim_end(comm));
-    wait_for_call(comm);
     const enum gyre_phase phase = gyre_comm_phase(comm);
     if (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING)
         GYRE_TRY(gyre_comm_abort(comm)); /* no thread will see the end of the init or the split */
@@ -147,25 +138,19 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-static void abort_pinned(gyre_comm *comm)
+gyre_status gyre_comm_abort(gyre_comm *comm)
 {
     char text[160];
+    GYRE_TRY(gyre_comm_pin(comm));
     if (gyre_comm_phase(comm) != GYRE_PHASE_INIT && comm->is_made)
         snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->member.rank,
                  (int)getpid(), comm->member.name);
     else
         snprintf(text, sizeof(text), "pid %d gave up a communicator that was being made",
                  (int)getpid());
-    if (!gyre_fault_raise(&comm->member.fault, GYRE_ERROR_ABORTED, text))
-        return;
-    if (!gyre_registry_is_init_running(comm) && comm->is_made)
+    if (gyre_fault_raise(&comm->member.fault, GYRE_ERROR_ABORTED, text) &&
+        !gyre_registry_is_init_running(comm) && comm->is_made)
         gyre_health_pass_on(comm->health);
-}
-
-gyre_status gyre_comm_abort(gyre_comm *comm)
-{
-    GYRE_TRY(gyre_comm_pin(comm));
-    abort_pinned(comm);
     gyre_comm_unpin(comm);
     return GYRE_SUCCESS;
 }
@@ -239,4 +224,88 @@ gyre_status gyre_comm_dump(gyre_comm *comm, int fd)
         status = gyre_fail_errno(error, "comm_dump: write to descriptor %d", fd);
     free(text);
     return status;
+}
+
+gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_out)
+{
+    gyre_properties facts = GYRE_PROPERTIES_INIT;
+    if (properties_out == NULL || properties_out->struct_bytes < offsetof(gyre_properties, rank) ||
+        properties_out->version == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "properties: the struct is NULL or was not initialised with "
+                         "GYRE_PROPERTIES_INIT");
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    facts.rank = comm->member.rank;
+    facts.n_ranks = comm->member.n_ranks;
+    facts.n_hosts = (int)comm->links.grouping.n_hosts;
+    facts.device_kind = (int)comm->member.device_info.kind;
+    facts.device_ordinal = comm->member.device_info.ordinal;
+    facts.can_window = comm->links.is_p2p;
+    facts.max_channels = (int)gyre_plan_facts(comm->plans)->max_channels;
+    facts.id = comm->member.job;
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
+        const struct gyre_transport *transport = comm->links.transports[i];
+        if (transport == NULL)
+            continue;
+        const bool is_on_gpu =
+            facts.device_kind == GYRE_DEVICE_CUDA && transport->ops == &gyre_transport_p2p;
+        *(is_on_gpu ? &facts.device_bytes : &facts.host_bytes) +=
+            transport->ops->memory_bytes(transport);
+    }
+    snprintf(facts.transports, sizeof(facts.transports), "%s", comm->links.summary);
+    snprintf(facts.name, sizeof(facts.name), "%s", comm->member.name);
+    gyre_comm_unpin(comm);
+    facts.struct_bytes = properties_out->struct_bytes;
+    facts.version = properties_out->version;
+    memcpy(properties_out, &facts,
+           facts.struct_bytes < sizeof(facts) ? facts.struct_bytes : sizeof(facts));
+    return GYRE_SUCCESS;
+}
+
+/* ---- an all-gather of the user's bytes --------------------------------------------------- */
+
+#define EXCHANGE_MAX_BYTES (1u << 20)
+
+gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    if (mine == NULL || all_out == NULL || n_bytes == 0 ||
+        n_bytes > EXCHANGE_MAX_BYTES / (size_t)comm->member.n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "exchange of %zu bytes a rank: %s", n_bytes,
+                         mine == NULL || all_out == NULL ? "a buffer is NULL"
+                                                         : "legal is 1..1 MiB / n_ranks");
+    const gyre_status status =
+        comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, mine, n_bytes, all_out);
+    if (status != GYRE_SUCCESS) /* if the communicator has failed, its fault says more */
+        GYRE_TRY(gyre_fault_status(&comm->member.fault));
+    return status == GYRE_ERROR_OUT_OF_MEMORY ? gyre_comm_give_up(comm, status) : status;
+}
+
+gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
+{
+    GYRE_RETURN_IN_CALL(comm, gyre_comm_gather(comm, mine, n_bytes, all_out));
+}
+
+/* ---- the observer ------------------------------------------------------------------------ */
+
+static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
+{
+    if (comm->caller.observing != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
+                         comm->member.rank, comm->member.name);
+    const bool is_host = comm->member.device_info.kind == GYRE_DEVICE_HOST;
+    return gyre_observing_open(observer, is_host ? NULL : comm->caller.executor,
+                               &comm->caller.observing);
+}
+
+gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *observer)
+{
+    if (observer == NULL || observer->struct_bytes < sizeof(*observer) || observer->version == 0 ||
+        observer->submitted == NULL || observer->launching == NULL || observer->launched == NULL ||
+        observer->begun == NULL || observer->ended == NULL || observer->finished == NULL ||
+        observer->closed == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "observe: the observer is NULL, lacks a function, or its struct_bytes and "
+                         "version are not set");
+    GYRE_RETURN_IN_CALL(comm, observe(comm, observer));
 }

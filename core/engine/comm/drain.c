@@ -41,8 +41,8 @@ static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *ow
     return report_of(comm, own, rank).n_ended;
 }
 
-/* Returns false if this rank is not blocked. It is looked at twice, and what it has seen of the
- * other ranks is read in between. */
+/* Returns false if this rank is not blocked. The executor is asked twice, and what other ranks told
+ * is read in between. */
 static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
 {
     struct gyre_executor *executor = comm->executor;
@@ -63,8 +63,7 @@ static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
     return true;
 }
 
-/* Adds the ranks to the set that this rank waits for. Returns false if one of them may go on.
- * @n_ranks: of the set, whose first ranks have been looked at. */
+/* Add the ranks that `rank` waits for to the set. Returns false if one of them may go on. */
 static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, int rank,
                         bool *is_in_set, int *set, int *n_ranks)
 {
@@ -101,8 +100,8 @@ static bool waits_for_ever(gyre_comm *comm, const struct gyre_health_blocked *ow
     return is_closed;
 }
 
-/* Ends the waits of this rank if their signals can no longer come.
- * @told: what this rank has told the other ranks so far. */
+/* End the waits of this rank if their signals can no longer come. @told: what this rank has told
+ * the other ranks so far. */
 static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
 {
     struct gyre_health_blocked own;

@@ -8,10 +8,10 @@
 #include "core/foundation/base/status.h"
 
 /** gyre_comm_check_local - do what making a communicator does before the ranks meet, and undo it:
- * read the environment, check the configuration, load the tuning file, open the device. For
- * programs that have another way to tell their ranks, because a rank that fails here leaves the
- * others waiting at the rendezvous. Any thread.
- * Errors: those of gyre_comm_init_rank that do not depend on other ranks. */
+ * read the environment, check the configuration, load the tuning file, open the device. A rank that
+ * fails here leaves the others waiting at the rendezvous, so programs with another way to tell
+ * their ranks check first. Any thread. Errors: those of gyre_comm_init_rank that do not depend on
+ * other ranks. */
 gyre_status gyre_comm_check_local(const gyre_config *config);
 
 struct gyre_plan_cache;

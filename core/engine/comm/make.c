@@ -46,21 +46,7 @@ struct init_task {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/* Finds out which of the parent's ranks belong to the new communicator, and its id. */
-static gyre_status find(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
-{
-    if (comm != NULL && request->parent != NULL)
-        comm->member.file_rank = request->parent->member.file_rank;
-    if (request->find == NULL)
-        return GYRE_SUCCESS;
-    const gyre_status status = request->find(request, comm);
-    if (in_background) /* no thread waits for this one once the parent is ready */
-        gyre_authenticate_release();
-    gyre_comm_set_phase(request->parent, GYRE_PHASE_READY);
-    return status;
-}
-
-/* Tells the other ranks that this rank cannot join, so that they do not wait for it. */
+/* Tell the other ranks that this rank cannot join, so that they do not wait for it. */
 static gyre_status give_up_joining(const struct gyre_init_request *request, gyre_status status)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank, NULL};
@@ -76,8 +62,8 @@ static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *re
     comm->member.rank = request->rank;
     if (request->parent == NULL)
         comm->member.file_rank = request->rank;
-    /* The device starts before the other ranks wait for this rank. The times that are logged below
-     * then do not include CUDA's start. */
+    /* The device starts before the other ranks wait for this rank, so that the times below do not
+     * include CUDA's start. */
     comm->member.stage_ns = gyre_now_ns();
     const gyre_status status = comm->member.device->ops->start(comm->member.device);
     if (status != GYRE_SUCCESS)
@@ -104,11 +90,19 @@ static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *re
     return GYRE_SUCCESS;
 }
 
-/* Makes the communicator. After an error its fault is raised. */
+/* Make the communicator. After an error its fault is raised. */
 static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
     const struct gyre_float_env callers = gyre_float_begin();
-    gyre_status status = find(comm, request, in_background);
+    gyre_status status = GYRE_SUCCESS;
+    if (comm != NULL && request->parent != NULL)
+        comm->member.file_rank = request->parent->member.file_rank;
+    if (request->find != NULL) {
+        status = request->find(request, comm);
+        if (in_background) /* no thread waits for this one once the parent is ready */
+            gyre_authenticate_release();
+        gyre_comm_set_phase(request->parent, GYRE_PHASE_READY);
+    }
     if (status == GYRE_SUCCESS && comm != NULL)
         status = join_rendezvous(comm, request);
     gyre_float_end(callers);
@@ -201,10 +195,8 @@ static gyre_status make_in_background(struct init_task *task, bool is_waited)
     return GYRE_IN_PROGRESS;
 }
 
-/* Tells the other ranks of a split, shrink or growth that this rank cannot take part, because they
- * wait for it. Frees request->is_member. */
-static void pass_failure_on(const gyre_config *config, const struct gyre_init_request *request,
-                            gyre_status status)
+gyre_status gyre_comm_refuse(const gyre_config *config, const struct gyre_init_request *request,
+                             gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     struct init_task *task = calloc(1, sizeof(*task));
@@ -212,7 +204,7 @@ static void pass_failure_on(const gyre_config *config, const struct gyre_init_re
     if (task == NULL) { /* without memory the only way is to end the parent */
         (void)gyre_comm_give_up(request->parent, status);
         free(request->is_member);
-        return;
+        return status;
     }
     *task = (struct init_task){.request = *request};
     task->request.failure = status;
@@ -225,11 +217,6 @@ static void pass_failure_on(const gyre_config *config, const struct gyre_init_re
         free(task);
     }
     gyre_set_cause(cause);
-}
-
-gyre_status gyre_comm_refuse(const struct gyre_init_request *request, gyre_status status)
-{
-    pass_failure_on(&request->parent->member.config, request, status);
     return status;
 }
 
@@ -248,8 +235,8 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_req
         if (comm != NULL)
             gyre_comm_free(comm);
         if (request->takes_failures)
-            pass_failure_on(config, request, status);
-        /* A split or shrink has no rendezvous yet. */
+            (void)gyre_comm_refuse(config, request, status);
+        /* a split or shrink has no rendezvous yet */
         return request->find == NULL ? give_up_joining(request, status) : status;
     }
     if (task != NULL) {
@@ -345,44 +332,17 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     return status;
 }
 
-/* Hands all communicators to the caller, or destroys them (@comms_out NULL). */
-static void hand_out(struct local_init *inits, int n_ranks, gyre_comm **comms_out)
+/* Connect all ranks, each on a thread of its own. The first failure is the error. */
+static gyre_status connect_locals(struct local_init *inits, int n_ranks)
 {
-    char cause[GYRE_CAUSE_MAX_BYTES];
-    snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    for (int rank = 0; rank < n_ranks; rank++) {
-        if (comms_out != NULL) {
-            gyre_registry_add(inits[rank].comm, GYRE_PHASE_READY);
-            comms_out[rank] = inits[rank].comm;
-        } else if (inits[rank].comm != NULL) {
-            gyre_comm_free(inits[rank].comm);
-        }
-    }
-    gyre_set_cause(cause);
-}
-
-gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *device_ordinals,
-                               const gyre_config *config)
-{
-    GYRE_TRY(check_init(comms_out, n_ranks, 0));
-    struct local_init *inits = calloc((size_t)n_ranks, sizeof(*inits));
-    if (inits == NULL)
-        return gyre_fail_errno(ENOMEM, "init_all");
-    gyre_status status = make_locals(inits, n_ranks, device_ordinals, config);
-    if (status != GYRE_SUCCESS) {
-        hand_out(inits, n_ranks, NULL);
-        free(inits);
-        return status;
-    }
+    gyre_status status = GYRE_SUCCESS;
     int n_started = 0;
     for (; n_started < n_ranks && status == GYRE_SUCCESS; n_started += status == GYRE_SUCCESS)
         status = gyre_thread_start(&inits[n_started].thread, 0, run_local_init, &inits[n_started],
                                    "a rank's init");
-    for (int rank = n_started; rank < n_ranks; rank++) {
+    for (int rank = n_started; rank < n_ranks; rank++)
         inits[rank].comm->member.bootstrap->ops->fail(inits[rank].comm->member.bootstrap,
                                                       "no thread for a rank");
-        inits[rank].status = status;
-    }
     for (int rank = 0; rank < n_started; rank++) {
         pthread_join(inits[rank].thread, NULL);
         if (status == GYRE_SUCCESS && inits[rank].status != GYRE_SUCCESS) {
@@ -390,7 +350,30 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
             gyre_set_cause(inits[rank].cause);
         }
     }
-    hand_out(inits, n_ranks, status == GYRE_SUCCESS ? comms_out : NULL);
+    return status;
+}
+
+gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *device_ordinals,
+                               const gyre_config *config)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    GYRE_TRY(check_init(comms_out, n_ranks, 0));
+    struct local_init *inits = calloc((size_t)n_ranks, sizeof(*inits));
+    if (inits == NULL)
+        return gyre_fail_errno(ENOMEM, "init_all");
+    gyre_status status = make_locals(inits, n_ranks, device_ordinals, config);
+    if (status == GYRE_SUCCESS)
+        status = connect_locals(inits, n_ranks);
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    for (int rank = 0; rank < n_ranks; rank++) {
+        if (status == GYRE_SUCCESS) {
+            gyre_registry_add(inits[rank].comm, GYRE_PHASE_READY);
+            comms_out[rank] = inits[rank].comm;
+        } else if (inits[rank].comm != NULL) {
+            gyre_comm_free(inits[rank].comm);
+        }
+    }
+    gyre_set_cause(cause);
     free(inits);
     return status;
 }

@@ -1,27 +1,117 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a communicator consists of: the order in which its parts are opened and closed, and what the
- * lower ones of them ask of the upper ones.
+ * The parts of a communicator: its configuration, the order in which its parts are opened and
+ * closed, and what the lower ones of them ask of the upper ones.
  */
 #include "core/engine/comm/comm.h"
 
-#include "core/foundation/base/log.h"
-#include "core/foundation/base/util.h"
 #include "core/engine/call/observe.h"
 #include "core/engine/comm/local.h"
+#include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- configuration ----------------------------------------------------------------------- */
+
+static void take_param(int *field, const struct gyre_params *params, enum gyre_param_id id)
+{
+    if (*field == GYRE_CONFIG_UNDEFINED && gyre_param_is_set(params, id))
+        *field = (int)gyre_param_number(params, id);
+}
+
+static gyre_status check_range(const char *name, int value, int low, int high)
+{
+    if (value == GYRE_CONFIG_UNDEFINED || (value >= low && value <= high))
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "config.%s is %d, legal is %d..%d", name, value,
+                     low, high);
+}
+
+gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out)
+{
+    const gyre_config defaults = GYRE_CONFIG_INIT;
+    *config_out = defaults;
+    if (given == NULL)
+        return GYRE_SUCCESS;
+    if (given->struct_bytes < offsetof(gyre_config, device_kind) || given->struct_bytes > 4096)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "config.struct_bytes is %u: start from GYRE_CONFIG_INIT",
+                         given->struct_bytes);
+    /* Fields that an older caller does not know keep their defaults. */
+    memcpy(config_out, given, gyre_min_u64(given->struct_bytes, sizeof(*config_out)));
+    config_out->struct_bytes = sizeof(*config_out);
+    if (config_out->refusal != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s", config_out->refusal);
+    return GYRE_SUCCESS;
+}
+
+/* A number of NCCL_MIN_NCHANNELS gives way. */
+static gyre_status resolve_channels(const gyre_config *given, const struct gyre_params *params,
+                                    gyre_config *config)
+{
+    const gyre_status status = gyre_fail(
+        GYRE_ERROR_INVALID_ARGUMENT,
+        "min_channels %d is above max_channels %d (%s and %s set them, too)", config->min_channels,
+        config->max_channels, gyre_param_called(params, GYRE_PARAM_MIN_NCHANNELS),
+        gyre_param_called(params, GYRE_PARAM_MAX_NCHANNELS));
+    if (given->min_channels != GYRE_CONFIG_UNDEFINED)
+        return status;
+    config->min_channels = config->max_channels;
+    return gyre_param_forgive(params, GYRE_PARAM_MIN_NCHANNELS, status);
+}
+
+/* Fill undefined fields from the environment and check the ranges. config.net replaces NET of
+ * @params, which transports read; the resolved `net` lies in it. */
+static gyre_status resolve_config(const gyre_config *given, struct gyre_params *params,
+                                  gyre_config *config_out)
+{
+    gyre_config config = *given;
+    take_param(&config.min_channels, params, GYRE_PARAM_MIN_NCHANNELS);
+    take_param(&config.max_channels, params, GYRE_PARAM_MAX_NCHANNELS);
+    take_param(&config.sm_budget, params, GYRE_PARAM_SMS);
+    take_param(&config.traffic_class, params, GYRE_PARAM_IB_TC);
+    take_param(&config.service_level, params, GYRE_PARAM_IB_SL);
+    take_param(&config.timeout_ms, params, GYRE_PARAM_TIMEOUT);
+    if (config.transport == NULL && gyre_param_is_set(params, GYRE_PARAM_TRANSPORT))
+        config.transport = gyre_param_text(params, GYRE_PARAM_TRANSPORT);
+    GYRE_TRY(check_range("device_kind", config.device_kind, GYRE_DEVICE_AUTO, GYRE_DEVICE_CUDA));
+    GYRE_TRY(check_range("blocking", config.blocking, 0, 1));
+    GYRE_TRY(check_range("min_channels", config.min_channels, 1, 64));
+    GYRE_TRY(check_range("max_channels", config.max_channels, 1, 64));
+    GYRE_TRY(check_range("sm_budget", config.sm_budget, 1, 1024));
+    GYRE_TRY(check_range("traffic_class", config.traffic_class, 0, 255));
+    GYRE_TRY(check_range("service_level", config.service_level, 0, 15));
+    GYRE_TRY(check_range("timeout_ms", config.timeout_ms, 0, INT_MAX));
+    if (config.min_channels > 0 && config.max_channels > 0 &&
+        config.min_channels > config.max_channels)
+        GYRE_TRY(resolve_channels(given, params, &config));
+    bool is_known = config.transport == NULL;
+    for (int i = 0; gyre_transports[i] != NULL && !is_known; i++)
+        is_known = gyre_text_same(gyre_transports[i]->name, config.transport);
+    if (!is_known)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "config.transport \"%s\" is none of: p2p shm ib socket", config.transport);
+    const bool has_net = config.net != NULL && config.net[0] != '\0';
+    if (has_net)
+        GYRE_TRY(gyre_param_override(params, GYRE_PARAM_NET, "config.net", config.net));
+    config.net = has_net ? gyre_param_text(params, GYRE_PARAM_NET) : NULL;
+    *config_out = config;
+    return GYRE_SUCCESS;
+}
 
 void gyre_comm_free(gyre_comm *comm)
 {
     gyre_registry_wait_unpinned(comm);
     if (comm->health != NULL)
         gyre_health_close(comm->health);
-    /* Proxies may still raise the fault while the executor is closed. */
+    /* proxies may still raise the fault while the executor is closed */
     gyre_fault_hook(&comm->member.fault, NULL, NULL);
     if (comm->plans != NULL)
         gyre_plan_cache_close(comm->plans);
@@ -51,7 +141,6 @@ void gyre_comm_free(gyre_comm *comm)
     free(comm);
 }
 
-/* Makes all parts of a communicator that need no other rank. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
 {
     gyre_comm *comm = calloc(1, sizeof(*comm));
@@ -65,7 +154,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_status status;
     GYRE_TRY_GOTO(status, gyre_params_load(&comm->member.params), undo);
-    GYRE_TRY_GOTO(status, gyre_config_resolve(given, &comm->member.params, &config), undo);
+    GYRE_TRY_GOTO(status, resolve_config(given, &comm->member.params, &config), undo);
     if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_TUNING_FILE)) {
         status = gyre_tuning_load(gyre_param_text(&comm->member.params, GYRE_PARAM_TUNING_FILE),
                                   &comm->tuning);
@@ -116,24 +205,7 @@ static void on_fault(void *context)
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }
 
-/* Makes a raised fault end the executor's works, from now on. A fault that is raised already ends
- * them too. */
-static void watch_fault(gyre_comm *comm)
-{
-    gyre_fault_hook(&comm->member.fault, on_fault, comm);
-    if (gyre_fault_is_raised(&comm->member.fault))
-        comm->executor->ops->abort(comm->executor);
-}
-
-/* Block placement launches blocks on all multiprocessors for a moment, so it is off where the user
- * limits their number. */
-static bool places_blocks(const gyre_comm *comm)
-{
-    return gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
-           comm->member.config.sm_budget <= 0;
-}
-
-/* Gathers how set-up ended on each rank. So a failure of one rank is an error on every rank at
+/* Gather how set-up ended on each rank, so that a failure of one rank is an error on every rank at
  * once, and no rank waits for a peer that gave up. */
 static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
@@ -156,18 +228,6 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
                                   : gyre_origin_settle(&comm->member, comm->origin, status);
 }
 
-static gyre_status open_trace(struct gyre_member *member)
-{
-    const struct gyre_trace_config config = {
-        .file = gyre_param_text(&member->params, GYRE_PARAM_TRACE_FILE),
-        .n_events = (uint32_t)gyre_param_number(&member->params, GYRE_PARAM_TRACE_EVENTS),
-        .rank = member->rank,
-        .n_ranks = member->n_ranks,
-        .file_rank = member->file_rank,
-    };
-    return config.file[0] == '\0' ? GYRE_SUCCESS : gyre_trace_open(&config, &member->trace);
-}
-
 /* Collective, because clocks are measured between hosts. */
 static gyre_status identify_trace(const struct gyre_comm *comm)
 {
@@ -186,34 +246,36 @@ static gyre_status identify_trace(const struct gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* The measured thresholds, which ranks compare. Returns how many. */
-static uint32_t list_rows(struct gyre_links_row *rows_out)
+static gyre_status open_links(gyre_comm *comm)
 {
-    uint32_t n = 0;
+    struct gyre_member *member = &comm->member;
+    struct gyre_links_row rows[GYRE_N_ROW_FILES * GYRE_MAX_ROWS]; /* the measured thresholds */
+    uint32_t n_rows = 0;
     for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
-        const struct gyre_rows *rows = gyre_rows_of((enum gyre_row_file)f);
-        for (size_t i = 0; i < rows->n_rows; i++, n++) {
-            const struct gyre_row *row = &rows->rows[i];
-            rows_out[n].hash = gyre_row_hash(row);
-            snprintf(rows_out[n].text, sizeof(rows_out[n].text), "%s:%u: %.*s", row->file,
+        const struct gyre_rows *file = gyre_rows_of((enum gyre_row_file)f);
+        for (size_t i = 0; i < file->n_rows; i++, n_rows++) {
+            const struct gyre_row *row = &file->rows[i];
+            rows[n_rows].hash = gyre_row_hash(row);
+            snprintf(rows[n_rows].text, sizeof(rows[n_rows].text), "%s:%u: %.*s", row->file,
                      row->line, (int)strcspn(row->text, "\n"), row->text);
         }
     }
-    return n;
-}
-
-static gyre_status open_links(gyre_comm *comm)
-{
-    struct gyre_links_row rows[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
-    const uint32_t n_rows = list_rows(rows);
-    GYRE_TRY(open_trace(&comm->member));
+    const struct gyre_trace_config trace = {
+        .file = gyre_param_text(&member->params, GYRE_PARAM_TRACE_FILE),
+        .n_events = (uint32_t)gyre_param_number(&member->params, GYRE_PARAM_TRACE_EVENTS),
+        .rank = member->rank,
+        .n_ranks = member->n_ranks,
+        .file_rank = member->file_rank,
+    };
+    if (trace.file[0] != '\0')
+        GYRE_TRY(gyre_trace_open(&trace, &member->trace));
     const struct gyre_links_terms terms = {.rows = rows,
                                            .n_rows = n_rows,
                                            .algo_hash = comm->algo_file.content.hash,
                                            .tuning_hash = comm->tuning.hash,
                                            .newest_number = gyre_registry_number()};
-    GYRE_TRY(gyre_links_open(&comm->member, &terms, &comm->links));
-    gyre_registry_note_number(comm->member.number);
+    GYRE_TRY(gyre_links_open(member, &terms, &comm->links));
+    gyre_registry_note_number(member->number);
     return GYRE_SUCCESS;
 }
 
@@ -298,7 +360,6 @@ static gyre_status open_caller(gyre_comm *comm)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* Makes all parts that need the other ranks. */
 static gyre_status connect_ranks(gyre_comm *comm)
 {
     if (comm->member.name[0] == '\0')
@@ -308,13 +369,18 @@ static gyre_status connect_ranks(gyre_comm *comm)
     GYRE_TRY(end_together(comm, open_links(comm)));
     GYRE_TRY(identify_trace(comm));
     gyre_links_log(&comm->member, &comm->links);
+    /* Block placement launches blocks on all multiprocessors for a moment, so it is off where the
+     * user limits their number. */
+    const bool places_blocks =
+        gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
+        comm->member.config.sm_budget <= 0;
     const struct gyre_executor_config config = {
         .device = comm->member.device,
         .rank = comm->member.rank,
         .n_ranks = comm->member.n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
-        .block_placement_bytes = places_blocks(comm) ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
+        .block_placement_bytes = places_blocks ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
         .overlaps_launches =
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .n_gpu_sharers = comm->links.n_gpu_sharers,
@@ -326,7 +392,9 @@ static gyre_status connect_ranks(gyre_comm *comm)
     const struct gyre_executor_ops *ops;
     GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->member.device_info.kind, &ops));
     GYRE_TRY(ops->open(&config, &comm->executor));
-    watch_fault(comm);
+    gyre_fault_hook(&comm->member.fault, on_fault, comm);
+    if (gyre_fault_is_raised(&comm->member.fault)) /* before the hook was set */
+        comm->executor->ops->abort(comm->executor);
     gyre_member_end_stage(&comm->member, "opening the executor");
     GYRE_TRY(open_caller(comm));
     const struct gyre_health_config watched = {
@@ -341,13 +409,12 @@ static gyre_status connect_ranks(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* As connect_ranks(). A failure becomes the communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm)
 {
     gyre_status status = connect_ranks(comm);
     if (status == GYRE_SUCCESS)
         return status;
-    /* A fault that was raised before (by an abort, by a proxy) stays the cause. */
+    /* a fault that was raised before (by an abort, by a proxy) stays the cause */
     gyre_fault_raise(&comm->member.fault, status, gyre_cause());
     status = gyre_fault_status(&comm->member.fault);
     comm->member.bootstrap->ops->fail(comm->member.bootstrap, comm->member.fault.cause);

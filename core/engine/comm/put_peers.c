@@ -3,7 +3,7 @@
  * Messages of one-sided calls: what the executor sends, what becomes of those that come, and the
  * fences that keep a window until the last message for it was taken.
  */
-#include "core/engine/comm/put_peers.h"
+#include "core/engine/comm/comm.h"
 
 #include "core/engine/comm/comm.h"
 #include "core/foundation/base/sync.h"
@@ -20,7 +20,7 @@
 
 /* ---- messages that come -------------------------------------------------------------------- */
 
-static struct gyre_window_entry *find_window(const struct gyre_comm *comm, uint32_t number)
+static struct gyre_window_entry *find_window(const gyre_comm *comm, uint32_t number)
 {
     struct gyre_window_entry *entry = comm->windows.newest;
     if (comm->puts.newest != NULL && comm->puts.newest->number == number)
@@ -30,83 +30,67 @@ static struct gyre_window_entry *find_window(const struct gyre_comm *comm, uint3
     return entry;
 }
 
-/* The caller holds the lock. Returns false if the bytes do not lie in a window of this rank. */
-static bool write_bytes(struct gyre_comm *comm, const struct gyre_put_head *head, const void *data)
-{
-    const struct gyre_window_entry *entry = find_window(comm, head->window);
-    if (entry == NULL || head->offset_bytes > entry->n_bytes ||
-        head->n_bytes > entry->n_bytes - head->offset_bytes)
-        return false;
-    gyre_copy(entry->base + head->offset_bytes, data, head->n_bytes);
-    return true;
-}
-
-static void refuse(struct gyre_comm *comm, int rank, const struct gyre_put_head *head)
-{
-    char text[240];
-    snprintf(text, sizeof(text),
-             "rank %d put %u bytes at offset %" PRIu64
-             " into window %u, where rank %d has no such bytes; give a window back after all calls "
-             "that use it are complete",
-             rank, head->n_bytes, head->offset_bytes, head->window, comm->member.rank);
-    gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, text);
-}
-
-static void refuse_kind(struct gyre_comm *comm, int rank, uint32_t kind)
-{
-    char text[160];
-    snprintf(text, sizeof(text),
-             "rank %d sent rank %d a one-sided message of the unknown kind %" PRIu32, rank,
-             comm->member.rank, kind);
-    gyre_fault_raise(&comm->member.fault, GYRE_ERROR_REMOTE, text);
-}
-
-static void take_data(struct gyre_comm *comm, int rank, const struct gyre_put_head *head,
-                      const void *data)
+static void take_data(gyre_comm *comm, int rank, const struct gyre_put_head *head, const void *data)
 {
     bool is_right = head->signal < GYRE_N_SIGNALS;
     if (is_right && head->n_bytes > 0) {
         pthread_mutex_lock(&comm->puts.lock);
-        is_right = write_bytes(comm, head, data);
+        const struct gyre_window_entry *entry = find_window(comm, head->window);
+        is_right = entry != NULL && head->offset_bytes <= entry->n_bytes &&
+                   head->n_bytes <= entry->n_bytes - head->offset_bytes;
+        if (is_right)
+            gyre_copy(entry->base + head->offset_bytes, data, head->n_bytes);
         pthread_mutex_unlock(&comm->puts.lock);
     }
-    if (!is_right)
-        refuse(comm, rank, head);
-    else if (head->signal >= 0)
+    if (!is_right) {
+        char text[240];
+        snprintf(text, sizeof(text),
+                 "rank %d put %u bytes at offset %" PRIu64
+                 " into window %u, where rank %d has no such bytes; give a window back after all "
+                 "calls that use it are complete",
+                 rank, head->n_bytes, head->offset_bytes, head->window, comm->member.rank);
+        gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, text);
+    } else if (head->signal >= 0) {
         gyre_fetch_add_u64(&comm->signals.counters[comm->member.rank][gyre_signal_index(
                                comm->member.n_ranks, GYRE_SIGNALS_ARRIVED, rank, head->signal)],
                            1);
-}
-
-/* All signals of the rank have been taken. */
-static void take_goodbye(struct gyre_comm *comm, int rank)
-{
-    pthread_mutex_lock(&comm->puts.lock);
-    if (!comm->puts.is_detached)
-        comm->executor->ops->peer_left(comm->executor, rank);
-    pthread_mutex_unlock(&comm->puts.lock);
+    }
 }
 
 static void take(void *context, int rank, const struct gyre_put_head *head, const void *data)
 {
-    struct gyre_comm *comm = context;
-    if (head->kind == GYRE_PUT_DATA)
+    gyre_comm *comm = context;
+    char text[160];
+    switch (head->kind) {
+    case GYRE_PUT_DATA:
         take_data(comm, rank, head, data);
-    else if (head->kind == GYRE_PUT_FENCE)
+        break;
+    case GYRE_PUT_FENCE:
         gyre_fetch_add_u32(&comm->puts.n_fences[rank], 1);
-    else if (head->kind == GYRE_PUT_BLOCKED)
+        break;
+    case GYRE_PUT_BLOCKED:
         gyre_store_release_u64(&comm->puts.blocked[rank], head->offset_bytes);
-    else if (head->kind == GYRE_PUT_GOODBYE)
-        take_goodbye(comm, rank);
-    else
-        refuse_kind(comm, rank, head->kind);
+        break;
+    case GYRE_PUT_GOODBYE: /* all signals of the rank have been taken */
+        pthread_mutex_lock(&comm->puts.lock);
+        if (!comm->puts.is_detached)
+            comm->executor->ops->peer_left(comm->executor, rank);
+        pthread_mutex_unlock(&comm->puts.lock);
+        break;
+    default:
+        snprintf(text, sizeof(text),
+                 "rank %d sent rank %d a one-sided message of the unknown kind %" PRIu32, rank,
+                 comm->member.rank, head->kind);
+        gyre_fault_raise(&comm->member.fault, GYRE_ERROR_REMOTE, text);
+        break;
+    }
 }
 
 /* ---- what the executor asks ---------------------------------------------------------------- */
 
 static bool post(void *context, const struct gyre_put *piece)
 {
-    struct gyre_comm *comm = context;
+    gyre_comm *comm = context;
     const struct gyre_put_head head = {
         .kind = GYRE_PUT_DATA,
         .window = piece->window,
@@ -119,29 +103,29 @@ static bool post(void *context, const struct gyre_put *piece)
 
 static void help(void *context)
 {
-    struct gyre_comm *comm = context;
+    gyre_comm *comm = context;
     (void)gyre_put_links_help(comm->puts.links);
 }
 
 static void wake(void *context)
 {
-    const struct gyre_comm *comm = context;
+    const gyre_comm *comm = context;
     gyre_put_transports_wake(&comm->puts.transports);
 }
 
 /* ---- fences -------------------------------------------------------------------------------- */
 
-static bool is_peer(const struct gyre_comm *comm, int rank)
+static bool is_peer(const gyre_comm *comm, int rank)
 {
     return rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank);
 }
 
-static bool has_fence(const struct gyre_comm *comm, int rank)
+static bool has_fence(const gyre_comm *comm, int rank)
 {
     return (int32_t)(gyre_load_acquire_u32(&comm->puts.n_fences[rank]) - comm->puts.n_sent) >= 0;
 }
 
-static gyre_status wait_fence(struct gyre_comm *comm, int rank, bool is_send, uint64_t deadline_ns)
+static gyre_status wait_fence(gyre_comm *comm, int rank, bool is_send, uint64_t deadline_ns)
 {
     const struct gyre_put_head head = {.kind = GYRE_PUT_FENCE, .signal = GYRE_NO_SIGNAL};
     const struct timespec nap = {0, NAP_NS};
@@ -158,9 +142,9 @@ static gyre_status wait_fence(struct gyre_comm *comm, int rank, bool is_send, ui
     return GYRE_SUCCESS;
 }
 
-/* Fences are sent before and awaited after an all-gather, so no rank waits for one that comes
- * late. */
-gyre_status gyre_put_peers_fence(struct gyre_comm *comm)
+/* Fences are sent before and awaited after an all-gather, so no rank waits for one that comes late.
+ */
+gyre_status gyre_put_peers_fence(gyre_comm *comm)
 {
     const uint64_t patience_ns = gyre_links_timeout_ns(&comm->member);
     uint8_t mine = 1;
@@ -186,19 +170,19 @@ gyre_status gyre_put_peers_fence(struct gyre_comm *comm)
 
 /* ---- windows ------------------------------------------------------------------------------- */
 
-void gyre_put_peers_lock(struct gyre_comm *comm)
+void gyre_put_peers_lock(gyre_comm *comm)
 {
     if (comm->puts.links != NULL)
         pthread_mutex_lock(&comm->puts.lock);
 }
 
-void gyre_put_peers_unlock(struct gyre_comm *comm)
+void gyre_put_peers_unlock(gyre_comm *comm)
 {
     if (comm->puts.links != NULL)
         pthread_mutex_unlock(&comm->puts.lock);
 }
 
-void gyre_put_peers_expect(struct gyre_comm *comm, struct gyre_window_entry *entry)
+void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry)
 {
     gyre_put_peers_lock(comm);
     comm->puts.newest = entry;
@@ -207,7 +191,7 @@ void gyre_put_peers_expect(struct gyre_comm *comm, struct gyre_window_entry *ent
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-static gyre_status open_links(struct gyre_comm *comm)
+static gyre_status open_links(gyre_comm *comm)
 {
     struct gyre_put_peers *puts = &comm->puts;
     puts->n_fences = calloc((size_t)comm->member.n_ranks, sizeof(*puts->n_fences));
@@ -241,7 +225,7 @@ static gyre_status open_links(struct gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_put_peers_open(struct gyre_comm *comm)
+gyre_status gyre_put_peers_open(gyre_comm *comm)
 {
     if (!comm->links.is_proxied || comm->puts.links != NULL)
         return GYRE_SUCCESS;
@@ -249,7 +233,7 @@ gyre_status gyre_put_peers_open(struct gyre_comm *comm)
     return status == GYRE_SUCCESS ? status : gyre_comm_give_up(comm, status);
 }
 
-void gyre_put_peers_tell_blocked(struct gyre_comm *comm, uint64_t n_ended)
+void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended)
 {
     const struct gyre_put_head head = {.kind = GYRE_PUT_BLOCKED, .offset_bytes = n_ended};
     struct gyre_put_peers *puts = &comm->puts;
@@ -259,25 +243,25 @@ void gyre_put_peers_tell_blocked(struct gyre_comm *comm, uint64_t n_ended)
             puts->told_blocked[rank] = n_ended;
 }
 
-uint64_t gyre_put_peers_blocked_of(const struct gyre_comm *comm, int rank)
+uint64_t gyre_put_peers_blocked_of(const gyre_comm *comm, int rank)
 {
     return comm->puts.links != NULL ? gyre_load_acquire_u64(&comm->puts.blocked[rank]) : 0;
 }
 
-void gyre_put_peers_leave(struct gyre_comm *comm)
+void gyre_put_peers_leave(gyre_comm *comm)
 {
     if (comm->puts.links != NULL)
         gyre_put_links_leave(comm->puts.links);
 }
 
-void gyre_put_peers_detach(struct gyre_comm *comm)
+void gyre_put_peers_detach(gyre_comm *comm)
 {
     gyre_put_peers_lock(comm);
     comm->puts.is_detached = true;
     gyre_put_peers_unlock(comm);
 }
 
-void gyre_put_peers_close(struct gyre_comm *comm)
+void gyre_put_peers_close(gyre_comm *comm)
 {
     struct gyre_put_peers *puts = &comm->puts;
     const bool is_open = puts->links != NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The registry of live communicators: which handles may still be used, and by which thread. A
- * thread that makes a call holds its communicator, and a thread that only reads it pins it. A
- * communicator is not freed while it is held or pinned.
+ * thread that makes a call holds its communicator, and a thread that only reads it pins it; it is
+ * not freed meanwhile. A refusal says what the user has to change.
  */
 #include "core/engine/comm/comm.h"
 
@@ -11,9 +11,9 @@
 
 #include <unistd.h>
 
-/* The registry belongs to the process, so that a destroyed handle is refused instead of read, and
- * so that the ranks of one job in one process can end together. After fork() the child has no
- * communicators of its parent, because it does not have their threads, sockets and devices. */
+/* A registry of the process refuses a destroyed handle without reading it, and lets the ranks of
+ * one job in one process end together. After fork() the child has no communicators of its parent,
+ * because it does not have their threads, sockets and devices. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -97,7 +97,7 @@ void gyre_registry_note_number(uint64_t number)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Does the rank have works on the stream that wait for other ranks? The caller holds the lock. */
+/* Does the rank have works on the stream that wait for other ranks? Under the lock. */
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
     if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
@@ -166,7 +166,7 @@ void gyre_comm_wait_ready(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Is this a handle that the user may still use? The caller holds the lock. */
+/* May the user still use this handle? Under the lock. */
 static bool is_listed(const gyre_comm *first, const gyre_comm *comm)
 {
     while (first != NULL && first != comm)
@@ -222,23 +222,6 @@ void gyre_registry_wait_unpinned(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-enum gyre_entry gyre_registry_enter(gyre_comm *comm)
-{
-    enum gyre_entry entry = GYRE_ENTRY_NO_HANDLE;
-    pthread_mutex_lock(&registry.lock);
-    if (is_listed(registry.first, comm)) {
-        entry = comm->is_destroyed                           ? GYRE_ENTRY_DESTROYED
-                : gyre_load_acquire_u32(&comm->in_call) != 0 ? GYRE_ENTRY_BUSY
-                                                             : GYRE_ENTRY_TAKEN;
-        if (entry == GYRE_ENTRY_TAKEN)
-            gyre_store_relaxed_u32(&comm->in_call, 1);
-        else
-            comm->n_pins++;
-    }
-    pthread_mutex_unlock(&registry.lock);
-    return entry;
-}
-
 /* ---- ending ------------------------------------------------------------------------------- */
 
 gyre_status gyre_registry_claim_end(gyre_comm *comm)
@@ -263,7 +246,7 @@ void gyre_registry_end(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Counts the handles of the job that this process uses, or that are still ending. */
+/* Handles of the job that this process uses, or that are still ending. Under the lock. */
 static int count_job(uint64_t job, bool is_ending)
 {
     int n = 0;
@@ -278,4 +261,112 @@ void gyre_registry_wait_job(uint64_t job)
     while (count_job(job, false) == 0 && count_job(job, true) > 0)
         pthread_cond_wait(&registry.changed, &registry.lock);
     pthread_mutex_unlock(&registry.lock);
+}
+
+/* ---- may a thread use it? ---------------------------------------------------------------- */
+
+static gyre_status check_made(const gyre_comm *comm)
+{
+    const enum gyre_phase phase = gyre_comm_phase(comm);
+    /* a communicator that failed during init stays in that phase for a moment */
+    const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->member.fault);
+    if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING))
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "the communicator is still %s: poll gyre_comm_async_error until it is not "
+                         "in progress",
+                         phase == GYRE_PHASE_INIT
+                             ? "being made"
+                             : "busy with a split, shrink or growth (in a group, other calls on it "
+                               "stand before that)");
+    if (is_lost || !comm->is_made)
+        return gyre_fail(comm->member.fault.status, "the communicator was never made: %s",
+                         comm->member.fault.cause);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_pin_made(gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_pin(comm));
+    const gyre_status status = check_made(comm);
+    if (status != GYRE_SUCCESS)
+        gyre_comm_unpin(comm);
+    return status;
+}
+
+static gyre_status check_live(gyre_comm *comm)
+{
+    GYRE_TRY(gyre_fault_status(&comm->member.fault));
+    if (gyre_load_acquire_u32(&comm->is_finalized) != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
+                         comm->member.name, comm->member.rank);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_check(gyre_comm *comm)
+{
+    GYRE_TRY(check_live(comm));
+    return check_made(comm);
+}
+
+gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
+{
+    if (gyre_fault_raise(&comm->member.fault, status, gyre_cause()))
+        gyre_health_pass_on(comm->health);
+    return gyre_fault_status(&comm->member.fault);
+}
+
+/* Hold the communicator for a call, in any state. */
+static gyre_status enter(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_destroyed = is_live && comm->is_destroyed;
+    const bool is_taken = is_live && !is_destroyed && gyre_load_acquire_u32(&comm->in_call) == 0;
+    if (is_taken)
+        gyre_store_relaxed_u32(&comm->in_call, 1);
+    else if (is_live)
+        comm->n_pins++;
+    pthread_mutex_unlock(&registry.lock);
+    if (is_taken)
+        return GYRE_SUCCESS;
+    if (!is_live)
+        return gyre_registry_check(comm);
+    gyre_status status = is_destroyed ? gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                                                  "communicator %s is being destroyed by another "
+                                                  "thread",
+                                                  comm->member.name)
+                                      : gyre_comm_check(comm);
+    if (status == GYRE_SUCCESS)
+        status = gyre_comm_give_up(
+            comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                            "two threads called on rank %d of communicator %s at the same time: "
+                            "the ranks would not all have the same order of calls; let the threads "
+                            "take turns, in an order that is the same on all ranks, or give each "
+                            "thread a communicator",
+                            comm->member.rank, comm->member.name));
+    gyre_comm_unpin(comm);
+    return status;
+}
+
+void gyre_comm_end_call(gyre_comm *comm)
+{
+    gyre_store_release_u32(&comm->in_call, 0);
+}
+
+gyre_status gyre_comm_begin_call(gyre_comm *comm)
+{
+    GYRE_TRY(enter(comm));
+    const gyre_status status = gyre_comm_check(comm);
+    if (status != GYRE_SUCCESS)
+        gyre_comm_end_call(comm);
+    return status;
+}
+
+gyre_status gyre_comm_begin_launch(gyre_comm *comm)
+{
+    GYRE_TRY(enter(comm));
+    const gyre_status status = check_live(comm);
+    if (status != GYRE_SUCCESS)
+        gyre_comm_end_call(comm);
+    return status;
 }

@@ -2,10 +2,9 @@
  *
  * The counters of signals, and the calls that put, signal and wait. The executor carries them out.
  */
-#include "core/engine/comm/signals.h"
+#include "core/engine/comm/comm.h"
 
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +13,7 @@
 
 /* ---- counters ----------------------------------------------------------------------------- */
 
-static void free_counters(struct gyre_comm *comm, void *memory)
+static void free_counters(gyre_comm *comm, void *memory)
 {
     const struct gyre_device_ops *ops = comm->member.device->ops;
     if (comm->signals.is_exported || ops->kind == GYRE_DEVICE_HOST)
@@ -23,9 +22,9 @@ static void free_counters(struct gyre_comm *comm, void *memory)
         (void)ops->pool_free(comm->member.device, memory);
 }
 
-/* On GPUs, memory that other processes map does not come from a pool, because a peer that aborts
- * late may still write to it, and this process cannot know. */
-static gyre_status alloc_counters(struct gyre_comm *comm, uint64_t **memory_out)
+/* On GPUs, memory that other processes map does not come from a pool: a peer that aborts late may
+ * still write to it, and this process cannot know. */
+static gyre_status alloc_counters(gyre_comm *comm, uint64_t **memory_out)
 {
     struct gyre_device *device = comm->member.device;
     const size_t n_bytes =
@@ -43,38 +42,31 @@ static gyre_status alloc_counters(struct gyre_comm *comm, uint64_t **memory_out)
     return GYRE_SUCCESS;
 }
 
-static gyre_status make_tables(struct gyre_comm *comm)
+gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
+                                struct gyre_share_handle *handle_out)
 {
     struct gyre_signals *signals = &comm->signals;
+    const int rank = comm->member.rank;
     const size_t n = (size_t)comm->member.n_ranks;
+    /* All ranks hold the counters on the host device, which takes memory of this kind among threads
+     * too. */
+    const bool is_shared = to_processes || comm->member.device->ops->kind == GYRE_DEVICE_HOST;
     if (signals->counters == NULL)
         signals->counters = calloc(n, sizeof(*signals->counters));
     if (signals->mappings == NULL)
         signals->mappings = calloc(n, sizeof(*signals->mappings));
-    return signals->counters == NULL || signals->mappings == NULL
-               ? gyre_fail_errno(ENOMEM, "signals of %zu ranks", n)
-               : GYRE_SUCCESS;
-}
-
-gyre_status gyre_signals_export(struct gyre_comm *comm, bool to_processes,
-                                struct gyre_share_handle *handle_out)
-{
-    const int rank = comm->member.rank;
-    /* On the host the counters are held by all ranks, which takes memory of this kind among threads
-     * too. */
-    const bool is_shared = to_processes || comm->member.device->ops->kind == GYRE_DEVICE_HOST;
-    GYRE_TRY(make_tables(comm));
-    if (comm->signals.counters[rank] == NULL) {
-        comm->signals.is_exported = to_processes;
-        GYRE_TRY(alloc_counters(comm, &comm->signals.counters[rank]));
+    if (signals->counters == NULL || signals->mappings == NULL)
+        return gyre_fail_errno(ENOMEM, "signals of %zu ranks", n);
+    if (signals->counters[rank] == NULL) {
+        signals->is_exported = to_processes;
+        GYRE_TRY(alloc_counters(comm, &signals->counters[rank]));
     }
-    const gyre_status status = gyre_share_export(&comm->links.infos[rank], is_shared,
-                                                 comm->signals.counters[rank], handle_out);
+    const gyre_status status =
+        gyre_share_export(&comm->links.infos[rank], is_shared, signals->counters[rank], handle_out);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "counters of signals");
 }
 
-gyre_status gyre_signals_import(struct gyre_comm *comm, int rank,
-                                const struct gyre_share_handle *handle)
+gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_share_handle *handle)
 {
     struct gyre_signals *signals = &comm->signals;
     const struct gyre_peer_info *infos = comm->links.infos;
@@ -89,7 +81,7 @@ gyre_status gyre_signals_import(struct gyre_comm *comm, int rank,
     return status;
 }
 
-void gyre_signals_fini(struct gyre_comm *comm)
+void gyre_signals_fini(gyre_comm *comm)
 {
     struct gyre_signals *signals = &comm->signals;
     if (signals->counters != NULL && signals->counters[comm->member.rank] != NULL)
@@ -130,7 +122,6 @@ static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
                : NULL;
 }
 
-/* Fills in where the put's bytes go, if the peer's window has room for them. */
 static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *target,
                                struct gyre_put *put)
 {
@@ -186,10 +177,7 @@ gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
 {
     if (target == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: target is NULL");
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = put(local, count, dtype, target, comm, stream);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, put(local, count, dtype, target, comm, stream));
 }
 
 static gyre_status send_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
@@ -205,10 +193,7 @@ static gyre_status send_signal(int peer, int signal, gyre_comm *comm, gyre_strea
 
 gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = send_signal(peer, signal, comm, stream);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, send_signal(peer, signal, comm, stream));
 }
 
 static gyre_status wait_signals(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
@@ -235,8 +220,5 @@ gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_co
 {
     if (n_waits < 0 || (n_waits > 0 && waits == NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "wait_signal: no list of %d waits", n_waits);
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = wait_signals(waits, n_waits, comm, stream);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, wait_signals(waits, n_waits, comm, stream));
 }

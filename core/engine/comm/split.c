@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes communicators out of a communicator's ranks. A split is collective, and its ranks use the
- * parent's bootstrap. A shrink needs neither the excluded ranks nor the parent's bootstrap, which
- * may have died with them: the remaining ranks connect to the regroup listener of the lowest
- * remaining rank.
+ * Splits and growths: communicators out of a communicator's ranks, or of them and new ranks. Both
+ * are collective and use the parent's bootstrap. A growth is then an init like any other, in
+ * which the new ranks take part by gyre_comm_init_rank().
  */
 #include "core/engine/comm/comm.h"
 
@@ -32,10 +31,8 @@ gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *g
     return GYRE_SUCCESS;
 }
 
-/* From now on the parent's links report events that concern the child. @parent_ranks: by rank of
- * the child. Errors: the parent's fault, OUT_OF_MEMORY. */
-static gyre_status open_origin(const struct gyre_init_request *request, gyre_comm *child,
-                               enum gyre_origin_kind kind, const int *parent_ranks)
+gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_comm *child,
+                                  enum gyre_origin_kind kind, const int *parent_ranks)
 {
     const gyre_comm *parent = request->parent;
     const struct gyre_origin_config config = {
@@ -50,16 +47,27 @@ static gyre_status open_origin(const struct gyre_init_request *request, gyre_com
     return gyre_fault_status(&child->member.fault);
 }
 
+/* The failure that a rank of the parent tells: it cannot take part. */
+static gyre_status fail_of_rank(const gyre_comm *parent, int rank, int32_t status,
+                                const char *cause)
+{
+    char name[GYRE_RANK_NAME_BYTES];
+    return gyre_fail(status > 0 && status < GYRE_IN_PROGRESS ? (gyre_status)status
+                                                             : GYRE_ERROR_REMOTE,
+                     "%s of the parent: %s",
+                     gyre_rank_name(parent->origin, parent->links.infos, rank, name), cause);
+}
+
 /* ---- split -------------------------------------------------------------------------------- */
 
-/* The color and key that a rank gives to a split. Ranks gather it, so its layout is fixed. */
+/* A rank's color and key. Ranks gather it: fixed layout. */
 struct split_place {
     int32_t color;
     int32_t key;
 };
 
-/* The rendezvous that the first rank of each color makes, or the reason why it cannot. Gathered
- * after the colors. */
+/* The rendezvous that the first rank of each color makes, or why it cannot. Gathered after the
+ * colors. */
 struct split_offer {
     int32_t status;
     gyre_unique_id id;
@@ -80,8 +88,7 @@ static int compare_members(const void *a, const void *b)
     return first->rank < second->rank ? -1 : 1;
 }
 
-/* The ranks of the parent that have the color of `rank`, in their order. Returns how many.
- * @members_out: room for all. */
+/* The ranks of the parent that have the color of `rank`, in their order. Returns how many. */
 static int find_members(const struct split_place *all, int n_ranks, int rank,
                         struct split_member *members_out)
 {
@@ -93,37 +100,15 @@ static int find_members(const struct split_place *all, int n_ranks, int rank,
     return n;
 }
 
-/* Gathers the rendezvous of each color. If this rank is the first of its color, it makes that
- * rendezvous. */
-static gyre_status gather_offers(const struct gyre_init_request *request, bool is_first,
-                                 struct split_offer *offers)
-{
-    gyre_comm *parent = request->parent;
-    struct split_offer mine = {.status = (int32_t)request->failure};
-    if (is_first && mine.status == GYRE_SUCCESS)
-        mine.status = (int32_t)gyre_unique_id_create(&parent->member.params, &mine.id);
-    if (mine.status != GYRE_SUCCESS)
-        snprintf(mine.cause, sizeof(mine.cause), "%s",
-                 request->failure != GYRE_SUCCESS ? request->failure_text : gyre_cause());
-    return parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine, sizeof(mine),
-                                                     offers);
-}
-
-/* Takes the first member's rendezvous. Fails if a member cannot take part. */
+/* Take the first member's rendezvous. Fails if a member cannot take part. */
 static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, int n_ranks,
                               struct split_offer *offers, gyre_unique_id *id_out)
 {
-    char name[GYRE_RANK_NAME_BYTES];
     for (int i = 0; i < n_ranks; i++) {
         struct split_offer *offer = &offers[parent_ranks[i]];
         offer->cause[sizeof(offer->cause) - 1] = '\0';
         if (offer->status != GYRE_SUCCESS)
-            return gyre_fail(
-                offer->status > 0 && offer->status < GYRE_IN_PROGRESS ? (gyre_status)offer->status
-                                                                      : GYRE_ERROR_REMOTE,
-                "%s of the parent: %s",
-                gyre_rank_name(parent->origin, parent->links.infos, parent_ranks[i], name),
-                offer->cause);
+            return fail_of_rank(parent, parent_ranks[i], offer->status, offer->cause);
     }
     *id_out = offers[parent_ranks[0]].id;
     return GYRE_SUCCESS;
@@ -140,7 +125,7 @@ gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status)
     return status;
 }
 
-/* What the ranks of the parent gather, with room for all of them. */
+/* what the ranks of the parent gather, with room for all of them */
 struct split_tables {
     struct split_place *places;
     struct split_member *members;
@@ -152,9 +137,9 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
                                 const struct split_tables *tables)
 {
     gyre_comm *parent = request->parent;
+    struct gyre_bootstrap *bootstrap = parent->member.bootstrap;
     const struct split_place mine = {.color = request->color, .key = request->key};
-    GYRE_TRY(parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine,
-                                                       sizeof(mine), tables->places));
+    GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), tables->places));
     request->n_ranks =
         find_members(tables->places, parent->member.n_ranks, parent->member.rank, tables->members);
     for (int rank = 0; rank < request->n_ranks; rank++) {
@@ -162,12 +147,18 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
         if (tables->members[rank].rank == parent->member.rank)
             request->rank = rank;
     }
-    GYRE_TRY(gather_offers(request, child != NULL && request->rank == 0, tables->offers));
+    struct split_offer offer = {.status = (int32_t)request->failure};
+    if (child != NULL && request->rank == 0 && offer.status == GYRE_SUCCESS)
+        offer.status = (int32_t)gyre_unique_id_create(&parent->member.params, &offer.id);
+    if (offer.status != GYRE_SUCCESS)
+        snprintf(offer.cause, sizeof(offer.cause), "%s",
+                 request->failure != GYRE_SUCCESS ? request->failure_text : gyre_cause());
+    GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &offer, sizeof(offer), tables->offers));
     if (child == NULL)
         return GYRE_SUCCESS;
     GYRE_TRY(
         take_offer(parent, tables->parent_ranks, request->n_ranks, tables->offers, &request->id));
-    return open_origin(request, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks);
+    return gyre_comm_open_origin(request, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks);
 }
 
 static gyre_status find_split(struct gyre_init_request *request, gyre_comm *child)
@@ -215,7 +206,7 @@ static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_o
     const struct gyre_init_request request = {
         .find = find_split, .parent = comm, .color = color, .key = key, .takes_failures = true};
     if (status != GYRE_SUCCESS)
-        return gyre_comm_refuse(&request, status);
+        return gyre_comm_refuse(&comm->member.config, &request, status);
     if (color != GYRE_SPLIT_NOCOLOR)
         return gyre_comm_make(&own, &request, comm_out);
     *comm_out = NULL;
@@ -225,174 +216,119 @@ static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_o
 gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
                             const gyre_config *config)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = split(comm, color, key, comm_out, config);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, split(comm, color, key, comm_out, config));
 }
 
-/* ---- shrink ------------------------------------------------------------------------------- */
+/* ---- growth ------------------------------------------------------------------------------ */
 
-struct shrink_watch {
-    gyre_comm *parent;
-    gyre_comm *child; /* NULL: this rank cannot take part, and only tells the others so */
-    bool is_aborted;  /* the parent has failed already, so only the child's fault counts */
+/* The growth that a rank asks for. Ranks gather it: fixed layout. */
+struct grow_offer {
+    int32_t status;
+    int32_t n_ranks;
+    int32_t has_id;
+    gyre_unique_id id;
+    char cause[256];
 };
 
-/* May the wait for the other members go on? */
-static gyre_status check_shrink(void *context, const bool *missing)
+static gyre_status take_offers(const gyre_comm *parent, struct grow_offer *offers,
+                               struct gyre_init_request *request)
 {
-    const struct shrink_watch *watch = context;
-    if (watch->child != NULL)
-        GYRE_TRY(gyre_fault_status(&watch->child->member.fault));
-    if (!watch->is_aborted)
-        GYRE_TRY(gyre_fault_status(&watch->parent->member.fault));
-    for (int rank = 0; missing != NULL && rank < watch->parent->member.n_ranks; rank++)
-        if (missing[rank] && gyre_health_has_left(watch->parent->health, rank))
-            return gyre_fail(GYRE_ERROR_REMOTE,
-                             "rank %d (%s) has died or left too: exclude it as well", rank,
-                             watch->parent->links.infos[rank].host_name);
-    return GYRE_SUCCESS;
-}
-
-/* From now on the parent's links, as far as they still exist, report the death of a member. */
-static gyre_status open_shrunk(const struct gyre_init_request *request, gyre_comm *child)
-{
-    gyre_comm *parent = request->parent;
-    int *parent_ranks = malloc((size_t)request->n_ranks * sizeof(*parent_ranks));
-    if (parent_ranks == NULL)
-        return gyre_fail_errno(ENOMEM, "shrink");
-    int n = 0;
-    for (int rank = 0; rank < parent->member.n_ranks; rank++)
-        if (request->is_member[rank])
-            parent_ranks[n++] = rank;
-    const gyre_status status = open_origin(request, child, GYRE_ORIGIN_SHRUNK, parent_ranks);
-    free(parent_ranks);
-    return status;
-}
-
-static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *child)
-{
-    gyre_comm *parent = request->parent;
-    struct shrink_watch watch = {parent, child, request->is_aborted};
-    char name[GYRE_RANK_NAME_BYTES];
-    char failure_text[GYRE_RANK_NAME_BYTES + sizeof(request->failure_text) + 32];
-    snprintf(failure_text, sizeof(failure_text), "%s of the parent: %s",
-             gyre_rank_name(parent->origin, parent->links.infos, parent->member.rank, name),
-             request->failure_text);
-    const struct gyre_regroup regroup = {
-        .params = &parent->member.params,
-        .secret = parent->member.bootstrap->secret,
-        .rank = parent->member.rank,
-        .n_ranks = parent->member.n_ranks,
-        .is_member = request->is_member,
-        .may_lose_ranks = request->is_aborted,
-        .check = check_shrink,
-        .context = &watch,
-        .failure = request->failure,
-        .failure_text = failure_text,
-    };
-    int lowest = -1;
+    int root = -1;
     for (int rank = 0; rank < parent->member.n_ranks; rank++) {
-        if (!request->is_member[rank])
+        struct grow_offer *offer = &offers[rank];
+        offer->cause[sizeof(offer->cause) - 1] = '\0';
+        if (offer->status != GYRE_SUCCESS)
+            return fail_of_rank(parent, rank, offer->status, offer->cause);
+        if (offer->n_ranks != request->n_ranks)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d grows to %d ranks, this rank to %d ranks", rank,
+                             offer->n_ranks, request->n_ranks);
+        if (offer->has_id == 0)
             continue;
-        if (lowest < 0)
-            lowest = rank;
-        if (rank == parent->member.rank)
-            request->rank = request->n_ranks;
-        request->n_ranks++;
+        if (root >= 0)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "ranks %d and %d both give a unique id; one rank gives it", root,
+                             rank);
+        root = rank;
     }
-    const struct gyre_sock_list *addresses = &parent->links.infos[lowest].regroup_addresses;
-    gyre_status status;
-    if (request->n_ranks == 1) /* there is no other rank to connect to */
-        status = gyre_unique_id_create(&parent->member.params, &request->id);
-    else if (lowest == parent->member.rank && parent->links.regroup_listener != NULL)
-        status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);
-    else if (lowest != parent->member.rank && addresses->network != 0)
-        status = gyre_regroup_join(addresses, &regroup, &request->id);
-    else
-        status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                           "rank %d found no network interface to be met at when the parent was "
-                           "made",
-                           lowest);
-    if (status == GYRE_SUCCESS && child != NULL)
-        status = open_shrunk(request, child);
-    if (status != GYRE_SUCCESS)
-        gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
-                          parent->member.name, request->n_ranks, parent->member.n_ranks, lowest,
-                          parent->links.infos[lowest].host_name);
-    return status;
-}
-
-static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_excluded,
-                                 bool *is_member_out)
-{
-    if (n_excluded < 0 || (n_excluded > 0 && ranks == NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: no list of excluded ranks");
-    for (int rank = 0; rank < comm->member.n_ranks; rank++)
-        is_member_out[rank] = true;
-    for (int i = 0; i < n_excluded; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->member.n_ranks)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "shrink: excluded rank %d is not a rank of 0..%d", ranks[i],
-                             comm->member.n_ranks - 1);
-        if (ranks[i] == comm->member.rank)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "shrink: rank %d excludes itself; excluded ranks do not call it",
-                             comm->member.rank);
-        is_member_out[ranks[i]] = false;
-    }
+    if (root < 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "no rank gives a unique id; one rank gives it");
+    request->id = offers[root].id;
     return GYRE_SUCCESS;
 }
 
-/* The arguments that the other members need not know to hear from this rank. */
-static gyre_status check_shrink_arguments(const gyre_comm *comm, int flags, gyre_comm **comm_out,
-                                          const gyre_config *config, gyre_config *config_out)
+/* The new ranks wait in the rendezvous for the ranks of the parent, which will not come; tell them
+ * the cause. The size that this rank was given may be the cause, so the least legal size stands
+ * here; the rendezvous does not compare it when a rank gives up. */
+static void dismiss_new_ranks(const struct gyre_init_request *request)
+{
+    const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1, request->rank,
+                                               NULL};
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    gyre_bootstrap_tcp_give_up(&request->id, &place, cause);
+    gyre_set_cause(cause);
+}
+
+static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *child)
+{
+    (void)child; /* it needs no facts of its own yet */
+    gyre_comm *parent = request->parent;
+    struct grow_offer mine = {.status = (int32_t)request->failure,
+                              .n_ranks = request->n_ranks,
+                              .has_id = request->has_id,
+                              .id = request->id};
+    struct grow_offer *offers = calloc((size_t)parent->member.n_ranks, sizeof(*offers));
+    if (offers == NULL) /* the other ranks wait for this one */
+        return gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "grow"));
+    snprintf(mine.cause, sizeof(mine.cause), "%s", request->failure_text);
+    gyre_status status = parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine,
+                                                                   sizeof(mine), offers);
+    if (status == GYRE_SUCCESS)
+        status = take_offers(parent, offers, request);
+    else
+        status = gyre_comm_blame_parent(parent, status);
+    free(offers);
+    if (status == GYRE_SUCCESS)
+        return status;
+    gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->member.name,
+                      parent->member.n_ranks, request->n_ranks);
+    if (request->has_id)
+        dismiss_new_ranks(request);
+    return status;
+}
+
+static gyre_status check_grow(gyre_comm *comm, int n_ranks, gyre_comm **comm_out,
+                              const gyre_config *config, gyre_config *config_out)
 {
     if (comm_out == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: comm_out is NULL");
-    if (flags != GYRE_SHRINK_DEFAULT && flags != GYRE_SHRINK_ABORT)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: unknown flags 0x%x", flags);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: comm_out is NULL");
+    if (n_ranks <= comm->member.n_ranks || n_ranks > GYRE_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: n_ranks is %d, legal is %d..%d",
+                         n_ranks, comm->member.n_ranks + 1, GYRE_MAX_RANKS);
     return gyre_comm_child_config(comm, config, config_out);
 }
 
-/* Without a legal list of excluded ranks this rank cannot know which ranks wait for it. With one,
- * it tells them what is wrong with its other arguments. */
-static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
-                          gyre_comm **comm_out, const gyre_config *config)
+static gyre_status grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
+                        gyre_comm **comm_out, const gyre_config *config)
 {
     gyre_config own;
-    struct gyre_init_request request = {.find = find_shrunk,
+    struct gyre_init_request request = {.find = find_grown,
                                         .parent = comm,
-                                        .is_aborted = flags == GYRE_SHRINK_ABORT,
+                                        .n_ranks = n_ranks,
+                                        .rank = comm->member.rank,
+                                        .has_id = id != NULL,
                                         .takes_failures = true};
-    if (flags == GYRE_SHRINK_DEFAULT && gyre_comm_check(comm) != GYRE_SUCCESS)
-        return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
-                                 "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
-                                 "or was finalized");
-    request.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
-    if (request.is_member == NULL)
-        return gyre_fail_errno(ENOMEM, "shrink");
-    gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, request.is_member);
-    if (status != GYRE_SUCCESS) {
-        free(request.is_member);
-        return status;
-    }
-    status = check_shrink_arguments(comm, flags, comm_out, config, &own);
-    if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
-        status = gyre_comm_abort(comm);
+    if (id != NULL)
+        request.id = *id;
+    const gyre_status status = check_grow(comm, n_ranks, comm_out, config, &own);
     if (status != GYRE_SUCCESS)
-        return gyre_comm_refuse(&request, status);
+        return gyre_comm_refuse(&comm->member.config, &request, status);
     return gyre_comm_make(&own, &request, comm_out);
 }
 
-gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
-                             gyre_comm **comm_out, const gyre_config *config)
+gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
+                           gyre_comm **comm_out, const gyre_config *config)
 {
-    /* A shrink does not count as a call, because a call of another thread may wait for the ranks
-     * that are to be excluded. */
-    GYRE_TRY(gyre_comm_pin_made(comm));
-    const gyre_status status = shrink(comm, excluded_ranks, n_excluded, flags, comm_out, config);
-    gyre_comm_unpin(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, grow(comm, n_ranks, id, comm_out, config));
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes windows and gives them back. All ranks export their buffers, all ranks import them, and all
- * ranks gather the results before any rank uses the window. So a failure of one rank is an error
- * on all ranks, and no rank hangs.
+ * Windows, and registered buffers. All ranks export a window's buffers, all ranks import them,
+ * and all ranks gather the results before any rank uses the window, so that a failure of one rank
+ * is an error on all ranks.
  */
-#include "core/engine/comm/window.h"
+#include "core/engine/comm/comm.h"
 
 #include "core/foundation/base/log.h"
-#include "core/engine/comm/comm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's exported buffer, or the result of its imports. Ranks gather it, so its layout is
- * fixed. */
+/* A rank's exported buffer, or the result of its imports. Ranks gather it: fixed layout. */
 struct window_offer {
     int32_t status;
     uint32_t pad;
@@ -44,7 +42,7 @@ void gyre_windows_fini(gyre_comm *comm)
     }
 }
 
-/* Gathers the results of all ranks. The first failure is the error of every rank. */
+/* Gather the results of all ranks. The first failure is the error of every rank. */
 static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
                                 struct window_offer *all)
 {
@@ -61,8 +59,8 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     return GYRE_SUCCESS;
 }
 
-/* Can each rank reach the memory of every other rank? On the host it can, because ranks that do not
- * share memory for their slots send messages. */
+/* Can each rank reach the memory of every other rank? On the host device it can, because ranks that
+ * do not share memory for their slots send messages. */
 static bool can_reach(const gyre_comm *comm)
 {
     return comm->links.is_p2p || comm->member.device_info.kind == GYRE_DEVICE_HOST;
@@ -72,18 +70,6 @@ static bool can_reach(const gyre_comm *comm)
 static bool is_near(const gyre_comm *comm, int rank)
 {
     return rank == comm->member.rank || !gyre_links_is_proxied_to(&comm->links, rank);
-}
-
-/* Other processes map the allocation and nothing behind it. */
-static gyre_status check_room(const gyre_comm *comm, const struct gyre_share_handle *handle,
-                              size_t n_bytes)
-{
-    if (comm->member.device_info.kind == GYRE_DEVICE_HOST && handle->allocation_bytes > 0 &&
-        n_bytes > handle->allocation_bytes - handle->offset_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%zu bytes, but the allocation has %" PRIu64 " bytes from there on",
-                         n_bytes, handle->allocation_bytes - handle->offset_bytes);
-    return GYRE_SUCCESS;
 }
 
 static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
@@ -107,7 +93,14 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
     mine->n_bytes = n_bytes;
     GYRE_TRY(gyre_signals_export(comm, to_processes, &mine->signals));
     GYRE_TRY(gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle));
-    return check_room(comm, &mine->handle, n_bytes);
+    const struct gyre_share_handle *handle = &mine->handle;
+    const uint64_t room_bytes = handle->allocation_bytes - handle->offset_bytes;
+    if (comm->member.device_info.kind == GYRE_DEVICE_HOST && handle->allocation_bytes > 0 &&
+        n_bytes > room_bytes) /* other processes map the allocation and nothing behind it */
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%zu bytes, but the allocation has %" PRIu64 " bytes from there on",
+                         n_bytes, room_bytes);
+    return GYRE_SUCCESS;
 }
 
 static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
@@ -214,10 +207,7 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
 gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
                                  gyre_window *window_out)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = register_window(comm, buffer, n_bytes, window_out);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, register_window(comm, buffer, n_bytes, window_out));
 }
 
 static gyre_status find_address(const gyre_comm *comm, gyre_window window, int rank,
@@ -247,10 +237,7 @@ static gyre_status find_address(const gyre_comm *comm, gyre_window window, int r
 gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank, void **address_out,
                                 size_t *n_bytes_out)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = find_address(comm, window, rank, address_out, n_bytes_out);
-    gyre_comm_end_call(comm);
-    return status;
+    GYRE_RETURN_IN_CALL(comm, find_address(comm, window, rank, address_out, n_bytes_out));
 }
 
 static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
@@ -288,8 +275,117 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
 
 gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
 {
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = deregister_window(comm, window);
-    gyre_comm_end_call(comm);
+    GYRE_RETURN_IN_CALL(comm, deregister_window(comm, window));
+}
+
+/* ---- registered buffers ------------------------------------------------------------------ */
+
+struct gyre_registered {
+    struct gyre_registered *next;
+    const void *buffer;
+    size_t n_bytes;
+    uint64_t handle;
+    uint64_t n_users; /* how often the range was registered and not yet given back */
+};
+
+void gyre_registrations_init(struct gyre_registrations *registrations)
+{
+    registrations->first = NULL;
+    registrations->last_handle = 0;
+    pthread_mutex_init(&registrations->lock, NULL);
+}
+
+void gyre_registrations_fini(struct gyre_registrations *registrations)
+{
+    for (struct gyre_registered *range = registrations->first, *next; range != NULL; range = next) {
+        next = range->next;
+        free(range);
+    }
+    pthread_mutex_destroy(&registrations->lock);
+}
+
+size_t gyre_registrations_count(struct gyre_registrations *registrations)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&registrations->lock);
+    for (const struct gyre_registered *range = registrations->first; range; range = range->next)
+        n++;
+    pthread_mutex_unlock(&registrations->lock);
+    return n;
+}
+
+static gyre_status add(struct gyre_registrations *registrations, const void *buffer, size_t n_bytes,
+                       gyre_registration *handle_out)
+{
+    pthread_mutex_lock(&registrations->lock);
+    struct gyre_registered *range = registrations->first;
+    while (range != NULL && (range->buffer != buffer || range->n_bytes != n_bytes))
+        range = range->next;
+    if (range == NULL && (range = malloc(sizeof(*range))) != NULL) {
+        *range = (struct gyre_registered){registrations->first, buffer, n_bytes,
+                                          ++registrations->last_handle, 0};
+        registrations->first = range;
+    }
+    if (range != NULL) {
+        range->n_users++;
+        *handle_out = (gyre_registration)(uintptr_t)range->handle;
+    }
+    pthread_mutex_unlock(&registrations->lock);
+    return range != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "a registered buffer");
+}
+
+static gyre_status drop(struct gyre_registrations *registrations, gyre_registration handle)
+{
+    pthread_mutex_lock(&registrations->lock);
+    struct gyre_registered **link = &registrations->first;
+    while (*link != NULL && (*link)->handle != (uintptr_t)handle)
+        link = &(*link)->next;
+    struct gyre_registered *range = *link;
+    if (range != NULL && --range->n_users == 0) {
+        *link = range->next;
+        free(range);
+    }
+    pthread_mutex_unlock(&registrations->lock);
+    if (range == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%p is not a registration of this communicator, or was given back",
+                         (void *)handle);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                                   gyre_registration *handle_out)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    if (buffer == NULL || n_bytes == 0 || handle_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "register: %s",
+                         handle_out == NULL ? "handle_out is NULL" : "no buffer, or no bytes");
+    const uintptr_t last = (uintptr_t)buffer + (n_bytes - 1);
+    if (last < (uintptr_t)buffer)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "register: [%p, +%zu) runs past the end of memory", buffer, n_bytes);
+    gyre_status status = comm->member.device->ops->check_pointer(comm->member.device, buffer);
+    if (status == GYRE_SUCCESS)
+        status = comm->member.device->ops->check_pointer(comm->member.device, (const void *)last);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "register: [%p, +%zu)", buffer, n_bytes);
+    return add(&comm->registrations, buffer, n_bytes, handle_out);
+}
+
+gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                               gyre_registration *handle_out)
+{
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    const gyre_status status = register_buffer(comm, buffer, n_bytes, handle_out);
+    gyre_comm_unpin(comm);
+    return status;
+}
+
+gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle)
+{
+    /* a failed communicator too, because its buffers must come free */
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    const gyre_status status = drop(&comm->registrations, handle);
+    gyre_comm_unpin(comm);
     return status;
 }

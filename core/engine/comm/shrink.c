@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shrinks. They need neither the excluded ranks nor the parent's bootstrap, which may have died
+ * with them: the remaining ranks connect to the regroup listener of the lowest remaining rank.
+ */
+#include "core/engine/comm/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct shrink_watch {
+    gyre_comm *parent;
+    gyre_comm *child; /* NULL: this rank cannot take part, and only tells the others so */
+    bool is_aborted;  /* the parent has failed already, so only the child's fault counts */
+};
+
+/* May the wait for the other members go on? */
+static gyre_status check_shrink(void *context, const bool *missing)
+{
+    const struct shrink_watch *watch = context;
+    if (watch->child != NULL)
+        GYRE_TRY(gyre_fault_status(&watch->child->member.fault));
+    if (!watch->is_aborted)
+        GYRE_TRY(gyre_fault_status(&watch->parent->member.fault));
+    for (int rank = 0; missing != NULL && rank < watch->parent->member.n_ranks; rank++)
+        if (missing[rank] && gyre_health_has_left(watch->parent->health, rank))
+            return gyre_fail(GYRE_ERROR_REMOTE,
+                             "rank %d (%s) has died or left too: exclude it as well", rank,
+                             watch->parent->links.infos[rank].host_name);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *child)
+{
+    gyre_comm *parent = request->parent;
+    struct shrink_watch watch = {parent, child, request->is_aborted};
+    char name[GYRE_RANK_NAME_BYTES];
+    char failure_text[GYRE_RANK_NAME_BYTES + sizeof(request->failure_text) + 32];
+    snprintf(failure_text, sizeof(failure_text), "%s of the parent: %s",
+             gyre_rank_name(parent->origin, parent->links.infos, parent->member.rank, name),
+             request->failure_text);
+    const struct gyre_regroup regroup = {
+        .params = &parent->member.params,
+        .secret = parent->member.bootstrap->secret,
+        .rank = parent->member.rank,
+        .n_ranks = parent->member.n_ranks,
+        .is_member = request->is_member,
+        .may_lose_ranks = request->is_aborted,
+        .check = check_shrink,
+        .context = &watch,
+        .failure = request->failure,
+        .failure_text = failure_text,
+    };
+    int *parent_ranks = malloc((size_t)parent->member.n_ranks * sizeof(*parent_ranks));
+    int lowest = -1;
+    for (int rank = 0; rank < parent->member.n_ranks; rank++) {
+        if (!request->is_member[rank])
+            continue;
+        if (lowest < 0)
+            lowest = rank;
+        if (rank == parent->member.rank)
+            request->rank = request->n_ranks;
+        if (parent_ranks != NULL)
+            parent_ranks[request->n_ranks] = rank;
+        request->n_ranks++;
+    }
+    const struct gyre_sock_list *addresses = &parent->links.infos[lowest].regroup_addresses;
+    gyre_status status;
+    if (request->n_ranks == 1) /* there is no other rank to connect to */
+        status = gyre_unique_id_create(&parent->member.params, &request->id);
+    else if (lowest == parent->member.rank && parent->links.regroup_listener != NULL)
+        status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);
+    else if (lowest != parent->member.rank && addresses->network != 0)
+        status = gyre_regroup_join(addresses, &regroup, &request->id);
+    else
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                           "rank %d found no network interface to be met at when the parent was "
+                           "made",
+                           lowest);
+    if (status == GYRE_SUCCESS && child != NULL)
+        status = parent_ranks == NULL
+                     ? gyre_fail_errno(ENOMEM, "shrink")
+                     : gyre_comm_open_origin(request, child, GYRE_ORIGIN_SHRUNK, parent_ranks);
+    free(parent_ranks);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
+                          parent->member.name, request->n_ranks, parent->member.n_ranks, lowest,
+                          parent->links.infos[lowest].host_name);
+    return status;
+}
+
+static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_excluded,
+                                 bool *is_member_out)
+{
+    if (n_excluded < 0 || (n_excluded > 0 && ranks == NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: no list of excluded ranks");
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+        is_member_out[rank] = true;
+    for (int i = 0; i < n_excluded; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->member.n_ranks)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "shrink: excluded rank %d is not a rank of 0..%d", ranks[i],
+                             comm->member.n_ranks - 1);
+        if (ranks[i] == comm->member.rank)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "shrink: rank %d excludes itself; excluded ranks do not call it",
+                             comm->member.rank);
+        is_member_out[ranks[i]] = false;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Without a legal list of excluded ranks this rank cannot know which ranks wait for it. With one,
+ * it tells them what is wrong with its other arguments. */
+static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
+                          gyre_comm **comm_out, const gyre_config *config)
+{
+    gyre_config own;
+    struct gyre_init_request request = {.find = find_shrunk,
+                                        .parent = comm,
+                                        .is_aborted = flags == GYRE_SHRINK_ABORT,
+                                        .takes_failures = true};
+    if (flags == GYRE_SHRINK_DEFAULT && gyre_comm_check(comm) != GYRE_SUCCESS)
+        return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
+                                 "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
+                                 "or was finalized");
+    request.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
+    if (request.is_member == NULL)
+        return gyre_fail_errno(ENOMEM, "shrink");
+    gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, request.is_member);
+    if (status != GYRE_SUCCESS) {
+        free(request.is_member);
+        return status;
+    }
+    if (comm_out == NULL)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: comm_out is NULL");
+    else if (flags != GYRE_SHRINK_DEFAULT && flags != GYRE_SHRINK_ABORT)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: unknown flags 0x%x", flags);
+    else
+        status = gyre_comm_child_config(comm, config, &own);
+    if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
+        status = gyre_comm_abort(comm);
+    if (status != GYRE_SUCCESS)
+        return gyre_comm_refuse(&comm->member.config, &request, status);
+    return gyre_comm_make(&own, &request, comm_out);
+}
+
+gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
+                             gyre_comm **comm_out, const gyre_config *config)
+{
+    /* A shrink does not count as a call, because another thread's call may wait for the ranks that
+     * are to be excluded. */
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    const gyre_status status = shrink(comm, excluded_ranks, n_excluded, flags, comm_out, config);
+    gyre_comm_unpin(comm);
+    return status;
+}
