@@ -2,7 +2,7 @@
  *
  * The ib transport: RC queue pairs over RoCE or InfiniBand. ib_transport.h says how a slot travels.
  */
-#include "transport/ib/ib_transport.h"
+#include "transport/ib/ib_path.h"
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
@@ -11,20 +11,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The time that close waits for the last acknowledgements. Peers that close at the same time may
- * send them late. */
+/* ---- the transport --------------------------------------------------------------------------- */
+
+/* How long close waits for the last acknowledgements. Peers that close at the same time may send
+ * them late. */
 #define QUIET_NS 200000000ULL
 
 /* ---- reachable ------------------------------------------------------------------------------ */
 
-/* Find the ports and a GID that the rules allow for each, their number and the rate of the slowest.
- * If a port has no such GID, the cause says why. */
+/* Finds the ports, a GID that the rules allow for each, and the rate of the slowest. If a port has
+ * no such GID, the cause says why. */
 static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_ib_scan scan;
@@ -67,7 +70,7 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
         info->ib_usable = 1;
         return;
     }
-    /* The reason that all ranks see is short; the whole table is in this rank's log. */
+    /* The reason that all ranks see is cut short; the whole is in this rank's log. */
     snprintf(info->ib_reason, sizeof(info->ib_reason), "%s", gyre_cause());
     GYRE_INFO(NET, "NET/IB : not usable: %s", gyre_cause());
 }
@@ -126,8 +129,7 @@ static void choose_classes(struct gyre_ib_transport *ib)
                   gyre_param_called(config->params, GYRE_PARAM_IB_RETRY_CNT));
 }
 
-/* Lays out the memory of all peers: where the ends of each peer's FIFOs, its boxes and its credit
- * words lie. */
+/* Where the ends of each peer's FIFOs, its boxes and its credit words lie. */
 static gyre_status layout_peers(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -183,7 +185,7 @@ static gyre_status open_naps(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* Free everything that open and connect have made, even if they failed halfway. */
+/* Also what was only opened halfway. */
 static void free_transport(struct gyre_ib_transport *ib)
 {
     if (ib->nap_fd >= 0)
@@ -212,19 +214,6 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     return open_naps(ib);
 }
 
-/* Fill in the peers' ranks and FIFOs. */
-static void fill_peers(struct gyre_ib_transport *ib, const struct gyre_transport_config *config)
-{
-    for (int i = 0; i < config->n_peers; i++) {
-        struct gyre_ib_peer *peer = &ib->peers[i];
-        peer->rank = config->peers[i];
-        peer->size = gyre_transport_fifos(config, peer->rank);
-        peer->slots_stride = gyre_proxy_slots_bytes(config->spec.depth, peer->size.slot_bytes);
-        ib->n_fifos += peer->size.n_fifos;
-        ib->one_side_bytes += peer->size.n_fifos * peer->slots_stride;
-    }
-}
-
 static gyre_status ib_open(const struct gyre_transport_config *config,
                            struct gyre_transport **transport_out, void **blob_out,
                            size_t *blob_bytes_out)
@@ -248,8 +237,14 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     ib->peers = calloc((size_t)config->n_peers, sizeof(*ib->peers));
     if (ib->peers == NULL)
         status = gyre_fail_errno(ENOMEM, "ib: %d peers", config->n_peers);
-    if (status == GYRE_SUCCESS)
-        fill_peers(ib, config);
+    for (int i = 0; i < config->n_peers && status == GYRE_SUCCESS; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[i];
+        peer->rank = config->peers[i];
+        peer->size = gyre_transport_fifos(config, peer->rank);
+        peer->slots_stride = gyre_proxy_slots_bytes(config->spec.depth, peer->size.slot_bytes);
+        ib->n_fifos += peer->size.n_fifos;
+        ib->one_side_bytes += peer->size.n_fifos * peer->slots_stride;
+    }
     if (status == GYRE_SUCCESS)
         status = open_parts(ib);
     if (status == GYRE_SUCCESS)
@@ -262,26 +257,11 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     return GYRE_SUCCESS;
 }
 
-/* ---- connect, and the rest ------------------------------------------------------------------ */
+/* ---- connect -------------------------------------------------------------------------------- */
 
 static struct gyre_ib_transport *from_base(const struct gyre_transport *transport)
 {
     return (struct gyre_ib_transport *)(uintptr_t)transport;
-}
-
-/* Fill in the connectors of both ends of a FIFO. */
-static void fill_connectors(const struct gyre_ib_peer *peer, uint32_t fifo,
-                            const struct gyre_fifo_spec *spec, struct gyre_connector *connectors)
-{
-    const uint32_t rank = (uint32_t)peer->rank;
-    const struct gyre_ib_send *send = &peer->sends[fifo];
-    const struct gyre_ib_recv *recv = &peer->recvs[fifo];
-    struct gyre_connector *out = &connectors[gyre_connector_index(spec, rank, fifo, true)];
-    struct gyre_connector *in = &connectors[gyre_connector_index(spec, rank, fifo, false)];
-    *out = gyre_proxy_connector(&send->fifo, spec->depth);
-    *in = gyre_proxy_connector(&recv->fifo, spec->depth);
-    out->slots[GYRE_PROTO_LL] = send->lines.slots;
-    in->slots[GYRE_PROTO_LL] = recv->lines.slots;
 }
 
 static gyre_status ib_connect(struct gyre_transport *transport, const void *blobs,
@@ -293,8 +273,15 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
     GYRE_TRY(gyre_ib_lanes_connect(ib, blobs, offsets, deadline_ns));
     for (int i = 0; i < ib->config.n_peers; i++) {
         const struct gyre_ib_peer *peer = &ib->peers[i];
-        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
-            fill_connectors(peer, fifo, spec, connectors);
+        const uint32_t rank = (uint32_t)peer->rank;
+        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
+            struct gyre_connector *out = &connectors[gyre_connector_index(spec, rank, fifo, true)];
+            struct gyre_connector *in = &connectors[gyre_connector_index(spec, rank, fifo, false)];
+            *out = gyre_proxy_connector(&peer->sends[fifo].fifo, spec->depth);
+            *in = gyre_proxy_connector(&peer->recvs[fifo].fifo, spec->depth);
+            out->slots[GYRE_PROTO_LL] = peer->sends[fifo].lines.slots;
+            in->slots[GYRE_PROTO_LL] = peer->recvs[fifo].lines.slots;
+        }
     }
     ib->probed_ns = gyre_now_ns();
     const struct gyre_proxy_client client = {
@@ -307,6 +294,76 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
     ib->recorded = gyre_trace_use(ib->config.trace, GYRE_TRACE_IB);
     return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
 }
+
+/* ---- the round trip -------------------------------------------------------------------------- */
+
+/* The shortest of so many counts, because another process may delay any of them. */
+#define N_ROUND_TRIPS 16
+
+/* For all round trips of a rank. */
+#define ROUND_TRIPS_NS 10000000ULL
+
+GYRE_STATIC_ASSERT(ROUND_TRIPS_NS < GYRE_MEASURE_NS, "the contract of `measure`");
+
+struct trip {
+    uint64_t ns; /* that this rank waited for the acknowledgement; 0 = no write could be posted, or
+                  * it failed */
+    bool is_complete;
+};
+
+/* Over the control lane, as a probe: it changes nothing at the peer, and no thread there takes
+ * part. */
+static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
+                              uint64_t deadline_ns)
+{
+    const struct gyre_ib_lane *lane = peer->control;
+    if (ib->is_failed || lane->n_retired < lane->signalled_at || !gyre_ib_has_room(lane, 1))
+        return (struct trip){.ns = 0};
+    const uint64_t begin_ns = gyre_now_ns();
+    gyre_ib_write_credit_again(ib, peer);
+    while (lane->n_retired < lane->signalled_at && gyre_now_ns() < deadline_ns && !ib->is_failed &&
+           !gyre_fault_is_raised(ib->config.fault))
+        if (!gyre_ib_poll(ib))
+            sched_yield(); /* with few processors another process must move the packets */
+    return (struct trip){.ns = ib->is_failed ? 0 : gyre_now_ns() - begin_ns,
+                         .is_complete = lane->n_retired >= lane->signalled_at};
+}
+
+/* 0 = unknown. If there are many peers, those with the next higher ranks are asked, so that all
+ * ranks together ask all. If not even the first write is acknowledged in time, the time that was
+ * waited counts: a slow network is no unknown one. */
+static uint64_t find_shortest(struct gyre_ib_transport *ib)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;
+    const struct gyre_peer_info *infos = ib->config.infos;
+    const int n_peers = ib->config.n_peers;
+    uint64_t shortest_ns = 0;
+    int first = 0, n_tries = 0;
+    while (first < n_peers && ib->peers[first].rank < ib->config.rank)
+        first++;
+    for (int i = 0; n_tries < N_ROUND_TRIPS && gyre_now_ns() < deadline_ns; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[(first + i) % n_peers];
+        if (i == n_peers && n_tries == 0)
+            return 0; /* no peer is on another host */
+        if (infos[peer->rank].host_hash == infos[ib->config.rank].host_hash)
+            continue;
+        const struct trip trip = time_write(ib, peer, deadline_ns);
+        n_tries++;
+        if (shortest_ns == 0 || (trip.is_complete && trip.ns > 0 && trip.ns < shortest_ns))
+            shortest_ns = trip.ns;
+    }
+    return shortest_ns;
+}
+
+static void ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_out)
+{
+    struct gyre_ib_transport *ib = from_base(transport);
+    gyre_proxy_pause(ib->proxy);
+    *wire_out = (struct gyre_wire){.round_trip_ns = find_shortest(ib)};
+    gyre_proxy_resume(ib->proxy);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static const char *ib_describe(const struct gyre_transport *transport, int peer)
 {
@@ -375,7 +432,7 @@ const struct gyre_transport_ops gyre_transport_ib = {
     .describe = ib_describe,
     .memory_bytes = ib_memory_bytes,
     .takes_lines = ib_takes_lines,
-    .measure = gyre_ib_measure,
+    .measure = ib_measure,
     .wake = ib_wake,
     .help = ib_help,
     .close = ib_close,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Connects queue pairs with rdma_cm (GYRE_IB_CONNECT=rdmacm). The kernel's connection manager
- * exchanges queue pair numbers, sequence numbers and the path over RoCE itself. Some fabrics need
- * that, because their administrators control connections through its service (default ToS, address
- * resolution, traces). The queue pairs belong to the transport; rdma_cm only provides the
- * attributes for them.
+ * Connects queue pairs with rdma_cm (GYRE_IB_CONNECT=rdmacm), for fabrics whose administrators
+ * control connections through the kernel's connection manager (default ToS, address resolution,
+ * traces). The queue pairs are the transport's; rdma_cm gives their attributes.
  *
- * Each rank listens on one port, and its blob has the port's number. The higher rank of a pair
- * connects, once for each lane. To prove its rank it sends a token from the peer's blob, which only
- * authenticated ranks have.
+ * Each rank listens on one port, which its blob tells. The higher rank of a pair connects, once for
+ * each lane. To prove its rank it sends a token from the peer's blob, which only authenticated
+ * ranks have.
  */
 #include "transport/ib/ib_transport.h"
+
+#ifdef GYRE_WITH_RDMACM
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
@@ -26,8 +26,7 @@
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
 
-/* The private data of a connection request. They name the queue pair that the caller wants to
- * connect. */
+/* The private data of a connection request: the queue pair that the caller wants. */
 struct call {
     uint32_t magic;
     uint32_t rank; /* of the caller */
@@ -178,8 +177,8 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uin
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* Moves a lane's queue pair to a state. The attributes are rdma_cm's, except those that the user
- * can set: the MTU (the smaller one of both ends), the traffic class, the timers. */
+/* The attributes are rdma_cm's, except those that the user can set: the MTU (the smaller one of
+ * both ends), the traffic class, the timers. */
 static gyre_status move_to(const struct gyre_ib_cm *cm, struct line *line, enum ibv_qp_state state)
 {
     const struct gyre_ib_qp_path *path = &line->lane->path;
@@ -228,7 +227,7 @@ static gyre_status call_peer(struct gyre_ib_cm *cm, struct line *line)
     const struct gyre_rdmacm *api = cm->api;
     if (api->create_id(cm->channel, &line->id, line, RDMA_PS_TCP) != 0)
         return fail_step(line, "rdma_create_id", errno);
-    /* The ToS must be set before the route is resolved: both ends take it from the route. */
+    /* Both ends take the ToS from the route, so it must be set before. */
     if (api->set_option(line->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
         return fail_step(line, "rdma_set_option(TOS)", errno);
     to_sockaddr(line->lane->path.local.gid, 0, &from);
@@ -262,7 +261,7 @@ static gyre_status on_answer(struct gyre_ib_cm *cm, struct line *line)
     return GYRE_SUCCESS;
 }
 
-/* The lane that a connection request means. NULL: the request is not from a rank of this job. */
+/* NULL: the request is not from a rank of this job. */
 static struct line *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
 {
     struct call call;
@@ -323,7 +322,7 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
-        /* A negative status is an errno. A positive one is the reason that the peer gave. */
+        /* A negative status is an errno, a positive one the reason that the peer gave. */
         return fail_step(line, cm->api->event_str(event->event),
                          event->status < 0 ? -event->status : ECONNREFUSED);
     default:
@@ -366,3 +365,43 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
     }
     return GYRE_SUCCESS;
 }
+
+#else /* built without rdma_cm: it cannot be opened, so no lane is ever added */
+
+uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
+{
+    (void)cm;
+    return 0;
+}
+
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out)
+{
+    (void)ib;
+    (void)cm_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "GYRE_IB_CONNECT=rdmacm: built without rdma_cm "
+                                             "(librdmacm-dev was not there)");
+}
+
+void gyre_ib_cm_close(struct gyre_ib_cm *cm)
+{
+    (void)cm;
+}
+
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+                           const uint8_t *token)
+{
+    (void)cm;
+    (void)lane;
+    (void)port;
+    (void)token;
+    return GYRE_ERROR_INTERNAL;
+}
+
+gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
+{
+    (void)cm;
+    (void)deadline_ns;
+    return GYRE_ERROR_INTERNAL;
+}
+
+#endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes and reads the blobs with which ranks connect their queue pairs, and decides which queue
- * pairs are connected. Ranks all-gather blobs over the authenticated bootstrap, because a process
- * that knows the keys and addresses of memory can write to it.
+ * The blobs with which ranks connect their queue pairs, and the choice of those that are connected.
+ * Ranks all-gather blobs over the authenticated bootstrap, because a process that knows keys and
+ * addresses of memory can write to it.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -25,7 +25,7 @@ struct blob_rail {
     uint32_t is_roce;
     uint32_t lid;
     uint32_t max_msg_bytes;
-    uint32_t index; /* of the port in the rank's scan: ports of one index are cabled together */
+    uint32_t index; /* in the rank's scan: ports of one index are cabled together */
     uint32_t n_gids;
     struct {
         uint32_t index;
@@ -142,8 +142,7 @@ static bool are_distinct(const struct blob_header *header)
     return true;
 }
 
-/* Check the peer's blob, and copy its header and its part for this rank. They are copied, because
- * blobs are not aligned. */
+/* Copies the header and the part for this rank, because blobs are not aligned. */
 static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              const unsigned char *blob, size_t n_bytes,
                              struct blob_header *header_out, struct blob_peer *mine_out)
@@ -182,7 +181,7 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                              peer->rank, mine_out->n_fifos,
                              (unsigned long long)mine_out->slots_stride, peer->size.n_fifos,
                              (unsigned long long)peer->slots_stride);
-        /* A rank without lines is found when all ranks agree on them. */
+        /* All ranks agree on lines later, which finds a rank without. */
         if (mine_out->line_stride != ib->line_stride && mine_out->line_stride != 0 &&
             ib->line_stride != 0)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
@@ -211,7 +210,7 @@ static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_
     return (int)n;
 }
 
-/* Choose the GIDs of the two ends of a lane. Both ranks make the same choice. */
+/* Both ranks make the same choice. */
 static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                              const struct blob_rail *remote)
 {
@@ -239,9 +238,8 @@ static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_
     return GYRE_SUCCESS;
 }
 
-/* Connects a queue pair. In each try the kernel resolves the peer's address. Between tries this
- * rank checks whether another rank has failed, so that it stops resolving the address of a peer
- * that died. */
+/* In each try the kernel resolves the peer's address. Between tries this rank checks whether
+ * another one has failed, so that it gives up a peer that died. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                               uint64_t deadline_ns)
 {
@@ -254,7 +252,6 @@ static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_lane 
     }
 }
 
-/* Connect a lane to the peer's lane of number `nth` on rail `remote_rail`. */
 static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                                 const struct blob_header *header, const struct blob_peer *theirs,
                                 uint64_t deadline_ns)
@@ -274,7 +271,6 @@ static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lan
     return connect_qp(ib, lane, deadline_ns);
 }
 
-/* Choose the pairs of rails, one of this rank and one of the peer, that are connected. */
 static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                                 const struct blob_header *header,
                                 struct gyre_ib_rail_pairs *pairs_out)

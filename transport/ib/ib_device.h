@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the RDMA ports that a rank uses. These are the active ports that IB_HCA allows and that are
- * nearest to the rank's GPU. Ports are sorted by PCI path, so their order is the same on hosts of
- * one kind, where port k of one host is usually cabled to port k of the next host.
+ * The RDMA ports that a rank may use: the active ones that IB_HCA allows. They are sorted by PCI
+ * path, so that their order is the same on hosts of one kind, where port k is usually cabled to
+ * port k of the next host.
  */
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H
@@ -35,9 +35,9 @@ struct gyre_ib_scan {
     int n_ports;
 };
 
-/** gyre_ib_scan_open - find the ports to use, in order.
- * Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA takes - listing those
- * there are), INVALID_ARGUMENT (IB_HCA does not parse). */
+/** gyre_ib_scan_open - find the ports, in order. Errors: UNSUPPORTED (no library, no device, none
+ * active, none that IB_HCA takes; it lists those there are), INVALID_ARGUMENT (IB_HCA does not
+ * parse). */
 gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out);
 void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 
@@ -45,7 +45,7 @@ void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out,
                                  size_t text_bytes);
 
-/* The distance between two PCI devices, with the names and numbers of NET_GDR_LEVEL. */
+/* Of two PCI devices, with the names and numbers of NET_GDR_LEVEL. */
 enum gyre_ib_distance {
     GYRE_IB_DISTANCE_LOC, /* unknown or the same device */
     GYRE_IB_DISTANCE_PIX, /* one switch between them */
@@ -54,22 +54,21 @@ enum gyre_ib_distance {
     GYRE_IB_DISTANCE_SYS  /* over the link between processors */
 };
 
-/** gyre_ib_distance - the distance of two devices, from their /sys/devices paths and NUMA nodes.
- * Pure. */
+/** gyre_ib_distance - from /sys/devices paths and NUMA nodes. Pure. */
 enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const char *path_b,
                                        int numa_b);
 
-/** gyre_ib_parse_distance - LOC PIX PXB PHB SYS (or P2C PXN: as PXB), or the legacy 0..5.
- * Errors: INVALID_ARGUMENT. */
+/** gyre_ib_parse_distance - LOC PIX PXB PHB SYS (or P2C PXN: as PXB), or the legacy 0..5. Errors:
+ * INVALID_ARGUMENT. */
 gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *distance_out);
 
 extern const char *const gyre_ib_distance_names[];
 
-/** gyre_ib_pci_path - find the path and the NUMA node of a PCI bus id ("0000:18:00.0"). */
+/** gyre_ib_pci_path - path and NUMA node of a PCI bus id ("0000:18:00.0"). */
 void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out);
 
-/** gyre_ib_gid_table - the GID table of a RoCE port, rows that are not empty.
- * @rows_out: GYRE_IB_MAX_GIDS entries. */
+/** gyre_ib_gid_table - the rows of a RoCE port that are not empty. @rows_out: GYRE_IB_MAX_GIDS
+ * entries. */
 gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context *context,
                               uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Failures after set-up: failed completions and posts, and the asynchronous events of a device. An
- * event counts for the (context, port) that it names. A port that is down for less than the retry
+ * Failures after set-up: failed completions and posts, and the asynchronous events of a device,
+ * which count for the (context, port) that they name. A port that is down for less than the retry
  * window only costs time, because the NIC sends again.
  */
 #include "transport/ib/ib_transport.h"
@@ -12,8 +12,7 @@
 #include <stdio.h>
 
 /* A port may be down for the retry window and this time. By then the NIC should have reported a
- * failed send, because at least a probe was sent. The limit is needed, because some devices report
- * nothing while their port is down. */
+ * failed send, but some devices report nothing while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
 
 static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const char *text)
@@ -131,8 +130,7 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
                                                              : "QP_ACCESS_ERR");
         break;
     case IBV_EVENT_GID_CHANGE:
-        /* Queue pairs keep the address with which they were connected. If that address is gone,
-         * sends fail with RETRY_EXC. */
+        /* Queue pairs keep their address. If it is gone, sends fail with RETRY_EXC. */
         GYRE_INFO(NET, "NET/IB : the GID table of %s/%d changed", name, event->element.port_num);
         return;
     default:
@@ -173,8 +171,8 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
     for (int i = 0; i < ib->n_rails && !ib->is_failed; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_async_event event;
-        /* The descriptor is non-blocking, so -1 means that no event is pending. Each event must be
-         * acknowledged: ibv_destroy_qp() and its like wait for that. */
+        /* The descriptor is non-blocking: -1 = no event is pending. ibv_destroy_qp() and its like
+         * wait until each event is acknowledged. */
         while (ib->verbs->get_async_event(rail->context, &event) == 0) {
             handle_event(ib, rail, &event, now_ns);
             ib->verbs->ack_async_event(&event);

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The data path. One round of the proxy takes completions, gives published slots that have credit
- * to the NIC, and returns credit. The work requests of a round are posted with one call for each
- * queue pair (ib_send.c).
+ * to the NIC, and returns credit (ib_send.c).
+ *
+ * Fences, for GPUs before Hopper. A completion says that data have left the NIC, but not that they
+ * have reached the GPU's memory, so the tail that the processor writes may arrive before them. A
+ * fence reads the GPU's memory through the same NIC. A read request does not pass a posted write
+ * (PCI Express base specification, transaction ordering), so the data have arrived when the read is
+ * answered. The fence's queue pair is connected to itself and needs no other machine.
  */
 #include "transport/ib/ib_path.h"
 
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <arpa/inet.h>
@@ -16,18 +22,15 @@
 
 #define N_COMPLETIONS 32
 
-/* The time between two checks for asynchronous events. A check takes a system call, so it is rare.
- */
+/* Between two checks for asynchronous events, each of which takes a system call. */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* Every so often an idle transport looks which peers moved nothing since the last look, and sends
- * each of them a probe. If the peer's adapter does not acknowledge it, the own adapter reports an
- * error. */
+/* Between two looks for peers that moved nothing. If a silent peer's adapter does not acknowledge a
+ * probe, the own adapter reports an error. */
 #define PROBE_PERIOD_NS 1000000000ULL
 
-/* Credit of LL that was held back is returned when nothing has moved for so long. This is longer
- * than a call takes that waits for one slot after the other. Such a call would otherwise send a
- * message for each slot. */
+/* Credit of LL is held back until nothing has moved for so long: longer than a call takes that
+ * waits for one slot after the other, which would otherwise send a message for each. */
 #define CREDIT_HELD_NS 100000
 
 /* ---- recording ------------------------------------------------------------------------------ */
@@ -52,9 +55,101 @@ void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer
     }
 }
 
+/* ---- fences ---------------------------------------------------------------------------------- */
+
+/* The queue pair connects to its own port, so no address has to be resolved. */
+#define CONNECT_NS 5000000000ULL
+
+static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
+{
+    struct gyre_ib_qp_size size = {.n_send = 1, .n_recv = 0};
+    struct gyre_ib_qp_path path;
+    GYRE_TRY(gyre_ib_path_begin(ib, rail, &path));
+    if (rail->port.is_roce) {
+        path.gid_index = (uint8_t)rail->gids[0].index;
+        memcpy(path.local.gid, rail->gids[0].raw, sizeof(path.local.gid));
+    }
+    GYRE_TRY(gyre_ib_qp_create(ib->verbs, rail->pd, rail->cq, &path, IBV_ACCESS_REMOTE_READ, &size,
+                               &rail->fence));
+    path.local.qpn = rail->fence->qp_num;
+    path.remote = path.local;
+    return gyre_ib_qp_connect(ib->verbs, rail->fence, &path, gyre_now_ns() + CONNECT_NS);
+}
+
+gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_rails && ib->fence.is_needed; i++) {
+        const gyre_status status = open_fence(ib, &ib->rails[i]);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "NET/IB %s: fence", ib->rails[i].port.name);
+    }
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_fences_close(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_rails; i++) {
+        if (ib->rails[i].fence == NULL)
+            continue;
+        gyre_ib_qp_stop(ib->verbs, ib->rails[i].fence);
+        ib->verbs->destroy_qp(ib->rails[i].fence);
+        ib->rails[i].fence = NULL;
+    }
+}
+
+static void raise_fence(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                        const char *words)
+{
+    gyre_fail(GYRE_ERROR_DEVICE, "NET/IB %s:%u: the read that lets the GPU see received data: %s",
+              rail->port.name, rail->port.port, words);
+    ib->is_failed = true;
+    gyre_fault_raise(ib->config.fault, GYRE_ERROR_DEVICE, gyre_cause());
+}
+
+static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
+{
+    /* Into the last word of `landing`; its value is not used. */
+    struct ibv_sge sge = {.addr = (uintptr_t)ib->landing + ib->landing_bytes - sizeof(uint64_t),
+                          .length = sizeof(uint64_t),
+                          .lkey = rail->landing->lkey};
+    struct ibv_send_wr wr, *bad = NULL;
+    memset(&wr, 0, sizeof(wr));
+    wr.wr_id = GYRE_IB_WR_IS_FENCE;
+    wr.opcode = IBV_WR_RDMA_READ;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.wr.rdma.remote_addr = (uintptr_t)ib->recv_slots;
+    wr.wr.rdma.rkey = rail->recv_slots->rkey;
+    const int error = ibv_post_send(rail->fence, &wr, &bad);
+    if (error != 0)
+        raise_fence(ib, rail, gyre_text_error(error));
+    return error == 0;
+}
+
+static bool begin_fence(struct gyre_ib_transport *ib)
+{
+    const uint32_t depth = ib->config.spec.depth;
+    if (!ib->fence.is_wanted || ib->fence.n_left > 0 || ib->is_failed)
+        return false;
+    ib->fence.is_wanted = false;
+    /* The fence covers the complete slots of each FIFO, up to the first that is not. */
+    for (int i = 0; i < ib->config.n_peers; i++)
+        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++) {
+            struct gyre_ib_recv *recv = &ib->peers[i].recvs[fifo];
+            recv->fencing = recv->arrived;
+            while (recv->fencing < recv->arrived + depth &&
+                   gyre_ib_is_complete(recv, (uint32_t)(recv->fencing % depth)))
+                recv->fencing++;
+        }
+    for (int i = 0; i < ib->n_rails && post_read(ib, &ib->rails[i]); i++)
+        ib->fence.n_left++;
+    return true;
+}
+
 /* ---- completions ---------------------------------------------------------------------------- */
 
-/* A signalled send has completed, and with it all earlier sends of its lane. */
+/* It completes all earlier sends of its lane, too. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, uint64_t wr_id)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -70,8 +165,8 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
     struct gyre_ib_send *send = &lane->peer->sends[fifo];
     const uint64_t first = send->released;
     if (lane->peer->n_used == 1) {
-        /* `slot` is the newest slot of that index, because the next one can only be posted after
-         * this release. */
+        /* `slot` is the newest of that index: the next one can only be posted after this release.
+         */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
     } else {
         send->parts_left[slot]--;
@@ -103,27 +198,21 @@ static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane 
         send->credit = head;
 }
 
-/* A GPU reads no line of an empty slot, so it may return a slot before it was sent. */
-static void take_line_credit(struct gyre_ib_line_send *lines, uint64_t head)
-{
-    if (head > lines->credit)
-        lines->credit = head;
-}
-
 /* The peer has written one of this rank's credit words. */
 static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
                         uint32_t fifo, bool is_lines)
 {
     const struct gyre_ib_peer *peer = lane->peer;
     struct gyre_ib_send *send = &peer->sends[fifo];
-    const uint64_t *words = peer->credit_words;
-    if (is_lines)
-        take_line_credit(&send->lines, gyre_load_acquire_u64(&words[peer->size.n_fifos + fifo]));
-    else
-        take_credit(ib, lane, send, gyre_load_acquire_u64(&words[fifo]));
+    const uint64_t head =
+        gyre_load_acquire_u64(&peer->credit_words[fifo + (is_lines ? peer->size.n_fifos : 0)]);
+    if (!is_lines)
+        take_credit(ib, lane, send, head);
+    else if (head > send->lines.credit) /* maybe before it was sent: see struct gyre_ib_line_send */
+        send->lines.credit = head;
 }
 
-/* Give complete slots to the executor, in order. */
+/* Gives complete slots to the executor, in order. */
 static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane, uint32_t fifo)
 {
     struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
@@ -189,7 +278,7 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *
     publish(ib, lane, fifo);
 }
 
-/* Publish all slots that were complete when the fence began: their data have reached the GPU. */
+/* All slots that were complete when the fence began have reached the GPU. */
 static void publish_fenced(struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
@@ -207,7 +296,9 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
     const int n = ibv_poll_cq(rail->cq, N_COMPLETIONS, wcs);
     for (int i = 0; i < n && !ib->is_failed; i++) {
         if ((wcs[i].wr_id & GYRE_IB_WR_IS_FENCE) == GYRE_IB_WR_IS_FENCE) {
-            if (gyre_ib_fence_end(ib, rail, &wcs[i]))
+            if (wcs[i].status != IBV_WC_SUCCESS)
+                raise_fence(ib, rail, gyre_ib_wc_name(wcs[i].status));
+            else if (--ib->fence.n_left == 0)
                 publish_fenced(ib);
             continue;
         }
@@ -229,8 +320,8 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
 
 static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
 {
-    /* More receives are posted than imms can arrive. So it is enough to post new ones when half of
-     * the spare ones are used up. */
+    /* More receives are posted than imms can arrive, so new ones may wait until half of the spare
+     * ones are used up. */
     if (lane->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
         return;
     if (gyre_ib_post_receives(lane, lane->n_recv_due) != GYRE_SUCCESS) {
@@ -240,8 +331,7 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane 
     lane->n_recv_due = 0;
 }
 
-/* Read the event of the last completion from the channel. The event may come some time after the
- * completion itself was seen. */
+/* The event may come some time after its completion was seen. */
 static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     struct ibv_cq *cq;
@@ -252,8 +342,8 @@ static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
     rail->is_armed = false;
 }
 
-/* Arm the completion channels: the next completion ends the proxy's sleep. A completion that came
- * before the arming would not, so each queue is polled once more. */
+/* The next completion ends the proxy's sleep. One that came before the arming would not, so each
+ * queue is polled once more. */
 bool gyre_ib_settle(void *transport)
 {
     struct gyre_ib_transport *ib = transport;
@@ -272,7 +362,6 @@ bool gyre_ib_settle(void *transport)
     return has_moved;
 }
 
-/* Handle rare cases: asynchronous events, and peers that are silent. */
 static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
 {
     gyre_ib_events_look(ib, now_ns);
@@ -283,22 +372,17 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
         gyre_ib_probe(ib, &ib->peers[i]);
 }
 
-static void return_all_credits(struct gyre_ib_transport *ib, uint64_t now_ns)
-{
-    ib->idle_since_ns = now_ns;
-    for (int i = 0; i < ib->config.n_peers; i++)
-        if (gyre_ib_return_line_credits(ib, &ib->peers[i], true))
-            gyre_ib_flush(ib, ib->peers[i].control);
-}
-
-/* End a round in which nothing moved. */
+/* A round in which nothing moved. */
 static void idle(struct gyre_ib_transport *ib)
 {
     const uint64_t now_ns = gyre_now_ns();
     if (ib->idle_since_ns == 0)
         ib->idle_since_ns = now_ns;
-    if (now_ns - ib->idle_since_ns >= CREDIT_HELD_NS)
-        return_all_credits(ib, now_ns);
+    if (now_ns - ib->idle_since_ns >= CREDIT_HELD_NS) {
+        ib->idle_since_ns = now_ns;
+        for (int i = 0; i < ib->config.n_peers; i++)
+            gyre_ib_return_held_credit(ib, &ib->peers[i]);
+    }
     if (now_ns - ib->events_looked_ns < EVENTS_PERIOD_NS)
         return;
     ib->events_looked_ns = now_ns;
@@ -313,15 +397,11 @@ bool gyre_ib_poll(void *transport)
         return false;
     for (int i = 0; i < ib->n_rails; i++)
         has_moved = take_completions(ib, &ib->rails[i]) || has_moved;
-    has_moved = gyre_ib_fence_begin(ib) || has_moved;
+    has_moved = begin_fence(ib) || has_moved;
     for (int i = 0; i < ib->n_lanes; i++)
         post_due_receives(ib, &ib->lanes[i]);
-    for (int i = 0; i < ib->config.n_peers; i++) {
-        has_moved = gyre_ib_push_lines(ib, &ib->peers[i]) || has_moved;
-        has_moved = gyre_ib_push_slots(ib, &ib->peers[i]) || has_moved;
-        has_moved = gyre_ib_return_credits(ib, &ib->peers[i]) || has_moved;
-        has_moved = gyre_ib_return_line_credits(ib, &ib->peers[i], false) || has_moved;
-    }
+    for (int i = 0; i < ib->config.n_peers; i++)
+        has_moved = gyre_ib_push(ib, &ib->peers[i]) || has_moved;
     for (int i = 0; i < ib->n_lanes; i++)
         gyre_ib_flush(ib, &ib->lanes[i]);
     if (!has_moved) {
@@ -339,8 +419,7 @@ bool gyre_ib_is_behind(const void *transport, bool has_credit)
     const struct gyre_ib_transport *ib = transport;
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++)
         for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++)
-            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo], has_credit) ||
-                gyre_ib_has_lines(ib, &ib->peers[i].sends[fifo], has_credit))
+            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo], has_credit))
                 return true;
     return false;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RC queue pairs: their states RESET - INIT - RTR - RTS and back; timers and traffic classes in
- * words; and explanations of errnos and failed completions for the reader of an error message.
+ * RC queue pairs: their states, and what numbers of RDMA mean, for the reader of a message.
  */
 #ifndef GYRE_IB_QP_H
 #define GYRE_IB_QP_H
@@ -12,38 +11,36 @@
 
 /* ---- timers -------------------------------------------------------------------------------- */
 
-/** gyre_ib_ack_timeout_ns - 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3). The result is
- * 0 for t = 0, which means no timeout. */
+/** gyre_ib_ack_timeout_ns - 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3); 0 for t = 0,
+ * which means no timeout. */
 uint64_t gyre_ib_ack_timeout_ns(unsigned t);
 
-/** gyre_ib_retry_window_ns - how long a peer may be unreachable before RETRY_EXC: the time of the
- * first try and of `retries` more. A NIC may wait up to four times as long, and may have a minimum
- * for t. */
+/** gyre_ib_retry_window_ns - how long a peer may be unreachable before RETRY_EXC. A NIC may wait up
+ * to four times as long, and may have a minimum for t. */
 uint64_t gyre_ib_retry_window_ns(unsigned t, unsigned retries);
 
 /* ---- traffic class and service level -------------------------------------------------------- */
 
-/** gyre_ib_class_to_text - a traffic class in words, as "TC 106 = DSCP 26 + ECT(0)". */
+/** gyre_ib_class_to_text - "TC 106 = DSCP 26 + ECT(0)". */
 const char *gyre_ib_class_to_text(unsigned traffic_class, char *text_out, size_t text_bytes);
 
-/** gyre_ib_class_warning - describe the probable mistake in a traffic class on RoCE.
- * Returns NULL if nothing is wrong. @is_set: the user chose the class. */
+/** gyre_ib_class_warning - the probable mistake in a traffic class on RoCE; NULL if there is none.
+ * @is_set: the user chose the class. */
 const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *text_out,
                                   size_t text_bytes);
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-/** gyre_ib_mtu_bytes - the MTU in bytes; 0 if it is unknown. */
+/** gyre_ib_mtu_bytes - 0 if it is unknown. */
 unsigned gyre_ib_mtu_bytes(enum ibv_mtu mtu);
 
-/** gyre_ib_wc_name - the name of a status as in perftest and the specification, e.g. "RETRY_EXC".
- */
+/** gyre_ib_wc_name - as in perftest and the specification, e.g. "RETRY_EXC". */
 const char *gyre_ib_wc_name(enum ibv_wc_status status);
 
-/** gyre_ib_wc_hint - the usual meaning of this status, and the things to check. Never NULL. */
+/** gyre_ib_wc_hint - the usual meaning of this status, and what to check. Never NULL. */
 const char *gyre_ib_wc_hint(enum ibv_wc_status status);
 
-/** gyre_ib_rtr_hint - the meaning of an errno of ibv_modify_qp(INIT->RTR). Never NULL. */
+/** gyre_ib_rtr_hint - of an errno of ibv_modify_qp(INIT->RTR). Never NULL. */
 const char *gyre_ib_rtr_hint(int error_number);
 
 /* ---- states --------------------------------------------------------------------------------- */
@@ -51,7 +48,7 @@ const char *gyre_ib_rtr_hint(int error_number);
 struct gyre_ib_qp_size {
     uint32_t n_send; /* work requests */
     uint32_t n_recv;
-    uint32_t inline_bytes; /* wanted; gyre_ib_qp_create() halves it until the device accepts it */
+    uint32_t inline_bytes; /* wanted; halved until the device accepts it */
 };
 
 /* One end of a connection, as the peers tell each other. */
@@ -76,21 +73,19 @@ struct gyre_ib_qp_path {
     uint8_t retries;
 };
 
-/** gyre_ib_qp_create - make a QP in state INIT, in which receives can be posted.
- * @size: on return n_send and inline_bytes are what the device gave.
- * @access: rights of the peer, such as IBV_ACCESS_REMOTE_WRITE.
- * Errors: OUT_OF_MEMORY explaining memlock, SYSTEM, UNSUPPORTED. */
+/** gyre_ib_qp_create - make a QP in INIT, in which receives can be posted. @size: on return n_send
+ * and inline_bytes are what the device gave. @access: rights of the peer. Errors: OUT_OF_MEMORY
+ * explaining memlock, SYSTEM, UNSUPPORTED. */
 gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd, struct ibv_cq *cq,
                               const struct gyre_ib_qp_path *path, int access,
                               struct gyre_ib_qp_size *size, struct ibv_qp **qp_out);
 
-/** gyre_ib_qp_connect - go from INIT to RTR and RTS. The step to RTR resolves the peer's address;
- * on ETIMEDOUT it is tried again until the deadline. Errors: TIMEOUT or SYSTEM, with the
- * explanation of gyre_ib_rtr_hint(). */
+/** gyre_ib_qp_connect - go to RTR and RTS. RTR resolves the peer's address, and is tried again on
+ * ETIMEDOUT until the deadline. Errors: TIMEOUT or SYSTEM, with gyre_ib_rtr_hint(). */
 gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                                const struct gyre_ib_qp_path *path, uint64_t deadline_ns);
 
-/** gyre_ib_qp_stop - go to ERR. All posted requests are flushed, and nothing more arrives. */
+/** gyre_ib_qp_stop - go to ERR: all posted requests are flushed, and nothing more arrives. */
 void gyre_ib_qp_stop(const struct gyre_verbs *verbs, struct ibv_qp *qp);
 
 /** gyre_ib_random_psn - 24 random bits. */

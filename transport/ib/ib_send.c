@@ -1,7 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The posting half of the data path. Published slots that have credit, credits that are due, and
+ * The posting half of the data path. Published slots that have credit, credit that is due, and
  * probes of silent peers become work requests, which are posted with one call for each queue pair.
+ *
+ * Slots of LL take a short way. When the flags of all announced lines are there, the proxy posts
+ * one RDMA WRITE of these lines into the same slot at the peer, whose executor polls the flags. No
+ * completion, no tail and no proxy is on the way at the receiver. Credit comes back as for SIMPLE.
+ * Why a line is never taken too early or twice:
+ *
+ *   - A half of a line is 8 aligned bytes with a flag of its own. A NIC writes in units of at least
+ * 8 aligned bytes, so the data of a half are there when its flag is, in whatever order halves
+ *     arrive. LL128 has one flag for 128 bytes, which a NIC may write in parts, so it stays inside
+ *     hosts.
+ *   - The flag is the slot's number (core/foundation/model/line.h), so lines of earlier rounds of
+ * the ring do not match, and neither does fresh memory, which is zeroed. Queue pairs are never
+ *     connected again: a failed one ends the communicator.
+ *   - A NIC may send a packet again. The same bytes arrive twice, which is harmless as long as both
+ *     ends hold the same slot. A slot is released only when the peer's NIC has acknowledged it, so
+ *     nothing of it is sent again once its place has been reused.
+ *
+ * A receiving executor may return a slot before this end has seen the acknowledgement. Then there
+ * is credit, but the slot is not released yet, and the executor waits for the release.
  */
 #include "transport/ib/ib_path.h"
 
@@ -12,7 +31,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t make_wr_id(const struct gyre_ib_lane *lane, const struct gyre_ib_send_words *words)
+/* What the work request id of a send carries to the completion. */
+struct send_words {
+    uint32_t fifo;
+    uint32_t slot;
+    bool ends_part;
+    bool is_lines; /* the slot is one of LL */
+    bool is_signalled;
+};
+
+static uint64_t make_wr_id(const struct gyre_ib_lane *lane, const struct send_words *words)
 {
     return (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) |
            (words->is_lines ? GYRE_IB_WR_IS_LINES : 0) | (uint64_t)lane->id << 48 |
@@ -58,8 +86,16 @@ void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
         gyre_ib_raise_post(ib, lane, "ibv_post_send", error);
 }
 
-struct ibv_send_wr *gyre_ib_add_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
-                                     const struct gyre_ib_send_words *words)
+static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const struct ibv_mr *mr)
+{
+    return (struct ibv_sge){
+        .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
+}
+
+/* Adds an RDMA write to the lane's batch. The caller may fill in more fields. */
+static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+                                     const struct send_words *words, struct ibv_sge from,
+                                     uint64_t to, uint32_t rkey)
 {
     if (lane->n_batch == GYRE_IB_BATCH)
         gyre_ib_flush(ib, lane);
@@ -73,14 +109,21 @@ struct ibv_send_wr *gyre_ib_add_send(struct gyre_ib_transport *ib, struct gyre_i
     if (is_signalled)
         lane->signalled_at = lane->n_posted;
     wr->wr_id = make_wr_id(lane, words);
+    wr->opcode = IBV_WR_RDMA_WRITE;
     wr->sg_list = sges;
+    wr->sg_list[0] = from;
     wr->num_sge = 1;
     wr->send_flags = is_signalled ? IBV_SEND_SIGNALED : 0;
+    wr->wr.rdma.remote_addr = to;
+    wr->wr.rdma.rkey = rkey;
     return wr;
 }
 
-bool gyre_ib_is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
-                              uint64_t step)
+/* Does the last send of slot `step` ask for a completion? With one lane they are in order, so one
+ * for each half of a FIFO releases all slots before it. With several lanes each slot needs its own.
+ */
+static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                             uint64_t step)
 {
     const uint32_t half = ib->config.spec.depth / 2;
     return peer->n_used > 1 || (step + 1) % half == 0;
@@ -95,33 +138,26 @@ struct slot_part {
     bool is_signalled;
 };
 
-static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const struct ibv_mr *mr)
-{
-    return (struct ibv_sge){
-        .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
-}
-
-/* Send the payload of a part, in messages that are not too long for the ports. */
+/* In messages that are not too long for the ports. */
 static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                           const struct slot_part *part)
 {
     const struct gyre_ib_peer *peer = lane->peer;
     const struct gyre_ib_remote *remote = &peer->remote;
     const uint64_t in_fifo = (uint64_t)part->slot * peer->size.slot_bytes + part->offset;
-    const struct gyre_ib_send_words words = {.fifo = part->fifo, .slot = part->slot};
+    const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
     for (uint64_t done = 0; done < part->n_bytes;) {
         const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, lane->max_msg_bytes);
-        struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
-        wr->opcode = IBV_WR_RDMA_WRITE;
-        wr->sg_list[0] = make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
-                                  lane->rail->send_slots);
-        wr->wr.rdma.remote_addr = remote->slots + part->fifo * peer->slots_stride + in_fifo + done;
-        wr->wr.rdma.rkey = remote->slots_rkey[lane->remote_rail];
+        add_write(ib, lane, &words,
+                  make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
+                           lane->rail->send_slots),
+                  remote->slots + part->fifo * peer->slots_stride + in_fifo + done,
+                  remote->slots_rkey[lane->remote_rail]);
         done += n_bytes;
     }
 }
 
-/* Send the imm that ends a part. @boxed: the payload goes into the box with it. */
+/* The imm that ends a part. @boxed: the payload goes into the box with it. */
 static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                       const struct slot_part *part, bool boxed)
 {
@@ -129,40 +165,33 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     const struct gyre_ib_send *send = &peer->sends[part->fifo];
     const struct gyre_ib_remote *remote = &peer->remote;
     const uint32_t depth = ib->config.spec.depth;
-    const struct gyre_ib_send_words words = {
+    const struct send_words words = {
         .fifo = part->fifo,
         .slot = part->slot,
         .ends_part = true,
         .is_signalled = part->is_signalled,
     };
-    struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
+    uint64_t n_bytes = sizeof(send->labels[0]);
+    struct ibv_send_wr *wr = add_write(
+        ib, lane, &words, make_sge(&send->labels[part->slot], n_bytes, lane->rail->staging),
+        remote->boxes + ((uint64_t)part->fifo * depth + part->slot) * GYRE_IB_BOX_BYTES,
+        remote->landing_rkey[lane->remote_rail]);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(part->fifo, part->slot, part->n_parts, boxed);
-    uint64_t n_bytes = sizeof(send->labels[0]);
-    wr->sg_list[0] = make_sge(&send->labels[part->slot], n_bytes, lane->rail->staging);
     if (boxed && part->n_bytes > 0) {
         wr->num_sge = 2;
         wr->sg_list[1] = make_sge(send->fifo.slots + (uint64_t)part->slot * peer->size.slot_bytes,
                                   part->n_bytes, lane->rail->send_slots);
         n_bytes += part->n_bytes;
     }
-    /* With inline data the NIC need not read over PCI. The processor reads inline data, so they
-     * cannot be in GPU memory. */
+    /* The NIC need not read inline data over PCI. The processor does, so they cannot be in GPU
+     * memory. */
     if (n_bytes <= lane->size.inline_bytes &&
         (wr->num_sge == 1 || ib->send_gdr == GYRE_IB_GDR_NONE))
         wr->send_flags |= IBV_SEND_INLINE;
-    wr->wr.rdma.remote_addr =
-        remote->boxes + ((uint64_t)part->fifo * depth + part->slot) * GYRE_IB_BOX_BYTES;
-    wr->wr.rdma.rkey = remote->landing_rkey[lane->remote_rail];
 }
 
-/* The number of sends that a part of n bytes takes. */
-static uint32_t n_sends(const struct gyre_ib_lane *lane, uint64_t n_bytes)
-{
-    return (uint32_t)gyre_div_round_up(n_bytes, lane->max_msg_bytes) + 1;
-}
-
-/* Hand one published slot to the NIC; false if a lane has no room now. */
+/* False if a lane has no room now. */
 static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo)
 {
     struct gyre_ib_send *send = &peer->sends[fifo];
@@ -181,7 +210,8 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
     for (uint32_t i = 0; i < n_parts; i++) {
         const struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
-        if (!gyre_ib_has_room(lane, n_sends(lane, part_bytes)))
+        if (!gyre_ib_has_room(lane,
+                              (uint32_t)gyre_div_round_up(part_bytes, lane->max_msg_bytes) + 1))
             return false;
     }
     struct gyre_ib_recv *recv = &peer->recvs[fifo];
@@ -197,7 +227,7 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
             .offset = offset,
             .n_bytes = gyre_min_u64(part_bytes, n_bytes - offset),
             .n_parts = n_parts,
-            .is_signalled = gyre_ib_is_release_point(ib, peer, send->posted),
+            .is_signalled = is_release_point(ib, peer, send->posted),
         };
         if (!boxed)
             write_payload(ib, lane, &part);
@@ -214,49 +244,46 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     return true;
 }
 
-bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
-                      bool has_credit)
+static bool has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                     bool has_credit)
 {
     return send->posted < gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]) &&
            (!has_credit || send->posted - send->credit < ib->config.spec.depth);
 }
 
-bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+static bool push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     bool has_moved = false;
-    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
-        while (gyre_ib_has_slot(ib, &peer->sends[fifo], true) && !ib->is_failed) {
-            if (!post_slot(ib, peer, fifo))
-                break;
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
+        while (has_slot(ib, &peer->sends[fifo], true) && !ib->is_failed &&
+               post_slot(ib, peer, fifo))
             has_moved = true;
-        }
-    }
     return has_moved;
 }
 
-void gyre_ib_return_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t *head,
-                           uint64_t value, uint32_t word)
+/* @head: a word in staging, which gets the value. @word: index of the peer's credit word. */
+static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t *head,
+                         uint64_t value, uint32_t word)
 {
     struct gyre_ib_lane *lane = peer->control;
     const bool is_lines = word >= peer->size.n_fifos;
-    const struct gyre_ib_send_words words = {.is_lines = is_lines};
-    struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
-    /* The NIC may still read this word for an earlier write. That is harmless, because heads only
-     * grow and the NIC reads a word as a whole. */
+    const struct send_words words = {.is_lines = is_lines};
+    struct ibv_send_wr *wr =
+        add_write(ib, lane, &words, make_sge(head, 8, lane->rail->staging),
+                  peer->remote.credits + 8ULL * word, peer->remote.landing_rkey[lane->remote_rail]);
+    /* The NIC may still read this word for an earlier write, which is harmless: heads only grow,
+     * and the NIC reads a word as a whole. */
     gyre_store_relaxed_u64(head, value);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(is_lines ? word - peer->size.n_fifos : word, 0, 1, false) |
                    htonl(is_lines ? GYRE_IB_IMM_LINES : 0);
-    wr->sg_list[0] = make_sge(head, 8, lane->rail->staging);
     if (lane->size.inline_bytes >= 8)
         wr->send_flags |= IBV_SEND_INLINE;
-    wr->wr.rdma.remote_addr = peer->remote.credits + 8ULL * word;
-    wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
 }
 
-/* Return credit to a sender when half a FIFO was consumed, or when the sender has used all its
- * credit. Otherwise the sender still has credit, so it never waits for credit that is held back. */
-bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+/* Credit is returned when half a FIFO was consumed, or when the sender has used all of it.
+ * Otherwise the sender still has credit, so it never waits for credit that is held back. */
+static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     const uint32_t depth = ib->config.spec.depth;
     struct gyre_ib_lane *lane = peer->control;
@@ -271,7 +298,7 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
             !gyre_ib_has_room(lane, 1))
             continue;
         recv->returned = head;
-        gyre_ib_return_credit(ib, peer, recv->head, head, fifo);
+        write_credit(ib, peer, recv->head, head, fifo);
         has_moved = true;
     }
     return has_moved;
@@ -280,18 +307,15 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
 void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_lane *lane = peer->control;
-    const struct gyre_ib_send_words words = {.is_signalled = true};
-    struct ibv_send_wr *wr = gyre_ib_add_send(ib, lane, &words);
-    wr->opcode = IBV_WR_RDMA_WRITE;
-    wr->sg_list[0] = make_sge(peer->recvs[0].head, 8, lane->rail->staging);
-    wr->wr.rdma.remote_addr = peer->remote.credits;
-    wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
+    const struct send_words words = {.is_signalled = true};
+    add_write(ib, lane, &words, make_sge(peer->recvs[0].head, 8, lane->rail->staging),
+              peer->remote.credits, peer->remote.landing_rkey[lane->remote_rail]);
     gyre_ib_flush(ib, lane);
 }
 
-/* Send a probe to a silent peer. A rank that waits for a peer often has no message in flight to it,
- * so no acknowledgement can be missing and the NIC cannot notice that the peer is gone. Either
- * the peer acknowledges the probe, or the retry window ends in an error that names the peer. */
+/* A rank that waits for a peer often has no message in flight to it, so its NIC cannot notice that
+ * the peer is gone. The peer acknowledges a probe, or the retry window ends in an error that names
+ * it. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_lane *lane = peer->control;
@@ -301,4 +325,159 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
         ib->is_failed)
         return;
     gyre_ib_write_credit_again(ib, peer);
+}
+
+/* ---- slots of LL ----------------------------------------------------------------------------- */
+
+static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
+                                       const struct gyre_ib_line_send *lines)
+{
+    return (struct gyre_line_slots){lines->slots, ib->config.spec.net_line_bytes,
+                                    ib->config.spec.depth};
+}
+
+static bool has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                      bool has_credit, uint32_t *n_lines_out)
+{
+    const struct gyre_ib_line_send *lines = &send->lines;
+    const struct gyre_line_slots slots = slots_of(ib, lines);
+    return ib->recv_lines != NULL && (!has_credit || lines->posted < lines->credit + slots.depth) &&
+           gyre_lines_announced(&slots, send->fifo.inbox, lines->posted, n_lines_out);
+}
+
+/* In messages that are not too long for the ports. */
+static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, uint32_t fifo,
+                        uint32_t n_bytes)
+{
+    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_line_send *lines = &peer->sends[fifo].lines;
+    const uint32_t slot = (uint32_t)(lines->posted % ib->config.spec.depth);
+    const uint64_t in_fifo = (uint64_t)slot * ib->config.spec.net_line_bytes;
+    const uint32_t most_bytes = lane->max_msg_bytes / GYRE_LL_LINE_BYTES * GYRE_LL_LINE_BYTES;
+    for (uint32_t done = 0; done < n_bytes;) {
+        const uint32_t part_bytes = gyre_min_u32(n_bytes - done, most_bytes);
+        const bool is_last = done + part_bytes == n_bytes;
+        const struct send_words words = {
+            .fifo = fifo,
+            .slot = slot,
+            .ends_part = is_last,
+            .is_lines = true,
+            .is_signalled = is_last && is_release_point(ib, peer, lines->posted),
+        };
+        struct ibv_send_wr *wr =
+            add_write(ib, lane, &words,
+                      make_sge(lines->slots + in_fifo + done, part_bytes, lane->rail->send_lines),
+                      peer->remote.lines + fifo * ib->line_stride + in_fifo + done,
+                      peer->remote.lines_rkey[lane->remote_rail]);
+        if (part_bytes <= lane->size.inline_bytes)
+            wr->send_flags |= IBV_SEND_INLINE;
+        done += part_bytes;
+    }
+}
+
+/* Returns false if the lane has no room now. @n_lines: of the slot. Of an empty slot one line is
+ * sent, which has the flag of an earlier slot or none. */
+static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
+                       uint32_t n_lines)
+{
+    struct gyre_ib_send *send = &peer->sends[fifo];
+    struct gyre_ib_line_send *lines = &send->lines;
+    const uint32_t slot = (uint32_t)(lines->posted % ib->config.spec.depth);
+    const struct gyre_line_slots slots = slots_of(ib, lines);
+    const uint32_t n_sent = gyre_lines_clean(&slots, lines->posted, n_lines);
+    const uint32_t n_bytes = (n_sent > 0 ? n_sent : 1) * GYRE_LL_LINE_BYTES;
+    struct gyre_ib_lane *lane = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
+    const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
+    /* A message that is cut into the shortest parts takes one send more than this quotient. */
+    if (!gyre_ib_has_room(lane, n_bytes / (lane->max_msg_bytes / 2) + 1))
+        return false;
+    lines->is_under_way[slot] = true;
+    write_lines(ib, lane, fifo, n_bytes);
+    lines->posted++;
+    const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_POST,
+                                        .fifo = fifo,
+                                        .begin_ns = begin_ns,
+                                        .first = lines->posted - 1,
+                                        .end = lines->posted,
+                                        .n_bytes = n_bytes,
+                                        .is_lines = true};
+    gyre_ib_trace(ib, peer, &moved);
+    return true;
+}
+
+static bool push_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    bool has_moved = false;
+    uint32_t n_lines;
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
+        while (!ib->is_failed && has_lines(ib, &peer->sends[fifo], true, &n_lines) &&
+               post_lines(ib, peer, fifo, n_lines))
+            has_moved = true;
+    return has_moved;
+}
+
+void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
+                           uint32_t slot)
+{
+    const uint32_t depth = ib->config.spec.depth;
+    struct gyre_ib_send *send = &peer->sends[fifo];
+    struct gyre_ib_line_send *lines = &send->lines;
+    const uint64_t first = lines->released;
+    if (peer->n_used == 1) {
+        /* Completions of one lane are in order. `slot` is the newest of that index: the next one
+         * can only be posted after this release. */
+        lines->released = lines->posted - (lines->posted - 1 - slot) % depth;
+    } else {
+        lines->is_under_way[slot] = false;
+        while (lines->released < lines->posted && !lines->is_under_way[lines->released % depth])
+            lines->released++;
+    }
+    gyre_store_release_u64(&send->fifo.credit->head[GYRE_PROTO_LL], lines->released);
+    const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_COMPLETE,
+                                        .fifo = fifo,
+                                        .first = first,
+                                        .end = lines->released,
+                                        .is_lines = true};
+    gyre_ib_trace(ib, peer, &moved);
+}
+
+/* This end does not know which slots have arrived, so it cannot tell when the sender has used all
+ * its credit. Credit of less than half a FIFO waits until the proxy is idle. */
+static bool return_line_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, bool all)
+{
+    const uint64_t least = all ? 1 : ib->config.spec.depth / 2;
+    bool has_moved = false;
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos && ib->recv_lines != NULL; fifo++) {
+        struct gyre_ib_recv *recv = &peer->recvs[fifo];
+        const uint64_t head = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_LL]);
+        if (head - recv->lines.returned < least || !gyre_ib_has_room(peer->control, 1))
+            continue;
+        recv->lines.returned = head;
+        write_credit(ib, peer, recv->lines.head, head, peer->size.n_fifos + fifo);
+        has_moved = true;
+    }
+    return has_moved;
+}
+
+/* ---- both ----------------------------------------------------------------------------------- */
+
+bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                      bool has_credit)
+{
+    uint32_t n_lines;
+    return has_slot(ib, send, has_credit) || has_lines(ib, send, has_credit, &n_lines);
+}
+
+bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    bool has_moved = push_lines(ib, peer);
+    has_moved = push_slots(ib, peer) || has_moved;
+    has_moved = return_credits(ib, peer) || has_moved;
+    return return_line_credits(ib, peer, false) || has_moved;
+}
+
+void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    if (return_line_credits(ib, peer, true))
+        gyre_ib_flush(ib, peer->control);
 }

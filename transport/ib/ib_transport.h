@@ -1,41 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structures that the files of transport/ib share: rails (ports in use), lanes (queue pairs),
- * peers and the ends of their FIFOs. After connect only the proxy thread uses them, except the
- * words that executors share with it (fifo.inbox, fifo.credit).
- *
- * How a slot is sent. A lane is a queue pair of a pair of ranks. A FIFO's slots may use any lane of
- * its pair.
+ * The structures of the ib transport: rails (ports in use), lanes (queue pairs), peers and the ends
+ * of their FIFOs. After connect only the proxy thread uses them, except the words that executors
+ * share with it (fifo.inbox, fifo.credit). A FIFO's slots may use any lane of its pair.
  *
  *   sender, when a slot is published and has credit:
  *     RDMA WRITE      the payload, to the slot of the same number at the peer
  *     WRITE_WITH_IMM  slot_info and credit (16 bytes), to the slot's box;
  *                     imm = FIFO, slot, number of parts
  *   receiver, when the imm completes: writes slot_info and tail of the local inbox
- *
- * A small payload is written into the box behind these 16 bytes, so it is one message. A large
- * payload is cut into parts, one for each lane, and each part ends with an imm. The slot has
- * arrived when all its imms have. Requests of one RC QP execute in order at the responder, and the
- * completion of the receive that an imm consumes becomes visible after the data of all earlier
- * requests (IB specification 1.4, 9.5 and 10.8.3). Therefore data may arrive in any order (relaxed
- * PCI writes): the receiver never takes the last byte of the data as a sign that the data are
- * complete.
- *
  *   receiver, when the executor has advanced head:
- *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control QP
+ *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control lane
  *
- * Slots of LL (gyre_fifo_spec.net_line_bytes) take a shorter way: one RDMA WRITE of their lines, to
- * the slot of the same number at the peer. No completion tells the peer about it, because its
- * executor polls the lines. ib_lines.c says why that is safe.
+ * A small payload is written into the box behind the 16 bytes, in one message. A large payload is
+ * cut into parts, one for each lane, and each part ends with an imm. The slot has arrived when all
+ * its imms have: requests of one RC QP execute in order at the responder, and the completion of the
+ * receive that an imm consumes becomes visible after the data of all earlier requests (IB
+ * specification 1.4, 9.5 and 10.8.3). So data may arrive in any order (relaxed PCI writes); their
+ * last byte is never taken as a sign that they are complete.
  *
- * More receives are posted than there can be credits, and they are posted again before a credit is
- * returned. So the error "receiver not ready" cannot happen.
+ * Slots of LL take a shorter way (ib_send.c). More receives are posted than there can be credits,
+ * and they are posted again before a credit is returned. So "receiver not ready" cannot happen.
  */
 #ifndef GYRE_IB_TRANSPORT_H
 #define GYRE_IB_TRANSPORT_H
 
+#include "core/foundation/device/device.h"
 #include "transport/ib/ib_device.h"
-#include "transport/ib/ib_mr.h"
 #include "transport/ib/ib_qp.h"
 #include "transport/proxy.h"
 #include "transport/transport.h"
@@ -47,12 +38,12 @@
 
 #define GYRE_IB_CM_TOKEN_BYTES 16
 
-/* A page of 4 KiB holds 16 boxes. 240 bytes of payload are enough for the calls in which latency
- * counts, and copying them once more takes less time than a second message. */
+/* 240 bytes of payload are enough for the calls in which latency counts. Copying them once more
+ * takes less time than a second message. */
 #define GYRE_IB_BOX_BYTES         256
 #define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 16)
 
-/* A part of at least this size repays its own doorbell and imm. */
+/* A part of this size repays its own doorbell and imm. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
 
 #define GYRE_IB_BATCH            32 /* work requests posted at once */
@@ -61,11 +52,11 @@
 /* The first bytes of a box. The NIC reads them from staging. */
 struct gyre_ib_label {
     uint64_t slot_info;
-    uint64_t credit; /* the sender's head of the FIFO with the same number in the other direction.
-                      * If data flow both ways, credit then needs no message of its own */
+    uint64_t credit; /* the sender's head of the same FIFO in the other direction: if data flow both
+                      * ways, credit needs no message of its own */
 };
 
-/* The memory into which the peer's NIC writes slot_info, credit and a small payload. */
+/* The peer's NIC writes slot_info, credit and a small payload here. */
 struct gyre_ib_box {
     struct gyre_ib_label label;
     unsigned char payload[GYRE_IB_BOX_PAYLOAD_BYTES];
@@ -96,6 +87,9 @@ struct gyre_ib_rail {
     uint64_t down_since_ns;    /* 0 = the port is active */
 };
 
+/* How a NIC reaches a device's memory. */
+enum gyre_ib_gdr { GYRE_IB_GDR_NONE, GYRE_IB_GDR_DMABUF, GYRE_IB_GDR_PEERMEM };
+
 struct gyre_ib_peer;
 struct gyre_ib_cm;
 
@@ -121,16 +115,17 @@ struct gyre_ib_lane {
     struct ibv_sge sges[GYRE_IB_BATCH][2];
 };
 
-/* The slots of LL of a sending end (ib_lines.c). Their counters are their own. */
+/* The slots of LL of a sending end. */
 struct gyre_ib_line_send {
     unsigned char *slots; /* in host memory */
     uint64_t posted;      /* this and the next two count slots, as in struct gyre_ib_send */
     uint64_t released;
-    uint64_t credit;                   /* may be ahead of `posted`: see take_line_credit() */
+    uint64_t credit; /* may be ahead of `posted`: a GPU reads no line of an empty slot, so it may
+                      * return it early */
     bool is_under_way[GYRE_MAX_DEPTH]; /* with several lanes: the slot was not acknowledged yet */
 };
 
-/* The slots of LL of a receiving end. The peer's NIC writes them, and the executor polls them. */
+/* The peer's NIC writes them, and the executor polls them. */
 struct gyre_ib_line_recv {
     unsigned char *slots;
     uint64_t returned; /* head that the sender knows */
@@ -151,7 +146,7 @@ struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
     uint64_t arrived;  /* slots whose tail was published */
     uint64_t returned; /* head that the sender knows */
-    uint64_t fenced;   /* slots for which a fence has ended after they were complete */
+    uint64_t fenced;   /* complete slots that a fence covers which has ended */
     uint64_t fencing;  /* slots that the running fence covers */
     uint64_t *head;    /* one word in staging */
     struct gyre_ib_box *boxes;
@@ -161,11 +156,11 @@ struct gyre_ib_recv {
     struct gyre_ib_line_recv lines;
 };
 
-/* The addresses and keys of a peer's memory. */
+/* Addresses and keys of a peer's memory. */
 struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank; as far apart as here */
     uint64_t boxes;   /* [n_fifos][depth] */
-    uint64_t lines;   /* as slots; a FIFO's slots of LL are gyre_ib_transport.line_stride apart */
+    uint64_t lines;   /* as slots; line_stride apart */
     uint64_t credits; /* [n_fifos] words of SIMPLE, then as many of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
@@ -176,8 +171,8 @@ struct gyre_ib_remote {
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
-    uint64_t slots_stride;      /* from one FIFO's slots to the next one's, at both ends */
-    struct gyre_ib_lane *lanes; /* by rail: data lanes, then a control lane */
+    uint64_t slots_stride;                        /* between the slots of two FIFOs, at both ends */
+    struct gyre_ib_lane *lanes;                   /* by rail: data lanes, then a control lane */
     struct gyre_ib_lane *used[GYRE_IB_MAX_LANES]; /* data lanes of rails that are connected */
     int n_used;
     struct gyre_ib_lane *control;
@@ -187,12 +182,11 @@ struct gyre_ib_peer {
     struct gyre_ib_remote remote;
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
     char words[48];                           /* describe() */
-    uint64_t n_completions;                   /* completions of anything to or from the peer */
-    uint64_t n_completions_seen; /* n_completions when silent peers were last looked for */
+    uint64_t n_completions;                   /* of anything to or from the peer */
+    uint64_t n_completions_seen;              /* when silent peers were last looked for */
 };
 
-/* A fence reads slots through every NIC. When the reads are answered, everything that the NICs
- * wrote earlier has reached the GPU's memory. One fence runs at a time. Slots that become complete
+/* A fence reads slots through every NIC (ib_path.c). One runs at a time; slots that become complete
  * meanwhile wait for the next one. */
 struct gyre_ib_fence {
     bool is_needed;
@@ -222,7 +216,7 @@ struct gyre_ib_transport {
     unsigned service_level;
     unsigned timeout;
     unsigned retries;
-    enum gyre_ib_gdr recv_gdr; /* how NICs reach slots that are received into */
+    enum gyre_ib_gdr recv_gdr; /* how NICs reach slots; see ib_memory.c */
     enum gyre_ib_gdr send_gdr;
     struct gyre_ib_fence fence;
     void *fifo_memory; /* pinned: inboxes, credits and, without GPUDirect, slots */
@@ -238,12 +232,11 @@ struct gyre_ib_transport {
     void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
     unsigned char *send_lines; /* slots of LL of all sending ends, in host memory; NULL = none */
-    unsigned char *recv_lines; /* of all receiving ends, where the device polls them: on GPUs in GPU
-                                * memory */
-    uint64_t line_stride;      /* from one FIFO's lines to the next one's; 0 = there are none */
-    uint64_t idle_since_ns; /* when credit of LL was last looked for, or nothing moved any more; 0 =
-                             * something moves */
-    int nap_fd;             /* epoll over completion channels and async events */
+    unsigned char *recv_lines; /* where the device polls them */
+    uint64_t line_stride;      /* between two FIFOs' lines; 0 = there are none */
+    uint64_t idle_since_ns;    /* since credit of LL was looked for or anything moved; 0 = something
+                                * moves */
+    int nap_fd;                /* epoll over completion channels and async events */
     struct gyre_proxy *proxy;
     struct gyre_trace_buffer *recorded; /* NULL: nothing is recorded */
     uint64_t events_looked_ns;          /* when async events were looked for */
@@ -254,12 +247,12 @@ struct gyre_ib_transport {
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_rails_open - scan, choose the ports nearest to the device, open them and choose GIDs. */
+/** gyre_ib_rails_open - open the ports nearest to the device and choose GIDs. */
 gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib);
 void gyre_ib_rails_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_rail_gids - the usable GIDs of a port, best first; n = 0 on InfiniBand.
- * Errors: as gyre_ib_gid_choose, with the port's name. */
+/** gyre_ib_rail_gids - the usable GIDs of a port, best first; n = 0 on InfiniBand. Errors: as
+ * gyre_ib_gid_choose, with the port's name. */
 gyre_status gyre_ib_rail_gids(const struct gyre_verbs *verbs, const struct gyre_params *params,
                               struct ibv_context *context, const struct gyre_ib_port *port,
                               struct gyre_ib_gid_row *gids_out, int *n_out);
@@ -276,13 +269,21 @@ struct gyre_ib_rail_pairs {
 };
 
 /** gyre_ib_pair_rails - choose the rails of two ranks that are connected. Pure: both ranks find the
- * same pairs.
- * @cross: CROSS_NIC, which @variable set. 0: only ports with the same index, as a fabric of
+ * same. @cross: CROSS_NIC, set by @variable. 0: only ports of the same index, as a fabric of
  * separate rails needs. 1: the first with the first, the second with the second. 2: as 0 if that
  * gives a pair, else as 1. Errors: UNSUPPORTED (no pair), naming the rails of both. */
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
                                const char *variable, struct gyre_ib_rail_pairs *pairs_out);
+
+/** gyre_ib_lanes_open - make completion queues and queue pairs, in INIT with receives posted. */
+gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
+void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
+
+/** gyre_ib_path_begin - fill in what all queue pairs of a rail share, and this end with a random
+ * PSN, without its GID and number. Errors: SYSTEM. */
+gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                               struct gyre_ib_qp_path *path_out);
 
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
 
@@ -292,41 +293,39 @@ static inline uint64_t gyre_ib_lines_bytes(const struct gyre_ib_transport *ib)
     return ib->n_fifos * ib->line_stride;
 }
 
+extern const char *const gyre_ib_gdr_names[];
+
+struct gyre_ib_mr_request {
+    const struct gyre_verbs *verbs;
+    struct ibv_pd *pd;
+    void *base;
+    size_t n_bytes;
+    bool remote_write;     /* by the peer; else only this rank's NIC reads it */
+    bool remote_read;      /* by this rank's fences */
+    bool relaxed_ordering; /* if the library has it; a later message always says that the data are
+                            * complete */
+    enum gyre_ib_gdr gdr;  /* NONE: host memory */
+};
+
+/** gyre_ib_mr_register - Errors: OUT_OF_MEMORY explaining the memlock limit, SYSTEM with the errno
+ * (EFAULT on GPU memory: the NIC's driver does not know this memory). */
+gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct ibv_mr **mr_out);
+
+/** gyre_ib_gdr_probe - find how the NIC reaches the device's memory, by registering a page of it.
+ * @why_out: "", or if no way works, the reason for each. */
+enum gyre_ib_gdr gyre_ib_gdr_probe(const struct gyre_verbs *verbs, struct ibv_pd *pd,
+                                   struct gyre_device *device, char *why_out, size_t why_bytes);
+
+/** gyre_ib_memlock_fail - OUT_OF_MEMORY, naming the memlock limit and how to raise it. */
+gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes);
+
 /** gyre_ib_memory_open - allocate FIFOs, landing and staging, and register them on every rail. */
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
 void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 
-/* ---- ib_lanes.c -------------------------------------------------------------------------- */
-
-/** gyre_ib_lanes_open - make completion queues and queue pairs, in state INIT with receives posted.
- */
-gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
-void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
-
-/** gyre_ib_path_begin - fill in what all queue pairs of a rail have in common: port, class, timers,
- * and this end with a random PSN, but without its GID and number. Errors: SYSTEM. */
-gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
-                               struct gyre_ib_qp_path *path_out);
-
-/* ---- ib_fence.c ------------------------------------------------------------------------------ */
-
-/** gyre_ib_fences_open - make a queue pair on every rail that is connected to itself. Does nothing
- * if no fences are needed. Errors: as gyre_ib_qp_create() and gyre_ib_qp_connect(). */
-gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
-void gyre_ib_fences_close(struct gyre_ib_transport *ib);
-
-/** gyre_ib_fence_begin - begin a fence if one is wanted and none is running. True if one was begun.
- */
-bool gyre_ib_fence_begin(struct gyre_ib_transport *ib);
-
-/** gyre_ib_fence_end - handle the completion of one read of a fence. True if it was the last. A
- * read that failed raises the fault. */
-bool gyre_ib_fence_end(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
-                       const struct ibv_wc *wc);
-
 /* ---- ib_connect.c -------------------------------------------------------------------------- */
 
-/** gyre_ib_blob - make this rank's blob, with everything that peers need to connect to it. */
+/** gyre_ib_blob - everything that peers need to connect to this rank. */
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out);
 
 /** gyre_ib_lanes_connect - read the peers' blobs, choose pairs of GIDs and connect all QPs. */
@@ -335,33 +334,28 @@ gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blob
 
 /* ---- ib_path.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_poll - one round of the proxy; true if anything moved. */
+/** gyre_ib_poll, _is_behind, _settle - as struct gyre_proxy_client asks. */
 bool gyre_ib_poll(void *transport);
 
-/** gyre_ib_is_behind - are there published slots that were not posted yet? With has_credit, only
- * slots count that have credit. */
 bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
-/** gyre_ib_settle - let the next completion make nap_fd readable, before the proxy sleeps. True if
- * one has come already. */
 bool gyre_ib_settle(void *transport);
 
-/** gyre_ib_post_receives - post n receives on a lane. Errors: SYSTEM. */
+/** gyre_ib_fences_open - make each rail's queue pair for fences, if they are needed. Errors: as
+ * gyre_ib_qp_create() and gyre_ib_qp_connect(). */
+gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
+void gyre_ib_fences_close(struct gyre_ib_transport *ib);
+
+/** gyre_ib_post_receives - Errors: SYSTEM. */
 gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n);
-
-/* ---- ib_round_trip.c ----------------------------------------------------------------------- */
-
-/** gyre_ib_measure - the transport's `measure`: the shortest round trip to a rank of another host.
- */
-void gyre_ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-/** gyre_ib_events_look - handle all pending async events. Raises the fault if a port has been down
- * for longer than the retry window, or if the device failed. */
+/** gyre_ib_events_look - handle all pending async events. Raises the fault if the device failed, or
+ * a port has been down for longer than the retry window. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
-/** gyre_ib_raise_completion - raise the fault with E401 for a completion with an error. */
+/** gyre_ib_raise_completion - raise the fault with E401 for a failed completion. */
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
                               const struct ibv_wc *wc);
 
@@ -377,16 +371,15 @@ const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 
 /** gyre_ib_cm_open - listen for queue pairs (GYRE_IB_CONNECT=rdmacm), and draw the tokens with
- * which peers prove their rank. Errors: UNSUPPORTED (built without rdma_cm, no library, no
+ * which peers prove their rank. Errors: UNSUPPORTED (no rdma_cm in the build, no library, no
  * /dev/infiniband/rdma_cm, a port that is not RoCE), SYSTEM. */
 gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out);
 
-/** gyre_ib_cm_port - the port on which it listens; 0 for NULL. */
+/** gyre_ib_cm_port - where it listens; 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 
 /** gyre_ib_cm_add - add a lane whose path is known. The higher rank of the pair connects, the lower
- * one accepts. @port, @token: the peer's port, and the token that the peer expects. Errors:
- * UNSUPPORTED (link-local GIDs). */
+ * one accepts. @port, @token: the peer's. Errors: UNSUPPORTED (link-local GIDs). */
 gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
                            const uint8_t *token);
 

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A trial of RDMA between two ports: one real RC queue pair, small messages there and back whose
- * bytes are checked, then large writes. `gyre doctor` uses it to find the pairs of ports that do
- * not reach each other, and how fast the other pairs are. This header needs no verbs header, and a
- * build without verbs has the same functions, which report that.
+ * bytes are checked, then large writes. This header needs no verbs header; a build without verbs
+ * has the same functions, which report that.
  *
- * The two processes of a trial make the same calls at the same time and tell each other, by a way
- * of their own, their ports and their ends:
+ * The two processes of a trial make the same calls and tell each other, by a way of their own,
+ * their ports and ends. Each call ends within a few seconds, also if the other process is gone.
  *
  *   both      open, port        -> tell the ports
  *   both      begin             -> tell the ends
  *   both      connect, small, large (after each they tell each other whether it went well)
  *   both      finish
- *
- * Each call ends within a few seconds, also if the other process is gone.
  */
 #ifndef GYRE_IB_TRIAL_H
 #define GYRE_IB_TRIAL_H
@@ -59,17 +56,16 @@ struct gyre_ib_trial;
 
 /** gyre_ib_trial_open - open all active ports that IB_HCA allows, and register 512 KiB of memory
  * with each. A port that cannot be used is listed with its cause. Errors: UNSUPPORTED (no library,
- * no active port), INVALID_ARGUMENT (a variable), OUT_OF_MEMORY.
- */
+ * no active port), INVALID_ARGUMENT (a variable), OUT_OF_MEMORY. */
 gyre_status gyre_ib_trial_open(const struct gyre_params *params, struct gyre_ib_trial **trial_out);
 
 /** gyre_ib_trial_close - NULL does nothing. */
 void gyre_ib_trial_close(struct gyre_ib_trial *trial);
 
-/** gyre_ib_trial_n_ports - how many ports are open. */
+/** gyre_ib_trial_n_ports - of open ports. */
 int gyre_ib_trial_n_ports(const struct gyre_ib_trial *trial);
 
-/** gyre_ib_trial_port - port i, from 0 in the order of PCI paths; valid until close. */
+/** gyre_ib_trial_port - from 0 in the order of PCI paths; valid until close. */
 const struct gyre_ib_trial_port *gyre_ib_trial_port(const struct gyre_ib_trial *trial, int i);
 
 /** gyre_ib_trial_begin - make a queue pair at port i, in state INIT. One at a time.
@@ -77,10 +73,9 @@ const struct gyre_ib_trial_port *gyre_ib_trial_port(const struct gyre_ib_trial *
 gyre_status gyre_ib_trial_begin(struct gyre_ib_trial *trial, int i,
                                 struct gyre_ib_trial_end *end_out);
 
-/** gyre_ib_trial_connect - choose the GIDs of both ends, and go to RTR and RTS. The peer is used by
- * the calls that follow, so it must stay. Errors: UNSUPPORTED (no two GIDs fit, printing both
- * tables; RoCE and InfiniBand), TIMEOUT or SYSTEM (the kernel cannot resolve the peer's address).
- */
+/** gyre_ib_trial_connect - choose the GIDs of both ends, and go to RTR and RTS. The peer must stay
+ * for the calls that follow. Errors: UNSUPPORTED (no two GIDs fit, printing both tables; RoCE and
+ * InfiniBand), TIMEOUT or SYSTEM (the peer's address cannot be resolved). */
 gyre_status gyre_ib_trial_connect(struct gyre_ib_trial *trial,
                                   const struct gyre_ib_trial_peer *peer);
 
@@ -90,11 +85,11 @@ gyre_status gyre_ib_trial_connect(struct gyre_ib_trial *trial,
 gyre_status gyre_ib_trial_small(struct gyre_ib_trial *trial, double *latency_us_out);
 
 /** gyre_ib_trial_large - one large write whose bytes the receiver checks, then as many as fit into
- * a few tens of milliseconds. @gbytes_per_s_out: on the sender; NAN on the receiver.
- * Errors: as gyre_ib_trial_small(). */
+ * a few tens of milliseconds. @gbytes_per_s_out: on the sender; NAN on the receiver. Errors: as
+ * gyre_ib_trial_small(). */
 gyre_status gyre_ib_trial_large(struct gyre_ib_trial *trial, double *gbytes_per_s_out);
 
-/** gyre_ib_trial_finish - destroy the queue pair. Without one, or with NULL, it does nothing. */
+/** gyre_ib_trial_finish - destroy the queue pair, if there is one. NULL does nothing. */
 void gyre_ib_trial_finish(struct gyre_ib_trial *trial);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens the two libraries with dlopen(), once for the process. They are never closed: libibverbs
- * loads provider libraries itself, and unloading those under open contexts is not supported.
+ * Opens the libraries with dlopen(), once for the process. They stay open: libibverbs loads
+ * provider libraries, which must not be unloaded under open contexts.
  */
 #include "transport/ib/ib_verbs.h"
 
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A library that is loaded once for the whole process. */
 struct library {
     const char *file;
     bool is_tried;
@@ -68,8 +67,8 @@ static void load_verbs(void)
 {
     load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
          &loaded_verbs);
-    /* This call must come before any memory is registered. Without it, kernels older than 5.12 may
-     * leave the pages that the NIC uses to a forked child, and give this process copies. */
+    /* Before any memory is registered. Without it, kernels older than 5.12 may leave the pages that
+     * the NIC uses to a forked child, and give this process copies. */
     const int error =
         verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
     if (error != 0)
@@ -106,8 +105,8 @@ void gyre_verbs_install(const struct gyre_verbs *verbs)
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out)
 {
-    /* The exported function fills only the fields that the structure had when the ABI was fixed.
-     * gyre uses no other fields; they stay zero. */
+    /* The exported function fills only the fields of the first ABI. gyre uses no others; they are
+     * 0. */
     memset(attr_out, 0, sizeof(*attr_out));
     return verbs->query_port(context, port, (struct _compat_ibv_port_attr *)attr_out);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libibverbs and librdmacm, which are opened at run time. Each has one table of functions. So the
- * same binary runs on machines without these libraries, and tests can replace them by a simulated
- * device. Posting and polling use the table in struct ibv_context, as verbs.h defines them.
+ * libibverbs and librdmacm as tables of functions, opened at run time. The same binary runs without
+ * these libraries, and tests replace them by a simulated device. Posting and polling use the table
+ * in struct ibv_context.
  */
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H
@@ -58,12 +58,11 @@ struct gyre_verbs {
 #undef GYRE_VERBS_MEMBER
 };
 
-/** gyre_verbs_load - the functions of libibverbs, or those that gyre_verbs_install() set. A member
- * that is not needed may be NULL. Errors: UNSUPPORTED (the library or a needed symbol is missing).
- */
+/** gyre_verbs_load - libibverbs, or what gyre_verbs_install() set. Members that are not needed may
+ * be NULL. Errors: UNSUPPORTED (the library or a needed symbol is missing). */
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out);
 
-/** gyre_verbs_install - for tests: use these functions from now on. NULL = the library's again. */
+/** gyre_verbs_install - for tests: these functions from now on. NULL = the library's again. */
 void gyre_verbs_install(const struct gyre_verbs *verbs);
 
 /** gyre_verbs_query_port - ibv_query_port through the table. Returns 0 or an errno. */
@@ -101,7 +100,7 @@ struct gyre_rdmacm {
 #undef GYRE_RDMACM_MEMBER
 };
 
-/** gyre_rdmacm_load - the functions of librdmacm. Errors: UNSUPPORTED. */
+/** gyre_rdmacm_load - librdmacm. Errors: UNSUPPORTED. */
 gyre_status gyre_rdmacm_load(const struct gyre_rdmacm **rdmacm_out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the ports that IB_HCA allows.
+ * The ports that IB_HCA allows. Pure functions, which builds without verbs have too.
  */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
@@ -21,13 +21,12 @@ struct gyre_ib_hca_rule {
     } items[GYRE_IB_MAX_HCA_ITEMS];
 };
 
-/** gyre_ib_hca_parse - parse IB_HCA. Blanks around names do not count.
- * Errors: INVALID_ARGUMENT naming the problem, but not the variable. */
+/** gyre_ib_hca_parse - blanks around names do not count. Errors: INVALID_ARGUMENT naming the
+ * problem, but not the variable. */
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
 
-/** gyre_ib_hca_takes - does the rule allow this port?
- * @widened_out: the rule's item if it is only the beginning of the port's name, as mlx5_1 is of
- * mlx5_10, and the rule is not exact; else NULL. */
+/** gyre_ib_hca_takes - does the rule allow this port? @widened_out: the item, if the rule is not
+ * exact and the item is only the beginning of the name, as mlx5_1 is of mlx5_10; else NULL. */
 bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
                        const char **widened_out);
 
