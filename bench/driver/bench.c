@@ -140,7 +140,7 @@ static gyre_status run_process(struct bench_run *run)
     gyre_status status;
     GYRE_TRY_GOTO(status, bench_options_agree(&run->launcher, run->kind, &run->options),
                   close_launcher);
-    GYRE_TRY_GOTO(status, bench_memory_agree(&run->launcher, run->kind, &run->options, n_local),
+    GYRE_TRY_GOTO(status, bench_memory_agree(&run->launcher, &run->options, n_local),
                   close_launcher);
     GYRE_TRY_GOTO(status, bench_ranks_open(&run->launcher, n_local, &run->ranks), close_launcher);
     GYRE_TRY_GOTO(status, bench_dump_open(&run->dump), close_ranks);
