@@ -1,12 +1,376 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre: one command in front of everything. Its subcommands are in bench/command/command_table.c.
+ * gyre: one command in front of everything. A subcommand is a row of the table below: a function of
+ * this program, a program of the same folder, or a script of bench/python.
  */
 #include "bench/command/command.h"
 #include "bench/driver/streams.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CANNOT_START 127 /* the exit status that shells use for a command that was not found */
+#define WRONG_USAGE  2
+
+/* One of `run`, `program` and `python` is set. */
+struct command {
+    const char *name;
+    const char *help;        /* one line, for the list of subcommands */
+    const char *examples[2]; /* complete commands; they begin the subcommand's --help */
+    /* Carries out the subcommand. argv[0] is its name. Returns the exit status. */
+    int (*run)(int argc, char **argv);
+    const char *program;         /* the name of a file beside `gyre` */
+    const char *python;          /* the usage text of the script bench/python/NAME.py */
+    const char *debian_packages; /* what the script needs besides python3, for apt-get install */
+};
+
+static const char report_usage[] =
+    "usage: gyre report [options]\n"
+    "Runs all-reduces over every transport that this machine has, and gyre doctor, and writes "
+    "what was\n"
+    "found as Markdown and as one HTML file with charts. With --json it takes reports of "
+    "benches instead.\n"
+    "  --output NAME        write NAME.md and NAME.html (default gyre_report)\n"
+    "  --title TEXT         title of the report\n"
+    "  --json [LABEL=]FILE  a bench's --json; may be given several times, then no bench is "
+    "run\n"
+    "  --doctor FILE        the --json of gyre doctor (default: it is run)\n"
+    "  --log FILE           the log of a run with GYRE_DEBUG=INFO, as evidence\n"
+    "  --ddp FILE           DDP iteration times (default: measured where PyTorch is "
+    "installed)\n"
+    "  --limit GBPS         the busbw that the links allow, if --json does not say it\n"
+    "  --ranks N            ranks of the benches, processes of this machine (default 2)\n"
+    "  --launch WORDS       start the benches with these words: 'mpirun -np 4 --host a,b'\n"
+    "  --transports LIST    of default,socket,shm,p2p,ib (default: all that exist)\n"
+    "  --sizes FIRST:LAST   sizes of the benches (default 1K:16M)\n"
+    "  --bench WORDS        more options for each bench: '-n 5 -w 1 -d bfloat16'\n"
+    "  --seconds N          longest time of one bench (default 120)\n"
+    "  --install            put matplotlib and Jinja2 into ~/.cache/gyre/report-venv, for gyre "
+    "report\n"
+    "                       and gyre plot alone\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the report was written, 1 it was not, 2 wrong usage.\n";
+
+static const char plot_usage[] =
+    "usage: gyre plot [options] [LABEL=]FILE...\n"
+    "Draws reports of benches (--json) and of schedule --predict --json in one chart over "
+    "size: the measured\n"
+    "values with their spread, the other engine's of --compare, predictions, and the "
+    "limit of the links.\n"
+    "  -o, --output FILE    the chart; its ending says what it is: .svg, .png, .pdf, or "
+    ".html, a page that loads\n"
+    "                       nothing (default gyre_plot.svg)\n"
+    "  --y WHAT             time (default) or busbw\n"
+    "  --title TEXT         title of the chart\n"
+    "  --limit GBPS         the busbw that the links allow, if the reports do not say it\n"
+    "  --predicted          also draw the predictions that reports of benches contain\n"
+    "  --table FILE         write all rows of all files as one CSV, - for the standard "
+    "output; without -o\n"
+    "                       nothing is drawn\n"
+    "  --install            put matplotlib and Jinja2 into ~/.cache/gyre/report-venv, for "
+    "gyre plot and gyre\n"
+    "                       report alone\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
+
+static int start_bench(int argc, char **argv);
+
+/* In the order of `gyre --help`. */
+static const struct command commands[] = {
+    {.name = "doctor",
+     .help = "check this machine, or all machines of a job, and say how to mend them",
+     .examples = {"gyre doctor", "mpirun -np 2 --host hostA,hostB gyre doctor --html doctor.html"},
+     .run = bench_command_doctor},
+    {.name = "report",
+     .help = "measure every transport and write a report, as Markdown and HTML",
+     .examples = {"gyre report",
+                  "gyre report --launch 'mpirun -np 2 --host hostA,hostB' --output cluster"},
+     .python = report_usage,
+     .debian_packages = "python3-matplotlib python3-jinja2"},
+    {.name = "plot",
+     .help = "draw reports of benches and predictions in one chart, or write them as one CSV",
+     .examples = {"gyre plot measured.json predicted.json -o allreduce.png",
+                  "gyre plot --y busbw before=old.json after=new.json -o busbw.html"},
+     .python = plot_usage,
+     .debian_packages = "python3-matplotlib"},
+    {.name = "bench",
+     .help = "measure a collective: gyre bench allreduce, allgather, ...",
+     .examples = {"gyre bench allreduce -g 4 -b 8 -e 16M -f 8",
+                  "mpirun -np 4 gyre bench allreduce -b 8 -e 64M -f 8"},
+     .run = start_bench},
+    {.name = "topo",
+     .help = "print what is connected how on this machine",
+     .examples = {"gyre topo", "gyre topo --dump topology.xml"},
+     .program = "topo"},
+    {.name = "limits",
+     .help = "measure what the links of this machine's GPUs can do",
+     .examples = {"gyre limits", "gyre limits -J limits.json"},
+     .program = "limits"},
+    {.name = "schedule",
+     .help = "print, prove and predict the program of a collective",
+     .examples = {"gyre schedule --algo twoshot --coll all_reduce --ranks 4 --rank 1",
+                  "gyre schedule --algo ring --coll all_reduce --ranks 8 --rounds --verify"},
+     .program = "schedule"},
+    {.name = "draw",
+     .help = "draw the program of a collective: a page that plays it, SVG",
+     .examples = {"gyre draw --algo ring --coll all_reduce --ranks 4 --html ring.html",
+                  "gyre draw --algo twoshot --coll all_reduce --ranks 4 --svg twoshot.svg"},
+     .program = "draw"},
+    {.name = "explain",
+     .help = "say where the time of calls went, from a trace: launch, peers, wire, reduce, copy",
+     .examples =
+         {"GYRE_TRACE_FILE=t.json gyre bench allreduce -g 4 -b 1M -e 1M; gyre explain t.json",
+          "gyre explain measured.json predicted.json --json explained.json"},
+     .run = bench_command_explain},
+    {.name = "explain-choice",
+     .help = "say which measured row decides how a call is carried out, and why others do not",
+     .examples = {"gyre explain-choice 1M --ranks 4 --machine h200",
+                  "gyre explain-choice 64K --coll all_gather --ranks 2 --machine host --json"},
+     .run = bench_command_explain_choice},
+    {.name = "tune",
+     .help = "measure the constants that predictions use",
+     .examples = {"gyre tune -g 4 --output gyre_tuning.txt",
+                  "mpirun -np 4 gyre tune --output gyre_tuning.txt"},
+     .program = "tune"},
+    {.name = "bottleneck",
+     .help = "tell whether communication bounds the training of a model",
+     .examples = {"gyre bottleneck --params 7e9 --tokens 4e6 --hosts 2x8 --nic-rate 50",
+                  "gyre bottleneck --params 7e9 --tokens 4e6 --from allreduce.json"},
+     .program = "bottleneck"},
+    {.name = "run",
+     .help = "run a program with gyre's libnccl.so.2 in place of NCCL's",
+     .examples = {"gyre run -- python train.py",
+                  "gyre run -- torchrun --nproc-per-node 8 train.py"},
+     .run = bench_command_run},
+    {.name = "nccl-path",
+     .help = "print the folder of gyre's libnccl.so.2",
+     .examples = {"gyre nccl-path", "LD_LIBRARY_PATH=$(gyre nccl-path) ./program"},
+     .run = bench_command_nccl_path},
+    {.name = "env",
+     .help = "print every variable: its value, where the value comes from, what it does",
+     .examples = {"gyre env", "gyre env --set"},
+     .run = bench_command_env},
+    {.name = "version",
+     .help = "print the version, and what was compiled in (also: gyre --version)",
+     .examples = {"gyre version", "gyre --version"},
+     .run = bench_command_version},
+    {.name = NULL},
+};
+
+/* The programs that `gyre bench NAME` starts. */
+static const char *const benches[] = {"allreduce", "allgather", "alltoall",      "broadcast",
+                                      "gather",    "reduce",    "reducescatter", "scatter",
+                                      "sendrecv",  NULL};
+
+static const char intro[] =
+    "examples:\n"
+    "  gyre doctor                            check this machine, or a job: mpirun gyre doctor\n"
+    "  gyre bench allreduce -g 4 -b 8 -e 16M -f 8\n"
+    "\n"
+    "usage: gyre COMMAND [options of the command]\n"
+    "       gyre COMMAND --help\n"
+    "       gyre --version\n";
+
+static void print_help(FILE *file)
+{
+    fputs(intro, file);
+    fputs("\ncommands:\n", file);
+    for (const struct command *row = commands; row->name != NULL; row++)
+        fprintf(file, "  %-10s %s\n", row->name, row->help);
+}
+
+static const struct command *find(const char *name)
+{
+    for (const struct command *row = commands; row->name != NULL; row++)
+        if (strcmp(row->name, name) == 0)
+            return row;
+    return NULL;
+}
+
+/* The nearer one of two names, for "did you mean". @best: or NULL. */
+static const char *nearer(const char *wanted, const char *best, const char *name)
+{
+    return best == NULL || gyre_edit_distance(wanted, name) < gyre_edit_distance(wanted, best)
+               ? name
+               : best;
+}
+
+static bool is_near(const char *wanted, const char *name)
+{
+    return gyre_edit_distance(wanted, name) <= 2;
+}
+
+void bench_command_print_examples(const char *name, FILE *file)
+{
+    const struct command *row = find(name);
+    fprintf(file, "examples:\n  %s\n  %s\n\n", row->examples[0], row->examples[1]);
+}
+
+void bench_command_refuse_argument(const char *name, const char *argument)
+{
+    fprintf(stderr, "gyre %s: unexpected argument \"%s\"\n\n", name, argument);
+}
+
+int bench_command_asks_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return 1;
+    return 0;
+}
+
+int bench_command_folder(char *folder_out, size_t folder_bytes)
+{
+    const ssize_t n = readlink("/proc/self/exe", folder_out, folder_bytes - 1);
+    if (n < 0) {
+        fprintf(stderr,
+                "gyre: /proc/self/exe cannot be read (errno %d), so its folder is unknown\n",
+                errno);
+        return 0;
+    }
+    folder_out[n] = '\0';
+    *strrchr(folder_out, '/') = '\0';
+    return 1;
+}
+
+/* Replaces this process by a program of its folder. @prefix: the words in front of the program's
+ * name, "gyre" or "gyre bench", so that its help names it as the user started it. @argv: argv[0] is
+ * replaced. */
+static int start(const char *prefix, const char *program, char **argv)
+{
+    char called_as[64]; /* the longest is "gyre bench reducescatter" */
+    char folder[PATH_MAX];
+    char path[PATH_MAX];
+    if (!bench_command_folder(folder, sizeof(folder)))
+        return CANNOT_START;
+    if (snprintf(path, sizeof(path), "%s/%s", folder, program) >= (int)sizeof(path)) {
+        fprintf(stderr, "gyre: the path of %s is too long\n", program);
+        return CANNOT_START;
+    }
+    snprintf(called_as, sizeof(called_as), "%s %s", prefix, program);
+    argv[0] = called_as;
+    fflush(NULL);
+    execv(path, argv);
+    fprintf(stderr, "gyre: cannot start %s: %s (errno %d)\n", path, strerror(errno), errno);
+    return CANNOT_START;
+}
+
+/* Replaces this process by python3, which gets the script, the folder of the programs, and the
+ * arguments behind argv[0]. The help is printed here, so that it can be read, and man pages can be
+ * made, on machines without Python. */
+static int start_python(const struct command *command, int argc, char **argv)
+{
+    char folder[PATH_MAX];
+    char script[PATH_MAX + 64];
+    if (bench_command_asks_help(argc, argv)) {
+        bench_command_print_examples(command->name, stdout);
+        fputs(command->python, stdout);
+        return 0;
+    }
+    if (!bench_command_folder(folder, sizeof(folder)))
+        return CANNOT_START;
+    snprintf(script, sizeof(script), "%s/python/%s.py", folder, command->name);
+    if (access(script, R_OK) != 0) {
+        fprintf(stderr, "gyre %s: %s cannot be read: %s\n", command->name, script, strerror(errno));
+        return CANNOT_START;
+    }
+    /* python3 -B SCRIPT FOLDER options... */
+    char **words = calloc((size_t)argc + 4, sizeof(*words));
+    if (words == NULL) {
+        fprintf(stderr, "gyre %s: no memory\n", command->name);
+        return CANNOT_START;
+    }
+    static char python[] = "python3", no_cache[] = "-B";
+    words[0] = python;
+    words[1] = no_cache; /* the installed folder must stay as it was installed */
+    words[2] = script;
+    words[3] = folder;
+    memcpy(&words[4], &argv[1], (size_t)argc * sizeof(*argv)); /* with the NULL at the end */
+    fflush(NULL);
+    execvp(python, words);
+    fprintf(stderr,
+            "gyre %s: cannot start python3: %s. Only gyre report and gyre plot need it: apt-get "
+            "install python3 %s\n",
+            command->name, strerror(errno), command->debian_packages);
+    free(words);
+    return CANNOT_START;
+}
+
+static int start_bench(int argc, char **argv)
+{
+    const char *best = NULL;
+    if (argc < 2 || argv[1][0] == '-') {
+        const bool is_help = bench_command_asks_help(argc, argv);
+        FILE *file = is_help ? stdout : stderr;
+        bench_command_print_examples("bench", file);
+        fputs("usage: gyre bench NAME [options]\n       gyre bench NAME --help\n\nnames:", file);
+        for (const char *const *name = benches; *name != NULL; name++)
+            fprintf(file, " %s", *name);
+        fputs("\n", file);
+        return is_help ? 0 : WRONG_USAGE;
+    }
+    for (const char *const *name = benches; *name != NULL; name++) {
+        best = nearer(argv[1], best, *name);
+        if (strcmp(*name, argv[1]) != 0)
+            continue;
+        if (bench_command_asks_help(argc - 1, argv + 1))
+            printf("examples:\n  gyre bench %s -g 4 -b 8 -e 16M -f 8\n"
+                   "  mpirun -np 4 gyre bench %s -b 8 -e 64M -f 8\n\n",
+                   *name, *name);
+        return start("gyre bench", *name, argv + 1);
+    }
+    if (is_near(argv[1], best))
+        fprintf(stderr, "gyre bench: there is no bench %s: did you mean %s?\n", argv[1], best);
+    else
+        fprintf(stderr, "gyre bench: there is no bench %s (gyre bench --help lists all)\n",
+                argv[1]);
+    return WRONG_USAGE;
+}
+
+static void print_unknown(const char *wanted)
+{
+    const char *best = NULL;
+    bool is_bench = false;
+    for (const struct command *row = commands; row->name != NULL; row++)
+        best = nearer(wanted, best, row->name);
+    for (const char *const *name = benches; *name != NULL; name++)
+        is_bench |= strcmp(*name, wanted) == 0;
+    fprintf(stderr, "gyre: there is no command %s", wanted);
+    if (is_bench)
+        fprintf(stderr, ": did you mean gyre bench %s?", wanted);
+    else if (is_near(wanted, best))
+        fprintf(stderr, ": did you mean %s?", best);
+    fputs(" (gyre --help lists all)\n", stderr);
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help(argc < 2 ? stderr : stdout);
+        return argc < 2 ? WRONG_USAGE : 0;
+    }
+    const char *wanted = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    const struct command *row = find(wanted);
+    if (row == NULL) {
+        print_unknown(wanted);
+        return WRONG_USAGE;
+    }
+    if (row->run != NULL)
+        return row->run(argc - 1, argv + 1);
+    if (row->python != NULL)
+        return start_python(row, argc - 1, argv + 1);
+    if (bench_command_asks_help(argc - 1, argv + 1))
+        bench_command_print_examples(row->name, stdout);
+    return start("gyre", row->program, argv + 1);
+}
 
 int main(int argc, char **argv)
 {
     bench_streams_open();
-    return bench_streams_close("gyre", bench_command_main(argc, argv));
+    return bench_streams_close("gyre", run(argc, argv));
 }

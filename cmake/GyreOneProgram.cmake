@@ -33,7 +33,8 @@ foreach(target IN LISTS in_bench)
   add_library(${target}_main OBJECT ${main})
   target_compile_definitions(${target}_main PRIVATE main=bench_main_${name}
     $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
-  target_compile_options(${target}_main PRIVATE -include bench/one_program.h)
+  target_compile_options(${target}_main PRIVATE -include bench/one_program.h
+    $<TARGET_PROPERTY:${target},COMPILE_OPTIONS>)
   target_link_libraries(${target}_main PRIVATE bench_driver)
   target_sources(one_program_library PRIVATE $<TARGET_OBJECTS:${target}_main>)
   target_compile_definitions(one_program_library

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gyre plot` (bench/command/plot.c starts it and prints its help).
+"""`gyre plot` (bench/gyre.c starts it and prints its help).
 
     python3 bench/python/plot.py TOOLS_FOLDER [options] [LABEL=]FILE...
 """
@@ -49,7 +49,7 @@ def output_path(path):
 
 
 def make_parser():
-    """The options, whose help is in bench/command/plot.c."""
+    """The options, whose help is in bench/gyre.c."""
     parser = argparse.ArgumentParser(prog="gyre plot", add_help=False, allow_abbrev=False,
                                      usage="gyre plot [options] [LABEL=]FILE... (gyre plot --help)")
     parser.add_argument("files", nargs="*")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gyre report` (bench/command/report.c starts it and prints its help).
+"""`gyre report` (bench/gyre.c starts it and prints its help).
 
     python3 bench/python/report.py TOOLS_FOLDER [options]      TOOLS_FOLDER has gyre and the benches
 
@@ -58,7 +58,7 @@ def words(text):
 
 
 def make_parser():
-    """The options, whose help is in bench/command/report.c."""
+    """The options, whose help is in bench/gyre.c."""
     parser = argparse.ArgumentParser(prog="gyre report", add_help=False, allow_abbrev=False,
                                      usage="gyre report [options] (gyre report --help)")
     parser.add_argument("--output", default="gyre_report")

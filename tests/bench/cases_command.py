@@ -15,7 +15,7 @@ def start(directory, *arguments, status=0, **variables):
 
 
 def table_of_commands(source):
-    with open(os.path.join(source, "bench", "command", "command_table.c"), encoding="utf-8") as file:
+    with open(os.path.join(source, "bench", "gyre.c"), encoding="utf-8") as file:
         rows = re.findall(r'^    \{\.name = "([\w-]+)",', file.read(), re.M)
     assert "bench" in rows and "env" in rows, rows
     return rows

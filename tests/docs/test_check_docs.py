@@ -82,7 +82,7 @@ def main():
             return 77
         write(root, "core/a.c", SOURCE)
         write(root, "bench/x.c", '{"size", "json"}\n')
-        write(root, "bench/command/command_table.c", '{"x"}\n')
+        write(root, "bench/gyre.c", '{"x"}\n')
         for text, expected in CASES:
             n_failed += not check_case(root, text, expected)
         write(root, "core/a.c", SOURCE.replace("docs/page.md", "docs/gone.md"))
