@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vector clocks (algorithms/verify/clocks.h). Their vectors are in snapshots.c, and the maxima that
- * are remembered in joins.c.
+ * Vector clocks (algorithms/verify/clocks.h).
  */
 #include "algorithms/verify/clocks.h"
 
-#include "algorithms/verify/joins.h"
-#include "algorithms/verify/snapshots.h"
 #include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Snapshots that wait in lists, and maxima that are remembered, may take so many bytes before
- * workers add what they receive to their clocks at once. */
+/* Beyond so many bytes of listed snapshots and maxima, workers add what they receive at once. */
 #define WAITING_BYTES (96U << 20)
 
-/* Maxima that are remembered. A list of all workers has one maximum for each worker, and a list
- * that lacks one worker has a few maxima of its own. More would only leave the caches. */
+/* A list of all workers has one maximum for each worker, and a list that lacks one worker a few of
+ * its own. More would only leave the caches. */
 #define JOINS_PER_WORKER 4
 
-#define N_LATEST         8 /* entries of a list that are searched; a whole list may be long */
+#define N_LATEST         8 /* searched entries of a list, which may be long */
 
-/* The snapshots that a worker received and has not added to its clock. */
+/* Received snapshots that are not in the clock yet. */
 struct pending {
     uint32_t *snapshots;
     uint32_t n, capacity;
@@ -30,19 +26,18 @@ struct pending {
 
 struct gyre_clocks {
     uint32_t n_workers;
-    uint32_t n_entries; /* of a clock */
+    uint32_t n_entries;
     uint32_t *entry_of; /* by worker; GYRE_NO_ENTRY if it never sends */
     int32_t *own_times; /* by worker */
-    uint32_t *known;    /* by worker: the snapshot that shows what it knows of the others */
+    uint32_t *known;    /* by worker: shows what it knows of the others */
     struct gyre_snapshots snapshots;
     struct gyre_joins *joins;
-    uint32_t n_most_waiting; /* vectors */
+    uint32_t n_most_waiting;
     struct pending *pending; /* by worker */
-    struct pending held;     /* of the steps that may run at the same time */
-    uint32_t *list;          /* in the form of gyre_joins_add() */
+    struct pending held;     /* of steps that may run at the same time */
+    uint32_t *list;          /* as for gyre_joins_add() */
 };
 
-/* Number the workers that send. */
 static gyre_status number_entries(struct gyre_clocks *clocks, const struct gyre_network *network)
 {
     clocks->entry_of = calloc((size_t)network->n_workers + 1, sizeof(*clocks->entry_of));
@@ -120,7 +115,7 @@ void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t t
     clocks->own_times[worker] = time;
 }
 
-/* Does one snapshot show all that another one shows? The answer can be no even if it does. A
+/* Does snapshot `number` show all that `other` shows? The answer can be no even if it does. A
  * snapshot shows the time of a worker's step, or a later one, only if it comes from that worker
  * after all steps of that time. */
 static bool shows_all(const struct gyre_clocks *clocks, uint32_t number, uint32_t other)
@@ -131,7 +126,7 @@ static bool shows_all(const struct gyre_clocks *clocks, uint32_t number, uint32_
             gyre_snapshots_get(&clocks->snapshots, number, snapshot->entry) >= snapshot->time);
 }
 
-/* Replace *known by a snapshot with a vector that has no other reader. */
+/* *known becomes a snapshot with a vector that has no other reader. */
 static bool make_own(struct gyre_clocks *clocks, uint32_t *known)
 {
     struct gyre_snapshots *snapshots = &clocks->snapshots;
@@ -156,8 +151,7 @@ static void raise(const struct gyre_clocks *clocks, uint32_t number, uint32_t ow
         gyre_times_raise(snapshots, snapshots->all[origin].times, snapshots->all[own].times);
 }
 
-/* Add what a snapshot shows to *known, whose reader is the caller. Returns false when there is no
- * memory. */
+/* The caller is the reader of *known. Returns false when there is no memory. */
 static bool add(struct gyre_clocks *clocks, uint32_t *known, uint32_t number)
 {
     if (shows_all(clocks, *known, number))
@@ -174,8 +168,8 @@ static bool add(struct gyre_clocks *clocks, uint32_t *known, uint32_t number)
     return true;
 }
 
-/* Enter a snapshot in clocks->list. Of two of one worker, the one of the later time shows all
- * that the other shows; if both are of one time, add one to `own` instead. */
+/* Enter a snapshot in clocks->list. Of two of one worker, the one of the later time shows all that
+ * the other shows; if both are of one time, add one to `own` instead. */
 static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
 {
     const struct gyre_snapshot *snapshot = &clocks->snapshots.all[number];
@@ -189,9 +183,9 @@ static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
         raise(clocks, number, own);
 }
 
-/* Add a long list to *known. The snapshots of all workers differ from rank to rank in programs that
- * send to one rank after the other, but the vectors behind them are the same. So only the maximum
- * of the vectors is looked for. */
+/* The snapshots of all workers differ from rank to rank in programs that send to one rank after the
+ * other, but the vectors behind them are the same. So only the maximum of the vectors is looked
+ * for. */
 static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct pending *pending)
 {
     if (!make_own(clocks, known))
@@ -205,13 +199,12 @@ static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct p
     return true;
 }
 
-/* Add all that a worker has received to what it knows. If there is no memory, return false and keep
- * the list. */
+/* If there is no memory, return false and keep the list. */
 static bool settle(struct gyre_clocks *clocks, uint32_t worker)
 {
     struct pending *pending = &clocks->pending[worker];
     uint32_t *known = &clocks->known[worker];
-    /* A short list is not worth the pass over all workers. */
+    /* a short list is not worth the pass over all workers */
     if (pending->n > 8 && pending->n > clocks->n_entries / 16) {
         if (!add_list(clocks, known, pending))
             return false;
@@ -226,8 +219,8 @@ static bool settle(struct gyre_clocks *clocks, uint32_t worker)
     return true;
 }
 
-/* Append a snapshot to a list. It takes the place of an earlier one of the same worker, if that is
- * easy to find. Returns false when there is no memory. */
+/* The snapshot takes the place of an earlier one of the same worker, if that is easy to find.
+ * Returns false when there is no memory. */
 static bool append(struct gyre_clocks *clocks, struct pending *pending, uint32_t number)
 {
     struct gyre_snapshots *snapshots = &clocks->snapshots;
@@ -252,7 +245,7 @@ static bool append(struct gyre_clocks *clocks, struct pending *pending, uint32_t
     return true;
 }
 
-/* Let a worker know a snapshot, of which it is a reader. */
+/* The worker is a reader of the snapshot. */
 static bool learn(struct gyre_clocks *clocks, uint32_t worker, uint32_t number)
 {
     if (!append(clocks, &clocks->pending[worker], number))
@@ -268,7 +261,7 @@ bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uin
     if (!view->is_apart)
         return learn(clocks, view->worker, snapshot);
     view->snapshots[view->n_snapshots++] = snapshot;
-    /* Not by append(), because the view needs all of them. */
+    /* not by append(), because the view needs all of them */
     struct pending *held = &clocks->held;
     if (held->n == held->capacity) {
         const uint32_t capacity = held->capacity == 0 ? 16 : held->capacity * 2;
@@ -291,7 +284,6 @@ bool gyre_clocks_learn(struct gyre_clocks *clocks, uint32_t worker)
     return has_memory;
 }
 
-/* Does one of the last `n` snapshots of a list show this time? */
 static bool has_time(const struct gyre_clocks *clocks, const struct pending *pending, uint32_t n,
                      uint32_t entry, int32_t time)
 {

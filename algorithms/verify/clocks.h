@@ -2,75 +2,172 @@
  *
  * Vector clocks: for each worker, how far every other worker certainly is. A worker learns this
  * only from data that it receives. Credits are ignored, so that a proof holds at any depth. A
- * message carries a snapshot of the sender's clock; all slots that one step fills share the
- * snapshot.
+ * message carries a snapshot of the sender's clock; all slots that one step fills share it. A time
+ * counts the steps of a worker in all tiles, where steps that may run at the same time count once.
  *
- * A time counts the steps of a worker in all tiles, where steps that may run at the same time count
- * once.
- *
- * Copying and comparing clocks would take most of the time of a proof, so both are avoided. A
- * worker that learned nothing new, or only what one other worker knows, takes a snapshot that
- * refers to an earlier one (snapshots.h). A worker first only lists the snapshots that it receives
- * (struct pending in clocks.c), and adds them to its clock when its own clock is asked for. By then
- * the list is long in all-pairs programs, and nearly the same for all ranks, so the maximum of a
- * part of it is often known from another rank (joins.h). Times are stored in 16 bits where that is
- * enough.
+ * Copying and comparing clocks would take most of the time of a proof. So a worker that learned
+ * nothing new, or only what one other worker knows, takes a snapshot that refers to an earlier one.
+ * And a worker first only lists the snapshots that it receives, and adds them to its clock when
+ * that is asked for: by then the list is long in all-pairs programs, and nearly the same for all
+ * ranks, so the maximum of a part of it is often known from another rank.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 
-#include "algorithms/verify/network.h"
-#include "algorithms/verify/snapshots.h"
+#include "algorithms/verify/machine.h"
+
+/* ---- snapshots --------------------------------------------------------------------------- */
+
+#define GYRE_NO_SNAPSHOT 0U         /* time 0 for every worker */
+#define GYRE_NO_ENTRY    UINT32_MAX /* of a worker that never sends */
+
+/* A snapshot shows a time for each worker that sends. It either has a vector of these times, or it
+ * has a parent: then it shows the time of the worker that took it, and for all other workers what
+ * the parent shows. Times have 16 bits where that is enough, because the proof of an all-pairs
+ * program compares many vectors. */
+struct gyre_snapshot {
+    void *times; /* NULL: it has a parent, which can be GYRE_NO_SNAPSHOT */
+    uint32_t parent;
+    uint32_t n_links;   /* parents up to a vector or GYRE_NO_SNAPSHOT */
+    uint32_t n_readers; /* of a free one: the next free one */
+    uint32_t entry;     /* of its worker; GYRE_NO_ENTRY for a maximum of several */
+    int32_t time;
+    int32_t shown; /* for its worker; before `time` if other steps of the worker may run at the same
+                    * time */
+};
+
+struct gyre_snapshots {
+    bool is_short;     /* times have 16 bits, else 32 */
+    uint32_t n_vector; /* some stay zero */
+    size_t vector_bytes;
+    struct gyre_snapshot *all;
+    uint32_t n_all, capacity; /* number 0 is GYRE_NO_SNAPSHOT */
+    uint32_t first_free;
+    void *free_times; /* a list of unused vectors, linked by their first bytes */
+    uint32_t n_vectors;
+};
+
+void gyre_snapshots_init(struct gyre_snapshots *snapshots, uint32_t n_entries, uint64_t max_time);
+void gyre_snapshots_fini(struct gyre_snapshots *snapshots);
+
+/** gyre_snapshots_take - the snapshot of a worker, which becomes a reader of the parent. @own:
+ * entry, time and shown are used. Returns GYRE_NO_SNAPSHOT when there is no memory. */
+uint32_t gyre_snapshots_take(struct gyre_snapshots *snapshots, uint32_t parent,
+                             const struct gyre_snapshot *own, uint32_t n_readers);
+
+/** gyre_snapshots_copy - with a vector, and without a worker. Returns GYRE_NO_SNAPSHOT when there
+ * is no memory. */
+uint32_t gyre_snapshots_copy(struct gyre_snapshots *snapshots, uint32_t number, uint32_t n_readers);
+
+/** gyre_snapshots_release - one reader is done. No effect on GYRE_NO_SNAPSHOT. */
+void gyre_snapshots_release(struct gyre_snapshots *snapshots, uint32_t number);
+
+/** gyre_snapshots_raise_links - raise each entry of `times` to what a snapshot and its ancestors
+ * without a vector show. Returns the ancestor that has a vector, or GYRE_NO_SNAPSHOT. */
+uint32_t gyre_snapshots_raise_links(const struct gyre_snapshots *snapshots, uint32_t number,
+                                    void *times);
+
+/** gyre_times_raise - raise each entry of `times` to that of `known`. */
+void gyre_times_raise(const struct gyre_snapshots *snapshots, const void *known, void *times);
+
+static inline int32_t gyre_times_get(const struct gyre_snapshots *snapshots, const void *times,
+                                     uint32_t entry)
+{
+    return snapshots->is_short ? ((const int16_t *)times)[entry] : ((const int32_t *)times)[entry];
+}
+
+static inline void gyre_times_set(const struct gyre_snapshots *snapshots, void *times,
+                                  uint32_t entry, int32_t time)
+{
+    if (snapshots->is_short)
+        ((int16_t *)times)[entry] = (int16_t)time;
+    else
+        ((int32_t *)times)[entry] = time;
+}
+
+/** gyre_snapshots_get - the time that a snapshot shows for a worker. The first occurrence among its
+ * ancestors is the latest: each of them knew its parent when it was taken. */
+static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots, uint32_t number,
+                                         uint32_t entry)
+{
+    while (number != GYRE_NO_SNAPSHOT) {
+        const struct gyre_snapshot *snapshot = &snapshots->all[number];
+        if (snapshot->times != NULL)
+            return gyre_times_get(snapshots, snapshot->times, entry);
+        if (snapshot->entry == entry)
+            return snapshot->shown;
+        number = snapshot->parent;
+    }
+    return 0;
+}
+
+/* ---- maxima of lists of snapshots -------------------------------------------------------- */
+
+/* The maximum of a list of snapshots that have vectors. The list has a place for each worker's
+ * entry; a binary tree splits these places, and the maximum of each two branches is remembered. So
+ * lists that have most of their snapshots in common cost one pass and few comparisons of vectors.
+ */
+struct gyre_joins;
+
+/** gyre_joins_open - remembers at most `n_most` maxima. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_joins_open(struct gyre_snapshots *snapshots, uint32_t n_most,
+                            struct gyre_joins **joins_out);
+void gyre_joins_close(struct gyre_joins *joins);
+
+/** gyre_joins_add - raise `times` to the maximum of a list.
+ * @list: by entry: a snapshot that has a vector, or GYRE_NO_SNAPSHOT. Afterwards none of them is
+ * set. */
+void gyre_joins_add(struct gyre_joins *joins, uint32_t *list, uint32_t n_entries, void *times);
+
+void gyre_joins_forget(struct gyre_joins *joins);
+
+/* ---- clocks ------------------------------------------------------------------------------ */
 
 struct gyre_clocks;
 
-/* What one step knows: what its worker knew before, and the snapshots that the step received. The
- * snapshots are kept apart if other steps of the worker may run at the same time, because these do
- * not learn of them. */
+/* What a step knows: what its worker knew before, and the snapshots that the step received. These
+ * are kept apart if other steps of the worker may run at the same time, because they do not learn
+ * of them. */
 struct gyre_view {
     uint32_t worker;
-    int32_t time;  /* of the step */
-    bool is_apart; /* keep the snapshots apart */
+    int32_t time;
+    bool is_apart;
     uint32_t n_snapshots;
     uint32_t snapshots[GYRE_STEP_MAX_INS];
 };
 
-/** gyre_clocks_open - make one clock for each worker, all zero. A worker that never sends has no
- * entry in the clocks of other workers, because none of them can ever know how far it is.
- * @network: its FIFOs say which workers send.
- * @max_time: no clock will show more than this.
- * Errors: OUT_OF_MEMORY. */
+/** gyre_clocks_open - clocks that are all zero. A worker that never sends has no entry, because no
+ * worker can ever know how far it is. @network: its FIFOs say which workers send. @max_time: no
+ * clock will show more. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_clocks_open(const struct gyre_network *network, uint64_t max_time,
                              struct gyre_clocks **clocks_out);
 void gyre_clocks_close(struct gyre_clocks *clocks);
 
-/** gyre_clocks_own_time - the time of a worker in its own clock. */
+/** gyre_clocks_own_time - of a worker in its own clock. */
 int32_t gyre_clocks_own_time(const struct gyre_clocks *clocks, uint32_t worker);
 
-/** gyre_clocks_set_time - set the time of a worker in its own clock. */
 void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t time);
 
-/** gyre_clocks_receive - the step with this view receives a snapshot and is one of its readers. The
- * snapshot is released when it is no longer needed. Returns false when there is no memory. */
+/** gyre_clocks_receive - the step receives a snapshot and is one of its readers. Returns false when
+ * there is no memory. */
 bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uint32_t snapshot);
 
 /** gyre_clocks_learn - a worker has carried out all steps that may run at the same time, and now
  * knows what they received. Call it before another worker receives. */
 bool gyre_clocks_learn(struct gyre_clocks *clocks, uint32_t worker);
 
-/** gyre_view_is_after - does the step come after everything that a worker did up to `time`? */
+/** gyre_view_is_after - does the step come after all that a worker did up to `time`? */
 bool gyre_view_is_after(struct gyre_clocks *clocks, const struct gyre_view *view, uint32_t worker,
                         int32_t time);
 
-/** gyre_clocks_snapshot - keep a copy of what a step knows until it has been released `n_readers`
+/** gyre_clocks_snapshot - a copy of what a step knows, until it has been released `n_readers`
  * times. Returns GYRE_NO_SNAPSHOT when there is no memory. */
 uint32_t gyre_clocks_snapshot(struct gyre_clocks *clocks, const struct gyre_view *view,
                               uint32_t n_readers);
 
-/** gyre_clocks_share - let a snapshot have more readers. It has not been released by all yet. */
+/** gyre_clocks_share - let a snapshot that is not yet released by all have more readers. */
 void gyre_clocks_share(struct gyre_clocks *clocks, uint32_t snapshot, uint32_t n_more);
 
-/** gyre_clocks_release - one reader of the snapshot is done. */
 void gyre_clocks_release(struct gyre_clocks *clocks, uint32_t snapshot);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds a worker that can go on, and describes the deadlock if no worker can
- * (algorithms/verify/machine.h).
+ * The network of all programs, and the machine that runs them (algorithms/verify/machine.h).
  */
 #include "algorithms/verify/machine.h"
 
@@ -10,19 +9,178 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST_HOPS 6 /* of a deadlock that are told */
+#define NO_WORKER UINT32_MAX
+
+static gyre_status check_agreement(const struct gyre_program *const *programs, int n_ranks)
+{
+    if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d programs (1..%d)", n_ranks,
+                         GYRE_MAX_RANKS);
+    const struct gyre_program *first = programs[0];
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const struct gyre_program *p = programs[rank];
+        if (gyre_program_check(p) != GYRE_SUCCESS)
+            return gyre_fail_context(GYRE_ERROR_INVALID_ARGUMENT, "rank %d", rank);
+        if (p->rank != rank || p->n_ranks != n_ranks)
+            return gyre_fail(
+                GYRE_ERROR_INVALID_ARGUMENT,
+                "program %d of %d is of rank %u of %u ranks: each rank has one program, in "
+                "the order of the ranks",
+                rank, n_ranks, p->rank, p->n_ranks);
+        if (p->coll != first->coll || p->root != first->root)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "rank %d runs %s with root %u, rank 0 runs %s with root %u", rank,
+                             gyre_collectives[p->coll].name, p->root,
+                             gyre_collectives[first->coll].name, first->root);
+        if (p->n_chunks != first->n_chunks || p->n_lanes != first->n_lanes ||
+            p->min_depth != first->min_depth || p->max_range != first->max_range)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "rank %d has %u chunks, %u lanes, depth %u, ranges up to %u, rank 0 "
+                             "has %u, %u, %u, %u",
+                             rank, p->n_chunks, p->n_lanes, p->min_depth, p->max_range,
+                             first->n_chunks, first->n_lanes, first->min_depth, first->max_range);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* gyre_program_check() has made sure that one worker only uses a connection. */
+static void find_users(const struct gyre_network *network, uint32_t rank, uint32_t *user_of)
+{
+    const struct gyre_program *program = network->programs[rank];
+    for (uint32_t w = 0; w < program->n_workers; w++) {
+        const struct gyre_worker *worker = &program->workers[w];
+        for (uint32_t s = 0; s < worker->n_steps; s++) {
+            const struct gyre_step *step = &program->steps[worker->first_step + s];
+            for (uint32_t i = 0; i < step->n_ins; i++)
+                if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
+                    user_of[step->ins[i].index] = network->first_worker[rank] + w;
+            for (uint32_t i = 0; i < step->n_outs; i++)
+                if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+                    user_of[step->outs[i].index] = network->first_worker[rank] + w;
+        }
+    }
+}
+
+/* The first pass numbers the sending sides, the second one finds each receiving side's FIFO. */
+static gyre_status connect_rank(struct gyre_network *network, uint32_t rank, bool is_send,
+                                uint32_t *number_of, uint32_t *user_of)
+{
+    const struct gyre_program *program = network->programs[rank];
+    find_users(network, rank, user_of);
+    for (uint32_t i = 0; i < program->n_connections; i++) {
+        const struct gyre_connection *c = &program->connections[i];
+        if ((c->is_send != 0) != is_send)
+            continue;
+        const uint32_t from = is_send ? rank : c->peer, to = is_send ? c->peer : rank;
+        uint32_t *number =
+            &number_of[((size_t)from * network->n_ranks + to) * program->n_lanes + c->lane];
+        if (is_send) {
+            struct gyre_network_fifo *fifo = &network->fifos[network->n_fifos++];
+            fifo->from = (uint16_t)from;
+            fifo->to = (uint16_t)to;
+            fifo->lane = c->lane;
+            fifo->sender = user_of[i];
+            fifo->receiver = NO_WORKER;
+            *number = network->n_fifos;
+        } else if (*number == 0) {
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "rank %u receives from rank %u on lane %u, which never sends there",
+                             to, from, c->lane);
+        } else {
+            network->fifos[*number - 1].receiver = user_of[i];
+        }
+        network->fifo_of[network->first_connection[rank] + i] = *number - 1;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status connect_all(struct gyre_network *network)
+{
+    const size_t n_keys =
+        (size_t)network->n_ranks * network->n_ranks * network->programs[0]->n_lanes;
+    const size_t n_most = 2 * (size_t)GYRE_MAX_RANKS * GYRE_MAX_LANES; /* checked per program */
+    uint32_t *number_of = calloc(n_keys, sizeof(*number_of));
+    uint32_t *user_of = calloc(n_most, sizeof(*user_of));
+    gyre_status status = GYRE_SUCCESS;
+    if (number_of == NULL || user_of == NULL)
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %u ranks", network->n_ranks);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t rank = 0; rank < network->n_ranks && status == GYRE_SUCCESS; rank++)
+            status = connect_rank(network, rank, pass == 0, number_of, user_of);
+    free(number_of);
+    free(user_of);
+    for (uint32_t i = 0; i < network->n_fifos && status == GYRE_SUCCESS; i++)
+        if (network->fifos[i].receiver == NO_WORKER)
+            status =
+                gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                          "rank %u sends to rank %u on lane %u, which never receives there",
+                          network->fifos[i].from, network->fifos[i].to, network->fifos[i].lane);
+    return status;
+}
+
+gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
+                              struct gyre_network **network_out)
+{
+    GYRE_TRY(check_agreement(programs, n_ranks));
+    struct gyre_network *network = calloc(1, sizeof(*network));
+    if (network == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %d ranks", n_ranks);
+    network->programs = programs;
+    network->n_ranks = (uint32_t)n_ranks;
+    network->first_worker = calloc(network->n_ranks + 1, sizeof(uint32_t));
+    network->first_connection = calloc(network->n_ranks + 1, sizeof(uint32_t));
+    gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
+    if (network->first_worker != NULL && network->first_connection != NULL) {
+        for (int rank = 0; rank < n_ranks; rank++) {
+            network->first_worker[rank + 1] =
+                network->first_worker[rank] + programs[rank]->n_workers;
+            network->first_connection[rank + 1] =
+                network->first_connection[rank] + programs[rank]->n_connections;
+        }
+        network->n_workers = network->first_worker[n_ranks];
+        const size_t n_connections = network->first_connection[n_ranks];
+        network->fifo_of = calloc(n_connections + 1, sizeof(*network->fifo_of));
+        network->fifos = calloc(n_connections + 1, sizeof(*network->fifos));
+        if (network->fifo_of != NULL && network->fifos != NULL)
+            status = connect_all(network);
+        else
+            gyre_fail(status, "no memory to verify %d ranks", n_ranks);
+    }
+    if (status != GYRE_SUCCESS) {
+        gyre_network_close(network);
+        return status;
+    }
+    *network_out = network;
+    return GYRE_SUCCESS;
+}
+
+void gyre_network_close(struct gyre_network *network)
+{
+    if (network == NULL)
+        return;
+    free(network->fifos);
+    free(network->first_worker);
+    free(network->first_connection);
+    free(network->fifo_of);
+    free(network);
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+#define MOST_HOPS 6 /* of a deadlock's chain that are told */
 
 struct worker {
     const struct gyre_program *program;
-    const uint32_t *fifo_of; /* of the program's connections */
+    const uint32_t *fifo_of;
     uint32_t rank;
-    uint32_t index; /* of the rank */
-    uint32_t first; /* step of the program that is next */
+    uint32_t index;
+    uint32_t first; /* next step */
     uint32_t end;   /* one past the last step that is carried out with it */
     uint32_t tile;
-    uint32_t step;    /* where the wait stands: everything before is there */
-    uint32_t operand; /* inputs, then outputs */
-    uint32_t fifo;    /* that it waits for */
+    uint32_t step; /* the first operand that is not available */
+    uint32_t operand;
+    uint32_t fifo;
     bool is_queued;
     bool is_done;
 };
@@ -60,8 +218,8 @@ static void wake(struct machine *machine, uint32_t number)
     machine->queue[machine->n_queued++] = number;
 }
 
-/* Is every slot available that the steps need? A slot that is available stays available, so the
- * search continues where it stopped the last time. */
+/* A slot that is available stays available, so the search continues where it stopped the last time.
+ */
 static bool is_ready(const struct machine *machine, struct worker *worker)
 {
     for (; worker->step < worker->end; worker->step++, worker->operand = 0) {
@@ -82,7 +240,7 @@ static bool is_ready(const struct machine *machine, struct worker *worker)
     return true;
 }
 
-/* Move the slots and wake the workers that wait at the other ends. */
+/* Wake the workers that wait on the other sides. */
 static void move_slots(struct machine *machine, const struct worker *worker)
 {
     const struct gyre_network_fifo *fifos = machine->network->fifos;
@@ -105,7 +263,6 @@ static void move_slots(struct machine *machine, const struct worker *worker)
     }
 }
 
-/* Carry out all that one worker can do now. */
 static gyre_status run_worker(struct machine *machine, struct worker *worker)
 {
     const struct gyre_worker *steps = &worker->program->workers[worker->index];
@@ -127,13 +284,12 @@ static gyre_status run_worker(struct machine *machine, struct worker *worker)
     return GYRE_SUCCESS;
 }
 
-/* The step at which the worker waits, counted within the worker. */
 static uint32_t step_of_worker(const struct worker *worker)
 {
     return worker->step - worker->program->workers[worker->index].first_step;
 }
 
-/* Report the chain of waits that begins at the first worker that is not done. */
+/* The chain of waits begins at the first worker that is not done. */
 static gyre_status report_deadlock(const struct machine *machine, uint32_t number)
 {
     char text[768];

@@ -1,21 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs all programs of a network together at one FIFO depth. FIFOs block and each has one sender
- * and one receiver, so the order in which workers run does not change the result, and one run
- * proves all of them. A sequence of WITH_NEXT steps is run together, when all slots that its steps
- * need are available. If that never deadlocks, no order of these steps deadlocks.
+ * The programs of all ranks of a shape together, and a machine that runs them at one FIFO depth.
+ * Every worker and every FIFO has a number. FIFOs block and each has one sending and one receiving
+ * worker, so the order in which workers run does not change the result, and one run proves all of
+ * them. A sequence of WITH_NEXT steps is run together, when all slots that its steps need are
+ * available. If that never deadlocks, no order of these steps deadlocks.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
 
-#include "algorithms/verify/network.h"
 #include "algorithms/verify/verify.h"
+#include "core/foundation/model/schedule.h"
+
+struct gyre_network_fifo {
+    uint32_t sender; /* worker */
+    uint32_t receiver;
+    uint16_t from; /* rank */
+    uint16_t to;
+    uint8_t lane;
+};
+
+struct gyre_network {
+    const struct gyre_program *const *programs;
+    uint32_t n_ranks;
+    uint32_t n_workers;
+    uint32_t n_fifos;
+    struct gyre_network_fifo *fifos;
+    uint32_t *first_worker;     /* by rank; n_ranks + 1 entries */
+    uint32_t *first_connection; /* by rank; n_ranks + 1 entries */
+    uint32_t *fifo_of;          /* by first_connection[rank] + connection */
+};
+
+/** gyre_network_open - the programs must be of one shape and stand by rank, and every sending side
+ * must have a receiving side. @programs: must outlive the network. Errors: INVALID_ARGUMENT with
+ * the reason, OUT_OF_MEMORY. */
+gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
+                              struct gyre_network **network_out);
+void gyre_network_close(struct gyre_network *network);
 
 /* Steps of one worker that are run together. */
 struct gyre_firing {
     uint32_t rank;
-    uint32_t worker;     /* number within the rank */
-    uint32_t first_step; /* index in the program */
+    uint32_t worker; /* of the rank */
+    uint32_t first_step;
     uint32_t n_steps;
     uint32_t tile;
 };
@@ -28,9 +55,9 @@ struct gyre_machine_options {
 };
 
 struct gyre_machine_result {
-    bool is_deadlock;               /* the run failed with a deadlock */
-    struct gyre_verify_place place; /* the first worker that waits in a deadlock */
-    uint64_t n_steps;               /* steps that were run */
+    bool is_deadlock;
+    struct gyre_verify_place place; /* first worker that waits in a deadlock */
+    uint64_t n_steps;
 };
 
 /** gyre_machine_run - run until all workers are done.

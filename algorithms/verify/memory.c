@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks, aliases and hazards (algorithms/verify/memory.h), and the contributions that each
- * collective requires in OUT.
+ * Chunks, aliases and hazards, and the contributions that each collective requires in OUT.
  */
 #include "algorithms/verify/memory.h"
 
@@ -12,7 +11,7 @@
 #define NO_CELL UINT32_MAX
 
 /* The last read by one worker. Two steps with the same time are unordered, and so are two pieces of
- * one step. `many` says that several of them have read at this time. */
+ * one step. */
 struct reading {
     int32_t time; /* 0 = never */
     uint32_t step;
@@ -23,11 +22,11 @@ struct reading {
 /* A chunk of OUT in one tile. All that an access reads and writes lies together, because a proof of
  * many ranks touches chunks in an order that no cache foresees. */
 struct cell {
-    struct gyre_content content; /* without a value: not written */
-    int32_t time;                /* of the last write */
+    struct gyre_content content; /* no value: not written */
+    int32_t time;
     uint32_t step;
     uint32_t piece;
-    uint32_t worker;           /* of the network */
+    uint32_t worker;
     struct reading readings[]; /* by worker of the rank */
 };
 
@@ -36,7 +35,7 @@ struct gyre_verify_memory {
     const struct gyre_program *const *programs;
     uint32_t n_ranks;
     uint32_t n_tiles;
-    uint32_t n_outs; /* chunks of OUT */
+    uint32_t n_outs;
     bool in_place;
     char *cells; /* rank, tile, chunk; cell_bytes each */
     size_t cell_bytes;
@@ -55,7 +54,7 @@ gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_
     memory->n_tiles = n_tiles;
     memory->n_outs = gyre_program_n_parts(programs[0], GYRE_OPERAND_OUT);
     memory->in_place = in_place;
-    size_t n_workers = 1; /* most of any rank */
+    size_t n_workers = 1;
     for (uint32_t rank = 0; rank < memory->n_ranks; rank++)
         if (programs[rank]->n_workers > n_workers)
             n_workers = programs[rank]->n_workers;
@@ -129,9 +128,9 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
     return expect;
 }
 
-/* The chunk of OUT that is the same memory as IN(chunk) in an in-place call, or NO_CELL. An
- * all-to-all in place has no defined result (gyre.h). Its staged programs are right all the same,
- * and its placed ones cannot be. */
+/* The chunk of OUT that is the same memory as IN(chunk) in an in-place call. An all-to-all in place
+ * has no defined result (gyre.h): its staged programs are right all the same, and its placed ones
+ * cannot be. */
 static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
 {
     switch (program->coll) {
@@ -156,15 +155,13 @@ static struct cell *cell_at(const struct gyre_verify_memory *memory, uint32_t ra
     return (struct cell *)(void *)&memory->cells[index * memory->cell_bytes];
 }
 
-/* The workers of a rank that touch a chunk. */
 struct touch {
-    uint32_t rank; /* plus 1; other chunks were not touched yet */
+    uint32_t rank; /* plus 1, so that 0 is none */
     uint32_t worker;
     bool is_written;
 };
 
-/* Note that a worker touches a part of IN or OUT. Returns whether another one does, too, and one of
- * them writes. */
+/* Returns whether another worker touches the part, too, and one of them writes. */
 static bool note_touch(const struct gyre_verify_memory *memory, struct touch *touches,
                        const struct touch *own, struct gyre_operand operand, uint32_t part)
 {
@@ -184,7 +181,6 @@ static bool note_touch(const struct gyre_verify_memory *memory, struct touch *to
     return is_shared;
 }
 
-/* The same for the operands of one side of a step. */
 static bool note_operands(const struct gyre_verify_memory *memory, struct touch *touches,
                           const struct touch *own, const struct gyre_step *step, bool is_out)
 {
@@ -208,7 +204,7 @@ static bool note_operands(const struct gyre_verify_memory *memory, struct touch 
 bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory)
 {
     struct touch *touches = calloc((size_t)memory->n_outs + 1, sizeof(*touches));
-    bool is_shared = touches == NULL; /* to be safe */
+    bool is_shared = touches == NULL;
     for (uint32_t rank = 0; rank < memory->n_ranks && !is_shared; rank++) {
         const struct gyre_program *program = memory->programs[rank];
         for (uint32_t w = 0; w < program->n_workers && !is_shared; w++)
@@ -224,7 +220,6 @@ bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory)
     return is_shared;
 }
 
-/* The rank of a worker of the network. */
 static uint32_t rank_of(const struct gyre_verify_memory *memory, uint32_t worker)
 {
     uint32_t rank = 0;
@@ -233,13 +228,12 @@ static uint32_t rank_of(const struct gyre_verify_memory *memory, uint32_t worker
     return rank;
 }
 
-/* Does the step come after everything that another worker did up to `time`? */
 static bool is_after(const struct gyre_access *access, uint32_t worker, int32_t time)
 {
     return time == 0 || gyre_view_is_after(access->clocks, &access->view, worker, time);
 }
 
-/* Is the cell's last write over and known to this piece of this step? */
+/* The cell's last write must be over and known to this piece of this step. */
 static gyre_status check_after_write(const struct gyre_verify_memory *memory,
                                      const struct cell *cell, const struct gyre_access *access,
                                      const char *what, unsigned chunk)
@@ -274,7 +268,7 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
     if (is_in)
         chunk = memory->in_place ? alias_of_in(program, chunk) : NO_CELL;
     if (chunk == NO_CELL)
-        return GYRE_SUCCESS; /* no step writes this memory */
+        return GYRE_SUCCESS; /* no step writes it */
     struct cell *cell = cell_at(memory, access->rank, access->tile, chunk);
     GYRE_TRY(check_after_write(memory, cell, access, is_in ? "reads in place" : "reads", chunk));
     if (is_in && cell->content.value != GYRE_NO_VALUE)
@@ -320,7 +314,6 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
     return GYRE_SUCCESS;
 }
 
-/* One chunk of OUT at one tile. */
 static gyre_status check_output(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values, uint32_t rank, uint32_t tile,
                                 uint32_t chunk)

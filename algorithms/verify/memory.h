@@ -1,41 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier's memory. It knows the value of every chunk of OUT on every rank and tile, the
- * chunks of IN that alias it when the call is in place, and the ranks that may touch a buffer. For
- * every chunk it also knows the last accesses, to find two accesses without an order between them.
+ * The verifier's values and memory. A value is either a contribution, which is the input of one
+ * rank, or a reduction of values in a given order. Equal expressions are stored once, so equal
+ * numbers of values mean equal bits. The memory knows the value of every chunk of OUT on every rank
+ * and tile, and for every chunk the last accesses, to find two accesses without an order between
+ * them.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
 
 #include "algorithms/verify/clocks.h"
-#include "algorithms/verify/network.h"
-#include "algorithms/verify/values.h"
+#include "algorithms/verify/machine.h"
 #include "algorithms/verify/verify.h"
+#include "core/foundation/model/schedule.h"
 
-/* One step of one worker, and how far that worker knows the other workers to be. */
-struct gyre_access {
-    uint16_t rank;
-    uint32_t worker; /* of the network */
-    uint32_t tile;
-    uint32_t step;  /* of the worker */
-    uint32_t piece; /* of the step's range; the pieces of a step may run in any order */
-    int32_t time;   /* of the worker; steps that may run at the same time have the same one */
-    struct gyre_clocks *clocks;
-    struct gyre_view view; /* what the step knows of the other workers */
+/* ---- values ------------------------------------------------------------------------------ */
+
+#define GYRE_NO_VALUE 0U
+
+/* The content of a chunk or of a slot. All contributions of a reduction are of one chunk and tile,
+ * and most algorithms reduce all chunks and tiles in few different orders, so there are few values.
+ */
+struct gyre_content {
+    uint32_t value;
+    uint16_t chunk;
+    uint16_t tile;
 };
 
-/* The contributions that a chunk of OUT must hold in the end. */
+struct gyre_value {
+    uint32_t first_in;   /* of its operands */
+    uint32_t set;        /* ranks that contributed; 0 = an interval: */
+    uint32_t first_rank; /* from this rank on; rank 0 follows the last rank */
+    uint32_t n_ranks_in;
+    uint16_t n_ins; /* 0 = a contribution */
+    bool is_final;
+};
+
+enum gyre_value_fault {
+    GYRE_VALUE_FINE,
+    GYRE_VALUE_TWICE,
+    GYRE_VALUE_NO_MEMORY,
+};
+
+struct gyre_values;
+
+/** gyre_values_open - a store of the contributions of `n_ranks` ranks. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_values_open(unsigned n_ranks, struct gyre_values **values_out);
+void gyre_values_close(struct gyre_values *values);
+
+/** gyre_values_input - the contribution of one rank. */
+static inline uint32_t gyre_values_input(unsigned rank)
+{
+    return rank + 1;
+}
+
+/** gyre_values_reduce - of `n_ins` values in this order.
+ * @is_final: the result is divided afterwards, which makes it a different value.
+ * @value_out: set on GYRE_VALUE_FINE. New values are numbered one after the other. */
+enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
+                                         unsigned n_ins, bool is_final, uint32_t *value_out);
+
+/** gyre_values_get - valid until the next value is added. */
+const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint32_t value);
+
+bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned rank);
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+/* A step of one worker, and how far that worker knows the other workers to be. */
+struct gyre_access {
+    uint16_t rank;
+    uint32_t worker;
+    uint32_t tile;
+    uint32_t step;
+    uint32_t piece; /* of the step's range; they may run in any order */
+    int32_t time;   /* the same for steps that may run at the same time */
+    struct gyre_clocks *clocks;
+    struct gyre_view view;
+};
+
+/* What a chunk of OUT must hold in the end. */
 struct gyre_expectation {
-    bool is_owned;   /* false: the rank has no such buffer, and no step may touch it */
-    uint32_t chunk;  /* of IN */
-    bool from_all;   /* true: from all ranks; false: from `source` */
-    uint16_t source; /* rank, if not from_all */
+    bool is_owned; /* else no step may touch the buffer */
+    uint32_t chunk;
+    bool from_all; /* else from `source` */
+    uint16_t source;
 };
 
 struct gyre_verify_memory;
 
-/** gyre_verify_memory_open - memory in which no chunk was written yet. @network: must outlive it.
- * Errors: OUT_OF_MEMORY. */
+/** gyre_verify_memory_open - @network: must outlive it. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out);
 void gyre_verify_memory_close(struct gyre_verify_memory *memory);
@@ -43,29 +97,24 @@ void gyre_verify_memory_close(struct gyre_verify_memory *memory);
 /** gyre_verify_owns_in - does the collective give this rank an IN? */
 bool gyre_verify_owns_in(const struct gyre_program *program);
 
-/** gyre_verify_expect - the contributions that OUT(chunk) must hold in the end. */
 struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, uint32_t chunk);
 
-/** gyre_verify_shares_chunks - do two workers touch the same chunk, so that what a step knows of
- * other workers counts? It does if a rank has a chunk that one of its workers writes and another
- * one touches, or if data are placed. */
+/** gyre_verify_shares_chunks - does a worker write a chunk that another worker touches, or are data
+ * placed? Otherwise clocks do not matter. */
 bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory);
 
-/** gyre_verify_read - read a chunk of IN or OUT.
- * @content_out: without a value, it stands for the caller's input.
- * Errors: INVALID_ARGUMENT with the reason. */
+/** gyre_verify_read - a chunk of IN or OUT. @content_out: without a value, it stands for the
+ * caller's input. Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
                              struct gyre_operand operand, struct gyre_content *content_out);
 
-/** gyre_verify_write - write OUT(chunk) of `owner`, which is access->rank or, for placed data, the
- * receiving rank. Errors: INVALID_ARGUMENT with the reason. */
+/** gyre_verify_write - @owner: access->rank or, for placed data, the receiving rank. Errors:
+ * INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
                               uint16_t owner, uint32_t chunk, struct gyre_content content);
 
-/** gyre_verify_outputs - check that every OUT holds the expected contributions, and that all ranks
- * have the same expressions.
- * @place_out: set on failure, to the chunk that is wrong.
- * Errors: INVALID_ARGUMENT with the reason. */
+/** gyre_verify_outputs - does every OUT hold the expected contributions, and have all ranks the
+ * same expressions? @place_out: set on failure. Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values,
                                 struct gyre_verify_place *place_out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The state of the verifier's symbolic run: what is in every FIFO and scratch area, and what is
- * known while one step is carried out. Chunks are in memory.h.
+ * known while one step is carried out.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_RUN_H
 #define GYRE_ALGORITHMS_VERIFY_RUN_H
@@ -9,7 +9,6 @@
 #include "algorithms/verify/clocks.h"
 #include "algorithms/verify/machine.h"
 #include "algorithms/verify/memory.h"
-#include "algorithms/verify/values.h"
 
 #define GYRE_VERIFY_REMEMBERED 2 /* credits are judged at depth 2 */
 
@@ -22,20 +21,20 @@ struct gyre_verify_slot {
     uint16_t n_chunks;
     uint8_t spacing;
     bool is_placed;
-    struct gyre_content contents[]; /* by piece; max_range of them */
+    struct gyre_content contents[]; /* by piece of the range; max_range */
 };
 
-/* A FIFO; its slots follow it in memory. A step uses its FIFOs in an order that no cache foresees,
- * so all that belongs to one lies together. */
+/* A FIFO; its slots follow it in memory, because a step uses its FIFOs in an order that no cache
+ * foresees. */
 struct gyre_verify_fifo {
     uint32_t n_sent;
     uint32_t n_received;
-    int32_t received_at[GYRE_VERIFY_REMEMBERED]; /* the receiver's time, by slot number */
+    int32_t received_at[GYRE_VERIFY_REMEMBERED]; /* by slot number: the receiver's time */
 };
 
 struct gyre_verify_scratch {
     struct gyre_content content;
-    uint16_t chunk; /* of the step that wrote it */
+    uint16_t chunk;
     uint16_t tile;
 };
 
@@ -48,38 +47,27 @@ struct gyre_verify_run {
     struct gyre_clocks *clocks;
     char *fifos; /* fifo_bytes each */
     size_t fifo_bytes, slot_bytes;
-    struct gyre_content *results; /* of the step that is being carried out, by piece of its range */
-    uint32_t *first_scratch;      /* by rank: its first entry in scratches; n_ranks + 1 entries */
+    struct gyre_content *results; /* of the present step, by piece of its range */
+    uint32_t *first_scratch;      /* by rank: first of scratches; n_ranks + 1 entries */
     struct gyre_verify_scratch *scratches;
-    bool shares_chunks; /* two workers touch one chunk */
+    bool shares_chunks;
     bool credits_elidable;
-    struct gyre_verify_place place; /* of the step that is wrong */
+    struct gyre_verify_place place;
 };
 
-/* The step that is being carried out. */
 struct gyre_verify_act {
     struct gyre_verify_run *run;
     const struct gyre_program *program;
     const struct gyre_step *step;
     bool is_alone;   /* no other step may run at the same time */
-    uint32_t shared; /* snapshot of the steps of a sequence that receive nothing */
+    uint32_t shared; /* snapshot of a sequence's steps that receive nothing */
     struct gyre_access access;
     const uint32_t *fifo_of;
-    const struct gyre_content *received[GYRE_STEP_MAX_INS]; /* by input: the slot's pieces */
+    const struct gyre_content *received[GYRE_STEP_MAX_INS]; /* by input: pieces of the slot */
 };
 
-/** gyre_verify_run_open - prepare a run. Its fields network, depth and n_tiles are set, all others
- * are zero. It is closed in any case. Errors: OUT_OF_MEMORY. */
-gyre_status gyre_verify_run_open(struct gyre_verify_run *run, bool in_place);
-void gyre_verify_run_close(struct gyre_verify_run *run);
-
-/** gyre_verify_run_fire - carry out steps of one worker that may run at the same time. As
- * gyre_machine_options.fire; `context` is the run. */
-gyre_status gyre_verify_run_fire(void *context, const struct gyre_firing *firing);
-
-/** gyre_verify_needs_clocks - must clocks be kept? They tell whether two workers may touch a chunk
- * at the same time, and whether credits can be left out. Where no two workers share a chunk, and
- * once credits are known to be needed, nobody asks them. */
+/** gyre_verify_needs_clocks - clocks tell whether two workers may touch a chunk at the same time,
+ * and whether credits can be left out. */
 static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
 {
     return run->shares_chunks || run->credits_elidable;
@@ -89,7 +77,6 @@ static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
  * wrong, OUT_OF_MEMORY. */
 gyre_status gyre_verify_step(struct gyre_verify_act *act);
 
-/** gyre_verify_receives - does the step receive a slot? */
 bool gyre_verify_receives(const struct gyre_step *step);
 
 #endif

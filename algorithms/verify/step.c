@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carries out one step symbolically (algorithms/verify/run.h): which slots and chunks it reads,
- * which value it makes of them, and where it leaves the value.
+ * Carries out one step symbolically: which slots and chunks it reads, which value it makes of them,
+ * and where it leaves the value.
  */
 #include "algorithms/verify/run.h"
 
@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-/* The chunk or block that a piece of an operand is. */
 static uint32_t part_of(const struct gyre_verify_act *act, struct gyre_operand operand)
 {
     const uint32_t n_parts =
@@ -27,7 +26,7 @@ static struct gyre_verify_fifo *fifo_at(const struct gyre_verify_run *run, uint3
     return (struct gyre_verify_fifo *)(void *)&run->fifos[number * run->fifo_bytes];
 }
 
-/* The FIFO's slot with this number, counted from the first slot that was sent. */
+/* @number: counted from the first slot that was sent. */
 static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
                                         struct gyre_verify_fifo *fifo, uint32_t number)
 {
@@ -35,7 +34,7 @@ static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
     return (struct gyre_verify_slot *)(void *)&first[number % run->depth * run->slot_bytes];
 }
 
-/* Do the slot and the step have tiles of the same lengths? All blocks are equally long. */
+/* Do the tiles of the slot and of the step have the same lengths? All blocks are equally long. */
 static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_verify_slot *slot)
 {
     const struct gyre_step *step = act->step;
@@ -44,14 +43,12 @@ static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_v
             (slot->chunk == step->chunk && slot->spacing == step->spacing));
 }
 
-/* The chunk of the vector whose tile is the piece at hand. */
 static uint32_t chunk_of_piece(const struct gyre_verify_act *act)
 {
     return gyre_step_part(act->step, act->step->chunk, act->access.piece,
                           gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH));
 }
 
-/* Check that OUT holds what the slot announced. */
 static gyre_status read_placed(struct gyre_verify_act *act, struct gyre_content announced)
 {
     const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, act->step->chunk};
@@ -63,7 +60,6 @@ static gyre_status read_placed(struct gyre_verify_act *act, struct gyre_content 
     return GYRE_SUCCESS;
 }
 
-/* Take what the sender knew when it sent the slot. */
 static gyre_status receive_clock(struct gyre_verify_act *act, uint32_t snapshot)
 {
     struct gyre_clocks *clocks = act->run->clocks;
@@ -121,7 +117,6 @@ static gyre_status read_scratch(const struct gyre_verify_act *act, struct gyre_o
     return GYRE_SUCCESS;
 }
 
-/* Read one piece of one input. */
 static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
                               struct gyre_content *content_out)
 {
@@ -142,8 +137,7 @@ static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
     return GYRE_SUCCESS;
 }
 
-/* Check that FINAL is set on exactly the step whose result holds the contributions of all ranks for
- * the first time. */
+/* FINAL is set on exactly the step whose result holds all contributions for the first time. */
 static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t *ins,
                                uint32_t result)
 {
@@ -163,7 +157,7 @@ static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t
     return GYRE_SUCCESS;
 }
 
-/* Reduce the contents, which have to be of one chunk and tile. */
+/* The contents have to be of one chunk and tile. */
 static gyre_status reduce(const struct gyre_verify_act *act, const struct gyre_content *ins,
                           const uint32_t *values, uint32_t *value_out)
 {
@@ -203,7 +197,7 @@ static gyre_status compute(const struct gyre_verify_act *act, const struct gyre_
     return check_final(act, values, result_out->value);
 }
 
-/* Without credits, would the step overwrite a slot that the receiver may not have read? */
+/* Would the step, without credits, overwrite a slot that the receiver may not have read? */
 static bool needs_credit(const struct gyre_verify_act *act, const struct gyre_verify_fifo *fifo,
                          uint32_t receiver)
 {
@@ -215,7 +209,6 @@ static bool needs_credit(const struct gyre_verify_act *act, const struct gyre_ve
                                fifo->received_at[reused % GYRE_VERIFY_REMEMBERED]);
 }
 
-/* Send the results of all pieces in one slot. */
 static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand operand,
                                 uint32_t snapshot)
 {
@@ -247,8 +240,8 @@ bool gyre_verify_receives(const struct gyre_step *step)
     return false;
 }
 
-/* A snapshot of what the step knows. Steps that may run at the same time and receive nothing know
- * the same, so one snapshot is enough for all of them. */
+/* Steps that may run at the same time and receive nothing know the same, so they share one
+ * snapshot. */
 static uint32_t take_snapshot(struct gyre_verify_act *act, uint32_t n_sends)
 {
     struct gyre_clocks *clocks = act->run->clocks;
@@ -281,7 +274,6 @@ static gyre_status send_outputs(struct gyre_verify_act *act)
     return GYRE_SUCCESS;
 }
 
-/* Write one piece of the local output. */
 static gyre_status write_output(struct gyre_verify_act *act, struct gyre_operand operand,
                                 struct gyre_content content)
 {

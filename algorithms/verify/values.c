@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hash-consed expressions and sets of ranks (algorithms/verify/values.h). All data are in arrays
- * that only grow, and are freed together when the verifier has finished.
- *
- * Along rings and chains, every set is an interval of ranks. A ring of n ranks has n * n of these
- * sets, because the sum of each of its n chunks begins at another rank. So an interval is stored as
- * its two ends. Any other set is a bitmap.
+ * Hash-consed expressions and sets of ranks. All data are in arrays that only grow. Along rings and
+ * chains, every set is an interval of ranks, and a ring of n ranks has n * n of these sets, so an
+ * interval is stored as its two ends. Any other set is a bitmap.
  */
-#include "algorithms/verify/values.h"
+#include "algorithms/verify/memory.h"
 
 #include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An entry of the index. It has most of the hash, so that a search reads only values that are very
- * likely the right ones, and the index can grow without reading any. */
+/* It has most of the hash, so that a search reads only values that are very likely the right ones,
+ * and the index can grow without reading any. */
 struct entry {
     uint32_t hash;
     uint32_t value; /* 0 = free */
@@ -23,21 +20,20 @@ struct entry {
 
 struct gyre_values {
     unsigned n_ranks;
-    unsigned n_words; /* of a bitmap */
+    unsigned n_words;
     struct gyre_value *values;
     uint32_t n_values, values_capacity;
     uint32_t *operands;
     uint32_t n_operands, operands_capacity;
     uint64_t *sets; /* n_words each; number 0 is unused */
     uint32_t n_sets, sets_capacity;
-    uint64_t *union_words; /* the set of the reduction at hand */
+    uint64_t *union_words; /* of the present reduction */
     struct entry *index;   /* open addressing, a power of two long, at most half full */
     uint32_t n_entries, n_used;
 };
 
-/* A hash that multiplies and folds. The verifier searches the index for every reduction, and FNV,
- * which works byte by byte, would take most of the run. The constant is 2^64 divided by the golden
- * ratio, made odd. */
+/* The index is searched for every reduction, and FNV, which works byte by byte, would take most of
+ * the run. The constant is 2^64 divided by the golden ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -69,7 +65,6 @@ static bool reserve(void **array, uint32_t *capacity, uint64_t n_needed, size_t 
     return true;
 }
 
-/* Double the index when it is half full. */
 static bool make_room(struct gyre_values *values)
 {
     if (values->n_used * 2 < values->n_entries)
@@ -145,8 +140,7 @@ void gyre_values_close(struct gyre_values *values)
     free(values);
 }
 
-/* Find the reduction of these operands. If there is none, return GYRE_NO_VALUE and set *at_out to
- * its place in the index. */
+/* @at_out: if GYRE_NO_VALUE is returned, its place in the index. */
 static uint32_t find_reduction(const struct gyre_values *values, const uint32_t *ins,
                                unsigned n_ins, bool is_final, uint32_t *at_out)
 {
@@ -166,15 +160,14 @@ static uint32_t find_reduction(const struct gyre_values *values, const uint32_t 
     }
 }
 
-/* The rank that follows `n` ranks after `rank`. */
 static uint32_t rank_after(const struct gyre_values *values, uint32_t rank, uint32_t n)
 {
     return (rank + n) % values->n_ranks;
 }
 
-/* If the operands' sets are intervals that can be put together one after the other, each at one end
- * of those before it, set the interval of all of them. Intervals that meet like this share no rank
- * as long as there are no more ranks in them than there are ranks. */
+/* If the sets are intervals that can be put together one after the other, each at one end of those
+ * before it, set the interval of all of them. They share no rank as long as there are no more ranks
+ * in them than there are ranks. */
 static bool join_intervals(const struct gyre_values *values, const uint32_t *ins, unsigned n_ins,
                            struct gyre_value *result)
 {
@@ -191,7 +184,7 @@ static bool join_intervals(const struct gyre_values *values, const uint32_t *ins
     return true;
 }
 
-/* Add a set to union_words. Returns false if they share a rank. */
+/* Returns false if they share a rank. */
 static bool add_set(struct gyre_values *values, const struct gyre_value *in)
 {
     uint64_t shared = 0;
@@ -211,8 +204,7 @@ static bool add_set(struct gyre_values *values, const struct gyre_value *in)
     return shared == 0;
 }
 
-/* Set the union of the operands' sets as a bitmap. A single operand is not an interval here, so its
- * bitmap is the union. */
+/* A single operand is not an interval here, so its bitmap is the union. */
 static enum gyre_value_fault unite_bitmaps(struct gyre_values *values, const uint32_t *ins,
                                            unsigned n_ins, struct gyre_value *result)
 {
@@ -243,7 +235,7 @@ static enum gyre_value_fault unite_bitmaps(struct gyre_values *values, const uin
 enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
                                          unsigned n_ins, bool is_final, uint32_t *value_out)
 {
-    uint32_t at;
+    uint32_t at = 0;
     if (!make_room(values) || !reserve_value(values, n_ins))
         return GYRE_VALUE_NO_MEMORY;
     const uint32_t known = find_reduction(values, ins, n_ins, is_final, &at);

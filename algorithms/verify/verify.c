@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The course of a proof (algorithms/verify/verify.h): find the least depth of the FIFOs, run all
- * programs symbolically, check the outputs. Blocking is in machine.c, the symbolic run in run.c and
- * step.c, values in values.c, chunks and their hazards in memory.c.
+ * The course of a proof: find the least depth of the FIFOs, run all programs symbolically, check
+ * the outputs. The symbolic run carries out the steps that the machine chooses, and follows what
+ * their worker knows of the other workers.
  */
 #include "algorithms/verify/verify.h"
 
@@ -13,12 +13,120 @@
 #include "core/foundation/model/connector.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Steps that may run at the same time do not know of each other. So what one of them receives is no
+ * part of the worker's clock before all of them are done, and in their clocks this worker has still
+ * its previous time. */
+static gyre_status fire_step(struct gyre_verify_act *act)
+{
+    struct gyre_view *view = &act->access.view;
+    view->is_apart =
+        !act->is_alone && gyre_verify_receives(act->step) && gyre_verify_needs_clocks(act->run);
+    view->n_snapshots = 0;
+    return gyre_verify_step(act);
+}
+
+/* As gyre_machine_options.fire. */
+static gyre_status run_fire(void *context, const struct gyre_firing *firing)
+{
+    struct gyre_verify_run *run = context;
+    const struct gyre_program *program = run->network->programs[firing->rank];
+    const uint32_t first_of_worker = program->workers[firing->worker].first_step;
+    const uint32_t worker = run->network->first_worker[firing->rank] + firing->worker;
+    struct gyre_verify_act act = {.run = run, .program = program};
+    act.fifo_of = &run->network->fifo_of[run->network->first_connection[firing->rank]];
+    act.is_alone = firing->n_steps == 1;
+    act.access.rank = (uint16_t)firing->rank;
+    act.access.worker = act.access.view.worker = worker;
+    act.access.tile = firing->tile;
+    act.access.time = act.access.view.time = gyre_clocks_own_time(run->clocks, worker) + 1;
+    act.access.clocks = run->clocks;
+    if (act.is_alone)
+        gyre_clocks_set_time(run->clocks, worker, act.access.time);
+    for (uint32_t i = 0; i < firing->n_steps; i++) {
+        act.step = &program->steps[firing->first_step + i];
+        act.access.step = firing->first_step + i - first_of_worker;
+        const gyre_status status = fire_step(&act);
+        if (status != GYRE_SUCCESS) {
+            run->place = (struct gyre_verify_place){.rank = (int32_t)firing->rank,
+                                                    .worker = (int32_t)firing->worker,
+                                                    .step = (int32_t)act.access.step,
+                                                    .tile = (int32_t)firing->tile,
+                                                    .chunk = -1};
+            return gyre_fail_context(status, "rank %u, worker %u, step %u, tile %u", firing->rank,
+                                     firing->worker, act.access.step, firing->tile);
+        }
+    }
+    if (!gyre_clocks_learn(run->clocks, worker))
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
+    gyre_clocks_set_time(run->clocks, worker, act.access.time);
+    return GYRE_SUCCESS;
+}
+
+/* Every step counts once in every tile. */
+static uint64_t find_max_time(const struct gyre_verify_run *run)
+{
+    uint64_t n_most = 0;
+    for (uint32_t rank = 0; rank < run->network->n_ranks; rank++) {
+        const struct gyre_program *program = run->network->programs[rank];
+        for (uint32_t w = 0; w < program->n_workers; w++)
+            if (program->workers[w].n_steps > n_most)
+                n_most = program->workers[w].n_steps;
+    }
+    return n_most * run->n_tiles;
+}
+
+static gyre_status open_scratches(struct gyre_verify_run *run)
+{
+    const struct gyre_network *network = run->network;
+    run->first_scratch = calloc(network->n_ranks + 1, sizeof(*run->first_scratch));
+    if (run->first_scratch == NULL)
+        return GYRE_ERROR_OUT_OF_MEMORY;
+    for (uint32_t rank = 0; rank < network->n_ranks; rank++)
+        run->first_scratch[rank + 1] =
+            run->first_scratch[rank] + network->programs[rank]->n_scratch;
+    run->scratches = calloc(run->first_scratch[network->n_ranks] + 1, sizeof(*run->scratches));
+    return run->scratches == NULL ? GYRE_ERROR_OUT_OF_MEMORY : GYRE_SUCCESS;
+}
+
+/* network, depth and n_tiles are set. The run is closed in any case. */
+static gyre_status run_open(struct gyre_verify_run *run, bool in_place)
+{
+    const struct gyre_network *network = run->network;
+    const size_t max_range = network->programs[0]->max_range;
+    run->place = gyre_verify_nowhere;
+    run->credits_elidable = true;
+    run->slot_bytes = sizeof(struct gyre_verify_slot) + max_range * sizeof(*run->results);
+    run->fifo_bytes = sizeof(struct gyre_verify_fifo) + run->depth * run->slot_bytes;
+    run->fifos = calloc((size_t)network->n_fifos + 1, run->fifo_bytes);
+    run->results = calloc(max_range, sizeof(*run->results));
+    if (run->fifos == NULL || run->results == NULL || open_scratches(run) != GYRE_SUCCESS)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %u ranks",
+                         network->n_ranks);
+    GYRE_TRY(gyre_values_open(network->n_ranks, &run->values));
+    GYRE_TRY(gyre_clocks_open(network, find_max_time(run), &run->clocks));
+    GYRE_TRY(gyre_verify_memory_open(network, in_place, run->n_tiles, &run->memory));
+    run->shares_chunks = gyre_verify_shares_chunks(run->memory);
+    return GYRE_SUCCESS;
+}
+
+static void run_close(struct gyre_verify_run *run)
+{
+    gyre_values_close(run->values);
+    gyre_clocks_close(run->clocks);
+    gyre_verify_memory_close(run->memory);
+    free(run->fifos);
+    free(run->results);
+    free(run->first_scratch);
+    free(run->scratches);
+}
 
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
 
-/* Find the least depth at which the programs end, by counting slots without computing values.
- * @place_out: set to the first wait of the last deadlock that was found. */
+/* Counts slots without computing values. @place_out: set to the first wait of the last deadlock
+ * that was found. */
 static gyre_status find_min_depth(const struct gyre_network *network, uint32_t *depth_out,
                                   struct gyre_verify_place *place_out)
 {
@@ -58,10 +166,9 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
     }
     struct gyre_verify_run run = {.network = network, .depth = depth};
     run.n_tiles = options->n_tiles == 0 ? depth + 2 : options->n_tiles;
-    gyre_status status = gyre_verify_run_open(&run, options->in_place);
+    gyre_status status = run_open(&run, options->in_place);
     if (status == GYRE_SUCCESS) {
-        const struct gyre_machine_options machine = {depth, run.n_tiles, gyre_verify_run_fire,
-                                                     &run};
+        const struct gyre_machine_options machine = {depth, run.n_tiles, run_fire, &run};
         struct gyre_machine_result result;
         status = gyre_machine_run(network, &machine, &result);
         report->n_steps = result.n_steps;
@@ -70,7 +177,7 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
     if (status == GYRE_SUCCESS)
         status = gyre_verify_outputs(run.memory, run.values, &report->place);
     report->credits_elidable = status == GYRE_SUCCESS && run.credits_elidable;
-    gyre_verify_run_close(&run);
+    run_close(&run);
     return status;
 }
 

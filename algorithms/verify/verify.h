@@ -22,33 +22,30 @@ struct gyre_verify_options {
     uint32_t n_tiles; /* at most 65535; 0 = depth + 2 */
 };
 
-/* The place of an error in the programs. A field is -1 if the error concerns no single rank,
- * worker, step, tile or chunk. */
+/* The place of an error; -1 where it concerns no single rank, worker, step, tile or chunk. */
 struct gyre_verify_place {
     int32_t rank;
-    int32_t worker; /* of the rank */
-    int32_t step;   /* of the worker */
+    int32_t worker;
+    int32_t step;
     int32_t tile;
-    int32_t chunk; /* of the rank's OUT, if OUT has a wrong value after the last step; else -1 */
+    int32_t chunk; /* of the rank's OUT, if its final value is wrong */
 };
 
 struct gyre_verify_report {
-    uint32_t min_depth;    /* the least depth of FIFOs at which the programs complete; set if
-                            * options.depth was 0 */
-    uint64_t n_steps;      /* steps that were run, of all ranks and tiles */
-    bool credits_elidable; /* with FIFOs of depth 2, no sender ever waits for credit */
-    char reason[512];      /* why the programs are wrong; "" when they are proved */
-    struct gyre_verify_place place; /* the place that the reason names in words */
+    uint32_t min_depth;    /* if options.depth was 0: the least depth at which they complete */
+    uint64_t n_steps;      /* of all ranks and tiles */
+    bool credits_elidable; /* at depth 2 no sender ever waits for credit */
+    char reason[512];      /* "" = proved */
+    struct gyre_verify_place place;
 };
 
-/** A finding that names no rank. */
 extern const struct gyre_verify_place gyre_verify_nowhere;
 
 /** gyre_verify - prove that the programs of one shape are right.
- * @programs: n_ranks programs, by rank, of one shape.
+ * @programs: by rank.
  * @report_out: always filled.
- * Returns SUCCESS when proved. Errors: INVALID_ARGUMENT (report_out->reason names rank, worker,
- * step and problem), OUT_OF_MEMORY. */
+ * Errors: INVALID_ARGUMENT (report_out->reason names rank, worker, step and problem),
+ * OUT_OF_MEMORY. */
 gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
                         const struct gyre_verify_options *options,
                         struct gyre_verify_report *report_out);

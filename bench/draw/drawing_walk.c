@@ -7,7 +7,6 @@
 #include "bench/draw/drawing_walk.h"
 
 #include "algorithms/verify/memory.h"
-#include "algorithms/verify/values.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/schedule.h"
 

@@ -4,7 +4,7 @@
  * by entry at once, and sets of ranks that are arrays of truth values.
  */
 #include "algorithms/verify/clocks.h"
-#include "algorithms/verify/values.h"
+#include "algorithms/verify/memory.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
 
