@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Routes through a fabric (algorithms/simulate/fabric.h), and what the rest of the simulator wants
- * to know of it.
+ * Routes through a fabric, and its properties.
  */
 #include "algorithms/simulate/fabric.h"
 
@@ -116,7 +115,6 @@ static bool is_way(const struct gyre_fabric *fabric, uint32_t from_leaf, uint32_
            works(fabric, gyre_fabric_uplink(fabric, to_leaf, spine, false));
 }
 
-/* Names the reason why no spine connects two leaves. */
 static gyre_status fail_route(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic)
 {
     const uint32_t hosts[] = {host_of_nic(fabric, from_nic), host_of_nic(fabric, to_nic)};
@@ -136,8 +134,8 @@ static gyre_status fail_route(const struct gyre_fabric *fabric, uint32_t from_ni
                      to_nic - fabric->hosts[hosts[1]].first_nic, leaves[1], reason);
 }
 
-/* The spine between two leaves. Of the spines that both leaves reach, the number of the NIC or a
- * hash of both NICs picks one, as switches do with a hash of addresses. */
+/* Of the spines that both leaves reach, the number of the NIC or a hash of both NICs picks one, as
+ * switches do with a hash of addresses. */
 static gyre_status find_spine(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic,
                               uint32_t *spine_out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fabric: hosts with GPUs and NICs, leaf switches, spine switches, and the links between them.
- * Every link has a rate and a latency, and some may be slow or dead. The simulator lets slots that
- * are on their way at the same time share these links (flows.h). docs/fabric.md has the text form.
+ * A fabric: hosts with GPUs and NICs, leaf switches, spine switches, and the links between them,
+ * which slots that are on their way at the same time share (flows.h). docs/fabric.md has the text
+ * form.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_FABRIC_H
 #define GYRE_ALGORITHMS_SIMULATE_FABRIC_H
@@ -20,13 +20,13 @@
 
 struct gyre_fabric_host {
     uint32_t first_rank;
-    uint32_t n_gpus; /* each is a rank */
+    uint32_t n_gpus; /* ranks */
     uint32_t first_nic;
     uint32_t n_nics;
 };
 
-/* Links are numbered: each NIC has one from its host and one to it, then each pair of a leaf and a
- * spine has one up and one down. */
+/* Each NIC has a link from its host and one to it, then each pair of a leaf and a spine has one up
+ * and one down. */
 struct gyre_fabric {
     uint32_t n_hosts;
     uint32_t n_ranks;
@@ -36,58 +36,54 @@ struct gyre_fabric {
     uint32_t n_links;
     struct gyre_fabric_host *hosts;
     uint32_t *leaf_of_nic;
-    uint32_t *nic_of_rank; /* among the NICs of all hosts; never a dead one */
+    uint32_t *nic_of_rank; /* never a dead one */
     uint32_t *host_of_rank;
     double *bytes_per_ns; /* by link; 0 = the link is dead */
     double nic_latency_ns;
     double uplink_latency_ns;
-    bool routes_by_rail; /* the number of the NIC decides which spine is used; else a hash does */
+    bool routes_by_rail; /* the NIC's number picks the spine; else a hash does */
 };
 
-/* The way from one rank to a rank of another host: up to the leaf and down again, or over a spine.
- */
+/* From one rank to a rank of another host: up to the leaf and down again, or over a spine. */
 struct gyre_fabric_route {
     uint32_t n_links;
     uint32_t links[GYRE_FABRIC_ROUTE_N_LINKS];
     double latency_ns; /* of all links together */
 };
 
-/** gyre_fabric_from_text - read a fabric. @text: untrusted.
- * Errors: INVALID_ARGUMENT with the line and the reason, OUT_OF_MEMORY. */
+/** gyre_fabric_from_text - @text: untrusted. Errors: INVALID_ARGUMENT with the line and the reason,
+ * OUT_OF_MEMORY. */
 gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_out);
 
 void gyre_fabric_free(struct gyre_fabric *fabric);
 
-/** gyre_fabric_group - the hosts as algorithms see them. n_nics is that of the host with the fewest
- * NICs that work. */
+/** gyre_fabric_group - the hosts as algorithms see them. n_nics: of the host with the fewest NICs
+ * that work. */
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out);
 
-/** gyre_fabric_host_rate - what the NICs of a host carry together in each direction, in bytes per
- * ns; of the host where that is least. */
+/** gyre_fabric_host_rate - bytes per ns of a host's NICs together in each direction; of the slowest
+ * host. */
 double gyre_fabric_host_rate(const struct gyre_fabric *fabric);
 
-/** gyre_fabric_route - the way from a rank to a rank of another host. It is always the same one.
- * Dead links are avoided. Errors: UNSUPPORTED, naming both ends and what is dead or missing between
- * them. */
+/** gyre_fabric_route - always the same route, which avoids dead links. Errors: UNSUPPORTED, naming
+ * both NICs and what is dead or missing between them. */
 gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_rank,
                               uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** gyre_fabric_route_in_leaf - the way from a rank to a rank whose NIC has the same leaf. */
+/** gyre_fabric_route_in_leaf - to a rank whose NIC has the same leaf. */
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** gyre_fabric_is_uniform - do all hosts have the same number of GPUs and of NICs, all NICs the
- * same rate, and the NICs of all hosts the same leaves? Then renumbering the hosts changes no way
- * within a leaf. */
+/** gyre_fabric_is_uniform - do all hosts have as many GPUs and NICs and the same leaves, and all
+ * NICs the same rate? Then renumbering the hosts changes no route within a leaf. */
 bool gyre_fabric_is_uniform(const struct gyre_fabric *fabric);
 
-/** gyre_fabric_is_in_leaf - do the NICs of two ranks have the same leaf? */
 bool gyre_fabric_is_in_leaf(const struct gyre_fabric *fabric, uint32_t rank, uint32_t other);
 
 /** gyre_fabric_link_name - such as "leaf 0 to spine 1". @name_out: GYRE_FABRIC_NAME_BYTES. */
 void gyre_fabric_link_name(const struct gyre_fabric *fabric, uint32_t link, char *name_out);
 
-/* The numbers of links. A NIC is numbered among the NICs of all hosts. */
+/* @nic: among the NICs of all hosts. */
 static inline uint32_t gyre_fabric_nic_link(uint32_t nic, bool is_out)
 {
     return 2 * nic + (is_out ? 0 : 1);

@@ -4,11 +4,11 @@
  * in passes, first those that say how much there is of everything, last those that change one link.
  */
 #include "algorithms/simulate/fabric.h"
-#include "algorithms/simulate/fabric_line.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +17,152 @@
 #define MAX_KEYWORDS   16
 #define MAX_LATENCY_NS 1e6
 
-/* Lines are read in this order. */
+/* ---- one line ------------------------------------------------------------------------------ */
+
+#define LINE_BYTES 128
+#define LINE_WORDS 16
+
+struct line {
+    int number;
+    char text[LINE_BYTES];
+    const char *words[LINE_WORDS];
+    int n_words;
+};
+
+/* a number, or both ends of a range */
+struct value {
+    uint32_t first, last;
+    double number;
+};
+
+#define MAX_RATE 1e6 /* GB/s */
+
+static gyre_status cut_line(const char *text, size_t n_bytes, struct line *line)
+{
+    line->n_words = 0;
+    if (n_bytes >= sizeof(line->text))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: longer than %zu characters",
+                         line->number, sizeof(line->text) - 1);
+    memcpy(line->text, text, n_bytes);
+    line->text[n_bytes] = '\0';
+    char *rest = line->text;
+    for (;;) {
+        rest += strspn(rest, " \t\r");
+        if (*rest == '\0')
+            return GYRE_SUCCESS;
+        if (line->n_words == LINE_WORDS)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d words",
+                             line->number, LINE_WORDS);
+        line->words[line->n_words++] = rest;
+        rest += strcspn(rest, " \t\r");
+        if (*rest != '\0')
+            *rest++ = '\0';
+    }
+}
+
+/* Returns the rest of the text, or NULL if there are no digits or the number is large. */
+static const char *read_digits(const char *text, uint32_t *number_out)
+{
+    uint32_t number = 0;
+    if (!isdigit((unsigned char)*text))
+        return NULL;
+    for (; isdigit((unsigned char)*text); text++) {
+        number = number * 10 + (uint32_t)(*text - '0');
+        if (number > 1000000)
+            return NULL;
+    }
+    *number_out = number;
+    return text;
+}
+
+/* Reads "12" or "12.5" in every locale. */
+static bool read_decimal(const char *text, double *number_out)
+{
+    uint32_t whole;
+    double unit = 1, part = 0;
+    const char *rest = read_digits(text, &whole);
+    if (rest != NULL && *rest == '.')
+        for (rest++; isdigit((unsigned char)*rest); rest++) {
+            unit /= 10;
+            part += (*rest - '0') * unit;
+        }
+    if (rest == NULL || *rest != '\0')
+        return false;
+    *number_out = whole + part;
+    return true;
+}
+
+static bool read_value(char kind, const char *word, struct value *value)
+{
+    if (kind == 'X')
+        return read_decimal(word, &value->number);
+    const char *rest = read_digits(word, &value->first);
+    value->last = value->first;
+    if (rest != NULL && kind == 'R' && *rest == '-')
+        rest = read_digits(rest + 1, &value->last);
+    return rest != NULL && *rest == '\0' && value->last >= value->first;
+}
+
+/* Does the line have a form such as "leaves N"? N is a count, R a number or a range, X a decimal
+ * number. @values_out: of the capital letters, in order. */
+static bool matches(const struct line *line, const char *form, struct value *values_out)
+{
+    int n_values = 0, word = 0;
+    for (const char *at = form; *at != '\0'; word++) {
+        const size_t n = strcspn(at, " ");
+        if (word == line->n_words)
+            return false;
+        if (n == 1 && *at >= 'A' && *at <= 'Z') {
+            if (!read_value(*at, line->words[word], &values_out[n_values++]))
+                return false;
+        } else if (strlen(line->words[word]) != n || strncmp(line->words[word], at, n) != 0) {
+            return false;
+        }
+        at += n;
+        at += *at == ' ';
+    }
+    return word == line->n_words;
+}
+
+static gyre_status fail_form(const struct line *line, const char *forms)
+{
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "line %d: \"%s ...\": expected %s, where N is a number, R a number or a "
+                     "range like 0-3, X a decimal number above 0",
+                     line->number, line->words[0], forms);
+}
+
+static gyre_status check_range(const struct line *line, const char *what, const struct value *range,
+                               uint32_t n)
+{
+    if (range->last < n)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "line %d: there is no %s %u: there are %u, counted from 0", line->number, what,
+                     range->last, n);
+}
+
+static gyre_status check_rate(const struct line *line, double rate)
+{
+    if (rate > 0 && rate <= MAX_RATE)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "line %d: %g: expected a rate in GB/s, above 0 and at most %g", line->number,
+                     rate, MAX_RATE);
+}
+
 enum pass { COUNTS, WIRES, RATES, LINKS };
 
 struct reader {
     struct gyre_fabric *fabric;
-    struct gyre_fabric_line line;
-    double oversubscription; /* of the uplinks, if uplink_rate is 0 */
+    struct line line;
+    double oversubscription; /* if uplink_rate is 0 */
     double uplink_rate;
-    bool is_given[MAX_KEYWORDS]; /* the statements that may stand once */
+    bool is_given[MAX_KEYWORDS]; /* statements that may stand once */
 };
 
 /* ---- how much there is -------------------------------------------------------------------- */
 
-/* Make room for more elements of an array. */
 static gyre_status grow(void *array_address, size_t n, size_t elem_bytes)
 {
     void *array;
@@ -42,12 +174,12 @@ static gyre_status grow(void *array_address, size_t n, size_t elem_bytes)
     return GYRE_SUCCESS;
 }
 
-static gyre_status add_hosts(struct reader *reader, const struct gyre_fabric_value *values)
+static gyre_status add_hosts(struct reader *reader, const struct value *values)
 {
     struct gyre_fabric *fabric = reader->fabric;
     const uint32_t n_hosts = values[0].first, n_gpus = values[1].first, n_nics = values[2].first;
     const uint64_t n_ranks = fabric->n_ranks + (uint64_t)n_hosts * n_gpus;
-    GYRE_TRY(gyre_fabric_line_check_rate(&reader->line, values[3].number));
+    GYRE_TRY(check_rate(&reader->line, values[3].number));
     if (n_hosts == 0 || n_gpus == 0 || n_nics == 0 || n_nics > GYRE_FABRIC_MAX_NICS ||
         n_ranks > GYRE_FABRIC_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -72,16 +204,15 @@ static gyre_status add_hosts(struct reader *reader, const struct gyre_fabric_val
 
 static gyre_status take_count(struct reader *reader)
 {
-    struct gyre_fabric_value values[MAX_VALUES];
-    const struct gyre_fabric_line *line = &reader->line;
+    struct value values[MAX_VALUES];
+    const struct line *line = &reader->line;
     static const char hosts_form[] = "hosts N gpus N nics N rate X";
     if (strcmp(line->words[0], "hosts") == 0)
-        return gyre_fabric_line_match(line, hosts_form, values)
-                   ? add_hosts(reader, values)
-                   : gyre_fabric_line_fail(line, hosts_form);
+        return matches(line, hosts_form, values) ? add_hosts(reader, values)
+                                                 : fail_form(line, hosts_form);
     const bool is_leaves = strcmp(line->words[0], "leaves") == 0;
-    if (!gyre_fabric_line_match(line, is_leaves ? "leaves N" : "spines N", values))
-        return gyre_fabric_line_fail(line, is_leaves ? "leaves N" : "spines N");
+    if (!matches(line, is_leaves ? "leaves N" : "spines N", values))
+        return fail_form(line, is_leaves ? "leaves N" : "spines N");
     if ((is_leaves && values[0].first == 0) || values[0].first > GYRE_FABRIC_MAX_SWITCHES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %u %s: expected %d to %d",
                          line->number, values[0].first, line->words[0], is_leaves ? 1 : 0,
@@ -90,7 +221,7 @@ static gyre_status take_count(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* After the first pass: make room for what was counted. */
+/* After the first pass. */
 static gyre_status open_fabric(struct reader *reader)
 {
     struct gyre_fabric *fabric = reader->fabric;
@@ -118,16 +249,15 @@ static gyre_status open_fabric(struct reader *reader)
 
 static gyre_status take_attach(struct reader *reader)
 {
-    struct gyre_fabric_value values[MAX_VALUES];
+    struct value values[MAX_VALUES];
     struct gyre_fabric *fabric = reader->fabric;
     static const char form[] = "attach hosts R nics R leaf N";
-    if (!gyre_fabric_line_match(&reader->line, form, values))
-        return gyre_fabric_line_fail(&reader->line, form);
-    GYRE_TRY(gyre_fabric_line_check_range(&reader->line, "host", &values[0], fabric->n_hosts));
-    GYRE_TRY(gyre_fabric_line_check_range(&reader->line, "leaf", &values[2], fabric->n_leaves));
+    if (!matches(&reader->line, form, values))
+        return fail_form(&reader->line, form);
+    GYRE_TRY(check_range(&reader->line, "host", &values[0], fabric->n_hosts));
+    GYRE_TRY(check_range(&reader->line, "leaf", &values[2], fabric->n_leaves));
     for (uint32_t h = values[0].first; h <= values[0].last; h++) {
-        GYRE_TRY(gyre_fabric_line_check_range(&reader->line, "nic", &values[1],
-                                              fabric->hosts[h].n_nics));
+        GYRE_TRY(check_range(&reader->line, "nic", &values[1], fabric->hosts[h].n_nics));
         for (uint32_t i = values[1].first; i <= values[1].last; i++)
             fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = values[2].first;
     }
@@ -136,16 +266,15 @@ static gyre_status take_attach(struct reader *reader)
 
 static gyre_status take_wire(struct reader *reader)
 {
-    struct gyre_fabric_value values[MAX_VALUES];
+    struct value values[MAX_VALUES];
     struct gyre_fabric *fabric = reader->fabric;
     if (strcmp(reader->line.words[0], "attach") == 0)
         return take_attach(reader);
-    if (gyre_fabric_line_match(&reader->line, "wiring hosts", values))
+    if (matches(&reader->line, "wiring hosts", values))
         return GYRE_SUCCESS; /* as it is without the line */
-    if (!gyre_fabric_line_match(&reader->line, "wiring rails", values))
-        return gyre_fabric_line_fail(&reader->line,
-                                     "\"wiring hosts\" (the hosts in one block for each leaf) "
-                                     "or \"wiring rails\" (NIC n on leaf n)");
+    if (!matches(&reader->line, "wiring rails", values))
+        return fail_form(&reader->line, "\"wiring hosts\" (the hosts in one block for each leaf) "
+                                        "or \"wiring rails\" (NIC n on leaf n)");
     for (uint32_t h = 0; h < fabric->n_hosts; h++)
         for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
             fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = i % fabric->n_leaves;
@@ -154,17 +283,16 @@ static gyre_status take_wire(struct reader *reader)
 
 static gyre_status take_uplinks(struct reader *reader)
 {
-    struct gyre_fabric_value values[MAX_VALUES];
-    if (gyre_fabric_line_match(&reader->line, "uplinks rate X", values)) {
+    struct value values[MAX_VALUES];
+    if (matches(&reader->line, "uplinks rate X", values)) {
         reader->uplink_rate = values[0].number;
-        return gyre_fabric_line_check_rate(&reader->line, reader->uplink_rate);
+        return check_rate(&reader->line, reader->uplink_rate);
     }
-    if (!gyre_fabric_line_match(&reader->line, "uplinks oversubscription X", values) ||
-        !(values[0].number > 0))
-        return gyre_fabric_line_fail(
-            &reader->line, "\"uplinks rate X\" (GB/s of one leaf to one spine) or \"uplinks "
-                           "oversubscription X\" (the NICs of a leaf carry X times as much as its "
-                           "uplinks)");
+    if (!matches(&reader->line, "uplinks oversubscription X", values) || !(values[0].number > 0))
+        return fail_form(&reader->line,
+                         "\"uplinks rate X\" (GB/s of one leaf to one spine) or \"uplinks "
+                         "oversubscription X\" (the NICs of a leaf carry X times as much as its "
+                         "uplinks)");
     reader->uplink_rate = 0;
     reader->oversubscription = values[0].number;
     return GYRE_SUCCESS;
@@ -172,19 +300,17 @@ static gyre_status take_uplinks(struct reader *reader)
 
 static gyre_status take_rate(struct reader *reader)
 {
-    struct gyre_fabric_value values[MAX_VALUES];
+    struct value values[MAX_VALUES];
     static const char form[] = "latency nic X uplink X";
     if (strcmp(reader->line.words[0], "uplinks") == 0)
         return take_uplinks(reader);
     if (strcmp(reader->line.words[0], "route") == 0) {
-        reader->fabric->routes_by_rail =
-            gyre_fabric_line_match(&reader->line, "route rail", values);
-        return reader->fabric->routes_by_rail ||
-                       gyre_fabric_line_match(&reader->line, "route hash", values)
+        reader->fabric->routes_by_rail = matches(&reader->line, "route rail", values);
+        return reader->fabric->routes_by_rail || matches(&reader->line, "route hash", values)
                    ? GYRE_SUCCESS
-                   : gyre_fabric_line_fail(&reader->line, "\"route hash\" or \"route rail\"");
+                   : fail_form(&reader->line, "\"route hash\" or \"route rail\"");
     }
-    if (!gyre_fabric_line_match(&reader->line, form, values))
+    if (!matches(&reader->line, form, values))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "line %d: latency needs both: %s, in ns, 0 or more and at most %.0f",
                          reader->line.number, form, MAX_LATENCY_NS);
@@ -196,7 +322,7 @@ static gyre_status take_rate(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* After the third pass: the rates of the uplinks follow from the NICs of each leaf. */
+/* After the third pass. */
 static gyre_status set_uplinks(struct reader *reader)
 {
     struct gyre_fabric *fabric = reader->fabric;
@@ -217,28 +343,25 @@ static gyre_status set_uplinks(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* Change both directions of links. */
 static gyre_status take_link(struct reader *reader)
 {
-    struct gyre_fabric_value values[MAX_VALUES] = {{0}};
+    struct value values[MAX_VALUES] = {{0}};
     struct gyre_fabric *fabric = reader->fabric;
-    const struct gyre_fabric_line *line = &reader->line;
+    const struct line *line = &reader->line;
     const bool is_dead = strcmp(line->words[line->n_words - 1], "dead") == 0;
-    const bool is_nic = gyre_fabric_line_match(
-        line, is_dead ? "link host R nic R dead" : "link host R nic R rate X", values);
+    const bool is_nic =
+        matches(line, is_dead ? "link host R nic R dead" : "link host R nic R rate X", values);
     if (!is_nic &&
-        !gyre_fabric_line_match(
-            line, is_dead ? "link leaf R spine R dead" : "link leaf R spine R rate X", values))
-        return gyre_fabric_line_fail(
-            line, "\"link host R nic R\" or \"link leaf R spine R\" and then \"dead\" "
-                  "or \"rate X\"");
+        !matches(line, is_dead ? "link leaf R spine R dead" : "link leaf R spine R rate X", values))
+        return fail_form(line, "\"link host R nic R\" or \"link leaf R spine R\" and then \"dead\" "
+                               "or \"rate X\"");
     if (!is_dead)
-        GYRE_TRY(gyre_fabric_line_check_rate(line, values[2].number));
-    GYRE_TRY(gyre_fabric_line_check_range(line, is_nic ? "host" : "leaf", &values[0],
-                                          is_nic ? fabric->n_hosts : fabric->n_leaves));
+        GYRE_TRY(check_rate(line, values[2].number));
+    GYRE_TRY(check_range(line, is_nic ? "host" : "leaf", &values[0],
+                         is_nic ? fabric->n_hosts : fabric->n_leaves));
     for (uint32_t i = values[0].first; i <= values[0].last; i++) {
-        GYRE_TRY(gyre_fabric_line_check_range(line, is_nic ? "nic" : "spine", &values[1],
-                                              is_nic ? fabric->hosts[i].n_nics : fabric->n_spines));
+        GYRE_TRY(check_range(line, is_nic ? "nic" : "spine", &values[1],
+                             is_nic ? fabric->hosts[i].n_nics : fabric->n_spines));
         for (uint32_t k = values[1].first; k <= values[1].last; k++)
             for (int way = 0; way < 2; way++) {
                 const uint32_t link =
@@ -250,8 +373,8 @@ static gyre_status take_link(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* After the last pass: each rank gets a NIC. If a host has fewer NICs than GPUs, neighbours share
- * one. A rank whose NIC is dead takes the next NIC of its host that works. */
+/* After the last pass. If a host has fewer NICs than GPUs, neighbours share one. A rank whose NIC
+ * is dead takes the next NIC of its host that works. */
 static gyre_status assign_nics(struct gyre_fabric *fabric)
 {
     for (uint32_t h = 0; h < fabric->n_hosts; h++) {
@@ -280,7 +403,7 @@ struct keyword {
     const char *word;
     enum pass pass;
     gyre_status (*take)(struct reader *);
-    bool is_single; /* it may stand once, because a second one would replace the first */
+    bool is_single; /* a second one would replace the first */
 };
 
 static const struct keyword keywords[] = {
@@ -319,7 +442,7 @@ static gyre_status take_line(struct reader *reader, enum pass pass)
 static gyre_status take_pass(struct reader *reader, const char *text, enum pass pass)
 {
     for (reader->line.number = 1; *text != '\0'; reader->line.number++) {
-        GYRE_TRY(gyre_fabric_line_cut(text, strcspn(text, "#\n"), &reader->line));
+        GYRE_TRY(cut_line(text, strcspn(text, "#\n"), &reader->line));
         GYRE_TRY(take_line(reader, pass));
         text += strcspn(text, "\n");
         text += *text == '\n';

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-min fair rates, event by event (algorithms/simulate/flows.h). An event changes the rates of
- * the flows that share a link with the flow that starts or ends, of those that share a link with
- * these, and so on. Only this part of the fabric is filled again. Rails that do not touch each
- * other are such parts.
+ * Max-min fair rates, event by event. An event changes the rates of the flows that share a link
+ * with the flow that starts or ends, of those that share a link with these, and so on. Only this
+ * part of the fabric is filled again.
  */
 #include "algorithms/simulate/flows.h"
 
@@ -14,36 +13,35 @@
 
 #define NONE UINT32_MAX
 
-/* Events that are closer together than this are one event. Flows that are alike end together, and
- * rounding must not make as many events of it. */
+/* Flows that are alike end together, and rounding must not make several events of it. */
 #define SAME_NS 1e-6
 
-/* Links whose shares differ by less than this part are full at the same time. */
+/* Links whose shares differ by less are full at the same time. */
 #define SAME_PART 1e-9
 
 enum state { IDLE, WAITS, RUNS };
 
 struct flow {
     enum state state;
-    double n_bytes; /* that each member has still to move */
+    double n_bytes; /* left for each member */
     double n_members;
-    double rate;       /* of each member */
-    double updated_ns; /* when n_bytes was right */
-    double event_ns;   /* when it starts or ends */
-    uint32_t place;    /* in the heap */
-    uint32_t visit;    /* number of the filling that saw it last */
-    bool is_fixed;     /* in the present filling */
+    double rate;
+    double updated_ns;
+    double event_ns;
+    uint32_t place; /* in the heap */
+    uint32_t visit; /* the filling that saw it last */
+    bool is_fixed;
 };
 
 struct link {
-    uint32_t first; /* of its running flows, as flow * GYRE_FABRIC_ROUTE_N_LINKS + hop */
+    uint32_t first; /* flow * GYRE_FABRIC_ROUTE_N_LINKS + hop */
     uint32_t visit;
-    double left;      /* rate that is left in the present filling */
+    double left;
     double n_members; /* that still grow */
-    double n_bytes;   /* that were ever started */
+    double n_bytes;
 };
 
-/* Links a running flow into the list of a link. */
+/* A running flow in the list of a link. */
 struct hop {
     uint32_t next, before;
 };
@@ -54,10 +52,10 @@ struct gyre_flows {
     uint32_t n_links, n_flows;
     struct flow *flows;
     struct link *links;
-    struct hop *hops; /* GYRE_FABRIC_ROUTE_N_LINKS for each flow */
+    struct hop *hops;
     uint32_t *heap;
     uint32_t n_heap;
-    uint32_t *part_links, *part_flows; /* of the part that is filled again */
+    uint32_t *part_links, *part_flows; /* to be filled again */
     uint32_t n_part_links, n_part_flows;
     uint32_t n_visits;
     double now_ns;
@@ -116,7 +114,6 @@ static void put(struct gyre_flows *flows, uint32_t place, uint32_t flow)
     flows->flows[flow].place = place;
 }
 
-/* Move the flow at a place up or down to where it belongs. */
 static void sift(struct gyre_flows *flows, uint32_t i)
 {
     const uint32_t flow = flows->heap[i];
@@ -181,7 +178,7 @@ static void add_link(struct gyre_flows *flows, uint32_t link)
     flows->part_links[flows->n_part_links++] = link;
 }
 
-/* Put a flow into the lists of its links, or take it out of them. */
+/* A flow enters the lists of its links. */
 static void enter(struct gyre_flows *flows, uint32_t flow)
 {
     const struct gyre_fabric_route *route = &flows->routes[flow];
@@ -211,7 +208,6 @@ static void leave(struct gyre_flows *flows, uint32_t flow)
     }
 }
 
-/* Add the flows over a link to the part, and their other links. */
 static void add_flows_of(struct gyre_flows *flows, uint32_t number)
 {
     struct link *link = &flows->links[number];
@@ -235,7 +231,7 @@ static void add_flows_of(struct gyre_flows *flows, uint32_t number)
 
 /* ---- progressive filling ------------------------------------------------------------------ */
 
-/* Let the flows over a full link keep this rate. Returns how many flows that are. */
+/* The flows over a full link keep this rate. Returns how many. */
 static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, double rate)
 {
     uint32_t n_fixed = 0;
@@ -256,7 +252,7 @@ static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, 
     return n_fixed;
 }
 
-/* The links that are full first let every flow over them have this rate. */
+/* The rate of every flow over the link that is full first. */
 static double least_share(const struct gyre_flows *flows)
 {
     double least = INFINITY;

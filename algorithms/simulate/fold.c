@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks for ranks that are alike (algorithms/simulate/fold.h). A renumbering of the ranks is tried,
- * and the programs are compared: the program of a rank must be that of the kept rank that stands
- * for it, with its peers renumbered.
+ * Looks for ranks that are alike. A renumbering of the ranks is tried, and the programs are
+ * compared: the program of a rank must be that of the kept rank that stands for it, with its peers
+ * renumbered.
  */
-#include "algorithms/simulate/fold.h"
+#include "algorithms/simulate/network.h"
 
 #include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 
-/* In shapes of up to so many ranks, all programs are compared before some ranks stand for all. In
- * larger shapes an algorithm's programs are sampled. Programs from a file are always compared all,
- * because any of them may differ from the others. */
+/* In shapes of up to so many ranks all programs are compared, in larger ones samples. Programs from
+ * a file are all compared, because any of them may differ from the others. */
 #define MAX_FULLY_COMPARED 64
 
 /* ---- renumbering -------------------------------------------------------------------------- */
@@ -56,17 +55,15 @@ gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned varian
 
 /* ---- are two programs equal apart from the renumbering? ----------------------------------- */
 
-/* Continue a hash over one word. gyre_hash() reads byte after byte, and programs of thousands of
- * ranks have millions of operands. The multiplier is 2^64 divided by the golden ratio, which is odd
- * and has no pattern in its bits. */
+/* gyre_hash() reads byte after byte, and programs of thousands of ranks have millions of operands.
+ * The multiplier is 2^64 divided by the golden ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
     return hash ^ hash >> 32;
 }
 
-/* The sum of the hashes of the peers, relative to the rank. A sum does not depend on their order.
- */
+/* A sum does not depend on the order of the operands. */
 static uint64_t sum_operands(const struct gyre_sim_fold *fold, const struct gyre_program *program,
                              const struct gyre_operand *operands, unsigned n_operands)
 {
@@ -113,7 +110,7 @@ static gyre_status hash_program(const struct gyre_sim_fold *fold, unsigned varia
     return GYRE_SUCCESS;
 }
 
-/* The hashes of the programs of the kept ranks, which are compared with many others. */
+/* of the kept ranks, which are compared with many others */
 struct kept_hashes {
     uint64_t *hash; /* [variant][kept rank] */
     bool *is_known;
@@ -137,8 +134,6 @@ static void close_hashes(struct kept_hashes *hashes)
     free(hashes->is_known);
 }
 
-/* Is the program of a rank equal to the program of the kept rank that stands for it, apart from the
- * renumbering? */
 static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kept_hashes *hashes,
                                     unsigned variant, unsigned rank, bool *is_same_out)
 {
@@ -158,16 +153,14 @@ static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kep
     return GYRE_SUCCESS;
 }
 
-/* Which of n hosts or variants are compared in shapes that are too large for all of them: the first
- * ones, those in the middle and the last ones, because an algorithm that treats some differently
- * treats these differently. */
+/* Which hosts or variants are compared in large shapes: the first, the middle and the last ones,
+ * because an algorithm that treats some differently treats these differently. */
 static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
 {
     return i < n_first || i / 2 == n / 4 || i + n_last >= n;
 }
 
-/* Can the kept ranks stand for all ranks?
- * @n_positions: compare so many ranks of each host. */
+/* @n_positions: compare so many ranks of each host. */
 static gyre_status compare_all(const struct gyre_sim_fold *fold, unsigned n_positions,
                                struct kept_hashes *hashes, bool *is_same_out)
 {
@@ -199,8 +192,7 @@ static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_posit
 
 /* ---- choosing the kept ranks -------------------------------------------------------------- */
 
-/* The number of ranks of each host, if all hosts have the same number of ranks and the ranks of a
- * host have consecutive numbers. Otherwise, and if there is only one host, 1. */
+/* 1 unless all hosts have the same number of ranks with consecutive numbers. */
 static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;
@@ -213,8 +205,7 @@ static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned 
     return n_of_host;
 }
 
-/* The number of ranks that share a NIC on a host with n_of_host ranks; 0 if the NICs of a host
- * serve different numbers of ranks. */
+/* Ranks that share a NIC; 0 if the NICs of a host serve different numbers of ranks. */
 static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
 {
     const struct gyre_grouping *grouping = fold->machine->grouping;
@@ -224,11 +215,11 @@ static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
     return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
 }
 
-/* Looks for a rotation of the positions on all hosts that does not change the programs. The first
- * rotation that is tried fits two-level algorithms, which treat all rails alike. The second one
- * fits rings and trees, whose variants cross between hosts at different ranks: there a rotation
- * leads from one variant to the next. Ranks that share a NIC are all kept, because they wait for
- * each other there. */
+/* Look for a rotation of the positions on all hosts that does not change the programs. The first
+ * one that is tried fits two-level algorithms, which treat all rails alike; the second one rings
+ * and trees, whose variants cross between hosts at different ranks, so that it leads from one
+ * variant to the next. Ranks that share a NIC are all kept, because they wait for each other there.
+ */
 static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_folding allowed)
 {
     const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
@@ -250,9 +241,8 @@ static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_fold
     return GYRE_SUCCESS;
 }
 
-/* Looks for a renumbering of hosts that does not change the programs. It tries to add 1 to each
- * number, to add 2 (because rings cross between hosts at another rail at every second host), and to
- * combine each number with another one by exclusive or. */
+/* Look for a renumbering of hosts that does not change the programs: by adding 1, by adding 2
+ * (rings cross between hosts at another rail at every second host), and by exclusive or. */
 static gyre_status fold_hosts(struct gyre_sim_fold *fold)
 {
     const unsigned n_hosts = count_hosts(fold), n_positions = fold->n_kept_positions;
@@ -273,7 +263,6 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
     return GYRE_SUCCESS;
 }
 
-/* Does a rank send to all other ranks and receive from all of them? */
 static gyre_status find_all_pairs(const struct gyre_sim_fold *fold, bool *is_all_out)
 {
     struct gyre_program *program;
@@ -284,10 +273,9 @@ static gyre_status find_all_pairs(const struct gyre_sim_fold *fold, bool *is_all
 }
 
 /* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so that
- * all ranks get the same bits. Therefore the ranks receive in different orders relative to
- * themselves, and no two are alike. In large shapes this difference is ignored, because a rank has
- * received nearly everything once it has sent to all others. That need not be so in programs from a
- * file, which might wait for each other in another order. */
+ * all get the same bits. So no two receive in the same order relative to themselves. In large
+ * shapes this difference is ignored, because a rank has received nearly everything once it has sent
+ * to all others; programs from a file might wait in another order. */
 static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
     if (fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Converts programs to the form that the simulator runs. Only one program is in memory at a time,
- * because all steps of a ring of 1024 ranks would take 170 MB. Sorting brings the two ends of each
+ * because all steps of a ring of 1024 ranks would take 170 MB. Sorting brings the two sides of each
  * FIFO together.
  */
 #include "algorithms/simulate/network.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One end of a FIFO. */
+/* The sender side or the receiver side of a FIFO. */
 struct end {
-    uint64_t key; /* of variant, sending rank, receiver's position, lane; equal at both ends */
+    uint64_t key; /* of variant, sending rank, receiver's position, lane; equal on both sides */
     uint32_t index;
     uint32_t rank;
     uint32_t worker;
@@ -31,10 +31,10 @@ struct build {
     struct end *ends;
     uint32_t n_ends;
     size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes; /* allocated */
-    bool leaves_leaf; /* with a fabric: some data go over a spine */
+    bool leaves_leaf;                                          /* some data go over a spine */
 };
 
-/* Make room for n elements. The capacity at least doubles. */
+/* The capacity at least doubles. */
 static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_t elem_bytes)
 {
     void *array;
@@ -95,7 +95,7 @@ static gyre_status add_ends(struct build *build, const struct gyre_program *prog
     return GYRE_SUCCESS;
 }
 
-/* The connections of one side of a step, as ends; returns how many. */
+/* Returns how many connections one side of a step has. */
 static uint8_t add_operands(struct build *build, const struct gyre_operand *operands,
                             unsigned n_operands, uint32_t first_end, uint32_t worker)
 {
@@ -131,7 +131,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     const uint32_t rank = gyre_sim_fold_index(&build->fold, program->rank, &ignored);
     const struct gyre_sim_worker worker = {rank, variant, network->n_steps, from->n_steps};
     uint8_t n_ahead = 0;
-    for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards, to know the steps that follow */
+    for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards: a step must know those that follow */
         const struct gyre_step *step = &program->steps[from->first_step + i];
         const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
         const bool is_group_end = (i + 1) % GYRE_SIM_MAX_GROUP == 0;
@@ -154,7 +154,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         to->n_chunks = step->n_chunks;
         to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
         to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
-        if (step->n_outs > 0) { /* a step without outputs only waits for data that are in place */
+        if (step->n_outs > 0) { /* otherwise it only waits for placed data */
             to->n_ins = step->n_ins;
             to->n_stores = (uint8_t)(step->n_outs - to->n_sends);
         }
@@ -164,7 +164,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     return GYRE_SUCCESS;
 }
 
-/* Take over the program of a kept rank. @index: of the rank among the kept ranks. */
+/* @index: of the kept rank. */
 static gyre_status add_program(struct build *build, unsigned variant, uint32_t index)
 {
     struct gyre_program *program;
@@ -193,7 +193,7 @@ static int compare_ends(const void *a, const void *b)
     return right->is_send - left->is_send;
 }
 
-/* Pair the ends; steps then name FIFOs instead of ends. */
+/* From here on steps name FIFOs instead of ends. */
 static gyre_status join_ends(struct build *build)
 {
     struct gyre_sim_network *network = build->network;
@@ -229,8 +229,8 @@ out:
     return status;
 }
 
-/* The NIC of a rank. If a host has fewer NICs than ranks, neighbouring ranks share a NIC; else each
- * rank has its own. The model knows no rank that stripes its data over several NICs. */
+/* If a host has fewer NICs than ranks, neighbouring ranks share one; else each rank has its own.
+ * The model knows no rank that stripes its data over several NICs. */
 static uint32_t find_nic(const struct build *build, unsigned rank)
 {
     const struct gyre_grouping *grouping = build->machine->grouping;
@@ -246,7 +246,6 @@ static uint32_t find_nic(const struct build *build, unsigned rank)
                : position;
 }
 
-/* Choose the kept ranks, and count the ranks of a host for which each of them stands. */
 static gyre_status fold(struct build *build, enum gyre_sim_folding allowed)
 {
     struct gyre_sim_network *network = build->network;
@@ -264,8 +263,8 @@ static gyre_status fold(struct build *build, enum gyre_sim_folding allowed)
     return GYRE_SUCCESS;
 }
 
-/* Find the way of each FIFO between hosts through the fabric. Where ranks stand for others, all
- * ways stay within a leaf: out of the sender's NIC and into the receiver's. */
+/* Where ranks stand for others, all routes stay within a leaf: out of the sender's NIC and into the
+ * receiver's. */
 static gyre_status find_routes(const struct build *build, const struct gyre_fabric *fabric)
 {
     struct gyre_sim_network *network = build->network;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The event loop of the simulator. An event is a moment at which a worker checks whether it can go
- * on. A step starts when its slots have arrived, its sends have credit and its worker is free. What
- * happens then is in step.c.
+ * on. A step starts when its slots have arrived, its sends have credit and its worker is free
+ * (step.c).
  */
 #include "algorithms/simulate/run.h"
 
-#include "algorithms/simulate/state.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"
 
@@ -16,10 +15,157 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- the queue of events --------------------------------------------------------------------- */
+
+/* A heap, the earliest event first. If a worker is to check earlier than it was, its old event
+ * stays in the queue until it comes first, and is dropped then. */
+
+/* With four children the queue is half as deep as with two, and they lie side by side in memory. */
+#define N_CHILDREN 4
+
+static bool is_before(struct gyre_sim_event a, struct gyre_sim_event b)
+{
+    return a.at_ns < b.at_ns || (a.at_ns <= b.at_ns && a.worker < b.worker);
+}
+
+static void rise(struct gyre_sim_event *queue, uint32_t i, struct gyre_sim_event event)
+{
+    for (; i > 0 && is_before(event, queue[(i - 1) / N_CHILDREN]); i = (i - 1) / N_CHILDREN)
+        queue[i] = queue[(i - 1) / N_CHILDREN];
+    queue[i] = event;
+}
+
+static bool is_valid(const struct gyre_sim_state *state, struct gyre_sim_event event)
+{
+    return event.at_ns <= state->workers[event.worker].check_ns &&
+           event.at_ns >= state->workers[event.worker].check_ns;
+}
+
+/* Drop the events that are not valid, and all but one of a worker that has several at the same
+ * time: while this runs, a worker whose event stays has no time at which it will check. */
+static void clean(struct gyre_sim_state *state)
+{
+    const uint32_t n = state->n_queued;
+    state->n_queued = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gyre_sim_event event = state->queue[i];
+        if (!is_valid(state, event))
+            continue;
+        state->workers[event.worker].check_ns = INFINITY;
+        rise(state->queue, state->n_queued++, event);
+    }
+    for (uint32_t i = 0; i < state->n_queued; i++)
+        state->workers[state->queue[i].worker].check_ns = state->queue[i].at_ns;
+}
+
+void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns)
+{
+    struct gyre_sim_worker_state *own = &state->workers[worker];
+    if (own->check_ns <= at_ns)
+        return;
+    if (state->n_queued == state->n_most_queued)
+        clean(state);
+    own->check_ns = at_ns;
+    rise(state->queue, state->n_queued++, (struct gyre_sim_event){at_ns, worker});
+}
+
+void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo, double at_ns)
+{
+    const struct gyre_sim_worker_state *own = &state->workers[worker];
+    if (own->waits_for == GYRE_SIM_NO_FIFO || own->waits_for == fifo)
+        gyre_sim_check_at(state, worker, gyre_sim_later(at_ns, own->free_ns));
+}
+
+/* n_queued = there are no children. */
+static uint32_t first_child(const struct gyre_sim_state *state, uint32_t i)
+{
+    const struct gyre_sim_event *queue = state->queue;
+    uint32_t first = N_CHILDREN * i + 1;
+    if (first >= state->n_queued)
+        return state->n_queued;
+    const uint32_t end = gyre_min_u32(first + N_CHILDREN, state->n_queued);
+    for (uint32_t child = first + 1; child < end; child++)
+        if (is_before(queue[child], queue[first]))
+            first = child;
+    return first;
+}
+
+static void drop_first(struct gyre_sim_state *state)
+{
+    const struct gyre_sim_event last = state->queue[--state->n_queued];
+    uint32_t i = 0;
+    for (uint32_t child; (child = first_child(state, i)) < state->n_queued; i = child) {
+        if (!is_before(state->queue[child], last))
+            break;
+        state->queue[i] = state->queue[child];
+    }
+    state->queue[i] = last;
+}
+
+/* INFINITY = there is none. */
+static double next_event_ns(struct gyre_sim_state *state)
+{
+    while (state->n_queued > 0 && !is_valid(state, state->queue[0]))
+        drop_first(state);
+    return state->n_queued > 0 ? state->queue[0].at_ns : INFINITY;
+}
+
+/* Remove the event that next_event_ns() has found, and return its worker. Events at the same time
+ * are in the order of workers, so that all runs are equal. */
+static uint32_t take_event(struct gyre_sim_state *state)
+{
+    const uint32_t worker = state->queue[0].worker;
+    drop_first(state);
+    state->workers[worker].check_ns = INFINITY;
+    return worker;
+}
+
+/* ---- slots that go through a fabric ---------------------------------------------------------- */
+
+/* The slots of a FIFO follow each other, as on a queue pair. */
+static void start_flow(struct gyre_sim_state *state, uint32_t index, double now_ns)
+{
+    const struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
+    const struct gyre_sim_parcel *parcel =
+        &state->parcels[(size_t)index * state->simulation->depth + fifo->fly_at];
+    const uint32_t variant = state->network->workers[fifo->ends.sender].variant;
+    gyre_flows_start(state->flows, index, gyre_sim_later(now_ns, parcel->full_ns),
+                     parcel->wire_bytes, gyre_sim_channels_of(state, variant));
+}
+
+void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t index, double full_ns,
+                          double wire_bytes)
+{
+    struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
+    const uint32_t variant = state->network->workers[fifo->ends.sender].variant;
+    const double messages_ns =
+        state->simulation->cost->nic_message_ns * gyre_sim_channels_of(state, variant);
+    state->parcels[(size_t)index * state->simulation->depth + fifo->post_at] =
+        (struct gyre_sim_parcel){full_ns + messages_ns, wire_bytes};
+    fifo->at_ns[fifo->post_at] = INFINITY;
+    fifo->post_at = gyre_sim_next_slot(state, fifo->post_at);
+    fifo->n_filled++;
+    if (fifo->n_flying++ == 0)
+        start_flow(state, index, full_ns);
+}
+
+static void end_flow(void *context, uint32_t index, double now_ns)
+{
+    struct gyre_sim_state *state = context;
+    const struct gyre_cost *cost = state->simulation->cost;
+    struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
+    const double seen_ns = now_ns + state->network->routes[index].latency_ns +
+                           cost->hop_ns[state->simulation->net_proto][GYRE_LINK_NETWORK];
+    fifo->at_ns[fifo->fly_at] = seen_ns;
+    fifo->fly_at = gyre_sim_next_slot(state, fifo->fly_at);
+    gyre_sim_wake(state, fifo->ends.receiver, index, seen_ns);
+    if (--fifo->n_flying > 0)
+        start_flow(state, index, now_ns);
+}
+
 /* ---- workers ------------------------------------------------------------------------------ */
 
-/* The time at which the step can start; INFINITY if that is not known yet. @missing_out: a FIFO for
- * which it then waits. */
+/* INFINITY if that is not known yet. @missing_out: a FIFO for which the step then waits. */
 static double ready_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                        uint32_t *missing_out)
 {
@@ -41,7 +187,6 @@ static double ready_ns(const struct gyre_sim_state *state, const struct gyre_sim
     return ready;
 }
 
-/* The group is done: go to the next group, or to the next tile. */
 static void advance(const struct gyre_sim_state *state, uint32_t index)
 {
     const struct gyre_sim_worker *program = &state->network->workers[index];
@@ -54,7 +199,7 @@ static void advance(const struct gyre_sim_state *state, uint32_t index)
     }
 }
 
-/* The step of a group that can start first. @at_ns_out: when; INFINITY if that is not known yet.
+/* The step of a group that can start first. @at_ns_out: INFINITY if that is not known yet.
  * @missing_out: the FIFO for which the last step of the group waits, else GYRE_SIM_NO_FIFO. */
 static unsigned find_first(const struct gyre_sim_state *state,
                            const struct gyre_sim_worker_state *worker,
@@ -80,7 +225,7 @@ static unsigned find_first(const struct gyre_sim_state *state,
     return first;
 }
 
-/* Run the steps that are ready. Of steps that may overtake each other, the earliest runs first. */
+/* Of steps that may overtake each other, the earliest runs first. */
 static void look(struct gyre_sim_state *state, uint32_t index, double now_ns)
 {
     const struct gyre_sim_worker *program = &state->network->workers[index];
@@ -125,7 +270,6 @@ static void number_ports(struct gyre_sim_ports *first, const struct gyre_sim_net
     first->n = first->nic_in + network->n_hosts * network->n_nics;
 }
 
-/* Let no FIFO be filled and no worker be queued. */
 static void reset(struct gyre_sim_state *state)
 {
     const struct gyre_sim_network *network = state->network;
@@ -168,7 +312,6 @@ static gyre_status open_state(struct gyre_sim_state *state)
     return status;
 }
 
-/* How long the busiest resource was busy, in ns. */
 static void find_busiest(const struct gyre_sim_state *state, struct gyre_prediction *prediction)
 {
     const struct gyre_sim_ports *first = &state->first;
@@ -203,7 +346,6 @@ static void find_busiest(const struct gyre_sim_state *state, struct gyre_predict
         prediction->bottleneck = GYRE_RESOURCE_LATENCY;
 }
 
-/* The time at which the rank's workers start. */
 static double launched_ns(const struct gyre_sim_state *state, uint32_t rank)
 {
     const struct gyre_cost *cost = state->simulation->cost;
@@ -215,7 +357,6 @@ static double launched_ns(const struct gyre_sim_state *state, uint32_t rank)
     return cost->launch_ns + cost->worker_launch_ns * n_workers;
 }
 
-/* Let all workers check when they are launched. */
 static void launch(struct gyre_sim_state *state)
 {
     for (uint32_t i = 0; i < state->network->n_workers; i++) {
@@ -230,26 +371,25 @@ static void launch(struct gyre_sim_state *state)
     }
 }
 
-/* Go on until nothing happens any more. Returns false if that would be after limit_ns. */
+/* Returns false if the end would be after limit_ns. */
 static bool run_events(struct gyre_sim_state *state)
 {
     const double limit_ns = state->simulation->limit_ns;
     for (;;) {
-        const double now_ns = gyre_sim_next_ns(state);
+        const double now_ns = next_event_ns(state);
         if (state->flows != NULL && gyre_flows_next_ns(state->flows) <= fmin(now_ns, DBL_MAX)) {
-            gyre_sim_advance_fabric(state);
+            gyre_flows_advance(state->flows, end_flow, state);
             continue;
         }
         if (now_ns > DBL_MAX)
             return true;
-        const uint32_t worker = gyre_sim_take_next(state);
+        const uint32_t worker = take_event(state);
         if (limit_ns > 0 && now_ns > limit_ns && state->workers[worker].tile < state->n_tiles)
             return false;
         look(state, worker, now_ns);
     }
 }
 
-/* Have all workers carried out all tiles? */
 static gyre_status check_end(const struct gyre_sim_state *state)
 {
     for (uint32_t i = 0; i < state->network->n_workers; i++)

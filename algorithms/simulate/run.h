@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One run of the simulator's event loop: the programs of all kept ranks, for some of a call's
- * tiles.
+ * One run of the simulator's event loop and its state: workers, FIFOs, shared ports, and the queue
+ * of events.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_RUN_H
 #define GYRE_ALGORITHMS_SIMULATE_RUN_H
 
+#include "algorithms/simulate/flows.h"
 #include "algorithms/simulate/network.h"
 #include "core/foundation/model/tile.h"
 
@@ -13,14 +14,122 @@ struct gyre_sim_call {
     const struct gyre_sim_network *network;
     const struct gyre_simulation *simulation;
     struct gyre_split split;
-    uint64_t n_real_tiles; /* tiles of the call */
-    uint64_t n_full_tiles; /* tiles in which all chunks are full */
+    uint64_t n_real_tiles;
+    uint64_t n_full_tiles; /* in which all chunks are full */
 };
 
+#define GYRE_SIM_NO_FIFO UINT32_MAX
+
+struct gyre_sim_worker_state {
+    double free_ns;
+    double busy_ns;
+    double check_ns; /* INFINITY = when it is woken */
+    uint64_t tile;
+    uint32_t step;      /* first of its present group, counted within the worker */
+    uint32_t done_mask; /* by step of the group */
+    uint32_t waits_for; /* it cannot go on without this FIFO; or GYRE_SIM_NO_FIFO */
+};
+
+/* when a worker checks whether it can go on */
+struct gyre_sim_event {
+    double at_ns;
+    uint32_t worker;
+};
+
+/* A FIFO and its slots: with four slots they fill one cache line. A slot is either filled or free,
+ * so it has one time. */
+struct gyre_sim_fifo_state {
+    struct gyre_sim_fifo ends;
+    uint8_t n_filled;   /* posted and not consumed */
+    uint8_t n_flying;   /* posted and not through the fabric yet */
+    uint8_t post_at;    /* next slot to post */
+    uint8_t consume_at; /* next slot to consume */
+    uint8_t fly_at;     /* next slot through the fabric */
+    double at_ns[]; /* by slot: when the receiver sees that it is filled, or the sender that it is
+                     * free */
+};
+
+/* A slot on its way through the fabric. */
+struct gyre_sim_parcel {
+    double full_ns;
+    double wire_bytes;
+};
+
+/* A resource that channels and workers share. It serves one step after the other. */
+struct gyre_sim_port {
+    double free_ns;
+    double busy_ns;
+};
+
+/* First ports of each kind in one array. */
+struct gyre_sim_ports {
+    uint32_t cores, egress, ingress, host_cores, nic_out, nic_in, n;
+};
+
+struct gyre_sim_state {
+    const struct gyre_sim_call *call;
+    const struct gyre_sim_network *network;
+    const struct gyre_simulation *simulation;
+    struct gyre_sim_ports first;
+    uint64_t n_tiles;
+    struct gyre_sim_worker_state *workers;
+    char *fifos; /* fifo_bytes each */
+    size_t fifo_bytes;
+    struct gyre_sim_port *ports;
+    struct gyre_sim_event *queue;
+    uint32_t n_queued, n_most_queued;
+    struct gyre_flows *flows;        /* by FIFO; NULL = there is no fabric */
+    struct gyre_sim_parcel *parcels; /* by FIFO and slot, with a fabric */
+    double *done_ns;                 /* by tile: the end of its last step; NULL = not asked for */
+    double end_ns;
+    uint64_t n_steps;
+};
+
+static inline struct gyre_sim_fifo_state *gyre_sim_fifo_at(const struct gyre_sim_state *state,
+                                                           uint32_t fifo)
+{
+    return (struct gyre_sim_fifo_state *)(void *)&state->fifos[fifo * state->fifo_bytes];
+}
+
+static inline uint8_t gyre_sim_next_slot(const struct gyre_sim_state *state, uint8_t slot)
+{
+    return slot + 1U == state->simulation->depth ? 0 : (uint8_t)(slot + 1);
+}
+
+/* Neither is NAN, which fmax() would have to check. */
+static inline double gyre_sim_later(double a_ns, double b_ns)
+{
+    return a_ns > b_ns ? a_ns : b_ns;
+}
+
+/* One of the channels of a variant is simulated and stands for all of them. */
+static inline uint32_t gyre_sim_channels_of(const struct gyre_sim_state *state, uint32_t variant)
+{
+    const uint32_t n_channels = state->simulation->n_channels;
+    const uint32_t n_variants = state->network->n_variants;
+    return n_channels / n_variants + (variant < n_channels % n_variants ? 1 : 0);
+}
+
+/** gyre_sim_check_at - let a worker check at `at_ns`, unless it will check earlier (run.c). */
+void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns);
+
+/** gyre_sim_wake - a slot of a FIFO is filled or free from `at_ns` on: let the worker on that side
+ * check, if it may wait for it. */
+void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo, double at_ns);
+
+/** gyre_sim_execute - a step of a worker starts now (step.c). */
+void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker,
+                      const struct gyre_sim_step *step, double now_ns);
+
+/** gyre_sim_post_parcel - put a slot that is full at `full_ns` on its way through the fabric. Its
+ * receiver is woken when it arrives. */
+void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, double full_ns,
+                          double wire_bytes);
+
 /** gyre_sim_run - simulate `n_tiles` of the call's tiles. The tiles that are left out are full ones
- * from the middle. @done_ns: NULL, or all 0; by tile: set to the time at which all ranks were done
- * with it. @prediction: n_steps is added to, the other fields are set; the time is INFINITY if the
- * run was ended because of limit_ns. Errors: as gyre_simulator_run(). */
+ * from the middle. @done_ns: NULL, or all 0; by tile: when all ranks were done with it.
+ * @prediction: n_steps is added to, the other fields are set; the time is INFINITY if limit_ns
+ * ended the run. Errors: as gyre_simulator_run(). */
 gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles, double *done_ns,
                          struct gyre_prediction *prediction);
 

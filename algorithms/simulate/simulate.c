@@ -16,18 +16,17 @@
 
 #define UNIT_BYTES 16 /* of cuts: as plans cut */
 
-/* A pipeline is steady if two equal numbers of further tiles take times that differ by less than
- * this share. */
+/* A pipeline is steady if the times of two equal numbers of further tiles differ by less. */
 #define STEADY_SHARE       0.001
 #define ROUGH_STEADY_SHARE 0.01
 
-/* After so many simulated steps the result is extrapolated even if the pipeline is not steady, so
- * that a prediction takes seconds at most, and a rough one tens of milliseconds. */
+/* After so many steps the result is extrapolated even if the pipeline is not steady, so that a
+ * prediction takes seconds at most, and a rough one tens of milliseconds. */
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
-/* If all ranks together take so many steps in one tile, a rough prediction is made of one run, and
- * not of three. With even more steps this run has as few tiles as tell the time of one. */
+/* If a tile takes so many steps, a rough prediction is made of one run, and not of three. With even
+ * more steps this run has as few tiles as tell the time of one. */
 #define LONG_TILE_STEPS      100000
 #define VERY_LONG_TILE_STEPS 1000000
 
@@ -43,7 +42,7 @@ struct gyre_simulator {
     struct gyre_machine machine;
     struct gyre_sim_network network;
     struct gyre_sim_network uneven; /* for numbers of channels that `network` does not take */
-    struct gyre_sim_network whole;  /* all ranks, where the ranks of a host share its cores */
+    struct gyre_sim_network whole;  /* all ranks, where those of a host share its cores */
     bool has_uneven, has_whole;
 };
 
@@ -83,11 +82,11 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
     return call;
 }
 
-/* What two equal numbers of further tiles add to a call. */
+/* What two equal numbers of further tiles add to the time of a call. */
 struct growth {
-    double first_ns;  /* the first of them to its time */
-    double second_ns; /* the second of them to its time */
-    double busy_ns;   /* the second of them to the time of the busiest resource */
+    double first_ns;
+    double second_ns;
+    double busy_ns; /* of the second to the time of the busiest resource */
 };
 
 static double busy_ns_of(const struct gyre_prediction *prediction)
@@ -95,8 +94,8 @@ static double busy_ns_of(const struct gyre_prediction *prediction)
     return prediction->busy_share * prediction->time_ns;
 }
 
-/* Simulate runs of 2, 3 and 4 times `more` tiles. @longest: of the last run, with the steps of all;
- * the time is INFINITY if a run passed limit_ns. */
+/* Runs of 2, 3 and 4 times `more` tiles. @longest: the last run, with the steps of all; INFINITY if
+ * a run passed limit_ns. */
 static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, struct growth *growth,
                            struct gyre_prediction *longest)
 {
@@ -114,14 +113,14 @@ static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, stru
     return GYRE_SUCCESS;
 }
 
-/* As measure(), by the last one of these runs alone. When all ranks were done with a tile tells
- * nearly how long a shorter run takes. The last tile may be a short one, so the tiles before it are
+/* As measure(), by the last of these runs alone: when all ranks were done with a tile tells nearly
+ * how long a shorter run takes. The last tile may be a short one, so the tiles before it are
  * compared. */
 static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t more,
                                    struct growth *growth, struct gyre_prediction *longest)
 {
     const uint64_t n_tiles = 4 * more;
-    /* The tiles of the run, the short one counted by its bytes. */
+    /* the short one counted by its bytes */
     const double n_whole_tiles =
         (double)gyre_chunk_range(&call->split, 0, 0).n_elems / call->split.tile_elems -
         (double)(call->n_real_tiles - n_tiles);
@@ -137,11 +136,10 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
     return status;
 }
 
-/* Simulate fewer tiles than the call has, and find what two equal numbers of further tiles add. If
- * they add the same time, the pipeline is steady, and all further tiles take as long. If not, the
- * number of further tiles is doubled. The shortest run has more tiles than fill the FIFOs, except
- * for very long tiles. Variations with a period that does not divide `more` become small compared
- * with the time of many tiles. */
+/* If two equal numbers of further tiles take as long, the pipeline is steady, and all further tiles
+ * take as long. If not, the number is doubled. The shortest run has more tiles than fill the FIFOs,
+ * except for very long tiles. Variations with a period that does not divide `more` become small
+ * compared with the time of many tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {
@@ -163,10 +161,10 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
         if (!*is_steady_out)
             continue;
         *prediction = longest;
-        if (longest.time_ns > DBL_MAX) /* the whole call takes longer still */
+        if (longest.time_ns > DBL_MAX)
             return GYRE_SUCCESS;
-        /* While a pipeline fills, the busy time can be longer than the time that these tiles added
-         * to the call, and then later tiles take as long as it. */
+        /* While a pipeline fills, the busy time can be longer than what these tiles added to the
+         * call, and then later tiles take as long as it. */
         const double more_ns = fmax(growth.second_ns, growth.busy_ns);
         const uint64_t n_left = call->n_real_tiles - 4 * more;
         prediction->time_ns = longest.time_ns + more_ns / (double)more * (double)n_left;
@@ -180,7 +178,6 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
     return GYRE_SUCCESS;
 }
 
-/* A network that is opened when a simulation first needs it. */
 static gyre_status find_other(struct gyre_simulator *simulator, enum gyre_sim_folding allowed,
                               struct gyre_sim_network *other, bool *is_open,
                               const struct gyre_sim_network **network_out)
@@ -193,7 +190,6 @@ static gyre_status find_other(struct gyre_simulator *simulator, enum gyre_sim_fo
     return GYRE_SUCCESS;
 }
 
-/* The network for the simulation's number of channels and cores. */
 static gyre_status find_network(struct gyre_simulator *simulator,
                                 const struct gyre_simulation *simulation,
                                 const struct gyre_sim_network **network_out)

@@ -2,17 +2,16 @@
  *
  * Predicts how long a collective takes. The simulator runs the programs of all ranks together on
  * the description of a machine, tile by tile, with the FIFO depth, the credits and the shared links
- * of a real run. The model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995): steps and
- * connections have latencies and byte rates. The functions are pure and use no contracted
- * multiply-adds, so the same input gives the same bits on every rank and plans may depend on them
- * (docs/tuning.md).
+ * of a real run. The model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995). The functions are
+ * pure and use no contracted multiply-adds, so the same input gives the same bits on every rank and
+ * plans may depend on them (docs/tuning.md).
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
 
 #include "algorithms/algorithm.h"
 
-/* The kinds of link between two ranks. X(enum suffix, word in keys) */
+/* X(enum suffix, word in keys) */
 #define GYRE_LINK_TABLE(X)                                              \
     X(HOST, host)       /* NVLink, PCIe or shared memory of one host */ \
     X(NETWORK, network) /* a proxy moves the slots through the host's NIC */
@@ -27,22 +26,22 @@ enum gyre_link_class {
 /* The constants of the model. A rate of 0 is no limit. */
 struct gyre_cost {
     double launch_ns;                           /* from the call to the first step */
-    double worker_launch_ns;                    /* in addition, for each worker of the rank */
+    double worker_launch_ns;                    /* in addition, for each worker */
     double step_ns[GYRE_N_PROTOS];              /* decoding and barriers of one step */
     double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS]; /* from the sender's write to the receiver's view */
     double wire_efficiency[GYRE_N_PROTOS];      /* payload / bytes sent; above 0, at most 1 */
     double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
-    double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker that writes into one connection */
-    double worker_read_bytes_per_ns;               /* one worker that reads an input */
-    double worker_store_bytes_per_ns;              /* one worker that writes a local output */
-    double uncached_slowdown; /* of the three rates in calls of 16 * cached_bytes and more */
-    double cached_bytes;      /* calls of at most this many bytes have none; 0 = no call has */
+    double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* of one worker */
+    double worker_read_bytes_per_ns;               /* of one worker and input */
+    double worker_store_bytes_per_ns;              /* of one worker and local output */
+    double uncached_slowdown; /* of the three worker rates in calls of 16 * cached_bytes and more */
+    double cached_bytes;      /* calls of at most so many have none; 0 = no call has */
     double parallel_workers;  /* workers of one rank that run at the same time; 0 = all */
     double cores_per_host;    /* shared by all ranks of a host; 0 = no limit */
-    double egress_bytes_per_ns[GYRE_N_LINKS];  /* all workers of one rank together */
-    double ingress_bytes_per_ns[GYRE_N_LINKS]; /* all workers of one rank together */
-    double nic_bytes_per_ns; /* all ranks that use a NIC together, in each direction */
-    double nic_message_ns;   /* additional time for each slot: proxies, messages per second */
+    double egress_bytes_per_ns[GYRE_N_LINKS];  /* all workers of a rank together */
+    double ingress_bytes_per_ns[GYRE_N_LINKS]; /* all workers of a rank together */
+    double nic_bytes_per_ns;                   /* all ranks of a NIC together, in each direction */
+    double nic_message_ns;                     /* in addition, for each slot */
 };
 
 /** Ranks as threads or processes over shared memory. */
@@ -54,56 +53,52 @@ extern const struct gyre_cost gyre_cost_h200;
 /** gyre_cost_find - "host" or "h200"; NULL = no such table. */
 const struct gyre_cost *gyre_cost_find(const char *name);
 
-/** gyre_cost_from_text - read "key = value" lines; `#` starts a comment. A key's name ends with its
- * unit. @text: untrusted. @base: has the values of the keys that the text does not name; may be
- * cost_out. Errors: INVALID_ARGUMENT with the line, and the legal keys if the key is unknown. */
+/** gyre_cost_from_text - "key = value" lines; `#` starts a comment. @text: untrusted. @base: has
+ * the values of the other keys; may be cost_out. Errors: INVALID_ARGUMENT with the line, and the
+ * legal keys if the key is unknown. */
 gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
                                 struct gyre_cost *cost_out);
 
-/** gyre_cost_to_text - all keys as text. gyre_cost_from_text() reads the same bits back.
- * @text_out: malloc'ed. Errors: OUT_OF_MEMORY. */
+/** gyre_cost_to_text - all keys; gyre_cost_from_text() reads the same bits back. @text_out:
+ * malloc'ed. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out);
 
 struct gyre_fabric;
 
 struct gyre_machine {
-    const struct gyre_grouping *grouping; /* NULL = one host; links between hosts are NETWORK. With
-                                           * n_nics: the NICs of each host */
+    const struct gyre_grouping *grouping; /* NULL = one host. n_nics: the NICs of each host */
     bool is_all_network;                  /* links inside hosts are NETWORK, too */
-    const struct gyre_fabric *fabric;     /* the links between hosts (fabric.h), in place of
-                                           * nic_bytes_per_ns; its hosts are those of the grouping.
-                                           * NULL = none */
+    const struct gyre_fabric *
+        fabric; /* in place of nic_bytes_per_ns (fabric.h), for the grouping's hosts; NULL = none */
 };
 
-/* One step of a simulated call, and when it happened. */
+/* One step of a simulated call. */
 struct gyre_simulated_step {
     uint32_t variant;
     uint32_t rank;
-    uint32_t worker; /* of the rank's program of this variant */
-    uint32_t step;   /* of the worker */
+    uint32_t worker;
+    uint32_t step; /* of the worker */
     uint64_t tile;
     double start_ns; /* from the call */
     double end_ns;   /* when the worker is free again */
     uint32_t n_sends;
-    double arrived_ns[GYRE_STEP_MAX_SENDS]; /* when each slot is seen by its receiver, in the order
-                                             * of the step's outputs */
+    double arrived_ns[GYRE_STEP_MAX_SENDS]; /* by send: when the receiver sees it */
 };
 
-/* How a simulated call is carried out. */
 struct gyre_simulation {
     const struct gyre_cost *cost;
     enum gyre_proto proto;     /* of HOST links */
     enum gyre_proto net_proto; /* of NETWORK links */
-    uint32_t n_channels; /* >= 1; one of each variant is simulated, with its part of shared rates */
-    uint32_t tile_bytes; /* payload of one slot, >= 1 */
-    uint32_t depth;      /* slots of a FIFO, 1..GYRE_SIMULATE_MAX_DEPTH */
-    uint64_t n_bytes;    /* of the vector, or of one block if the buffers consist of blocks */
-    bool all_tiles;      /* simulate every tile; else extrapolate from the first ones */
-    bool is_rough;       /* an error of a percent will do, which takes far fewer steps */
-    double limit_ns;     /* above 0: stop when the time exceeds this limit */
-    /* Called for each simulated step, in the order in which steps start; may be NULL. Pictures use
-     * it, with all_tiles and all ranks, because otherwise some steps are left out or repeated. With
-     * a fabric, arrivals between hosts are not known yet, and are INFINITY. */
+    uint32_t n_channels;       /* one of each variant is simulated, with its part of shared rates */
+    uint32_t tile_bytes;       /* payload of one slot, >= 1 */
+    uint32_t depth;            /* slots of a FIFO, 1..GYRE_SIMULATE_MAX_DEPTH */
+    uint64_t n_bytes;          /* of the vector, or of one block if the buffers consist of blocks */
+    bool all_tiles;            /* else extrapolate from the first ones */
+    bool is_rough;             /* an error of a percent will do */
+    double limit_ns;           /* above 0: stop when the time exceeds it */
+    /* Called for each simulated step, in the order in which steps start; may be NULL. Without
+     * all_tiles and all ranks some steps are left out or repeated. With a fabric, arrivals between
+     * hosts are INFINITY. */
     void (*observe)(void *observer, const struct gyre_simulated_step *step);
     void *observer;
 };
@@ -111,8 +106,7 @@ struct gyre_simulation {
 #define GYRE_SIMULATE_MAX_DEPTH 64
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
-/* The resources that can be busy. LATENCY means that no resource was busy for half of the time.
- * X(enum suffix, name) */
+/* LATENCY: no resource was busy for half of the time. X(enum suffix, name) */
 #define GYRE_RESOURCE_TABLE(X) \
     X(LATENCY, latency)        \
     X(WORKER, worker)          \
@@ -131,29 +125,26 @@ enum gyre_resource {
 extern const char *const gyre_resource_names[GYRE_N_RESOURCES];
 
 struct gyre_prediction {
-    double time_ns;                /* from the call to the end of the last rank; INFINITY if it is
-                                    * longer than limit_ns and was not simulated to its end */
-    enum gyre_resource bottleneck; /* the busiest resource */
-    double busy_share;             /* part of the time in which it was busy, 0..1 */
-    uint32_t fabric_link;          /* that was busiest, if the bottleneck is FABRIC */
-    bool is_extrapolated;          /* some tiles were not simulated */
-    uint64_t n_steps;              /* simulated steps */
+    double time_ns; /* INFINITY if it is longer than limit_ns */
+    enum gyre_resource bottleneck;
+    double busy_share;    /* 0..1, of the bottleneck */
+    uint32_t fabric_link; /* if the bottleneck is FABRIC */
+    bool is_extrapolated;
+    uint64_t n_steps;
 };
 
 struct gyre_simulator;
 
-/** gyre_simulator_open - prepare the programs of all ranks. If a renumbering of the hosts (or of
- * the ranks of a single host) does not change the programs, only one or two hosts (one rank) are
- * simulated and stand for all. The same holds for the positions on the hosts, so to simulate a
- * double tree along rails takes as long as to simulate one rail. Where all pairs of more than 64
- * ranks exchange data, one host stands for all although the ranks receive in different orders; the
- * time differs by up to 4 % from that of a simulation of all ranks. Simulations of up to 64 ranks
- * in which the ranks of a host share its cores (cores_per_host) simulate all of them.
+/** gyre_simulator_open - prepare the programs of all ranks. If a renumbering of the hosts, of the
+ * positions on the hosts, or of the ranks of a single host does not change the programs, a few
+ * ranks stand for all. Where all pairs of more than 64 ranks exchange data, one host stands for all
+ * although the ranks receive in different orders; the time differs by up to 4 %. Up to 64 ranks
+ * that share cores (cores_per_host) are all simulated.
  * @shape, @machine: their groupings and the fabric must outlive the simulator. With a fabric all
  * ranks are simulated, unless its hosts are uniform and no data leave a leaf.
  * @all_ranks: simulate all ranks nevertheless.
- * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending end has no receiving end);
- * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs, or too many steps; no way through the
+ * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending side has no receiving side);
+ * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs, or too many steps; no route through the
  * fabric). */
 gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, const struct gyre_machine *machine,
@@ -161,42 +152,37 @@ gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
 
 void gyre_simulator_close(struct gyre_simulator *simulator);
 
-/** gyre_simulator_lanes - n_lanes of the programs. */
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 
 /** gyre_simulator_channel_unit - simulations are fast if the number of channels is a multiple of
- * this number. With other numbers some variants are run by more channels than others. */
+ * it. */
 uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_least_tile_bytes - the least tile_bytes of a simulation: steps that move several
- * chunks need room for 16 bytes of each in a slot. */
+/** gyre_simulator_least_tile_bytes - steps that move several chunks need room for 16 bytes of each
+ * in a slot. */
 uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_steps - how many steps a run of all tiles of this call simulates.
- * Errors: INVALID_ARGUMENT (a parameter is out of range). */
+/** gyre_simulator_steps - how many steps a run of all tiles simulates. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out);
 
-/** gyre_simulator_run - predict one call. Runs of a simulator do not affect each other. One thread
- * at a time may use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the
- * programs deadlock at this depth), OUT_OF_MEMORY. */
+/** gyre_simulator_run - predict one call. Runs do not affect each other; one thread at a time may
+ * use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the programs deadlock
+ * at this depth), OUT_OF_MEMORY. */
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
 
-/** gyre_bound_ns - about the least time that the links of a machine allow a collective (bound.c).
- * It counts bytes and no latencies. Every host must send its part of the data through its own NICs,
- * and every rank must send its part through its own links; the slowest host or rank determines the
- * bound. On one host no algorithm is faster. On several hosts all bytes of a rank are counted on
- * its links inside the host, although some of them go over NICs at the same time, so an algorithm
- * can be faster by the NICs' part of both rates together (two H200 hosts of 8 with 50 GB/s NICs:
- * 13 %). The result is 0 for collectives and links without a known bound, such as point to point or
- * links without a rate.
+/** gyre_bound_ns - about the least time that the links of a machine allow a collective (cost.c),
+ * from bytes without latencies: every host must send its part through its own NICs, and every rank
+ * through its own links. On one host no algorithm is faster. On several hosts all bytes of a rank
+ * are counted on its links inside the host, so an algorithm can be faster by the NICs' part of both
+ * rates together (two H200 hosts of 8 with 50 GB/s NICs: 13 %). 0 for collectives and links without
+ * a known bound.
  * @shape: coll, n_ranks and grouping (with n_nics) are used.
- * @n_bytes: of the whole vector, of all blocks where buffers are made of blocks. */
+ * @n_bytes: of the whole vector, or of all blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,
                      uint64_t n_bytes);
 

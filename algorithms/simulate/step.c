@@ -4,11 +4,11 @@
  * and the shared ports that it uses have had the time that they need. A port serves steps in the
  * order in which they start.
  */
-#include "algorithms/simulate/state.h"
+#include "algorithms/simulate/run.h"
 
 #include <math.h>
 
-/* Calls of 2 to this power times cached_bytes, and more, are slowed down fully. */
+/* Calls of 2 to this power times cached_bytes are slowed down fully. */
 #define UNCACHED_HALVINGS 4
 
 /* A rate of 0 is no limit. */
@@ -17,7 +17,7 @@ static double transfer_ns(double n_bytes, double bytes_per_ns)
     return bytes_per_ns > 0 ? n_bytes / bytes_per_ns : 0;
 }
 
-/* Returns the time at which the port is free again. */
+/* Returns when the port is free again. */
 static double use_port(struct gyre_sim_state *state, uint32_t port_index, double start_ns,
                        double busy_ns)
 {
@@ -43,8 +43,7 @@ static double step_bytes(const struct gyre_sim_state *state, const struct gyre_s
         return (double)state->call->split.tile_elems * step->n_chunks;
     if (step->n_chunks == 1 || state->network->is_folded)
         return chunk_bytes(state, step->chunk, tile) * step->n_chunks;
-    /* Use the mean of the first and the last chunk for all chunks of the range. The lengths of two
-     * chunks differ by at most one unit. */
+    /* The lengths of two chunks differ by at most one unit. */
     return (chunk_bytes(state, step->chunk, tile) + chunk_bytes(state, step->last_chunk, tile)) /
            2 * step->n_chunks;
 }
@@ -54,8 +53,8 @@ static uint32_t nic_index(const struct gyre_sim_state *state, uint32_t rank)
     return state->network->host_of[rank] * state->network->n_nics + state->network->nic_of[rank];
 }
 
-/* Move one slot over the shared ports of its path. A proxied slot leaves when it is full, any other
- * slot while it is written. Returns the time at which the last byte has passed. */
+/* Move one slot over the shared ports of its path: a proxied slot leaves when it is full, any other
+ * while it is written. Returns when the last byte has passed. */
 static double send_slot(struct gyre_sim_state *state, const struct gyre_sim_fifo *fifo,
                         double start_ns, double wire_bytes)
 {
@@ -95,8 +94,8 @@ static const struct gyre_sim_fifo *ends_of(const struct gyre_sim_state *state,
     return &gyre_sim_fifo_at(state, state->network->fifo_of[step->first_fifo + i])->ends;
 }
 
-/* How many times a ratio of at least 1 can be halved. Between powers of two the result is linear,
- * so that every machine computes the same bits. */
+/* Between powers of two the result is linear, so that every machine computes the same bits. @ratio:
+ * at least 1. */
 static double halvings(double ratio)
 {
     double n = 0;
@@ -105,8 +104,7 @@ static double halvings(double ratio)
     return n + ratio - 1;
 }
 
-/* How much longer reading, storing and sending take because the call's data do not stay in the
- * caches. */
+/* The call's data do not stay in the caches. */
 static double slowdown(const struct gyre_sim_state *state)
 {
     const struct gyre_cost *cost = state->simulation->cost;
@@ -117,9 +115,8 @@ static double slowdown(const struct gyre_sim_state *state)
     return 1 + (cost->uncached_slowdown - 1) * share;
 }
 
-/* The time that the worker itself needs for the step. The part beside its bytes is as long as the
- * slower protocol needs if the step has links of both kinds, since the worker goes on when the
- * whole step is done. */
+/* If the step has links of both kinds, the part beside its bytes is as long as the slower protocol
+ * needs, since the worker goes on when the whole step is done. */
 static double worker_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                         double n_bytes)
 {
@@ -139,8 +136,8 @@ static double worker_ns(const struct gyre_sim_state *state, const struct gyre_si
     return ns;
 }
 
-/* If a rank, or all ranks of a host together, have fewer cores than workers, the workers of all
- * channels share the cores. n cores are modelled as one port that is n times as fast. */
+/* If a rank, or a host, has fewer cores than workers, the workers of all channels share the cores.
+ * n cores are modelled as one port that is n times as fast. */
 static double compute(struct gyre_sim_state *state, const struct gyre_sim_worker *worker,
                       double start_ns, double alone_ns)
 {
@@ -158,8 +155,7 @@ static double compute(struct gyre_sim_state *state, const struct gyre_sim_worker
     return end_ns;
 }
 
-/* The number of a worker within its rank's program. The workers of one program follow each other.
- */
+/* The workers of one program follow each other. */
 static uint32_t index_in_program(const struct gyre_sim_network *network, uint32_t worker_index)
 {
     const struct gyre_sim_worker *worker = &network->workers[worker_index];
@@ -185,8 +181,8 @@ static void observe(const struct gyre_sim_state *state, uint32_t worker_index,
     state->simulation->observe(state->simulation->observer, simulated);
 }
 
-/* Fill the slots that the step sends. @computed_ns: when its worker is done. @arrived_ns_out: when
- * each is seen. Returns the time at which the worker is free of all of them. */
+/* @computed_ns: when the worker is done. @arrived_ns_out: when each slot is seen. Returns when the
+ * worker is free. */
 static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_step *step,
                          double now_ns, double computed_ns, double n_bytes, double *arrived_ns_out)
 {
@@ -218,7 +214,6 @@ static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_ste
     return end_ns;
 }
 
-/* Free the slots that the step received. */
 static void free_slots(struct gyre_sim_state *state, const struct gyre_sim_step *step,
                        double end_ns)
 {

@@ -2,7 +2,7 @@
  *
  * The ranks that the simulator keeps if programs come from a file.
  */
-#include "algorithms/simulate/fold.h"
+#include "algorithms/simulate/network.h"
 #include "tests/support/check.h"
 
 #define N_RANKS 96 /* more than are compared of a built-in algorithm */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The constants of the simulator's model: their text form, and their values for machines that were
- * measured. One table names each constant once.
+ * The constants of the simulator's model: their text form, their values for machines that were
+ * measured, and the bound that follows from the rates.
  */
 #include "algorithms/simulate/simulate.h"
 
@@ -14,13 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The constants inside a host were fitted by `build/bench/tune --from docs/performance`, as it was
- * in commit b7aab6a, to 66 calls of 2 and 4 H200 (NVLink 4, CUDA 13.0, graphs of 20 calls,
- * 2026-11). The typical error is 7 %, and predicted / measured is between 0.81 and 1.13. Copies
- * inside a GPU are hidden behind the stores. The constants between hosts were not measured. They
- * are those of NCCL's model (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL
- * / Simple / LL128, the cost of a step included). One 400 Gbit/s NIC for each GPU moves 49 GB/s
- * (perftest, 1 QP). */
+/* Inside a host: fitted by `build/bench/tune --from docs/performance`, as it was in commit b7aab6a,
+ * to 66 calls of 2 and 4 H200 (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11); the typical error
+ * is 7 %. Copies inside a GPU are hidden behind the stores. Between hosts: not measured, but those
+ * of NCCL's model (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL / Simple
+ * / LL128, the cost of a step included). One 400 Gbit/s NIC for each GPU moves 49 GB/s (perftest, 1
+ * QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,
@@ -45,12 +44,11 @@ const struct gyre_cost gyre_cost_h200 = {
     .nic_bytes_per_ns = 49,
 };
 
-/* The constants inside a host were fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC
- * (Zen 3, a virtual machine with nothing else running, 2026-11) to 326 calls of two threads that
- * both have a core. They are means of three runs with a typical error of 8 %. Such a call is made
- * alone, after the one before has ended; calls in a row take less. A rank runs all its workers on
- * one thread. The number of cores differs from machine to machine, so that a file of constants has
- * to say it (docs/tuning.md). The network is TCP over a 10 Gbit/s Ethernet. */
+/* Inside a host: fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC (Zen 3, an idle
+ * virtual machine, 2026-11) to 326 calls of two threads that both have a core; means of three runs,
+ * with a typical error of 8 %. Each call is made alone. A rank runs all its workers on one thread.
+ * A file of constants has to say the number of cores (docs/tuning.md). The network is TCP over a 10
+ * Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 750,
     .worker_launch_ns = 6,
@@ -140,7 +138,6 @@ static gyre_status fail_key(int line, const char *word)
                      legal);
 }
 
-/* Cut blanks off both ends. */
 static char *trim(char *text)
 {
     while (gyre_text_is_space(*text))
@@ -151,7 +148,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Read one line. `text` is the line without its comment; a blank line is skipped. */
+/* @text: without its comment; a blank line is skipped. */
 static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool *is_given)
 {
     char *name = trim(text);
@@ -217,4 +214,59 @@ gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
                                          *field_of(&copy, &keys[i]));
     *text_out = text;
     return GYRE_SUCCESS;
+}
+
+/* ---- the bound ----------------------------------------------------------------------------- */
+
+/* The least number of bytes that a host must send in a collective of B bytes, with h hosts:
+ *
+ *  all-reduce                   2 B (h-1)/h   each byte is summed and handed out once
+ *  reduce-scatter, all-gather     B (h-1)/h   (B: all blocks)
+ *  broadcast, reduce              B           into, or out of, a host that is not the root's
+ *
+ * For a rank, the number of ranks takes the place of h, and all its bytes count on its links inside
+ * the host. */
+static double share_of(enum gyre_collective coll, double n)
+{
+    switch (coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        return 2 * (n - 1) / n;
+    case GYRE_COLL_REDUCE_SCATTER:
+    case GYRE_COLL_ALL_GATHER:
+        return (n - 1) / n;
+    case GYRE_COLL_BROADCAST:
+    case GYRE_COLL_REDUCE:
+        return n > 1 ? 1 : 0;
+    default:
+        return 0;
+    }
+}
+
+/* of the host that has the fewest */
+static double fewest_nics(const struct gyre_grouping *grouping, unsigned n_ranks)
+{
+    uint16_t n_of[GYRE_MAX_RANKS] = {0};
+    unsigned fewest = n_ranks;
+    for (unsigned rank = 0; rank < n_ranks; rank++)
+        n_of[grouping->host_of[rank]]++;
+    for (unsigned host = 0; host < grouping->n_hosts; host++)
+        if (n_of[host] < fewest)
+            fewest = n_of[host];
+    return grouping->n_nics > 0 && grouping->n_nics < fewest ? grouping->n_nics : fewest;
+}
+
+double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost, uint64_t n_bytes)
+{
+    const struct gyre_grouping *grouping = shape->grouping;
+    const double bytes = (double)n_bytes;
+    double network_ns = 0, inside_ns = 0;
+    if (cost->egress_bytes_per_ns[GYRE_LINK_HOST] > 0)
+        inside_ns = bytes * share_of(shape->coll, shape->n_ranks) /
+                    cost->egress_bytes_per_ns[GYRE_LINK_HOST];
+    if (grouping == NULL || grouping->n_hosts < 2)
+        return inside_ns;
+    if (cost->nic_bytes_per_ns > 0)
+        network_ns = bytes * share_of(shape->coll, grouping->n_hosts) /
+                     (cost->nic_bytes_per_ns * fewest_nics(grouping, shape->n_ranks));
+    return network_ns > inside_ns ? network_ns : inside_ns;
 }
