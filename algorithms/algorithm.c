@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of algorithms, and the checks of shapes that all algorithms share.
+ * The table of algorithms, the checks of shapes that all algorithms share, and algorithms whose
+ * programs come from a file.
  */
 #include "algorithms/algorithm.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
+
+#include <stdlib.h>
 
 #define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
 const struct gyre_algorithm *const gyre_algorithms[] = {
@@ -89,7 +92,8 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
     GYRE_TRY(check_shape(algorithm, shape, rank));
     if (algorithm->given != NULL)
         return gyre_program_clone(algorithm->given->programs[shape->variant][rank], program_out);
-    const int n_chunks = shape->n_ranks == 1 ? 1 : algorithm->n_chunks(shape);
+    const int n_chunks =
+        shape->n_ranks == 1 || algorithm->n_chunks == NULL ? 1 : algorithm->n_chunks(shape);
     struct gyre_builder *builder;
     GYRE_TRY(gyre_builder_open(algorithm->name, shape, rank, n_chunks, &builder));
     if (shape->n_ranks == 1) {
@@ -110,4 +114,121 @@ int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_place
         peers_out[i - 1].is_placed = is_placed;
     }
     return shape->n_ranks - 1;
+}
+
+/* ---- programs from a file -------------------------------------------------------------------- */
+
+/* @first: a program of the first variant. */
+static gyre_status check_programs(const struct gyre_program *const *programs,
+                                  const struct gyre_program *first)
+{
+    for (unsigned rank = 0; rank < first->n_ranks; rank++) {
+        const struct gyre_program *program = programs[rank];
+        const char *collective = gyre_collectives[first->coll].name;
+        if (program->coll != first->coll || program->n_ranks != first->n_ranks ||
+            program->root != first->root || program->rank != rank)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "%s %s of %u ranks, root %u: expected the program of rank %u, found "
+                             "that of rank %u of %s of %u ranks, root %u",
+                             first->algorithm, collective, first->n_ranks, first->root, rank,
+                             program->rank, gyre_collectives[program->coll].name, program->n_ranks,
+                             program->root);
+        if (program->n_chunks != first->n_chunks || program->n_lanes != first->n_lanes ||
+            program->min_depth != first->min_depth || program->max_range != first->max_range)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "%s %s of %u ranks: rank %u has %u chunks, %u lanes, depth %u and "
+                             "range %u, rank 0 has %u, %u, %u and %u; they are the same on all "
+                             "ranks",
+                             first->algorithm, collective, first->n_ranks, rank, program->n_chunks,
+                             program->n_lanes, program->min_depth, program->max_range,
+                             first->n_chunks, first->n_lanes, first->min_depth, first->max_range);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_like(struct gyre_given_programs *given,
+                             const struct gyre_grouping *grouping)
+{
+    struct gyre_shape shape = {.coll = given->coll,
+                               .n_ranks = given->n_ranks,
+                               .root = given->root,
+                               .grouping = grouping,
+                               .is_placed = given->is_placed};
+    for (int i = 0; gyre_algorithms[i] != NULL && given->like == NULL; i++) {
+        const struct gyre_algorithm *algorithm = gyre_algorithms[i];
+        bool is_same = gyre_algorithm_has(algorithm, given->coll) &&
+                       gyre_algorithm_variants(algorithm, &shape) == given->n_variants;
+        for (unsigned v = 0; v < given->n_variants && is_same; v++)
+            for (unsigned rank = 0; rank < given->n_ranks && is_same; rank++) {
+                struct gyre_program *emitted;
+                shape.variant = (uint16_t)v;
+                GYRE_TRY(gyre_algorithm_emit(algorithm, &shape, (int)rank, &emitted));
+                is_same = gyre_program_hash(emitted) == gyre_program_hash(given->programs[v][rank]);
+                gyre_program_free(emitted);
+            }
+        if (is_same)
+            given->like = algorithm;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The traits that follow from the steps of the programs. */
+static gyre_status find_traits(struct gyre_given_programs *given,
+                               const struct gyre_grouping *grouping,
+                               struct gyre_algorithm *algorithm)
+{
+    bool keeps_near = grouping != NULL && grouping->n_hosts > 1;
+    uint8_t *is_far = malloc(given->n_ranks);
+    if (is_far == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "programs of %u ranks", given->n_ranks);
+    gyre_status status = GYRE_SUCCESS;
+    algorithm->follows_ring = true;
+    for (unsigned rank = 0; rank < given->n_ranks && status == GYRE_SUCCESS; rank++) {
+        if (keeps_near)
+            status = gyre_near_peers_find(grouping, given->n_ranks, (int)rank, is_far);
+        for (unsigned v = 0; v < given->n_variants; v++) {
+            const struct gyre_program *program = given->programs[v][rank];
+            given->is_placed = given->is_placed || program->is_placed != 0;
+            algorithm->keeps_sums = algorithm->keeps_sums || program->n_scratch > 0;
+            for (unsigned i = 0; i < program->n_connections; i++) {
+                const struct gyre_connection *c = &program->connections[i];
+                if (c->is_send != 0 && c->peer != (rank + 1) % given->n_ranks)
+                    algorithm->follows_ring = false;
+                keeps_near = keeps_near && is_far[c->peer] == 0;
+            }
+        }
+    }
+    free(is_far);
+    algorithm->keeps_near = keeps_near ? 1U << given->coll : 0;
+    return status;
+}
+
+gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
+                                const struct gyre_grouping *grouping,
+                                struct gyre_algorithm *algorithm_out)
+{
+    const struct gyre_program *first = given->programs[0][0];
+    const uint32_t mask = 1U << first->coll;
+    for (unsigned v = 0; v < given->n_variants; v++)
+        GYRE_TRY(check_programs(given->programs[v], first));
+    given->coll = first->coll;
+    given->n_ranks = first->n_ranks;
+    given->root = first->root;
+    given->is_placed = false;
+    given->like = NULL;
+    struct gyre_algorithm algorithm = {
+        .summary = "from a file",
+        .chains = gyre_collectives[first->coll].has_root && first->max_range == 1 ? mask : 0,
+        .ranges = first->max_range > 1 ? mask : 0,
+    };
+    GYRE_TRY(find_traits(given, grouping, &algorithm));
+    GYRE_TRY(find_like(given, grouping));
+    if (given->like != NULL)
+        algorithm = *given->like;
+    algorithm.name = first->algorithm;
+    algorithm.collectives = mask;
+    algorithm.places = given->is_placed ? mask : 0;
+    algorithm.given = given;
+    *algorithm_out = algorithm;
+    return GYRE_SUCCESS;
 }

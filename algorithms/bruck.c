@@ -24,7 +24,6 @@
  */
 #include "algorithms/algorithm.h"
 
-/* The rank, or block, at this distance. */
 static int at(const struct gyre_shape *shape, int rank, int distance)
 {
     return (rank + distance + shape->n_ranks) % shape->n_ranks;
@@ -44,7 +43,6 @@ static void copy_block(struct gyre_builder *builder, int block, struct gyre_ref 
 
 /* ---- all-gather ----------------------------------------------------------------------------- */
 
-/* How many blocks move in the round at this distance. */
 static int gathered_at(const struct gyre_shape *shape, int distance)
 {
     return distance < shape->n_ranks - distance ? distance : shape->n_ranks - distance;
@@ -70,7 +68,7 @@ static void emit_all_gather(const struct gyre_shape *shape, int rank, struct gyr
 
 /* ---- all-to-all ----------------------------------------------------------------------------- */
 
-/* Copy IN(rank - j) to OUT(rank + j) for all j, also if IN and OUT are the same memory. */
+/* Copy IN(rank - j) to OUT(rank + j) for all j, also in place. */
 static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int j = 0; 2 * j <= shape->n_ranks; j++) {
@@ -125,17 +123,10 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         emit_all_to_all(shape, rank, builder);
 }
 
-static int n_chunks(const struct gyre_shape *shape)
-{
-    (void)shape;
-    return 1;
-}
-
 const struct gyre_algorithm gyre_algorithm_bruck = {
     .name = "bruck",
     .summary = "blocks to the rank at distance 1, 2, 4, ...; for short blocks on many ranks",
     .collectives = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL,
     .ranges = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL,
     .emit = emit,
-    .n_chunks = n_chunks,
 };

@@ -16,19 +16,27 @@
  * so it suits small vectors only. All-gather, reduce-scatter and all-to-all move the fewest
  * possible bytes. More than eight contributions are summed in groups of eight, the same groups on
  * every rank, so that all ranks get the same bits.
+ *
+ * `sendrecv` is point to point: there are two ranks, and the root is the sender; a single rank
+ * copies. The plan maps the two ranks to ranks of the communicator. Four ranks that swap data in
+ * pairs:
+ *
+ *   0 -> 1    in  ->  out        program of (0, 1), and at the same time of (1, 0)
+ *   2 -> 3    in  ->  out        program of (2, 3), and at the same time of (3, 2)
+ *
+ * Cost (B bytes): one hop, B bytes over the link.
  */
 #include "algorithms/algorithm.h"
 
 #define PLACES (1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL)
 
-/* Does the program place its results? The blocks that every rank receives need no slots if the
- * ranks can address each other's OUT. */
+/* The blocks that every rank receives need no slots if the ranks can address each other's OUT. */
 static bool places(const struct gyre_shape *shape)
 {
     return shape->is_placed && (PLACES >> shape->coll & 1U) != 0;
 }
 
-/* Send IN(0) to all peers, and copy it to `own` unless that is NULL. */
+/* @own: NULL, or where to copy IN(0). */
 static void send_own(const struct gyre_shape *shape, int rank, const struct gyre_ref *own,
                      struct gyre_builder *builder)
 {
@@ -42,8 +50,7 @@ static void send_own(const struct gyre_shape *shape, int rank, const struct gyre
     gyre_builder_scatter(builder, is_block ? rank : 0, gyre_in(0), outs, n_outs);
 }
 
-/* Send IN(k) to every peer k. A placed block lies in the peer's OUT where this rank's block
- * belongs, and is this rank's chunk there. */
+/* A placed block is this rank's chunk in the peer's OUT. */
 static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
@@ -56,8 +63,7 @@ static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* Receive every peer k's block into OUT(k), in the order in which the peers send. Placed blocks are
- * in OUT already. */
+/* In the order in which the peers send. Placed blocks are in OUT already. */
 static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
@@ -69,7 +75,7 @@ static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* Sum all ranks' contributions in the order of ranks. This rank's contribution is IN(own). */
+/* In the order of ranks. This rank's contribution is IN(own). */
 static void reduce_all(const struct gyre_shape *shape, int rank, int own, int chunk,
                        struct gyre_builder *builder)
 {
@@ -88,7 +94,6 @@ static void one_step(struct gyre_builder *builder, int chunk, struct gyre_ref in
     gyre_builder_step(builder, chunk, &in, 1, &out, 1, 0);
 }
 
-/* The collectives with a root, which is one end of every message. */
 static void emit_rooted(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const struct gyre_ref root = gyre_peer(shape->root, 0);
@@ -147,12 +152,6 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
     }
 }
 
-static int n_chunks(const struct gyre_shape *shape)
-{
-    (void)shape;
-    return 1;
-}
-
 const struct gyre_algorithm gyre_algorithm_direct = {
     .name = "direct",
     .summary = "all pairs, one hop; for small vectors and for blocks",
@@ -164,5 +163,20 @@ const struct gyre_algorithm gyre_algorithm_direct = {
     .places = PLACES,
     .copy_tails = PLACES,
     .emit = emit,
-    .n_chunks = n_chunks,
+};
+
+static void emit_send_recv(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const bool is_sender = rank == shape->root;
+    const struct gyre_ref peer = gyre_peer(1 - rank, 0);
+    const struct gyre_ref in = is_sender ? gyre_in(0) : peer;
+    const struct gyre_ref out = is_sender ? peer : gyre_out(0);
+    gyre_builder_step(builder, 0, &in, 1, &out, 1, 0);
+}
+
+const struct gyre_algorithm gyre_algorithm_sendrecv = {
+    .name = "sendrecv",
+    .summary = "one rank to another",
+    .collectives = 1U << GYRE_COLL_SEND_RECV,
+    .emit = emit_send_recv,
 };

@@ -1,6 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recursive halving and doubling. Reduce-scatter by halving: a rank exchanges with the rank at
+ * Recursive doubling and recursive halving: ranks exchange data in pairs. Pairing ranks have
+ * numbers, and two of them form a pair if their numbers are at distance 1, 2, 4, ... If the number
+ * of ranks is no power of two, the first ranks are folded two by two: the odd rank of two gives its
+ * data to the rank before it, takes no part in the pairs, and gets the result from that rank, in
+ * two more hops.
+ *
+ * `doubling`: all-reduce of the whole vector. In each round a rank exchanges its sum with
+ * the rank at distance 1, 2, 4, ... Four ranks:
+ *
+ *   round   rank 0           rank 1           rank 2           rank 3
+ *     0     sends 0 to 1     sends 1 to 0     sends 2 to 3     sends 3 to 2     own input
+ *     1     sends 0+1 to 2   sends 0+1 to 3   sends 2+3 to 0   sends 2+3 to 1
+ *     2     (0+1)+(2+3)      (0+1)+(2+3)      (0+1)+(2+3)      (0+1)+(2+3)      kept
+ *
+ * The lower rank's sum is always the first input, so all ranks get the same bits.
+ *
+ * Cost (n ranks, B bytes): log2(n) hops, and log2(n) B out of every rank. It suits short vectors on
+ * many ranks, where `direct` would send n-1 messages from each.
+ *
+ * `halving`. Reduce-scatter by halving: a rank exchanges with the rank at
  * distance n/2, then n/4, and so on; it gives away the half of its blocks that is nearer to the
  * partner, and adds what it gets to the other half. All-gather by doubling is the same way back.
  * All-reduce is the one after the other. Four ranks, a chunk for each:
@@ -13,37 +32,103 @@
  *   double 1  c0 to 1            c1 to 0            c2 to 3            c3 to 2
  *   double 2  c0-1 to 2          c0-1 to 3          c2-3 to 0          c2-3 to 1
  *
- * If the number of ranks is no power of two, some are folded into their neighbours (pairs.h): such
- * a neighbour stands for both ranks and their two chunks.
+ * A rank into which another one is folded stands for both ranks and their two chunks.
  *
  * Cost (n ranks, B bytes of the whole vector): log2(n) hops and B (n-1)/n out of every rank each
  * way. Folding adds a hop and up to B. The longest range is n/2 chunks, with folding n.
  */
 #include "algorithms/algorithm.h"
-#include "algorithms/pairs.h"
+
+struct pairs {
+    int n_pairing; /* at most the number of ranks */
+    int n_folded;  /* ranks that take no part in the pairs */
+};
+
+static struct pairs pairs_of(int n_ranks)
+{
+    struct pairs pairs = {.n_pairing = 1};
+    while (pairs.n_pairing * 2 <= n_ranks)
+        pairs.n_pairing *= 2;
+    pairs.n_folded = n_ranks - pairs.n_pairing;
+    return pairs;
+}
+
+static bool is_folded_in(struct pairs pairs, int rank)
+{
+    return rank < 2 * pairs.n_folded;
+}
+
+static int number_of(struct pairs pairs, int rank)
+{
+    return is_folded_in(pairs, rank) ? rank / 2 : rank - pairs.n_folded;
+}
+
+/* Number v stands for rank_of(v) to rank_of(v + 1) - 1, so rank_of(n_pairing) is the number of
+ * ranks. */
+static int rank_of(struct pairs pairs, int number)
+{
+    return number < pairs.n_folded ? 2 * number : number + pairs.n_folded;
+}
+
+/* ---- doubling of whole vectors --------------------------------------------------------------- */
+
+static void emit_doubling(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct pairs pairs = pairs_of(shape->n_ranks);
+    const bool is_folded = is_folded_in(pairs, rank);
+    const struct gyre_ref in = gyre_in(0), sum = gyre_scratch(0), after = gyre_peer(rank + 1, 0);
+    if (is_folded && rank % 2 != 0) {
+        const struct gyre_ref before = gyre_peer(rank - 1, 0), out = gyre_out(0);
+        gyre_builder_step(builder, 0, &in, 1, &before, 1, 0);
+        gyre_builder_step(builder, 0, &before, 1, &out, 1, 0);
+        return;
+    }
+    const int self = number_of(pairs, rank);
+    struct gyre_ref ins[] = {in, after};
+    int n_ins = is_folded ? 2 : 1;
+    for (int distance = 1; distance < pairs.n_pairing; distance *= 2) {
+        const int other = self ^ distance;
+        const struct gyre_ref partner = gyre_peer(rank_of(pairs, other), 0);
+        const struct gyre_ref outs[] = {sum, partner};
+        gyre_builder_step(builder, 0, ins, n_ins, outs, 2, 0);
+        ins[0] = self < other ? sum : partner;
+        ins[1] = self < other ? partner : sum;
+        n_ins = 2;
+    }
+    const struct gyre_ref outs[] = {gyre_out(0), after};
+    gyre_builder_step(builder, 0, ins, n_ins, outs, is_folded ? 2 : 1, GYRE_STEP_FINAL);
+}
+
+const struct gyre_algorithm gyre_algorithm_doubling = {
+    .name = "doubling",
+    .summary = "pairs at distance 1, 2, 4, ... exchange whole vectors",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .keeps_sums = true,
+    .emit = emit_doubling,
+};
+
+/* ---- halving and doubling -------------------------------------------------------------------- */
 
 struct halving {
     struct gyre_builder *builder;
-    struct gyre_pairs pairs;
+    struct pairs pairs;
     enum gyre_collective coll;
     int n_ranks;
     int rank;
-    int self; /* number among the pairing ranks */
+    int self;
     bool is_folded;
 };
 
-/* The chunks of the pairing ranks number `first` to `end` - 1. */
 static struct gyre_chunks chunks_of(const struct halving *halving, int first, int end)
 {
-    const int first_chunk = gyre_pairs_member(halving->pairs, first);
-    return (struct gyre_chunks){
-        .first = (uint16_t)first_chunk,
-        .n = (uint16_t)(gyre_pairs_member(halving->pairs, end) - first_chunk)};
+    const int first_chunk = rank_of(halving->pairs, first);
+    return (struct gyre_chunks){.first = (uint16_t)first_chunk,
+                                .n = (uint16_t)(rank_of(halving->pairs, end) - first_chunk)};
 }
 
 static struct gyre_ref partner_of(const struct halving *halving, int number)
 {
-    return gyre_peer(gyre_pairs_member(halving->pairs, number), 0);
+    return gyre_peer(rank_of(halving->pairs, number), 0);
 }
 
 static void copy(const struct halving *halving, struct gyre_chunks chunks, struct gyre_ref in,
@@ -52,8 +137,7 @@ static void copy(const struct halving *halving, struct gyre_chunks chunks, struc
     gyre_builder_range_step(halving->builder, chunks, &in, 1, &out, 1, 0);
 }
 
-/* The operand in which the sum of a chunk is kept. In reduce-scatter it is scratch, because OUT has
- * room for one block only. */
+/* In reduce-scatter sums are in scratch, because OUT has room for one block only. */
 static struct gyre_ref sum_of(const struct halving *halving, int chunk)
 {
     return halving->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
@@ -61,8 +145,7 @@ static struct gyre_ref sum_of(const struct halving *halving, int chunk)
 
 /* ---- halving -------------------------------------------------------------------------------- */
 
-/* The operand for the last sum of a chunk. In reduce-scatter it is OUT, unless this rank stands for
- * two folded ranks. */
+/* In reduce-scatter it is OUT, unless this rank stands for two folded ranks. */
 static struct gyre_ref last_sum_of(const struct halving *halving, int chunk)
 {
     const bool is_result = halving->coll == GYRE_COLL_REDUCE_SCATTER && !halving->is_folded;
@@ -93,8 +176,6 @@ static void halve(const struct halving *halving)
     }
 }
 
-/* The odd rank of two folded ranks sends its whole input to the rank before it, which adds its own
- * input. */
 static void fold(const struct halving *halving)
 {
     const struct gyre_chunks all = {.n = (uint16_t)halving->n_ranks};
@@ -128,7 +209,7 @@ static void reduce_scatter(const struct halving *halving)
 
 /* ---- doubling ------------------------------------------------------------------------------- */
 
-/* Put the rank's own block, and the block of the rank that is folded into it, into OUT. */
+/* This rank's block, and the block of the rank that is folded into it, go into OUT. */
 static void begin_all_gather(const struct halving *halving)
 {
     const int rank = halving->rank;
@@ -164,16 +245,16 @@ static void all_gather(const struct halving *halving)
 
 /* ---- the algorithm -------------------------------------------------------------------------- */
 
-static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+static void emit_halving(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    const struct gyre_pairs pairs = gyre_pairs_of(shape->n_ranks);
+    const struct pairs pairs = pairs_of(shape->n_ranks);
     const struct halving halving = {.builder = builder,
                                     .pairs = pairs,
                                     .coll = shape->coll,
                                     .n_ranks = shape->n_ranks,
                                     .rank = rank,
-                                    .self = gyre_pairs_number(pairs, rank),
-                                    .is_folded = gyre_pairs_is_folded(pairs, rank)};
+                                    .self = number_of(pairs, rank),
+                                    .is_folded = is_folded_in(pairs, rank)};
     gyre_builder_max_range(builder, pairs.n_folded > 0 ? shape->n_ranks : shape->n_ranks / 2);
     if (shape->coll == GYRE_COLL_ALL_GATHER)
         begin_all_gather(&halving);
@@ -195,6 +276,6 @@ const struct gyre_algorithm gyre_algorithm_halving = {
         1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
     .ranges =
         1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .emit = emit,
+    .emit = emit_halving,
     .n_chunks = n_chunks,
 };

@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The number of ranks from `rank` on that follow each other on one host. Ranks are mostly numbered
- * host after host, so the functions below handle these runs, which is faster than single ranks. */
+/* The number of ranks from `rank` on that follow each other on one host. Handling runs is faster
+ * than single ranks, and ranks are mostly numbered host after host. */
 static unsigned run_of(const struct gyre_shape *shape, unsigned rank)
 {
     const uint16_t *host_of = shape->grouping->host_of;
@@ -26,7 +26,6 @@ static unsigned run_of(const struct gyre_shape *shape, unsigned rank)
     return end - rank;
 }
 
-/* The sizes of the smallest and the largest host. */
 static void measure_hosts(const struct gyre_shape *shape, int *least_out, int *most_out)
 {
     const struct gyre_grouping *grouping = shape->grouping;
@@ -66,7 +65,6 @@ int gyre_hosts_variants(const struct gyre_shape *shape)
     return most < GYRE_MAX_VARIANTS ? most : GYRE_MAX_VARIANTS;
 }
 
-/* Count the ranks of each host, then put each rank at its host's next free position. */
 static void sort_by_host(const struct gyre_shape *shape, uint16_t *first, uint16_t *order,
                          unsigned n_hosts)
 {
@@ -145,16 +143,16 @@ const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool ap
     return gyre_builder_keep(builder, gyre_hosts_make(shape, apart));
 }
 
-/* The rail on which variant v crosses from the i-th host of a ring to the next one. The last
- * crossing of an odd number of hosts would use the same rail as the first one. */
+/* The rail on which variant v crosses from the i-th host of a ring to the next one. With an odd
+ * number of hosts the last crossing would use the rail of the first one. */
 static int crossing(const struct gyre_hosts *hosts, int variant, int i)
 {
     const bool meets_first = i == hosts->n_hosts - 1 && i % 2 == 0;
     return variant + (meets_first ? 2 : i % 2);
 }
 
-/* List all ranks of a host once, from position `enter` to position `leave`. Returns how many. A
- * simulation of many hosts lists all of them for each rank, so this loop has no division. */
+/* List all ranks of a host once, from position `enter` to position `leave`. A simulation of many
+ * hosts does so for each rank, so this loop has no division. */
 static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int leave,
                      uint16_t *order_out)
 {
@@ -173,9 +171,8 @@ static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int le
     return n;
 }
 
-/* The position from which a ring leaves a host that it entered at position `enter`. With one
- * variant, or if both crossings are at the same rank, the ring leaves from the previous position.
- */
+/* A ring leaves from the position before the one at which it entered if there is one variant, or if
+ * both crossings are at the same rank. */
 static int leave_at(const struct gyre_hosts *hosts, int host, int enter, int rail)
 {
     const int size = gyre_hosts_size(hosts, host);
@@ -215,8 +212,7 @@ static void order_from_root(const struct gyre_hosts *hosts, int variant, int roo
         const int leave = leave_at(hosts, host, enter, variant + i % 2);
         n += walk_host(hosts, host, enter, leave, &order_out[n]);
     }
-    const int rail =
-        variant + (hosts->n_hosts - 1) % 2; /* on which the ring leaves the last host */
+    const int rail = variant + (hosts->n_hosts - 1) % 2; /* where the ring leaves the last host */
     const int back = gyre_hosts_at_rail(hosts, root_host, rail, n_variants);
     const int first = back == root_at ? root_at + 1 : back;
     for (int i = 0; is_direct && i < gyre_hosts_size(hosts, root_host); i++) {

@@ -29,14 +29,13 @@ struct pat {
     int rank;
 };
 
-/* The rank, or block, at this distance. */
 static int at(const struct pat *pat, int distance)
 {
     return (pat->rank + distance + pat->n_ranks) % pat->n_ranks;
 }
 
-/* The blocks that move in a round: every (2 * distance)-th block, beginning with `first`. There are
- * as many blocks as multiples of 2 * distance below n - distance. */
+/* Every (2 * distance)-th block moves, as many as there are multiples of 2 * distance below n -
+ * distance. */
 static struct gyre_chunks moved_from(const struct pat *pat, int first, int distance)
 {
     struct gyre_chunks chunks = {
@@ -53,8 +52,7 @@ static void copy(const struct pat *pat, struct gyre_chunks chunks, struct gyre_r
     gyre_builder_range_step(pat->builder, chunks, &in, 1, &out, 1, 0);
 }
 
-/* The operand in which the sum of a chunk is kept. In reduce-scatter it is scratch, because OUT has
- * room for one block only. */
+/* In reduce-scatter sums are in scratch, because OUT has room for one block only. */
 static struct gyre_ref sum_of(const struct pat *pat, int chunk)
 {
     return pat->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
@@ -74,7 +72,7 @@ static void reduce_scatter(const struct pat *pat)
         gyre_builder_range_step(pat->builder, moved_from(pat, pat->rank, distance), ins, 2, &out, 1,
                                 is_last ? GYRE_STEP_FINAL : 0);
         if (is_first && pat->n_ranks % 2 != 0) {
-            /* No sum is added to the last block in this round, so copy the block to the sums. */
+            /* No sum is added to the last block in this round. */
             const struct gyre_chunks last = {.first = (uint16_t)at(pat, -1), .n = 1};
             copy(pat, last, gyre_in(last.first), sum_of(pat, last.first));
         }

@@ -35,15 +35,14 @@ struct ring {
     struct gyre_builder *builder;
     const uint16_t *order;
     int n;
-    int at; /* this rank's position in `order` */
+    int at;
     struct gyre_ref next;
     struct gyre_ref prev;
-    struct gyre_ref next_out; /* for finished chunks: placed if the shape allows it */
+    struct gyre_ref next_out; /* finished chunks: placed if the shape allows it */
     struct gyre_ref prev_out;
     bool is_placed;
 };
 
-/* The rank `distance` positions before this one in the ring. */
 static int before(const struct ring *ring, int distance)
 {
     return ring->order[(ring->at - distance + 2 * ring->n) % ring->n];
@@ -69,8 +68,7 @@ static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int ran
     return true;
 }
 
-/* Receive a finished chunk from the previous rank, keep it, and send it on unless this is the last
- * rank that needs it. */
+/* @is_last: no other rank needs the chunk. */
 static void pass_on(const struct ring *ring, int chunk, bool is_last)
 {
     const struct gyre_ref outs[] = {gyre_out(chunk), ring->next_out};
@@ -81,8 +79,7 @@ static void pass_on(const struct ring *ring, int chunk, bool is_last)
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, outs, n_outs, 0);
 }
 
-/* Rounds 0 to n-1: partial sums go round the ring. `outs` get this rank's own chunk, which is
- * finished in the last round. */
+/* Partial sums go round the ring. `outs` get this rank's own chunk, which is finished last. */
 static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, int n_outs)
 {
     const int first = before(ring, 1);
@@ -98,7 +95,6 @@ static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, 
     }
 }
 
-/* Receive the other ranks' finished chunks, and send on all but the last one. */
 static void gather_around(const struct ring *ring)
 {
     for (int round = 1; round < ring->n; round++)

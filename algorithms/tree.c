@@ -28,19 +28,17 @@
  * or down, never both. In two trees it may carry both, but then the workers are different.
  */
 #include "algorithms/algorithm.h"
-#include "algorithms/binary_tree.h"
 #include "algorithms/hosts.h"
 
-/* The nodes of the trees: hosts, or ranks if there is only one host. */
 struct nodes {
-    const struct gyre_hosts *hosts; /* a host for each node */
+    const struct gyre_hosts
+        *hosts; /* a host for each node; a rank each if there is only one host */
     int variant;
     bool has_root; /* node 0 is above both trees, and its first rank is the root */
     int root_host;
     int root_at; /* position of the root on its host */
 };
 
-/* A rank's neighbours in one tree of ranks. */
 struct place {
     int parent; /* -1 = the top */
     int n_children;
@@ -72,9 +70,9 @@ static int chain_length(const struct nodes *nodes, int node)
     return gyre_hosts_size(nodes->hosts, host_of_node(nodes, node));
 }
 
-/* The rank at `index` of a host's chain. The chain ends at index 0, the rank that is the host's
- * node of the tree; each variant has another one. The chain of tree 1 runs in the other direction,
- * so that another rank is its end. Only a root must be the end of both chains. */
+/* The chain of a host ends at index 0, the rank that is the host's node of the tree; each variant
+ * has another one. The chain of tree 1 runs in the other direction, so that another rank is its
+ * end. Only a root is the end of both chains. */
 static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
 {
     const struct gyre_hosts *hosts = nodes->hosts;
@@ -85,10 +83,9 @@ static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
     return gyre_hosts_rank(hosts, host, tree == 0 ? first + index : first - 1 - index);
 }
 
-/* Find the parent and the children in the tree for the rank at the node's end of the chain. */
 static void place_node(const struct nodes *nodes, int tree, int node, struct place *place)
 {
-    const int above = nodes->has_root ? 1 : 0; /* nodes that are not items of the tree */
+    const int above = nodes->has_root ? 1 : 0;
     const int n = nodes->hosts->n_hosts - above;
     int children[2];
     if (node < above) {
@@ -124,8 +121,8 @@ static struct place place_rank(const struct nodes *nodes, int tree, int rank)
     return place;
 }
 
-/* One worker: sum what the children sent and this rank's input. Send the sum to the parent. At the
- * top write it to OUT instead and, with `down`, send it to the children. */
+/* One worker sums and sends up. At the top the sum goes to OUT and, with `down`, to the children.
+ */
 static void emit_up(const struct place *place, int tree, bool down, struct gyre_builder *builder)
 {
     struct gyre_ref ins[4], outs[4];
@@ -142,8 +139,6 @@ static void emit_up(const struct place *place, int tree, bool down, struct gyre_
                       is_top ? GYRE_STEP_FINAL : 0);
 }
 
-/* One worker: write what the parent sent, or the root's input, to OUT and send it to the children.
- */
 static void emit_down(const struct place *place, int tree, struct gyre_builder *builder)
 {
     const struct gyre_ref in = place->parent < 0 ? gyre_in(tree) : gyre_peer(place->parent, tree);

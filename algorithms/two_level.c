@@ -16,22 +16,169 @@
  *   two_level_tree  2 log2(h) hops, 2 B/g       double binary tree, pipelined by tiles: many hosts
  *   two_level_log   log2(h) hops, log2(h) B/g   pairs at distance 1, 2, 4, ...: short vectors
  *
- * Broadcast and reduce are in two_level_rooted.c, reduce-scatter and all-gather in
- * two_level_blocks.c: two_level_ring carries blocks round rings, two_level_tree along one tree for
- * each block.
+ * Reduce-scatter and all-gather are in two_level_blocks.c: two_level_ring carries blocks round
+ * rings, two_level_tree along one tree for each block.
  *
- * In each case there are two more hops inside the hosts, where every rank sends and receives
- * 2(g-1)/g B. Hosts of different sizes have as many rails as the smallest one has ranks.
+ * In each case there are two more hops inside the hosts, where a rank sends 2(g-1)/g B.
  */
 #include "algorithms/two_level.h"
 
 #include "algorithms/algorithm.h"
-#include "algorithms/binary_tree.h"
-#include "algorithms/pairs.h"
 
-/* ---- all-reduce ----------------------------------------------------------------------------- */
+struct place {
+    bool is_top;
+    struct gyre_ref parent;
+    int n_children;
+    struct gyre_ref children[2];
+};
 
-/* The outputs of a finished chunk: OUT, then those along the rail, then the host's other ranks. */
+/* Returns false when there is no memory, which the builder remembers. */
+static bool open_level(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
+                       struct gyre_two_level *level_out)
+{
+    struct gyre_two_level level = {.hosts = gyre_hosts_open(shape, false, builder),
+                                   .builder = builder,
+                                   .n_rails = gyre_hosts_rails(shape),
+                                   .variant = shape->variant,
+                                   .rank = rank,
+                                   .rail = -1};
+    if (level.hosts == NULL)
+        return false;
+    gyre_hosts_find(level.hosts, rank, &level.host, &level.position);
+    for (int rail = 0; rail < level.n_rails; rail++)
+        if (gyre_two_level_owner(&level, level.host, rail) == rank)
+            level.rail = rail;
+    const size_t n_refs = (size_t)gyre_hosts_size(level.hosts, level.host) + GYRE_MORE_REFS;
+    level.ins = gyre_builder_allocate(builder, n_refs * sizeof(*level.ins));
+    level.outs = gyre_builder_allocate(builder, n_refs * sizeof(*level.outs));
+    gyre_builder_lanes(builder, 2);
+    gyre_builder_min_depth(builder, 2);
+    *level_out = level;
+    return level.ins != NULL && level.outs != NULL;
+}
+
+int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, int lane,
+                           struct gyre_ref *ins_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    for (int i = 0; i < size; i++)
+        ins_out[i] = i == level->position
+                         ? gyre_in(chunk)
+                         : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i), lane);
+    return size;
+}
+
+int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lane,
+                            struct gyre_ref *outs_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    int n = 0;
+    for (int i = 1; i < size; i++) {
+        const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
+        if (peer != but)
+            outs_out[n++] = gyre_peer(peer, lane);
+    }
+    return n;
+}
+
+static bool is_inside_host(const struct gyre_two_level *level, struct gyre_ref ref)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    for (int i = 0; i < size && ref.kind == GYRE_OPERAND_CONNECTION; i++)
+        if (gyre_hosts_rank(level->hosts, level->host, i) == ref.index)
+            return true;
+    return false;
+}
+
+/* If there are too many outputs for one step, the first step has none to this host that another
+ * step can have: so data leave for other hosts as early as possible, and the number of steps is
+ * still the least. */
+static int count_first_outs(const struct gyre_two_level *level, const struct gyre_ref *outs,
+                            int n_outs)
+{
+    int n_first = (n_outs - GYRE_STEP_MAX_OUTS) % GYRE_STEP_MAX_SENDS;
+    n_first += n_first == 0 ? GYRE_STEP_MAX_OUTS : 1;
+    while (n_first < GYRE_STEP_MAX_OUTS && !is_inside_host(level, outs[n_first]))
+        n_first++;
+    return n_first;
+}
+
+void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
+                         int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
+{
+    struct gyre_builder *builder = level->builder;
+    const int n_first =
+        n_outs <= GYRE_STEP_MAX_OUTS ? n_outs : count_first_outs(level, outs, n_outs);
+    int n_recvs = 0;
+    for (int i = 0; i < n_ins; i++)
+        n_recvs += ins[i].kind == GYRE_OPERAND_CONNECTION;
+    if (n_recvs <= GYRE_STEP_MAX_RECVS)
+        gyre_builder_step(builder, chunk, ins, n_ins, outs, n_first, flags);
+    else
+        gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_first, flags);
+    if (n_outs > n_first)
+        gyre_builder_scatter(builder, chunk, outs[0], &outs[n_first], n_outs - n_first);
+}
+
+/* The sends run one after the other: once an owner has a chunk, the result may come back and be
+ * written over IN, so that chunk must have been read. @part: which of the n_parts chunks of each
+ * rail. */
+static void send_to_owners(const struct gyre_two_level *level, int part, int n_parts)
+{
+    for (int i = 1; i <= gyre_two_level_others(level); i++) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const int chunk = rail * n_parts + part;
+        const struct gyre_ref in = gyre_in(chunk);
+        const struct gyre_ref out =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST);
+        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, 0);
+    }
+}
+
+static void keep_from_owners(const struct gyre_two_level *level, int part, int n_parts)
+{
+    for (int i = gyre_two_level_others(level); i > 0; i--) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const int chunk = rail * n_parts + part;
+        const struct gyre_ref in =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
+        const struct gyre_ref out = gyre_out(chunk);
+        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, i > 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+/* With is_chain the rail is a chain that begins at root_host, else a tree. In a tree, a root is
+ * above all items. @root_host: -1 = none. */
+static struct place place_on_rail(const struct gyre_two_level *level, bool is_chain, int tree,
+                                  int root_host)
+{
+    const int n_hosts = level->hosts->n_hosts;
+    const int above = is_chain || root_host < 0 ? 0 : 1;
+    const int base = root_host < 0 ? 0 : root_host;
+    const int item = (level->host - base + n_hosts) % n_hosts - above;
+    struct place place = {.is_top = false};
+    int parent, children[2];
+    if (item < 0) {
+        parent = -1;
+        children[0] = n_hosts > 1 ? gyre_tree_top(tree, n_hosts - 1) : 0;
+        place.n_children = n_hosts > 1 ? 1 : 0;
+    } else if (is_chain) {
+        parent = item - 1;
+        children[0] = item + 1;
+        place.n_children = item + 1 < n_hosts ? 1 : 0;
+    } else {
+        parent = gyre_tree_parent(tree, n_hosts - above, item);
+        place.n_children = gyre_tree_children(tree, n_hosts - above, item, children);
+    }
+    place.is_top = parent < 0 && (above == 0 || item < 0);
+    if (!place.is_top)
+        place.parent = gyre_two_level_at_host(level, base + above + parent);
+    for (int i = 0; i < place.n_children; i++)
+        place.children[i] = gyre_two_level_at_host(level, base + above + children[i]);
+    return place;
+}
+
+/* OUT, then the outputs along the rail, then the host's other ranks. */
 static int finished_outs(const struct gyre_two_level *level, int chunk,
                          const struct gyre_ref *along, int n_along)
 {
@@ -42,16 +189,15 @@ static int finished_outs(const struct gyre_two_level *level, int chunk,
            gyre_two_level_hand_out(level, -1, GYRE_LANE_SECOND, &level->outs[1 + n_along]);
 }
 
-/* All-reduce along the rail by a ring. The rail's chunk is cut into one piece for each host. The
- * sends to owners have a worker of their own: they take so long that the NICs would wait for them.
- */
-static void emit_ring(const struct gyre_two_level *level)
+/* The rail's chunk is cut into one part for each host. The sends to owners have a worker of their
+ * own, because the NICs would wait for them. */
+static void emit_rings(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
     const struct gyre_ref next = gyre_two_level_at_host(level, level->host + 1);
     const struct gyre_ref prev = gyre_two_level_at_host(level, level->host - 1);
     for (int round = 0; round < n; round++)
-        gyre_two_level_send_to_owners(level, (level->host - 1 - round + 2 * n) % n, n);
+        send_to_owners(level, (level->host - 1 - round + 2 * n) % n, n);
     gyre_builder_worker(level->builder);
     for (int round = 0; round < n && level->rail >= 0; round++) {
         const int chunk = level->rail * n + (level->host - 1 - round + 2 * n) % n;
@@ -72,44 +218,42 @@ static void emit_ring(const struct gyre_two_level *level)
     }
     gyre_builder_worker(level->builder);
     for (int round = 0; round < n; round++)
-        gyre_two_level_keep_from_owners(level, (level->host - round + n) % n, n);
+        keep_from_owners(level, (level->host - round + n) % n, n);
 }
 
 static void emit_tree(const struct gyre_two_level *level, int tree)
 {
     const int chunk = level->rail;
-    struct gyre_two_level_place place = {.is_top = false};
-    gyre_two_level_send_to_owners(level, 0, 1);
+    struct place place = {.is_top = true};
+    int n_outs = 0;
     if (level->rail >= 0) {
-        place = gyre_two_level_place_on_rail(level, false, tree, -1);
+        place = place_on_rail(level, false, tree, -1);
         int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
         for (int i = 0; i < place.n_children; i++)
             level->ins[n_ins++] = place.children[i];
-        if (place.is_top) {
-            const int n_outs = finished_outs(level, chunk, place.children, place.n_children);
+        n_outs = finished_outs(level, chunk, place.children, place.n_children);
+        if (place.is_top)
             gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs,
                                 GYRE_STEP_FINAL);
-        } else {
+        else
             gyre_two_level_move(level, chunk, level->ins, n_ins, &place.parent, 1, 0);
-        }
     }
     gyre_builder_worker(level->builder);
-    if (level->rail >= 0 && !place.is_top) {
-        const int n_outs = finished_outs(level, chunk, place.children, place.n_children);
+    if (!place.is_top)
         gyre_two_level_move(level, chunk, &place.parent, 1, level->outs, n_outs, 0);
-    }
-    gyre_two_level_keep_from_owners(level, 0, 1);
 }
 
-/* Pairs of hosts at distance 1, 2, 4, ... exchange their sums. If the number of hosts is no power
- * of two, the last ones are folded: each adds its part to a host at the largest such distance
- * before it first, and gets the result from there. So all distances are powers of two, and the
- * pairs are near (near.c). */
+/* Pairs of hosts exchange their sums. If the number of hosts is no power of two, each of the last
+ * ones adds its part to a host at the largest distance before it first, and gets the result from
+ * there. So all distances are powers of two, and the pairs are near (neighbours.c). */
 static void emit_pairs(const struct gyre_two_level *level)
 {
     const int chunk = level->rail;
-    const int n_hosts = level->hosts->n_hosts;
-    const int n_pairing = gyre_pairs_of(n_hosts).n_pairing;
+    int n_pairing = 1;
+    if (level->rail < 0)
+        return;
+    while (n_pairing * 2 <= level->hosts->n_hosts)
+        n_pairing *= 2;
     int n_ins = gyre_two_level_collect(level, chunk, GYRE_LANE_FIRST, level->ins);
     if (level->host >= n_pairing) {
         const struct gyre_ref before = gyre_two_level_at_host(level, level->host - n_pairing);
@@ -118,7 +262,7 @@ static void emit_pairs(const struct gyre_two_level *level)
         gyre_two_level_move(level, chunk, &before, 1, level->outs, n_outs, 0);
         return;
     }
-    const bool has_folded = level->host + n_pairing < n_hosts;
+    const bool has_folded = level->host + n_pairing < level->hosts->n_hosts;
     const struct gyre_ref sum = gyre_scratch(0);
     struct gyre_ref folded = sum;
     if (has_folded) {
@@ -138,65 +282,151 @@ static void emit_pairs(const struct gyre_two_level *level)
     gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
 }
 
-static void emit_log(const struct gyre_two_level *level)
+/* As keep_from_owners() in a broadcast, on the root's host. The chunk of the root's own rail comes
+ * from the rank before this one, and goes on to the next. @root_rail: -1 = the root owns none. */
+static void keep_beside_root(const struct gyre_two_level *level, int root_rail, int root_position)
 {
-    gyre_two_level_send_to_owners(level, 0, 1);
-    if (level->rail >= 0)
-        emit_pairs(level);
-    gyre_builder_worker(level->builder);
-    gyre_two_level_keep_from_owners(level, 0, 1);
-}
-
-/* ---- the algorithms ------------------------------------------------------------------------- */
-
-/* @emit_all_reduce: writes the steps of all-reduce in this algorithm's way along the rails. */
-static void emit_by(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
-                    bool is_chain, void (*emit_all_reduce)(const struct gyre_two_level *))
-{
-    struct gyre_two_level level;
-    if (!gyre_two_level_open(shape, rank, builder, &level))
-        return;
-    switch (shape->coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        emit_all_reduce(&level);
-        break;
-    case GYRE_COLL_REDUCE_SCATTER:
-        gyre_two_level_reduce_scatter(&level, is_chain);
-        break;
-    case GYRE_COLL_ALL_GATHER:
-        gyre_two_level_all_gather(&level, is_chain);
-        break;
-    case GYRE_COLL_BROADCAST:
-        gyre_two_level_broadcast(&level, shape->root, is_chain, shape->variant);
-        break;
-    default:
-        gyre_two_level_reduce(&level, shape->root, is_chain, shape->variant);
+    const struct gyre_hosts *hosts = level->hosts;
+    const int size = gyre_hosts_size(hosts, level->host);
+    const int n_after = (level->position - root_position + size) % size; /* 1 = next to the root */
+    const int before = gyre_hosts_rank(hosts, level->host, level->position - 1);
+    const int after = gyre_hosts_rank(hosts, level->host, level->position + 1);
+    for (int i = gyre_two_level_others(level); i > 0; i--) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const bool is_passed_on = rail == root_rail;
+        const struct gyre_ref in =
+            is_passed_on
+                ? gyre_peer(before, n_after == 1 ? GYRE_LANE_SECOND : GYRE_LANE_FIRST)
+                : gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
+        const struct gyre_ref outs[] = {gyre_out(rail), gyre_peer(after, GYRE_LANE_FIRST)};
+        gyre_builder_step(level->builder, rail, &in, 1, outs,
+                          is_passed_on && n_after + 1 < size ? 2 : 1,
+                          i > 1 ? GYRE_STEP_WITH_NEXT : 0);
     }
 }
 
-static void emit_by_ring(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+/* Each of two workers does so for half of the rails, and keeps the chunks. */
+static void send_to_rails(const struct gyre_two_level *level, int worker)
 {
-    emit_by(shape, rank, builder, true, emit_ring);
+    for (int i = gyre_two_level_others(level) - worker; i > 0; i -= 2) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const struct gyre_ref in = gyre_in(rail);
+        const struct gyre_ref outs[] = {
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST),
+            gyre_out(rail)};
+        gyre_builder_step(level->builder, rail, &in, 1, outs, 2, 0);
+    }
 }
 
-static void emit_first_tree(const struct gyre_two_level *level)
+/* The root gives the chunk of its own rail to the next rank of its host only, and every rank there
+ * passes it on: so the root sends all data once inside its host, and not nearly twice. */
+static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
-    emit_tree(level, 0);
+    int root_host, position, root_rail = -1;
+    gyre_hosts_find(level->hosts, root, &root_host, &position);
+    for (int rail = 0; rail < level->n_rails; rail++)
+        if (gyre_two_level_owner(level, root_host, rail) == root)
+            root_rail = rail;
+    if (level->rank == root)
+        send_to_rails(level, 0);
+    if (level->rail >= 0) {
+        const struct place place = place_on_rail(level, is_chain, tree, root_host);
+        int n_outs = 0;
+        level->outs[n_outs++] = gyre_out(level->rail);
+        for (int i = 0; i < place.n_children; i++)
+            level->outs[n_outs++] = place.children[i];
+        if (level->rank != root)
+            n_outs += gyre_two_level_hand_out(level, root, GYRE_LANE_SECOND, &level->outs[n_outs]);
+        else if (gyre_hosts_size(level->hosts, root_host) > 1)
+            level->outs[n_outs++] =
+                gyre_peer(gyre_hosts_rank(level->hosts, root_host, position + 1), GYRE_LANE_SECOND);
+        const struct gyre_ref in = level->rank == root        ? gyre_in(level->rail)
+                                   : level->host == root_host ? gyre_peer(root, GYRE_LANE_FIRST)
+                                                              : place.parent;
+        gyre_two_level_move(level, level->rail, &in, 1, level->outs, n_outs, 0);
+    }
+    gyre_builder_worker(level->builder);
+    if (level->rank == root)
+        send_to_rails(level, 1);
+    else if (level->host == root_host)
+        keep_beside_root(level, root_rail, position);
+    else
+        keep_from_owners(level, 0, 1);
 }
 
-static void emit_second_tree(const struct gyre_two_level *level)
+/* The reverse of a broadcast. As in rings, the sends to owners have a worker of their own. */
+static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
-    emit_tree(level, 1);
+    int root_host, position;
+    gyre_hosts_find(level->hosts, root, &root_host, &position);
+    send_to_owners(level, 0, 1);
+    gyre_builder_worker(level->builder);
+    if (level->rail >= 0) {
+        const struct place place = place_on_rail(level, is_chain, tree, root_host);
+        const struct gyre_ref out = level->rank == root        ? gyre_out(level->rail)
+                                    : level->host == root_host ? gyre_peer(root, GYRE_LANE_SECOND)
+                                                               : place.parent;
+        int n_ins = gyre_two_level_collect(level, level->rail, GYRE_LANE_FIRST, level->ins);
+        for (int i = 0; i < place.n_children; i++)
+            level->ins[n_ins++] = place.children[i];
+        gyre_two_level_move(level, level->rail, level->ins, n_ins, &out, 1,
+                            level->host == root_host ? GYRE_STEP_FINAL : 0);
+    }
+    gyre_builder_worker(level->builder);
+    if (level->rank == root)
+        keep_from_owners(level, 0, 1);
 }
 
-static void emit_by_tree(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+enum along { RINGS, TREES, PAIRS };
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
+                 enum along along)
 {
-    emit_by(shape, rank, builder, false, shape->variant == 0 ? emit_first_tree : emit_second_tree);
+    struct gyre_two_level level;
+    if (!open_level(shape, rank, builder, &level))
+        return;
+    switch (shape->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        if (along == RINGS) {
+            emit_rings(&level);
+            break;
+        }
+        send_to_owners(&level, 0, 1);
+        if (along == TREES) {
+            emit_tree(&level, shape->variant);
+        } else {
+            emit_pairs(&level);
+            gyre_builder_worker(builder);
+        }
+        keep_from_owners(&level, 0, 1);
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        gyre_two_level_reduce_scatter(&level, along == RINGS);
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        gyre_two_level_all_gather(&level, along == RINGS);
+        break;
+    case GYRE_COLL_BROADCAST:
+        emit_broadcast(&level, shape->root, along == RINGS, shape->variant);
+        break;
+    default:
+        emit_reduce(&level, shape->root, along == RINGS, shape->variant);
+    }
 }
 
-static void emit_by_log(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+static void emit_along_rings(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    emit_by(shape, rank, builder, false, emit_log);
+    emit(shape, rank, builder, RINGS);
+}
+
+static void emit_along_trees(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit(shape, rank, builder, TREES);
+}
+
+static void emit_along_pairs(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit(shape, rank, builder, PAIRS);
 }
 
 static bool has_blocks(enum gyre_collective coll)
@@ -204,18 +434,13 @@ static bool has_blocks(enum gyre_collective coll)
     return gyre_collectives[coll].in_blocks || gyre_collectives[coll].out_blocks;
 }
 
-/* If a host has more ranks than there are rails, some rails carry more blocks than others; in each
- * variant these are other rails. */
+/* If a host has more ranks than there are rails, some rails carry more blocks; in each variant
+ * these are other rails. */
 static int count_block_variants(const struct gyre_shape *shape)
 {
     const int n = gyre_hosts_rails(shape);
     const bool is_even = shape->grouping == NULL || n * shape->grouping->n_hosts == shape->n_ranks;
-    return is_even ? 1 : n < GYRE_MAX_VARIANTS ? n : GYRE_MAX_VARIANTS;
-}
-
-static int count_ring_variants(const struct gyre_shape *shape)
-{
-    return has_blocks(shape->coll) ? count_block_variants(shape) : 1;
+    return is_even || !has_blocks(shape->coll) ? 1 : n < GYRE_MAX_VARIANTS ? n : GYRE_MAX_VARIANTS;
 }
 
 static int count_tree_variants(const struct gyre_shape *shape)
@@ -232,36 +457,34 @@ static int n_rails(const struct gyre_shape *shape)
 
 static int n_ring_chunks(const struct gyre_shape *shape)
 {
-    const int n_hosts = shape->grouping == NULL ? 1 : shape->grouping->n_hosts;
-    if (has_blocks(shape->coll))
-        return 1;
-    return gyre_hosts_rails(shape) * (shape->coll == GYRE_COLL_ALL_REDUCE ? n_hosts : 1);
+    const bool is_cut = shape->coll == GYRE_COLL_ALL_REDUCE && shape->grouping != NULL;
+    return n_rails(shape) * (is_cut ? shape->grouping->n_hosts : 1);
 }
+
+#define COLLECTIVES                                                                    \
+    (1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE | \
+     1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER)
 
 const struct gyre_algorithm gyre_algorithm_two_level_ring = {
     .name = "two_level_ring",
     .summary = "inside hosts all pairs, between them rings along all rails",
-    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
-                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
-                  1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .collectives = COLLECTIVES,
+    .keeps_near = COLLECTIVES,
     .is_two_level = true,
-    .n_variants = count_ring_variants,
-    .emit = emit_by_ring,
+    .n_variants = count_block_variants,
+    .emit = emit_along_rings,
     .n_chunks = n_ring_chunks,
 };
 
 const struct gyre_algorithm gyre_algorithm_two_level_tree = {
     .name = "two_level_tree",
     .summary = "inside hosts all pairs, between them trees along all rails",
-    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
-                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
-                  1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .collectives = COLLECTIVES,
+    .keeps_near = COLLECTIVES,
     .is_two_level = true,
     .fans_in = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .n_variants = count_tree_variants,
-    .emit = emit_by_tree,
+    .emit = emit_along_trees,
     .n_chunks = n_rails,
 };
 
@@ -272,6 +495,6 @@ const struct gyre_algorithm gyre_algorithm_two_level_log = {
     .keeps_near = 1U << GYRE_COLL_ALL_REDUCE,
     .is_two_level = true,
     .keeps_sums = true,
-    .emit = emit_by_log,
+    .emit = emit_along_pairs,
     .n_chunks = n_rails,
 };

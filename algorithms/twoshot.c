@@ -26,8 +26,8 @@
 
 struct owners {
     int n_ranks;
-    int root;       /* owns nothing; -1 = every rank owns a chunk */
-    bool is_placed; /* finished chunks go straight to OUT of all ranks */
+    int root; /* owns nothing; -1 = none */
+    bool is_placed;
 };
 
 static struct owners owners_of(const struct gyre_shape *shape)
@@ -43,9 +43,9 @@ static int chunk_of(struct owners owners, int rank)
     return owners.root < 0 ? rank : (rank - owners.root - 1 + owners.n_ranks) % owners.n_ranks;
 }
 
-/* The other owners. Direction 1: ascending from the next rank. Direction -1: descending from the
- * previous rank, which is the order in which they send to this rank. Returns how many; none when
- * there is no memory, which the builder remembers. */
+/* Direction 1: ascending from the next rank. Direction -1: descending from the previous rank, which
+ * is the order in which they send to this rank. None when there is no memory, which the builder
+ * remembers. */
 static int other_owners(struct owners owners, int rank, int direction, struct gyre_builder *builder,
                         const uint16_t **owners_out)
 {
@@ -60,10 +60,9 @@ static int other_owners(struct owners owners, int rank, int direction, struct gy
     return n;
 }
 
-/* Send every other owner its chunk of IN. With `keep` also copy it to OUT, as the root of a
- * broadcast does. If owners place data into this rank's OUT, which may be IN, the sends run one
- * after the other: an owner that has received its chunk may overwrite it, so it must have been
- * read. */
+/* With `keep` copy to OUT too, as the root of a broadcast does. If owners place data into this
+ * rank's OUT, which may be IN, the sends run one after the other: an owner may overwrite a chunk
+ * once it has received it. */
 static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
 {
     const uint16_t *peers;
@@ -77,13 +76,12 @@ static void send_to_owners(struct owners owners, int rank, bool keep, struct gyr
     }
 }
 
-/* The operand with which a finished chunk goes to or comes from another owner. */
 static struct gyre_ref finished_at(struct owners owners, int owner)
 {
     return owners.is_placed ? gyre_placed(owner, 0) : gyre_peer(owner, 0);
 }
 
-/* Receive every other owner's chunk into OUT. Placed chunks are in OUT already. */
+/* Placed chunks are in OUT already. */
 static void keep_from_owners(struct owners owners, int rank, struct gyre_builder *builder)
 {
     const uint16_t *peers;
@@ -96,7 +94,7 @@ static void keep_from_owners(struct owners owners, int rank, struct gyre_builder
     }
 }
 
-/* Sum all ranks' contributions to this rank's chunk, in the order of ranks. */
+/* In the order of ranks. */
 static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                         struct gyre_builder *builder)
 {
@@ -109,8 +107,7 @@ static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *o
     gyre_builder_reduce(builder, mine, ins, owners.n_ranks, outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* The outputs for this rank's finished chunk: OUT, then the other owners. Returns how many; none
- * when there is no memory, which the builder remembers. */
+/* OUT, then the other owners. Returns how many; none when there is no memory. */
 static int everywhere(struct owners owners, int rank, struct gyre_builder *builder,
                       struct gyre_ref **outs_out)
 {
@@ -126,7 +123,7 @@ static int everywhere(struct owners owners, int rank, struct gyre_builder *build
     return 1 + n_peers;
 }
 
-/* Send the finished chunk from OUT to the owners that did not fit into the reducing step. */
+/* Send to the owners that did not fit into the reducing step. */
 static void hand_out_rest(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                           struct gyre_builder *builder)
 {

@@ -1,31 +1,99 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the pairs of ranks that are near. On several hosts, large calls send data along rails, from
- * a rank of one host to the rank on the same rail of a host at a distance of 1, 2, 4, ... (rings,
- * trees, pairs). This file knows the rails of the two-level algorithms, the rails of the variants
- * of rings and trees, and the distances that these algorithms use. A test compares the pairs with
- * the programs of the algorithms.
+ * Which ranks are each other's neighbours: in binary trees over hosts or ranks, and in all
+ * algorithms for large calls on several hosts.
+ *
+ * The tree is the in-order binary tree over positions 1..n: the height of a position is its number
+ * of trailing zero bits, so odd positions are leaves, and the top is the largest power of two.
+ *
+ * Four items, positions in the tree from 1:
+ *
+ *   tree 0:    3          tree 1:    0
+ *             1                       2
+ *            0 2                     3 1
  */
-#include "algorithms/algorithm.h"
 #include "algorithms/hosts.h"
+
+#include "algorithms/algorithm.h"
 #include "core/foundation/base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+static int top_position(int n)
+{
+    int top = 1;
+    while (top * 2 <= n)
+        top *= 2;
+    return top;
+}
+
+/* Every leaf of tree 0 is an inner node of tree 1, which is tree 0 mirrored if n is even, else
+ * shifted by one; then one node is a leaf in both. */
+static int position_of(int tree, int n, int item)
+{
+    if (tree == 0)
+        return item + 1;
+    return n % 2 == 0 ? n - item : (item + 1) % n + 1;
+}
+
+static int item_at(int tree, int n, int position)
+{
+    if (tree == 0)
+        return position - 1;
+    return n % 2 == 0 ? n - position : (position - 2 + n) % n;
+}
+
+int gyre_tree_top(int tree, int n)
+{
+    return item_at(tree, n, top_position(n));
+}
+
+int gyre_tree_parent(int tree, int n, int item)
+{
+    int position = position_of(tree, n, item);
+    if (position == top_position(n))
+        return -1;
+    do { /* if the parent is past the end, take the parent's parent */
+        const int low_bit = position & -position;
+        position = (position & ~low_bit) | low_bit * 2;
+    } while (position > n);
+    return item_at(tree, n, position);
+}
+
+int gyre_tree_children(int tree, int n, int item, int *children_out)
+{
+    const int position = position_of(tree, n, item);
+    int n_children = 0;
+    int distance = (position & -position) / 2;
+    if (distance == 0)
+        return 0;
+    children_out[n_children++] = item_at(tree, n, position - distance);
+    while (distance > 1 &&
+           position + distance > n) /* the subtree is cut off: go down its left side */
+        distance /= 2;
+    if (position + distance <= n)
+        children_out[n_children++] = item_at(tree, n, position + distance);
+    return n_children;
+}
+
+/* ---- near and far ranks --------------------------------------------------------------------- */
+
+/* On several hosts, large calls send data along rails to hosts at a distance of 1, 2, 4, ... A test
+ * compares the pairs that are found here with the programs of the algorithms. */
 struct near {
     const struct gyre_hosts *hosts;
     int n_rails;
-    int host;     /* of the rank whose peers are looked for */
-    int position; /* likewise */
+    int host;
+    int position;
     uint8_t *is_far;
-    uint32_t n_near; /* ranks of other hosts that were marked as near */
+    uint32_t n_near; /* of other hosts */
 };
 
-/* Can two hosts at this distance be neighbours in a ring or a tree? Distances count in both
- * directions round the ring of hosts, and neighbours are at powers of two. There is one exception:
- * in a broadcast the root is above both trees of the other hosts, and if the number of hosts is
- * even the top of the second tree is one host before a power of two. */
+/* Can two hosts at this distance, counted in both directions, be neighbours in a ring or a tree?
+ * Neighbours are at powers of two. The exception: the root of a broadcast is above both trees of
+ * the other hosts, and if the number of hosts is even the top of the second tree is one host before
+ * a power of two. */
 static bool is_near_distance(int n_hosts, int distance)
 {
     int power = 1;
@@ -45,30 +113,27 @@ static void mark(struct near *near, int host, int position)
     *is_far = 0;
 }
 
-/* May a ring cross to another host at a rank of this host next to the rail? That happens if the
- * ring would otherwise leave the host from the rank at which it entered, or come back to the root
- * of a broadcast. */
+/* May a ring cross at a rank of this host next to the rail? It does if it would otherwise leave the
+ * host from the rank at which it entered, or come back to the root of a broadcast. */
 static bool may_slip(const struct gyre_hosts *hosts, int host)
 {
     return gyre_hosts_size(hosts, host) < hosts->n_variants || hosts->n_hosts % 2 != 0;
 }
 
-/* The position on a host of the rank that is `after` positions after the rank on a rail. */
-static int position_of(const struct near *near, int host, int rail, int n_rails, int after)
+static int position_on(const struct near *near, int host, int rail, int n_rails, int after)
 {
     const int size = gyre_hosts_size(near->hosts, host);
     return (gyre_hosts_at_rail(near->hosts, host, rail, n_rails) + after + size) % size;
 }
 
-/* If this rank is `after` positions after the rail on its host, mark the rank that is
- * `other_after` positions after the same rail on the other host. */
+/* If this rank is `after` positions after the rail on its host, mark the rank that is `other_after`
+ * positions after the same rail on the other host. */
 static void join(struct near *near, int other, int rail, int n_rails, int after, int other_after)
 {
-    if (position_of(near, near->host, rail, n_rails, after) == near->position)
-        mark(near, other, position_of(near, other, rail, n_rails, other_after));
+    if (position_on(near, near->host, rail, n_rails, after) == near->position)
+        mark(near, other, position_on(near, other, rail, n_rails, other_after));
 }
 
-/* Mark the ranks at which rings cross to the next host next to the rails. */
 static void mark_crossings(struct near *near, int other)
 {
     const struct gyre_hosts *hosts = near->hosts;
@@ -103,7 +168,6 @@ static void mark_host(struct near *near, int other)
         mark_crossings(near, other);
 }
 
-/* Fill in near->is_far for the rank at (host, position). */
 static void find(struct near *near, int host, int position)
 {
     near->host = host;
