@@ -8,9 +8,23 @@
 
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/status.h"
-#include "core/engine/plan/tuner/path.h"
 
 struct gyre_params;
+
+/* How results get into OUT. X(enum suffix, word) */
+#define GYRE_PATH_TABLE(X)                                                          \
+    X(STAGED, staged)           /* through slots, from which the receiver copies */ \
+    X(PLACED, placed)           /* a kernel writes them into the peer's window */   \
+    X(COPY_ENGINE, copy_engine) /* copy engines write them there */
+
+enum gyre_path {
+#define GYRE_PATH_ENUM(id, name) GYRE_PATH_##id,
+    GYRE_PATH_TABLE(GYRE_PATH_ENUM)
+#undef GYRE_PATH_ENUM
+        GYRE_N_PATHS
+};
+
+extern const char *const gyre_path_names[GYRE_N_PATHS];
 
 /* Which algorithms, protocols and paths the user allows (GYRE_ALGO, GYRE_PROTO, GYRE_PATH). */
 struct gyre_filter {

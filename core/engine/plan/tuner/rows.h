@@ -65,7 +65,7 @@ enum gyre_result {
  * asked before WAY: copy engines, or a kernel of its own if the executor has it, carry the call.
  * From ONLY on rows are about predictions:
  *
- *   CHANNELS        of hosts.rows: the least to predict
+ *   LEAST_CHANNELS  as CHANNELS, the least to predict
  *   WEIGHT          percent of a predicted time that count; all rows that fit are multiplied
  *   GAIN            percent of the best time that a choice of more channels or smaller tiles beats
  *   MESSAGES        twice as many messages must gain one part of GAIN more, of so many parts
@@ -85,6 +85,7 @@ enum gyre_result {
     X(ONLY, only, ALGORITHM, CALL)          /* no other algorithm is predicted */     \
     X(INSIDE, inside, PROTO, CALL)          /* is predicted inside hosts, too */      \
     X(BETWEEN, between, PROTO, CALL)        /* likewise between hosts */              \
+    X(LEAST_CHANNELS, least_channels, CHANNELS, ALL)                                  \
     X(WEIGHT, weight, NUMBER, WEIGHT)                                                 \
     X(GAIN, gain, NUMBER, CALL)                                                       \
     X(MESSAGES, messages, NUMBER, CALL)                                               \

@@ -1,60 +1,214 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses the algorithm, the protocol and the path of a call. The functions are pure, and their
- * arguments are facts that all ranks agreed on, so every rank chooses the same. The thresholds are
- * rows (rows.h).
+ * Chooses how a call is carried out. gyre_tuner_choose() has the steps in order; each asks rows
+ * (rows.h) or, with constants for it, a prediction (predict.c).
  */
 #include "core/engine/plan/tuner/tuner.h"
 
 #include "core/foundation/base/util.h"
+#include "core/foundation/model/tile.h"
+#include "kernels/executor.h"
 
 #define ANY_PROTO UINT32_MAX
 
-/* Find the first row of kind WAY that fits a call; NULL if there is none.
- * @algorithm: look at rows of this algorithm only; NULL = any. @protos: look at rows of these
- * protocols only, one bit for each protocol. */
-static const struct gyre_row *find_way(const struct gyre_tuner_facts *facts,
-                                       enum gyre_collective coll,
-                                       const struct gyre_algorithm *algorithm, uint32_t protos,
-                                       uint64_t n_bytes)
+/* The call that a choice is made for. */
+struct asked {
+    const struct gyre_tuner_facts *facts;
+    struct gyre_filter filter;
+    enum gyre_collective coll;
+    uint64_t n_bytes;
+};
+
+static struct gyre_row_call row_call(const struct asked *asked, enum gyre_row_kind kind)
 {
-    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
+    return gyre_tuner_row_call(asked->facts, kind, asked->coll, asked->n_bytes);
+}
+
+static bool allows_path(const struct asked *asked, enum gyre_path path)
+{
+    return (asked->filter.paths[asked->coll] >> path & 1U) != 0;
+}
+
+static bool allows_proto(const struct asked *asked, enum gyre_proto proto)
+{
+    return (asked->filter.protos[asked->coll] >> proto & 1U) != 0;
+}
+
+/* Narrow the filter to what can be used. If no host has two ranks, the protocols of links between
+ * hosts count for all. If results may not be staged, simple and the algorithms that place them are
+ * left. */
+static struct asked narrow(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                           enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct asked asked = {.facts = facts, .filter = *filter, .coll = coll, .n_bytes = n_bytes};
+    if (gyre_tuner_is_net_alone(facts))
+        asked.filter.protos[coll] = asked.filter.net_protos[coll];
+    if (!facts->in_window || facts->n_ranks == 1 || allows_path(&asked, GYRE_PATH_STAGED))
+        return asked;
+    asked.filter.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if ((gyre_algorithms[i]->places >> coll & 1U) == 0)
+            asked.filter.algorithms[coll] &= ~(1U << i);
+    return asked;
+}
+
+/* ---- copy engines -------------------------------------------------------------------------- */
+
+/* Do copy engines carry out the call? The filter alone can ask for them: then rows do not limit the
+ * size, and without a row the first algorithm with a copy tail is taken. */
+static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_out)
+{
+    const struct gyre_tuner_facts *facts = asked->facts;
+    const enum gyre_collective coll = asked->coll;
+    const uint32_t paths = asked->filter.paths[coll] & ((1U << GYRE_N_PATHS) - 1);
+    const bool is_forced = paths == 1U << GYRE_PATH_COPY_ENGINE;
+    struct gyre_row_call call = row_call(asked, GYRE_ROW_COPY_RANKS);
+    struct gyre_choice choice = {.proto = GYRE_PROTO_SIMPLE, .path = GYRE_PATH_COPY_ENGINE};
+    const struct gyre_row *row = gyre_tuner_next_row(facts, &call, NULL);
+    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
+        !gyre_tuner_can_place(facts, &asked->filter, coll) ||
+        !allows_path(asked, GYRE_PATH_COPY_ENGINE) || (!is_forced && !facts->has_large_pages) ||
+        (row != NULL && facts->n_ranks > row->rule.number))
+        return false;
+    call.kind = GYRE_ROW_COPIES;
+    call.any_size = is_forced;
+    for (row = gyre_tuner_next_row(facts, &call, NULL); row != NULL && choice.algorithm == NULL;
+         row = gyre_tuner_next_row(facts, &call, row))
+        if (gyre_filter_allows(&asked->filter, coll, row->algorithm)) {
+            choice.algorithm = row->algorithm;
+            choice.won[GYRE_WON_WAY] = row;
+        } else {
+            gyre_why_add(call.why, row, "its algorithm is not allowed");
+        }
+    for (int i = 0; is_forced && gyre_algorithms[i] != NULL && choice.algorithm == NULL; i++)
+        if ((asked->filter.algorithms[coll] >> i & 1U) != 0 &&
+            (gyre_algorithms[i]->copy_tails >> coll & 1U) != 0)
+            choice.algorithm = gyre_algorithms[i];
+    if (choice.algorithm == NULL)
+        return false;
+    gyre_tuner_choose_channels(facts, coll, asked->n_bytes, &choice);
+    gyre_tuner_choose_tile(facts, coll, asked->n_bytes, &choice);
+    *choice_out = choice;
+    return true;
+}
+
+/* ---- fused kernels of middle size ---------------------------------------------------------- */
+
+/* How many tiles a fused kernel of SIMPLE takes of this call; 0 = the executor has no such kernel.
+ * The call is as an executor will see it, if the buffers are aligned. */
+static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
+{
+    const struct gyre_tuner_facts *facts = asked->facts;
+    const bool reduces = gyre_collectives[asked->coll].reduces;
+    const struct gyre_fused_call call = {
+        .proto = GYRE_PROTO_SIMPLE,
+        .pattern = reduces ? GYRE_FUSED_TWO_SHOT : GYRE_FUSED_ALL_GATHER,
+        .arithmetic = !reduces             ? GYRE_FUSED_COPY
+                      : facts->has_lamport ? GYRE_FUSED_FLOAT_SUM
+                                           : GYRE_FUSED_OTHER,
+        .is_placed = is_placed,
+        .is_aligned = asked->n_bytes % 16 == 0,
+        .is_unscaled = !reduces || facts->is_unscaled,
+        .places_blocks =
+            !reduces && asked->n_bytes * (facts->n_ranks - 1) >= GYRE_BLOCK_PLACEMENT_BYTES,
+        .n_peers = facts->n_ranks - 1,
+        .n_tiles = 1,
+        .depth = facts->spec.depth,
+        .most_shared_bytes = UINT32_MAX,
+    };
+    return gyre_executor_fused_tiles(facts->device_kind, &call);
+}
+
+/* Choose the tile of a fused kernel: of an all-gather, a channel's whole block, if it fits a slot;
+ * of an all-reduce, a channel's part in as many tiles as the kernel takes. Returns false if no
+ * kernel takes the call. */
+static bool choose_fused_tile(const struct asked *asked, struct gyre_choice *choice)
+{
+    const struct gyre_tuner_facts *facts = asked->facts;
+    const bool is_placed = choice->path == GYRE_PATH_PLACED;
+    const bool is_gather = asked->coll == GYRE_COLL_ALL_GATHER;
+    const uint32_t most_tiles = count_fused_tiles(asked, is_placed || is_gather);
+    const uint32_t most_bytes = gyre_tuner_payload_bytes(facts, choice->algorithm, asked->coll,
+                                                         choice->proto, is_placed || is_gather) /
+                                16 * 16;
+    const struct gyre_split split = {.count = asked->n_bytes,
+                                     .n_channels = choice->n_channels,
+                                     .n_chunks = is_gather ? 1 : facts->n_ranks,
+                                     .tile_elems = UINT32_MAX,
+                                     .unit_elems = 16};
+    const uint64_t part = gyre_chunk_range(&split, 0, 0).n_elems; /* the longest */
+    if (most_tiles == 0)
+        return false;
+    if (is_gather) {
+        choice->tile_bytes = gyre_clamp_u32(gyre_round_up(part, 512), 512, most_bytes);
+        return true;
+    }
+    const uint64_t tile_bytes = gyre_round_up(gyre_div_round_up(part, most_tiles), 16);
+    choice->tile_bytes = (uint32_t)gyre_min_u64(tile_bytes, UINT32_MAX);
+    return tile_bytes <= most_bytes;
+}
+
+bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                             enum gyre_collective coll, uint64_t n_bytes,
+                             struct gyre_choice *choice_out)
+{
+    const struct asked asked = {facts, *filter, coll, n_bytes};
+    struct gyre_row_call call = row_call(&asked, GYRE_ROW_FUSED);
+    const bool is_placed = gyre_tuner_may_place(facts, filter, coll, GYRE_PROTO_SIMPLE, n_bytes);
+    const struct gyre_row *row = NULL;
+    call.facts |= (uint32_t)is_placed << GYRE_ROW_FACT_PLACED;
+    call.protos = filter->protos[coll];
+    while ((row = gyre_tuner_next_row(facts, &call, row)) != NULL) {
+        struct gyre_choice choice = {.algorithm = row->algorithm,
+                                     .proto = row->proto,
+                                     .path = is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED,
+                                     .won = {[GYRE_WON_WAY] = row}};
+        gyre_tuner_choose_channels(facts, coll, n_bytes, &choice);
+        if (gyre_filter_allows(filter, coll, row->algorithm) &&
+            choose_fused_tile(&asked, &choice)) {
+            *choice_out = choice;
+            return true;
+        }
+        gyre_why_add(call.why, row, "no kernel takes the call, or it is not allowed");
+    }
+    return false;
+}
+
+/* ---- algorithm and protocols --------------------------------------------------------------- */
+
+/* Find the first row of kind WAY that fits; NULL if there is none. @algorithm: only rows of this
+ * one; NULL = of any. @protos: only rows of these, by bit. */
+static const struct gyre_row *find_way(const struct asked *asked,
+                                       const struct gyre_algorithm *algorithm, uint32_t protos)
+{
+    struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
     call.algorithm = algorithm;
     call.protos = protos;
-    return gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
+    return gyre_tuner_next_row(asked->facts, &call, NULL);
 }
 
-/* The row of the fastest algorithm; NULL if there is none. GPUs take the row of the host where
- * their file has none for the collective. */
-static const struct gyre_row *prefer_row(const struct gyre_tuner_facts *facts,
-                                         enum gyre_collective coll, uint64_t n_bytes)
+/* Choose the algorithm of the first row that fits if it is allowed, else the first algorithm that
+ * is allowed. GPUs take the row of the host where their file has none for the collective. */
+static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choice *choice)
 {
-    const struct gyre_row *row = find_way(facts, coll, NULL, ANY_PROTO, n_bytes);
-    const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
-    return row != NULL ? row : gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOST), &call, NULL);
-}
-
-/* Choose the preferred algorithm if it is allowed, else the first algorithm that is allowed. */
-static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
-                                    const struct gyre_filter *filter, enum gyre_collective coll,
-                                    uint64_t n_bytes, struct gyre_choice *choice)
-{
-    const struct gyre_row *row = prefer_row(facts, coll, n_bytes);
-    const struct gyre_algorithm *preferred = row != NULL ? row->algorithm : NULL;
-    const uint32_t allowed = filter->algorithms[coll];
+    const struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
+    const struct gyre_row *row = find_way(asked, NULL, ANY_PROTO);
+    const enum gyre_collective coll = asked->coll;
     const struct gyre_algorithm *found = NULL, *ruled_out = NULL;
     const char *obstacle = NULL; /* of ruled_out */
+    if (row == NULL)
+        row = gyre_rows_find(gyre_rows_of(GYRE_ROWS_HOST), &call, NULL);
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        if ((allowed >> i & 1U) == 0 || !gyre_algorithm_has(gyre_algorithms[i], coll))
+        const struct gyre_algorithm *algorithm = gyre_algorithms[i];
+        if ((asked->filter.algorithms[coll] >> i & 1U) == 0 || !gyre_algorithm_has(algorithm, coll))
             continue;
-        const char *why = gyre_tuner_algorithm_obstacle(facts, gyre_algorithms[i], coll);
+        const char *why = gyre_tuner_algorithm_obstacle(asked->facts, algorithm, coll);
         if (why != NULL) {
-            ruled_out = gyre_algorithms[i];
+            ruled_out = algorithm;
             obstacle = why;
-            continue;
+        } else if (found == NULL || (row != NULL && algorithm == row->algorithm)) {
+            found = algorithm;
         }
-        if (found == NULL || gyre_algorithms[i] == preferred)
-            found = gyre_algorithms[i];
     }
     if (found == NULL && ruled_out != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s cannot do %s here: %s",
@@ -63,182 +217,146 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no algorithm that %s allows can do %s; \"gyre schedule --help\" "
                          "shows which can",
-                         filter->algo_source, gyre_collectives[coll].name);
+                         asked->filter.algo_source, gyre_collectives[coll].name);
     choice->algorithm = found;
-    choice->won[GYRE_WON_WAY] = found == preferred ? row : NULL;
+    choice->won[GYRE_WON_WAY] = row != NULL && found == row->algorithm ? row : NULL;
     return GYRE_SUCCESS;
 }
 
-/* The protocol that is fastest for a call. @usable: one bit for each protocol that can be used. */
-static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                                    const struct gyre_algorithm *algorithm, uint32_t usable,
-                                    uint64_t n_bytes)
+/* The protocol that is fastest for the algorithm. @usable: those that can be used, by bit. */
+static enum gyre_proto prefer_proto(const struct asked *asked,
+                                    const struct gyre_algorithm *algorithm, uint32_t usable)
 {
-    struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_LINE, coll, n_bytes);
-    /* The rows were measured inside one host. */
-    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
+    struct gyre_row_call call = row_call(asked, GYRE_ROW_LINE);
+    /* The shipped rows were measured inside one host. */
+    if (asked->facts->device_kind != GYRE_DEVICE_CUDA || asked->facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
-    const struct gyre_row *row = find_way(facts, coll, algorithm, usable, n_bytes);
+    const struct gyre_row *row = find_way(asked, algorithm, usable);
     if (row == NULL)
-        row = find_way(facts, coll, algorithm, ANY_PROTO, n_bytes);
-    call.facts |= gyre_tuner_algorithm_facts(algorithm, coll);
+        row = find_way(asked, algorithm, ANY_PROTO);
+    call.facts |= gyre_tuner_algorithm_facts(algorithm, asked->coll);
     if (row == NULL)
-        row = gyre_rows_find(gyre_tuner_rows(facts), &call, NULL);
+        row = gyre_tuner_next_row(asked->facts, &call, NULL);
     return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
 }
 
-/* @net_proto: of links that a proxy serves. */
-static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
-                                const struct gyre_filter *filter, enum gyre_collective coll,
-                                const struct gyre_algorithm *algorithm, uint64_t n_bytes,
-                                enum gyre_proto net_proto, enum gyre_proto *proto_out)
+/* Choose the preferred protocol of links without a proxy if it can be used, else the first that
+ * can. */
+static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *choice)
 {
+    const struct gyre_row *way = choice->won[GYRE_WON_WAY];
     const char *obstacle = NULL; /* why the first allowed protocol cannot be used */
     uint32_t usable = 0;
     int found = -1;
-    for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        if ((filter->protos[coll] >> proto & 1U) == 0)
+    for (int i = 0; i < GYRE_N_PROTOS; i++) {
+        const enum gyre_proto proto = (enum gyre_proto)i;
+        if (!allows_proto(asked, proto))
             continue;
-        const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
-        if (why == NULL && !gyre_tuner_go_together(facts, (enum gyre_proto)proto, net_proto))
+        const char *why = gyre_tuner_proto_obstacle(asked->facts, proto);
+        if (why == NULL && !gyre_tuner_go_together(asked->facts, proto, choice->net_proto))
             why = "ll between hosts goes with ll inside hosts";
         if (why != NULL) {
             obstacle = obstacle != NULL ? obstacle : why;
             continue;
         }
         usable |= 1U << proto;
-        found = found < 0 ? proto : found;
+        found = found < 0 ? i : found;
     }
-    const enum gyre_proto preferred = prefer_proto(facts, coll, algorithm, usable, n_bytes);
+    const enum gyre_proto preferred = gyre_tuner_is_users(asked->facts, way)
+                                          ? way->proto
+                                          : prefer_proto(asked, choice->algorithm, usable);
     if ((usable >> preferred & 1U) != 0)
         found = (int)preferred;
     if (found < 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "no protocol that %s allows can be used for %s: %s", filter->proto_source,
-                         gyre_collectives[coll].name,
+                         "no protocol that %s allows can be used for %s: %s",
+                         asked->filter.proto_source, gyre_collectives[asked->coll].name,
                          obstacle != NULL ? obstacle : "results are placed by simple alone");
-    *proto_out = (enum gyre_proto)found;
+    choice->proto = (enum gyre_proto)found;
     return GYRE_SUCCESS;
 }
 
 /* Choose the first protocol that the filter allows for links that a proxy serves. A prediction may
  * replace SIMPLE by a faster one. */
-static gyre_status choose_net_proto(const struct gyre_tuner_facts *facts,
-                                    const struct gyre_filter *filter, enum gyre_collective coll,
-                                    enum gyre_proto *proto_out)
+static gyre_status choose_net_proto(const struct asked *asked, enum gyre_proto *proto_out)
 {
-    const char *obstacle = NULL; /* why the last allowed protocol cannot be used */
+    const char *obstacle = "it allows none"; /* or why the last allowed protocol cannot be used */
     *proto_out = GYRE_PROTO_SIMPLE;
-    for (int proto = 0; facts->is_proxied && proto < GYRE_N_PROTOS; proto++) {
-        if ((filter->net_protos[coll] >> proto & 1U) == 0)
+    if (!asked->facts->is_proxied)
+        return GYRE_SUCCESS;
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        if ((asked->filter.net_protos[asked->coll] >> proto & 1U) == 0)
             continue;
         *proto_out = (enum gyre_proto)proto;
-        obstacle = gyre_tuner_net_proto_obstacle(facts, *proto_out);
+        obstacle = gyre_tuner_net_proto_obstacle(asked->facts, *proto_out);
         if (obstacle == NULL)
             return GYRE_SUCCESS;
     }
-    if (!facts->is_proxied)
-        return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                      "no protocol that %s allows behind its slash can be used for %s: %s",
-                     filter->proto_source, gyre_collectives[coll].name,
-                     obstacle != NULL ? obstacle : "it allows none");
+                     asked->filter.proto_source, gyre_collectives[asked->coll].name, obstacle);
 }
 
-uint64_t gyre_tuner_size_class(uint64_t n_bytes)
+/* ---- the choice ---------------------------------------------------------------------------- */
+
+/* Does a row of the user choose the algorithm? Then nothing is predicted. */
+static bool has_users_way(const struct asked *asked)
 {
-    uint64_t power = 256; /* the smallest class: in smaller calls only latency counts */
-    if (n_bytes <= power)
-        return power;
-    while (power < n_bytes - power)
-        power *= 2;
-    return gyre_round_up(n_bytes, power / 4);
+    const struct gyre_row *row = find_way(asked, NULL, ANY_PROTO);
+    return gyre_tuner_is_users(asked->facts, row) &&
+           gyre_filter_allows(&asked->filter, asked->coll, row->algorithm);
 }
 
-/* If no host has two ranks, there are no links for which the protocols of links inside hosts are
- * meant. */
-static struct gyre_filter for_network(const struct gyre_tuner_facts *facts,
-                                      const struct gyre_filter *filter, enum gyre_collective coll)
+/* Results are placed if the algorithm and the protocol can do so. */
+static enum gyre_path kernel_path(const struct asked *asked, const struct gyre_choice *choice)
 {
-    struct gyre_filter own = *filter;
-    if (gyre_tuner_is_net_alone(facts))
-        own.protos[coll] = own.net_protos[coll];
-    return own;
-}
-
-/* Narrow the filter to the protocol and the algorithms that place results. */
-static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyre_collective coll)
-{
-    struct gyre_filter only = *filter;
-    only.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
-    for (int i = 0; gyre_algorithms[i] != NULL; i++)
-        if ((gyre_algorithms[i]->places >> coll & 1U) == 0)
-            only.algorithms[coll] &= ~(1U << i);
-    return only;
-}
-
-/* The path of a call that a kernel carries out with this algorithm and protocol. */
-static enum gyre_path kernel_path(const struct gyre_tuner_facts *facts,
-                                  const struct gyre_filter *filter, enum gyre_collective coll,
-                                  const struct gyre_choice *choice, uint64_t n_bytes)
-{
-    const bool is_placed = facts->n_ranks > 1 && (choice->algorithm->places >> coll & 1U) != 0 &&
-                           gyre_tuner_may_place(facts, filter, coll, choice->proto, n_bytes);
+    const bool is_placed = asked->facts->n_ranks > 1 &&
+                           (choice->algorithm->places >> asked->coll & 1U) != 0 &&
+                           gyre_tuner_may_place(asked->facts, &asked->filter, asked->coll,
+                                                choice->proto, asked->n_bytes);
     return is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
-}
-
-/* Choose by prediction if the facts have constants for a prediction, else by the tables. */
-static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
-                                 const struct gyre_filter *filter, enum gyre_collective coll,
-                                 uint64_t n_bytes, struct gyre_choice *choice)
-{
-    struct gyre_choice predicted = {.algorithm = NULL};
-    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
-        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &predicted));
-    const bool is_predicted = predicted.algorithm != NULL;
-    if (is_predicted)
-        *choice = predicted;
-    if (!is_predicted) { /* if the search found nothing, these functions report the reason */
-        GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, choice));
-        GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, choice->net_proto,
-                              &choice->proto));
-    }
-    choice->path = kernel_path(facts, filter, coll, choice, n_bytes);
-    if (is_predicted)
-        return GYRE_SUCCESS;
-    gyre_tuner_choose_channels(facts, coll, n_bytes, choice);
-    gyre_tuner_choose_tile(facts, coll, n_bytes, choice);
-    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
+    struct asked asked = narrow(facts, filter, coll, n_bytes);
+    struct gyre_tuner_facts without_lamport = *facts;
     struct gyre_choice choice = {.algorithm = NULL};
-    struct gyre_filter narrowed;
-    struct gyre_tuner_facts without;
-    const struct gyre_filter of_network = for_network(facts, filter, coll);
-    filter = &of_network;
-    GYRE_TRY(choose_net_proto(facts, filter, coll, &choice.net_proto));
-    if (facts->in_window && facts->n_ranks > 1 &&
-        (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
-        narrowed = only_placed(filter, coll);
-        filter = &narrowed;
-    }
-    if (gyre_tuner_choose_copies(facts, filter, coll, n_bytes, choice_out))
+    enum gyre_proto net_proto;
+    GYRE_TRY(choose_net_proto(&asked, &net_proto));
+
+    /* 1. Rows of copy engines, and of kernels for calls of middle size. */
+    if (choose_copies(&asked, choice_out))
         return GYRE_SUCCESS;
-    if (gyre_tuner_choose_fused(facts, filter, coll, n_bytes, &choice)) {
-        choice.path = kernel_path(facts, filter, coll, &choice, n_bytes);
+    if (gyre_tuner_choose_fused(facts, &asked.filter, coll, n_bytes, &choice)) {
+        choice.net_proto = net_proto;
+        choice.path = kernel_path(&asked, &choice);
         *choice_out = choice;
         return GYRE_SUCCESS;
     }
-    if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
-        without = *facts; /* skip the rows of LAMPORT, which the filter forbids */
-        without.has_lamport = false;
-        facts = &without;
+    if (facts->has_lamport && !allows_proto(&asked, GYRE_PROTO_LAMPORT)) {
+        without_lamport.has_lamport = false; /* its rows do not count */
+        asked.facts = &without_lamport;
     }
-    GYRE_TRY(choose_kernel(facts, filter, coll, n_bytes, &choice));
+
+    /* 2. The fastest prediction, where there are constants for one and no row of the user. */
+    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV && !has_users_way(&asked))
+        GYRE_TRY(gyre_tuner_search(asked.facts, &asked.filter, coll, n_bytes, &choice));
+    if (choice.algorithm != NULL) {
+        choice.path = kernel_path(&asked, &choice);
+        *choice_out = choice;
+        return GYRE_SUCCESS;
+    }
+
+    /* 3. Rows: the way, then its sizes. What cannot be done is told here. */
+    choice = (struct gyre_choice){.net_proto = net_proto};
+    GYRE_TRY(choose_algorithm(&asked, &choice));
+    GYRE_TRY(choose_proto(&asked, &choice));
+    choice.path = kernel_path(&asked, &choice);
+    gyre_tuner_choose_channels(asked.facts, coll, n_bytes, &choice);
+    gyre_tuner_choose_tile(asked.facts, coll, n_bytes, &choice);
     *choice_out = choice;
     return GYRE_SUCCESS;
 }
@@ -250,32 +368,58 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
 {
     const struct gyre_given_programs *given = algorithm->given;
     const enum gyre_collective coll = given->coll;
-    const enum gyre_path path = given->is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
-    struct gyre_choice choice = {
-        .algorithm = algorithm, .net_proto = GYRE_PROTO_SIMPLE, .path = path};
-    struct gyre_filter only = for_network(facts, filter, coll);
+    struct gyre_choice choice = {.algorithm = algorithm,
+                                 .path = given->is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED};
+    struct gyre_filter own = *filter;
+    own.paths[coll] = 1U << choice.path;
+    struct asked asked = narrow(facts, &own, coll, n_bytes);
     const char *obstacle = gyre_tuner_algorithm_obstacle(facts, algorithm, coll);
     if (obstacle != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s cannot do %s here: %s",
                          algorithm->name, gyre_collectives[coll].name, obstacle);
-    only.paths[coll] = 1U << path;
-    only.is_forced[coll] = true;
+    asked.filter.algorithms[coll] = filter->algorithms[coll];
+    asked.filter.is_forced[coll] = true;
     if (given->is_placed)
-        only.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
+        asked.filter.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
+    for (int i = 0; given->like != NULL && gyre_algorithms[i] != NULL; i++)
+        if (gyre_algorithms[i] == given->like)
+            asked.filter.algorithms[coll] = 1U << i;
     if (given->like != NULL) {
-        for (int i = 0; gyre_algorithms[i] != NULL; i++)
-            if (gyre_algorithms[i] == given->like)
-                only.algorithms[coll] = 1U << i;
-        GYRE_TRY(gyre_tuner_choose(facts, &only, coll, n_bytes, &choice));
+        GYRE_TRY(gyre_tuner_choose(facts, &asked.filter, coll, n_bytes, &choice));
         choice.algorithm = algorithm;
         choice.won[GYRE_WON_WAY] = NULL;
     } else {
-        GYRE_TRY(choose_net_proto(facts, &only, coll, &choice.net_proto));
-        GYRE_TRY(
-            choose_proto(facts, &only, coll, algorithm, n_bytes, choice.net_proto, &choice.proto));
+        GYRE_TRY(choose_net_proto(&asked, &choice.net_proto));
+        GYRE_TRY(choose_proto(&asked, &choice));
         gyre_tuner_choose_channels(facts, coll, n_bytes, &choice);
         gyre_tuner_choose_tile(facts, coll, n_bytes, &choice);
     }
     *choice_out = choice;
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_filter *filter, enum gyre_collective coll,
+                                  const struct gyre_choice *choice)
+{
+    const enum gyre_path path = choice->path;
+    const char *name = gyre_collectives[coll].name;
+    const uint32_t paths = filter->paths[coll] & ((1U << GYRE_N_PATHS) - 1);
+    if (coll == GYRE_COLL_SEND_RECV || facts->n_ranks == 1 ||
+        (filter->paths[coll] >> path & 1U) != 0)
+        return GYRE_SUCCESS;
+    if (!facts->in_window && path == GYRE_PATH_STAGED)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "%s wants the results of %s placed; that takes a receive buffer in "
+            "a window (gyre_window_register, ncclCommWindowRegister, -R 2 of benches), "
+            "of all_reduce, all_gather, all_to_all or broadcast",
+            filter->path_source, name);
+    if (facts->device_kind != GYRE_DEVICE_CUDA && paths == 1U << GYRE_PATH_COPY_ENGINE)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s=copy_engine: the host device has none",
+                         filter->path_source);
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "%s: %s by algorithm %s goes by path %s, which is not among those "
+                     "allowed",
+                     filter->path_source, name, choice->algorithm->name, gyre_path_names[path]);
 }

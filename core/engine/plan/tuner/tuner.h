@@ -44,7 +44,8 @@ struct gyre_tuner_facts {
                                        * NULL = each search opens one, which takes seconds for
                                        * thousands of ranks */
     const struct gyre_algorithm *simulated;
-    struct gyre_why *why; /* no fact: learns of rows that lost; NULL = nobody asks */
+    const struct gyre_rows *user_rows; /* of GYRE_TUNING_FILE, asked first; NULL = none */
+    struct gyre_why *why;              /* no fact: learns of rows that lost; NULL = nobody asks */
 };
 
 /* What a choice took from rows. */
@@ -106,21 +107,11 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                     struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_copies - do copy engines carry out this call? If so, fill in the choice. Pure.
- */
-bool gyre_tuner_choose_copies(const struct gyre_tuner_facts *facts,
-                              const struct gyre_filter *filter, enum gyre_collective coll,
-                              uint64_t n_bytes, struct gyre_choice *choice_out);
-
 /** gyre_tuner_choose_fused - does a fused kernel carry out this call of middle size in protocol
  * SIMPLE, as an all-gather into windows or as a two-shot? If so, fill in the choice. Pure. */
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                              enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out);
-
-/** gyre_tuner_rows - the rows of the machine at hand. All GPUs that address each other's memory use
- * those of the H200. */
-const struct gyre_rows *gyre_tuner_rows(const struct gyre_tuner_facts *facts);
 
 /** gyre_tuner_row_call - a call of @n_bytes, as rows of any algorithm and protocol see it. */
 struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
@@ -216,10 +207,15 @@ void gyre_tuner_choose_tile(const struct gyre_tuner_facts *facts, enum gyre_coll
 uint64_t gyre_tuner_row_channels(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
                                  enum gyre_collective coll, uint64_t n_bytes, uint32_t slot_bytes);
 
-/** gyre_tuner_find_row - the row of the machine at hand that fits the call; NULL if there is none.
- */
-const struct gyre_row *gyre_tuner_find_row(const struct gyre_tuner_facts *facts,
-                                           const struct gyre_row_call *call);
+/** gyre_tuner_next_row - the first row that fits the call, behind the row `after`: of the user's
+ * file, then of the machine at hand, or of hosts.rows for the kinds of predictions; NULL if there
+ * is none. @after: NULL = from the first row on. */
+const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
+                                           const struct gyre_row_call *call,
+                                           const struct gyre_row *after);
+
+/** gyre_tuner_is_users - is the row of the user's file? @row: may be NULL. */
+bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row);
 
 /** gyre_tuner_algorithm_facts, gyre_tuner_proto_facts - what rows may ask of an algorithm, and of a
  * protocol. */

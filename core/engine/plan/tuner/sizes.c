@@ -1,13 +1,171 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The number of channels and the tile of a call whose algorithm and protocol are given, as rows
- * say. Pure.
+ * What a choice is made from: the facts of a call, what they rule out, the bytes of slots, and the
+ * channels and tiles that rows say. Pure.
  */
 #include "core/engine/plan/tuner/tuner.h"
 
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/tile.h"
 #include "kernels/executor.h"
+
+/* ---- facts and rows ------------------------------------------------------------------------ */
+
+uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
+}
+
+/* The rows of the machine at hand. All GPUs that address each other's memory use those of the H200.
+ */
+static const struct gyre_rows *rows_of(const struct gyre_tuner_facts *facts)
+{
+    return gyre_rows_of(facts->device_kind != GYRE_DEVICE_CUDA ? GYRE_ROWS_HOST
+                        : facts->in_host_memory                ? GYRE_ROWS_GPU_HOST_MEMORY
+                                                               : GYRE_ROWS_H200);
+}
+
+struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
+                                         enum gyre_row_kind kind, enum gyre_collective coll,
+                                         uint64_t n_bytes)
+{
+    const bool adds_lines = gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
+    return (struct gyre_row_call){
+        .kind = kind,
+        .coll = coll,
+        .facts = (uint32_t)(facts->device_kind == GYRE_DEVICE_CUDA) << GYRE_ROW_FACT_GPUS |
+                 (uint32_t)facts->is_ll128_safe << GYRE_ROW_FACT_NVLINK |
+                 (uint32_t)facts->is_tcp << GYRE_ROW_FACT_TCP |
+                 (uint32_t)facts->is_proxied << GYRE_ROW_FACT_PROXIED |
+                 (uint32_t)adds_lines << GYRE_ROW_FACT_FLOAT_SUM,
+        .ranks = facts->n_ranks,
+        .hosts = facts->n_hosts,
+        .sms = facts->least_sms,
+        .channels = facts->max_channels,
+        .bytes = gyre_tuner_all_bytes(facts, coll, n_bytes),
+        .block = n_bytes,
+        .protos = UINT32_MAX,
+        .why = facts->why,
+    };
+}
+
+bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row)
+{
+    return row != NULL && facts->user_rows != NULL && row->file == facts->user_rows->file;
+}
+
+const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
+                                           const struct gyre_row_call *call,
+                                           const struct gyre_row *after)
+{
+    const bool begins = after == NULL || gyre_tuner_is_users(facts, after);
+    const struct gyre_row *row = NULL;
+    if (begins && facts->user_rows != NULL)
+        row = gyre_rows_find(facts->user_rows, call, after);
+    return row != NULL ? row
+                       : gyre_rows_find(call->kind >= GYRE_ROW_ONLY ? gyre_rows_of(GYRE_ROWS_HOSTS)
+                                                                    : rows_of(facts),
+                                        call, begins ? NULL : after);
+}
+
+uint32_t gyre_tuner_algorithm_facts(const struct gyre_algorithm *algorithm,
+                                    enum gyre_collective coll)
+{
+    return (uint32_t)algorithm->is_one_shot << GYRE_ROW_FACT_ONE_HOP |
+           (uint32_t)algorithm->follows_ring << GYRE_ROW_FACT_RING |
+           (algorithm->chains >> coll & 1U) << GYRE_ROW_FACT_CHAIN |
+           (uint32_t)algorithm->is_two_level << GYRE_ROW_FACT_TWO_LEVEL |
+           (algorithm->fans_in >> coll & 1U) << GYRE_ROW_FACT_FANS_IN;
+}
+
+uint32_t gyre_tuner_proto_facts(enum gyre_proto proto)
+{
+    return (uint32_t)(proto != GYRE_PROTO_SIMPLE) << GYRE_ROW_FACT_LINES |
+           (uint32_t)(proto == GYRE_PROTO_LL) << GYRE_ROW_FACT_LL;
+}
+
+struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
+                                                 const struct gyre_tuner_pair *pair)
+{
+    struct gyre_tuner_facts own = *facts;
+    own.is_near = pair->is_near;
+    own.cost = NULL;
+    own.is_proxied = pair->is_proxied;
+    if (facts->n_ranks == 2)
+        own.max_channels =
+            gyre_min_u32(facts->max_channels, gyre_tuner_pair_channels(facts, GYRE_PROTO_LL128));
+    if (pair->is_proxied || facts->n_hosts < 2)
+        return own;
+    own.n_hosts = 1;
+    own.is_direct_inside = false;
+    own.n_ranks = pair->n_ranks_inside;
+    return own;
+}
+
+const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_SIMPLE)
+        return NULL;
+    if (facts->device_kind != GYRE_DEVICE_CUDA)
+        return "the host device has simple only";
+    if (proto == GYRE_PROTO_LL && gyre_tuner_is_net_alone(facts))
+        return gyre_tuner_net_proto_obstacle(facts, proto);
+    if (facts->is_proxied && !facts->is_direct_inside)
+        return "connections that a proxy serves have simple only";
+    if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
+        return "ll128 needs NVLink between all ranks of a host: elsewhere 128-byte stores may "
+               "arrive in parts";
+    if (proto == GYRE_PROTO_LAMPORT && !facts->has_lamport)
+        return "lamport is for sums of floating point, of 16 bits at least";
+    if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
+        return "no memory was set aside for it";
+    return NULL;
+}
+
+const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
+                                          enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_SIMPLE)
+        return NULL;
+    if (proto != GYRE_PROTO_LL)
+        return "a network may write a line of another protocol than ll in parts";
+    if (facts->spec.net_line_bytes == 0)
+        return "the connections that a proxy serves have no slots for lines: over RDMA all GPUs "
+               "need GPUDirect RDMA; more than two GPUs over RDMA, and host memory over TCP, need "
+               "GYRE_PROTO=/ll from the start; hosts with several GPUs need slots of ll inside";
+    return NULL;
+}
+
+const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
+                                          const struct gyre_algorithm *algorithm,
+                                          enum gyre_collective coll)
+{
+    const bool has_ranges = facts->n_ranks > 1 && (algorithm->ranges >> coll & 1U) != 0;
+    return has_ranges && facts->device_kind == GYRE_DEVICE_CUDA
+               ? "its steps move ranges of chunks; range steps run on the host device only"
+               : NULL;
+}
+
+bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll)
+{
+    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0;
+}
+
+bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll, enum gyre_proto proto, uint64_t n_bytes)
+{
+    const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_PATH, coll, n_bytes);
+    if (proto != GYRE_PROTO_SIMPLE || !gyre_tuner_can_place(facts, filter, coll) ||
+        (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) == 0)
+        return false;
+    return (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0 ||
+           gyre_tuner_next_row(facts, &call, NULL) == NULL;
+}
+
+/* ---- slots, channels, tiles ----------------------------------------------------------------- */
 
 /* The most bytes of a tile of copy engines, which use no slots. */
 #define MOST_COPY_TILE_BYTES (1U << 30)
@@ -134,7 +292,7 @@ void gyre_tuner_choose_channels(const struct gyre_tuner_facts *facts, enum gyre_
                                 uint64_t n_bytes, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = sizes_call(facts, GYRE_ROW_CHANNELS, choice, coll, n_bytes);
-    const struct gyre_row *row = gyre_tuner_find_row(facts, &call);
+    const struct gyre_row *row = gyre_tuner_next_row(facts, &call, NULL);
     const uint32_t slot_bytes =
         gyre_tuner_payload_bytes(facts, choice->algorithm, coll, choice->proto, false);
     const uint64_t wanted = gyre_tuner_row_channels(&row->rule, facts, coll, n_bytes, slot_bytes);
@@ -149,7 +307,7 @@ void gyre_tuner_choose_tile(const struct gyre_tuner_facts *facts, enum gyre_coll
                             uint64_t n_bytes, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = sizes_call(facts, GYRE_ROW_TILE, choice, coll, n_bytes);
-    const struct gyre_row *row = gyre_tuner_find_row(facts, &call);
+    const struct gyre_row *row = gyre_tuner_next_row(facts, &call, NULL);
     const bool uses_slots = choice->path != GYRE_PATH_COPY_ENGINE || gyre_collectives[coll].reduces;
     const uint32_t most_bytes =
         !uses_slots ? MOST_COPY_TILE_BYTES
@@ -166,7 +324,7 @@ uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyr
 {
     struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_PAIR, GYRE_COLL_SEND_RECV, 0);
     call.facts |= gyre_tuner_proto_facts(proto);
-    const struct gyre_row *row = gyre_tuner_find_row(facts, &call);
+    const struct gyre_row *row = gyre_tuner_next_row(facts, &call, NULL);
     if (row == NULL)
         return UINT32_MAX;
     const uint32_t most = (uint32_t)row->rule.number;

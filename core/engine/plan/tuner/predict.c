@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chooses by prediction: of the algorithms and protocols that are allowed and worth a simulation,
+ * with several channels and tiles, the fastest. Pure, and the simulator gives the same bits on
+ * every rank, so all ranks choose the same. The numbers of the search are rows (hosts.rows).
+ */
+#include "core/engine/plan/tuner/tuner.h"
+
+#include "core/foundation/base/util.h"
+
+#include <math.h>
+
+/* A search, with the best choice that was found so far. */
+struct search {
+    const struct gyre_tuner_facts *facts;
+    const struct gyre_filter *filter;
+    enum gyre_collective coll;
+    uint64_t n_bytes;
+    struct gyre_choice choice;
+    double weighed_ns; /* of choice; INFINITY as long as there is none */
+};
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+/* The row of this kind that fits; NULL if there is none. @facts: what is known besides the call.
+ * @protos: that the row may name, by bit. */
+static const struct gyre_row *find_row(const struct search *search, enum gyre_row_kind kind,
+                                       uint32_t facts, uint32_t protos)
+{
+    struct gyre_row_call call =
+        gyre_tuner_row_call(search->facts, kind, search->coll, search->n_bytes);
+    call.facts |= facts;
+    call.protos = protos;
+    return gyre_tuner_next_row(search->facts, &call, NULL);
+}
+
+/* The number of the row of this kind that fits; 0 if none does. */
+static uint64_t number_of(const struct search *search, enum gyre_row_kind kind)
+{
+    const struct gyre_row *row = find_row(search, kind, 0, UINT32_MAX);
+    return row != NULL ? row->rule.number : 0;
+}
+
+/* Are there so many ranks on several hosts that predictions take long? */
+static bool has_many_ranks(const struct search *search)
+{
+    return number_of(search, GYRE_ROW_FLAT_STEPS) > 0;
+}
+
+/* What the predicted time of an algorithm counts: the product of all rows of kind WEIGHT. */
+static double weight_of(const struct search *search, const struct gyre_algorithm *algorithm)
+{
+    struct gyre_row_call call =
+        gyre_tuner_row_call(search->facts, GYRE_ROW_WEIGHT, search->coll, search->n_bytes);
+    const struct gyre_row *row = NULL;
+    double weight = 1;
+    call.facts |= gyre_tuner_algorithm_facts(algorithm, search->coll);
+    while ((row = gyre_tuner_next_row(search->facts, &call, row)) != NULL)
+        weight *= (double)row->rule.number / 100;
+    return weight;
+}
+
+/* About how many messages a call between two ranks sends in one direction. */
+static uint64_t count_messages(const struct search *search, const struct gyre_choice *choice)
+{
+    return gyre_max_u64(choice->n_channels, gyre_div_round_up(search->n_bytes, choice->tile_bytes));
+}
+
+/* The share of the best choice's predicted time that another choice must stay below to take its
+ * place: rows of kinds GAIN and MESSAGES. */
+static double share_to_beat(const struct search *search, const struct gyre_choice *best,
+                            const struct gyre_choice *choice)
+{
+    const double gain = (double)number_of(search, GYRE_ROW_GAIN) / 100;
+    const uint64_t parts = number_of(search, GYRE_ROW_MESSAGES);
+    double share = gain;
+    if (parts == 0 || best->tile_bytes == 0)
+        return share;
+    for (uint64_t n = count_messages(search, best); n < count_messages(search, choice); n *= 2)
+        share -= gain / (double)parts;
+    return share;
+}
+
+/* ---- one simulation ------------------------------------------------------------------------ */
+
+/* Find or open the simulator of an algorithm. The caller closes it with close_simulator(). */
+static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                                  struct gyre_simulator **simulator_out)
+{
+    if (facts->simulator != NULL && facts->simulated == algorithm) {
+        *simulator_out = facts->simulator;
+        return GYRE_SUCCESS;
+    }
+    const struct gyre_shape shape = {
+        .coll = coll,
+        .n_ranks = (uint16_t)facts->n_ranks,
+        .root = algorithm->given != NULL ? algorithm->given->root : 0,
+        .grouping = facts->grouping,
+    };
+    const struct gyre_machine machine = {
+        .grouping = facts->grouping, .is_all_network = facts->is_proxied && facts->n_hosts == 1};
+    return gyre_simulator_open(algorithm, &shape, &machine, false, simulator_out);
+}
+
+static void close_simulator(const struct gyre_tuner_facts *facts, struct gyre_simulator *simulator)
+{
+    if (simulator != facts->simulator)
+        gyre_simulator_close(simulator);
+}
+
+/* @simulation: cost, n_bytes, is_rough and limit_ns are set. */
+static gyre_status simulate(const struct gyre_tuner_facts *facts, struct gyre_simulator *simulator,
+                            const struct gyre_choice *choice, struct gyre_simulation simulation,
+                            double *time_ns_out)
+{
+    struct gyre_prediction prediction;
+    simulation.proto = choice->proto;
+    simulation.net_proto = choice->net_proto;
+    simulation.n_channels = choice->n_channels;
+    simulation.tile_bytes = choice->tile_bytes;
+    simulation.depth = facts->spec.depth;
+    GYRE_TRY(gyre_simulator_run(simulator, &simulation, &prediction));
+    *time_ns_out = prediction.time_ns;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struct gyre_cost *cost,
+                               enum gyre_collective coll, const struct gyre_choice *choice,
+                               uint64_t n_bytes, double *time_ns_out)
+{
+    const struct gyre_simulation simulation = {
+        .cost = cost, .n_bytes = n_bytes, .is_rough = facts->n_hosts > 1};
+    struct gyre_simulator *simulator;
+    GYRE_TRY(open_simulator(facts, choice->algorithm, coll, &simulator));
+    const gyre_status status = simulate(facts, simulator, choice, simulation, time_ns_out);
+    close_simulator(facts, simulator);
+    return status;
+}
+
+uint64_t gyre_tuner_size_class(uint64_t n_bytes)
+{
+    uint64_t power = 256; /* the smallest class: in smaller calls only latency counts */
+    if (n_bytes <= power)
+        return power;
+    while (power < n_bytes - power)
+        power *= 2;
+    return gyre_round_up(n_bytes, power / 4);
+}
+
+/* ---- channels and tiles of one algorithm and its protocols --------------------------------- */
+
+static uint64_t least_tile_of(const struct search *search, const struct gyre_simulator *simulator)
+{
+    return gyre_max_u64(number_of(search, GYRE_ROW_LEAST_TILE),
+                        gyre_simulator_least_tile_bytes(simulator));
+}
+
+/* The bytes of the largest tile that fits all slots. */
+static uint32_t most_tile_of(const struct search *search, const struct gyre_choice *choice)
+{
+    return gyre_min_u32(gyre_tuner_payload_bytes(search->facts, choice->algorithm, search->coll,
+                                                 choice->proto, false) /
+                            16 * 16,
+                        gyre_tuner_net_payload_bytes(search->facts, choice->net_proto));
+}
+
+/* The largest tile to try: the largest that fits, or over slow TCP one of less time on the wire. */
+static uint32_t first_tile_of(const struct search *search, const struct gyre_choice *choice,
+                              uint64_t least_bytes)
+{
+    const uint32_t most_bytes = most_tile_of(search, choice);
+    const double in_time_bytes =
+        search->facts->cost->nic_bytes_per_ns * (double)number_of(search, GYRE_ROW_TILE_NS);
+    if (in_time_bytes <= 0 || in_time_bytes >= most_bytes)
+        return most_bytes;
+    return gyre_min_u32(most_bytes, (uint32_t)gyre_max_u64((uint32_t)in_time_bytes / 16 * 16,
+                                                           gyre_round_up(least_bytes, 16)));
+}
+
+/* Find the best tile for a number of channels. The first tile is the largest, and smaller ones are
+ * tried as long as the predicted time falls. @best_ns: the time of *best; INFINITY as long as there
+ * is none. */
+static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
+                                struct gyre_choice choice, struct gyre_choice *best,
+                                double *best_ns)
+{
+    const struct gyre_simulation simulation = {.cost = search->facts->cost,
+                                               .n_bytes = search->n_bytes,
+                                               /* several hosts: more choices, longer programs */
+                                               .is_rough = search->facts->n_hosts > 1,
+                                               .limit_ns = search->weighed_ns /
+                                                           weight_of(search, choice.algorithm)};
+    const uint64_t least_bytes = least_tile_of(search, simulator);
+    double last_ns = INFINITY;
+    do {
+        double time_ns;
+        GYRE_TRY(simulate(search->facts, simulator, &choice, simulation, &time_ns));
+        if (time_ns < *best_ns * share_to_beat(search, best, &choice)) {
+            *best = choice;
+            *best_ns = time_ns;
+        }
+        if (time_ns >= last_ns && isfinite(time_ns))
+            return GYRE_SUCCESS;
+        last_ns = time_ns;
+        choice.tile_bytes = choice.tile_bytes / 4 / 16 * 16;
+    } while (choice.tile_bytes >= least_bytes);
+    return GYRE_SUCCESS;
+}
+
+/* Try a tile that is a quarter shorter than the best one. On many hosts it lets more slots be on
+ * their way between two hosts. It counts whatever it gains, because the programs stay the same. */
+static gyre_status refine_tile(const struct search *search, struct gyre_simulator *simulator,
+                               struct gyre_choice *best, double *best_ns)
+{
+    const struct gyre_simulation simulation = {.cost = search->facts->cost,
+                                               .n_bytes = search->n_bytes,
+                                               .is_rough = true,
+                                               .limit_ns = *best_ns};
+    struct gyre_choice choice = *best;
+    double time_ns;
+    choice.tile_bytes = choice.tile_bytes / 4 * 3 / 16 * 16;
+    if (!isfinite(*best_ns) || search->facts->n_hosts < 2 ||
+        number_of(search, GYRE_ROW_MESSAGES) > 0 ||
+        choice.tile_bytes < least_tile_of(search, simulator))
+        return GYRE_SUCCESS;
+    GYRE_TRY(simulate(search->facts, simulator, &choice, simulation, &time_ns));
+    if (time_ns < *best_ns) {
+        *best = choice;
+        *best_ns = time_ns;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The least number of channels to try: what rows say that predictions do not know. With many ranks
+ * only multiples of the simulator's unit are tried, because they are simulated fast. */
+static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
+                                  uint32_t unit, uint32_t most_channels)
+{
+    const struct gyre_tuner_facts *facts = search->facts;
+    const uint64_t most_bytes = number_of(search, GYRE_ROW_CHANNEL_BYTES);
+    const struct gyre_row *row =
+        find_row(search, GYRE_ROW_LEAST_CHANNELS, gyre_tuner_proto_facts(net_proto), UINT32_MAX);
+    uint64_t least = gyre_max_u64(facts->min_channels, 1);
+    if (row != NULL)
+        least = gyre_max_u64(least, gyre_tuner_row_channels(&row->rule, facts, search->coll,
+                                                            search->n_bytes, UINT32_MAX));
+    while (most_bytes > 0 &&
+           gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / least > most_bytes)
+        least *= 2;
+    const uint64_t rounded = gyre_round_up(least, unit);
+    return (uint32_t)gyre_min_u64(most_bytes > 0 && rounded <= most_channels ? rounded : least,
+                                  most_channels);
+}
+
+/* Try channels and tiles, beginning with few channels, and keep the best choice if it is better
+ * than the one there. @choice: the algorithm and its protocols. */
+static gyre_status search_sizes(struct search *search, struct gyre_simulator *simulator,
+                                struct gyre_choice choice)
+{
+    const struct gyre_tuner_facts *facts = search->facts;
+    const uint32_t most_channels = (uint32_t)gyre_min_u64(
+        facts->max_channels, gyre_tuner_fifos(facts, choice.algorithm, search->coll).n_fifos /
+                                 gyre_simulator_lanes(simulator));
+    choice.n_channels = least_channels_of(search, choice.net_proto,
+                                          gyre_simulator_channel_unit(simulator), most_channels);
+    struct gyre_choice best = choice;
+    double best_ns = INFINITY;
+    choice.tile_bytes = first_tile_of(search, &choice, least_tile_of(search, simulator));
+    for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
+        GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
+    GYRE_TRY(refine_tile(search, simulator, &best, &best_ns));
+    const double weighed_ns = best_ns * weight_of(search, choice.algorithm);
+    if (weighed_ns < search->weighed_ns) {
+        search->choice = best;
+        search->weighed_ns = weighed_ns;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* ---- protocols ----------------------------------------------------------------------------- */
+
+/* Is the protocol of links without a proxy allowed and worth a prediction? It is if there is no
+ * other one to compare it with. */
+static bool tries_proto(const struct search *search, enum gyre_proto proto)
+{
+    const uint32_t allowed = search->filter->protos[search->coll];
+    if ((allowed >> proto & 1U) == 0 || gyre_tuner_proto_obstacle(search->facts, proto) != NULL)
+        return false;
+    return !search->facts->is_proxied || proto == GYRE_PROTO_SIMPLE ||
+           (allowed >> GYRE_PROTO_SIMPLE & 1U) == 0 ||
+           find_row(search, GYRE_ROW_INSIDE, 0, 1U << proto) != NULL;
+}
+
+/* The same of links that a proxy serves. */
+static bool tries_net_proto(const struct search *search, enum gyre_proto proto)
+{
+    const uint32_t allowed = search->filter->net_protos[search->coll];
+    if (!search->facts->is_proxied)
+        return proto == GYRE_PROTO_SIMPLE;
+    if ((allowed >> proto & 1U) == 0 || gyre_tuner_net_proto_obstacle(search->facts, proto) != NULL)
+        return false;
+    return proto == GYRE_PROTO_SIMPLE || (allowed >> GYRE_PROTO_SIMPLE & 1U) == 0 ||
+           find_row(search, GYRE_ROW_BETWEEN, 0, 1U << proto) != NULL;
+}
+
+static gyre_status search_protos(struct search *search, struct gyre_simulator *simulator,
+                                 const struct gyre_algorithm *algorithm)
+{
+    for (int i = 0; i < GYRE_N_PROTOS * GYRE_N_PROTOS; i++) {
+        const struct gyre_choice choice = {.algorithm = algorithm,
+                                           .proto = (enum gyre_proto)(i / GYRE_N_PROTOS),
+                                           .net_proto = (enum gyre_proto)(i % GYRE_N_PROTOS),
+                                           .path = GYRE_PATH_STAGED};
+        if (tries_proto(search, choice.proto) && tries_net_proto(search, choice.net_proto) &&
+            gyre_tuner_go_together(search->facts, choice.proto, choice.net_proto) &&
+            gyre_simulator_least_tile_bytes(simulator) <= most_tile_of(search, &choice))
+            GYRE_TRY(search_sizes(search, simulator, choice));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* ---- algorithms ---------------------------------------------------------------------------- */
+
+/* Is the algorithm possible, and not certain to be slow? If many ranks on several hosts all send to
+ * each other, the call takes the longest and so does its simulation. An all-to-all consists of such
+ * messages, so no algorithm for it can be compared with `direct` there, and `direct` is taken. */
+static bool tries_algorithm(const struct search *search, const struct gyre_algorithm *algorithm)
+{
+    const enum gyre_collective coll = search->coll;
+    const bool is_forced = search->filter->is_forced[coll];
+    const bool is_all_pairs = algorithm->is_one_shot || coll == GYRE_COLL_ALL_TO_ALL ||
+                              (algorithm->cuts_vector >> coll & 1U) != 0;
+    if (!gyre_filter_allows(search->filter, coll, algorithm) ||
+        !gyre_algorithm_suits(algorithm, coll, is_forced ? UINT32_MAX : search->facts->n_hosts) ||
+        gyre_tuner_algorithm_obstacle(search->facts, algorithm, coll) != NULL ||
+        (is_all_pairs && has_many_ranks(search) && !is_forced))
+        return false;
+    const struct gyre_row *only = find_row(search, GYRE_ROW_ONLY, 0, UINT32_MAX);
+    return only == NULL || only->algorithm == algorithm ||
+           !gyre_filter_allows(search->filter, coll, only->algorithm);
+}
+
+/* Would it take too long to simulate the algorithm, compared with what it can gain? */
+static gyre_status is_too_long(const struct search *search, const struct gyre_simulator *simulator,
+                               const struct gyre_algorithm *algorithm, bool *is_too_long_out)
+{
+    const struct gyre_simulation one_tile = {.cost = search->facts->cost,
+                                             .n_channels = 1,
+                                             .tile_bytes =
+                                                 gyre_simulator_least_tile_bytes(simulator),
+                                             .depth = search->facts->spec.depth,
+                                             .n_bytes = 1};
+    uint64_t n_steps = 0;
+    *is_too_long_out = false;
+    if (algorithm->is_two_level || !has_many_ranks(search) || !isfinite(search->weighed_ns))
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_simulator_steps(simulator, &one_tile, &n_steps));
+    *is_too_long_out = n_steps > number_of(search, GYRE_ROW_FLAT_STEPS);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status search_algorithm(struct search *search, const struct gyre_algorithm *algorithm)
+{
+    const struct gyre_tuner_facts *facts = search->facts;
+    struct gyre_simulator *simulator;
+    bool too_long;
+    GYRE_TRY(open_simulator(facts, algorithm, search->coll, &simulator));
+    gyre_status status = is_too_long(search, simulator, algorithm, &too_long);
+    if (!too_long &&
+        gyre_simulator_lanes(simulator) <=
+            gyre_tuner_fifos(facts, algorithm, search->coll).n_fifos &&
+        gyre_simulator_min_depth(simulator) <= facts->spec.depth && status == GYRE_SUCCESS)
+        status = search_protos(search, simulator, algorithm);
+    close_simulator(facts, simulator);
+    return status == GYRE_ERROR_UNSUPPORTED ? GYRE_SUCCESS : status; /* too large to simulate */
+}
+
+gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, enum gyre_collective coll,
+                              uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    struct search search = {
+        .facts = facts, .filter = filter, .coll = coll, .n_bytes = n_bytes, .weighed_ns = INFINITY};
+    /* Simulations end as soon as they take longer than the best one so far. So with many ranks
+     * two-level algorithms come first, which are simulated faster. */
+    const bool is_sorted = has_many_ranks(&search);
+    for (int is_flat = !is_sorted; is_flat < 2; is_flat++)
+        for (int i = 0; gyre_algorithms[i] != NULL; i++)
+            if ((!is_sorted || gyre_algorithms[i]->is_two_level == !is_flat) &&
+                tries_algorithm(&search, gyre_algorithms[i]))
+                GYRE_TRY(search_algorithm(&search, gyre_algorithms[i]));
+    *choice_out = search.choice;
+    return GYRE_SUCCESS;
+}
