@@ -1,16 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of this rank: the call that it waits in, and the comparison with the calls that other
- * ranks ask about. Calls that do not fit are a mismatch, which ends the communicator.
+ * How a rank tells the others, the call that it waits in, and the comparison with the calls that
+ * other ranks ask about. Calls that do not fit are a mismatch, which ends the communicator.
  */
 #include "core/engine/health/watch.h"
 
+#include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define SECOND_NS      1000000000ULL
+#define ASK_NS         SECOND_NS
+#define ASK_SELDOM_NS  (10 * SECOND_NS) /* a stopped rendezvous has to keep the questions */
+#define SELDOM_FROM_NS (30 * SECOND_NS)
+
+/* ---- telling ------------------------------------------------------------------------------ */
+
+void gyre_health_post(const struct gyre_health *health, int rank,
+                      const struct gyre_health_message *message, size_t body_bytes)
+{
+    struct gyre_bootstrap *bootstrap = health->member->bootstrap;
+    bootstrap->ops->post(bootstrap, rank, message,
+                         offsetof(struct gyre_health_message, records) + body_bytes);
+}
+
+const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out)
+{
+    return gyre_rank_name(health->origin, health->links->infos, rank, name_out);
+}
+
+void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
+{
+    struct gyre_member *member = health->member;
+    if (!gyre_fault_is_raised(&member->fault))
+        gyre_store_release_u32(&health->has_told, 1);
+    if (gyre_fault_raise(&member->fault, status, text))
+        gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
+}
+
+static void tell_end(const struct gyre_health *health, gyre_status status, const char *text)
+{
+    struct gyre_health_message message = {.kind = GYRE_HEALTH_END, .status = (uint32_t)status};
+    snprintf(message.text, sizeof(message.text), "%s", text);
+    gyre_health_post(health, -1, &message, strlen(message.text) + 1);
+}
+
+void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text)
+{
+    tell_end(health, status, text);
+    gyre_health_fail(health, status, text, true);
+}
+
+void gyre_health_expect_alike(struct gyre_health *health)
+{
+    gyre_store_release_u32(&health->has_told, 1);
+}
+
+void gyre_health_pass_on(struct gyre_health *health)
+{
+    struct gyre_member *member = health->member;
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char name[GYRE_RANK_NAME_BYTES];
+    if (!gyre_fault_is_raised(&member->fault) || gyre_load_acquire_u32(&member->has_left) != 0 ||
+        !gyre_compare_exchange_u32(&health->has_told, 0, 1))
+        return;
+    if (member->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
+        snprintf(text, sizeof(text), "%s", member->fault.cause);
+    else
+        snprintf(text, sizeof(text), "%s failed: %.800s",
+                 gyre_health_rank_name(health, member->rank, name), member->fault.cause);
+    /* Ranks that wait in an all-gather over the bootstrap are told first: the rank that reads the
+     * message may leave at once, and its goodbye would be all that they learn. */
+    member->bootstrap->ops->fail(member->bootstrap, text);
+    tell_end(health, GYRE_ERROR_REMOTE, text);
+}
+
+uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns)
+{
+    return now_ns - health->still_since_ns < SELDOM_FROM_NS ? ASK_NS : ASK_SELDOM_NS;
+}
 
 /* ---- where this rank is ------------------------------------------------------------------- */
 

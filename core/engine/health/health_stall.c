@@ -16,9 +16,6 @@
 #include <string.h>
 
 #define SECOND_NS      ((uint64_t)1000000000)
-#define ASK_NS         SECOND_NS
-#define ASK_SELDOM_NS  (10 * SECOND_NS) /* a stopped rendezvous has to keep the questions */
-#define SELDOM_FROM_NS (30 * SECOND_NS)
 #define STALL_NS       300000000ULL /* without progress this long: ask */
 #define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
 #define SPEAKER_NS     500000000ULL /* for the verdict of the rank that explains to arrive */
@@ -32,11 +29,6 @@
 #define MIN_WHY_BYTES  128 /* of the explanation of the waits, if the error has room or not */
 
 /* ---- where another rank is ------------------------------------------------------------------ */
-
-uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns)
-{
-    return now_ns - health->still_since_ns < SELDOM_FROM_NS ? ASK_NS : ASK_SELDOM_NS;
-}
 
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns)
 {

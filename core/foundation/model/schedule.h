@@ -182,7 +182,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_operand) == 4, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_step) == 84, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 
-/* ---- building (core/foundation/model/schedule_builder.c)
+/* ---- building (core/foundation/model/schedule.c)
  * --------------------------------------------- */
 
 /* An operand while the program is built. A connection is named by peer and lane, not yet by index.
@@ -315,7 +315,7 @@ uint32_t gyre_program_copy_tail(const struct gyre_program *program);
 gyre_status gyre_program_clone(const struct gyre_program *program,
                                struct gyre_program **program_out);
 
-/* ---- text (core/foundation/model/schedule_to_text.c, schedule_from_text.c)
+/* ---- text (core/foundation/model/schedule_text.c)
  * ---------------------------- */
 
 /** gyre_program_to_text - the program as text that gyre_program_from_text() reads back.

@@ -117,7 +117,7 @@ struct gyre_collective_traits {
     bool has_root;
 };
 
-/** Names and traits, indexed by the enums; defined in core/foundation/model/types.c. */
+/** Names and traits, indexed by the enums; defined in core/foundation/model/schedule.c. */
 extern const char *const gyre_dtype_names[GYRE_N_DTYPES];
 extern const char *const gyre_op_names[GYRE_N_OPS];
 extern const char *const gyre_proto_names[GYRE_N_PROTOS];
