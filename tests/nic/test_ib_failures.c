@@ -142,7 +142,7 @@ static void a_peer_that_is_silent_is_asked_for_a_sign_of_life(void)
     CHECK(!ib_rig_has_fault(&rig));
     vm_fail_send(IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR);
     wait_for_fault(&rig);
-    CHECK_MSG(strstr(gyre_cause(), "control lane): no acknowledgement (RETRY_EXC") != NULL, "%s",
+    CHECK_MSG(strstr(gyre_cause(), "control channel): no acknowledgement (RETRY_EXC") != NULL, "%s",
               gyre_cause());
     ib_rig_close(&rig);
 }

@@ -165,7 +165,7 @@ static void rails_are_paired_as_cross_nic_says(void)
                 GYRE_ERROR_UNSUPPORTED, "near rails 0,1, the peer near 4,5");
 }
 
-/* Rank 1 has one rail less than rank 0, so its lanes are numbered otherwise. */
+/* Rank 1 has one rail less than rank 0, so its channels are numbered otherwise. */
 static void ranks_with_different_numbers_of_rails_use_those_that_both_have(void)
 {
     struct vm_device devices[3];
@@ -268,7 +268,7 @@ static void a_rank_has_as_many_queue_pairs_as_can_be_told_apart(void)
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=4", NULL};
     CHECK_OK(gyre_params_from(environment, &params));
     struct gyre_ib_transport ib = {.config = {.params = &params, .n_peers = 820}, .n_rails = 4};
-    CHECK_FAILS(gyre_ib_lanes_open(&ib), GYRE_ERROR_UNSUPPORTED, "16400 queue pairs");
+    CHECK_FAILS(gyre_ib_channels_open(&ib), GYRE_ERROR_UNSUPPORTED, "16400 queue pairs");
 }
 
 static void tell_of_four_rails(unsigned char *blob)
@@ -301,7 +301,7 @@ static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
     struct gyre_ib_transport *ib = (struct gyre_ib_transport *)rig.ranks[1].transport;
     gyre_proxy_close(ib->proxy); /* the test plays it */
     ib->proxy = NULL;
-    const int event_fd = ib->rails[0].channel->fd;
+    const int event_fd = ib->rails[0].events->fd;
     struct pollfd nap = {.fd = ib->nap_fd, .events = POLLIN};
     while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
         continue;

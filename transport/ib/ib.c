@@ -134,7 +134,7 @@ static gyre_status layout_peers(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;
     const size_t n = ib->n_fifos;
-    struct gyre_ib_box *boxes = ib->landing;
+    struct gyre_ib_box *boxes = ib->recv_words;
     uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
     struct gyre_ib_label *labels = ib->staging;
     uint64_t *heads = (uint64_t *)(void *)(labels + n * depth);
@@ -179,7 +179,7 @@ static gyre_status open_naps(struct gyre_ib_transport *ib)
     if (ib->nap_fd < 0)
         return gyre_fail_errno(errno, "epoll_create1");
     for (int i = 0; i < ib->n_rails; i++) {
-        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].channel->fd));
+        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].events->fd));
         GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].context->async_fd));
     }
     return GYRE_SUCCESS;
@@ -191,7 +191,7 @@ static void free_transport(struct gyre_ib_transport *ib)
     if (ib->nap_fd >= 0)
         close(ib->nap_fd);
     gyre_ib_fences_close(ib);
-    gyre_ib_lanes_close(ib);
+    gyre_ib_channels_close(ib);
     gyre_ib_cm_close(ib->cm);
     gyre_ib_memory_close(ib);
     gyre_ib_rails_close(ib);
@@ -207,7 +207,7 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     choose_classes(ib);
     GYRE_TRY(gyre_ib_memory_open(ib));
     GYRE_TRY(layout_peers(ib));
-    GYRE_TRY(gyre_ib_lanes_open(ib));
+    GYRE_TRY(gyre_ib_channels_open(ib));
     GYRE_TRY(gyre_ib_fences_open(ib));
     if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)
         GYRE_TRY(gyre_ib_cm_open(ib, &ib->cm));
@@ -270,7 +270,7 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
 {
     struct gyre_ib_transport *ib = from_base(transport);
     const struct gyre_fifo_spec *spec = &ib->config.spec;
-    GYRE_TRY(gyre_ib_lanes_connect(ib, blobs, offsets, deadline_ns));
+    GYRE_TRY(gyre_ib_channels_connect(ib, blobs, offsets, deadline_ns));
     for (int i = 0; i < ib->config.n_peers; i++) {
         const struct gyre_ib_peer *peer = &ib->peers[i];
         const uint32_t rank = (uint32_t)peer->rank;
@@ -311,22 +311,23 @@ struct trip {
     bool is_complete;
 };
 
-/* Over the control lane, as a probe: it changes nothing at the peer, and no thread there takes
+/* Over the control channel, as a probe: it changes nothing at the peer, and no thread there takes
  * part. */
 static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                               uint64_t deadline_ns)
 {
-    const struct gyre_ib_lane *lane = peer->control;
-    if (ib->is_failed || lane->n_retired < lane->signalled_at || !gyre_ib_has_room(lane, 1))
+    const struct gyre_ib_channel *channel = peer->control;
+    if (ib->is_failed || channel->n_retired < channel->signalled_at ||
+        !gyre_ib_has_room(channel, 1))
         return (struct trip){.ns = 0};
     const uint64_t begin_ns = gyre_now_ns();
     gyre_ib_write_credit_again(ib, peer);
-    while (lane->n_retired < lane->signalled_at && gyre_now_ns() < deadline_ns && !ib->is_failed &&
-           !gyre_fault_is_raised(ib->config.fault))
+    while (channel->n_retired < channel->signalled_at && gyre_now_ns() < deadline_ns &&
+           !ib->is_failed && !gyre_fault_is_raised(ib->config.fault))
         if (!gyre_ib_poll(ib))
             sched_yield(); /* with few processors another process must move the packets */
     return (struct trip){.ns = ib->is_failed ? 0 : gyre_now_ns() - begin_ns,
-                         .is_complete = lane->n_retired >= lane->signalled_at};
+                         .is_complete = channel->n_retired >= channel->signalled_at};
 }
 
 /* 0 = unknown. If there are many peers, those with the next higher ranks are asked, so that all
@@ -377,7 +378,7 @@ static const char *ib_describe(const struct gyre_transport *transport, int peer)
 static size_t ib_memory_bytes(const struct gyre_transport *transport)
 {
     const struct gyre_ib_transport *ib = from_base(transport);
-    return ib->fifo_bytes + ib->gpu_bytes + ib->landing_bytes + ib->staging_bytes +
+    return ib->fifo_bytes + ib->gpu_bytes + ib->recv_words_bytes + ib->staging_bytes +
            2 * gyre_ib_lines_bytes(ib);
 }
 
@@ -402,8 +403,8 @@ static bool ib_help(struct gyre_transport *transport, bool is_last)
 /* Have all signalled sends completed? */
 static bool is_quiet(const struct gyre_ib_transport *ib)
 {
-    for (int i = 0; i < ib->n_lanes; i++)
-        if (ib->lanes[i].n_retired < ib->lanes[i].signalled_at)
+    for (int i = 0; i < ib->n_channels; i++)
+        if (ib->channels[i].n_retired < ib->channels[i].signalled_at)
             return false;
     return true;
 }

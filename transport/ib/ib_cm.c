@@ -5,7 +5,7 @@
  * traces). The queue pairs are the transport's; rdma_cm gives their attributes.
  *
  * Each rank listens on one port, which its blob tells. The higher rank of a pair connects, once for
- * each lane. To prove its rank it sends a token from the peer's blob, which only authenticated
+ * each channel. To prove its rank it sends a token from the peer's blob, which only authenticated
  * ranks have.
  */
 #include "transport/ib/ib_transport.h"
@@ -30,15 +30,15 @@
 struct call {
     uint32_t magic;
     uint32_t rank; /* of the caller */
-    uint32_t nth;  /* index among the called rank's lanes to the caller */
+    uint32_t nth;  /* index among the called rank's channels to the caller */
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct call) <= 56, "what a call of rdma_cm carries");
 
-/* A lane that is being connected. */
-struct line {
-    struct gyre_ib_lane *lane;
+/* A channel that is being connected. */
+struct conn {
+    struct gyre_ib_channel *channel;
     struct rdma_cm_id *id; /* NULL: no connection was requested yet */
     uint32_t port;
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
@@ -48,24 +48,24 @@ struct line {
 struct gyre_ib_cm {
     struct gyre_ib_transport *ib;
     const struct gyre_rdmacm *api;
-    struct rdma_event_channel *channel;
+    struct rdma_event_channel *events;
     struct rdma_cm_id *listener;
-    struct line *lines; /* by lane */
+    struct conn *conns; /* by channel */
     int n_connected;
-    int n_lines;
+    int n_conns;
 };
 
 /* ---- the ends -------------------------------------------------------------------------------- */
 
-static gyre_status fail_step(const struct line *line, const char *step, int error_number)
+static gyre_status fail_step(const struct conn *conn, const char *step, int error_number)
 {
     char local[48];
     char remote[48];
-    const struct gyre_ib_qp_path *path = &line->lane->path;
+    const struct gyre_ib_qp_path *path = &conn->channel->path;
     return gyre_fail_errno(error_number, "%s(%s -> %s port %u, qpn 0x%x) to rank %d: %s", step,
                            gyre_ib_gid_to_text(path->local.gid, local, sizeof(local)),
                            gyre_ib_gid_to_text(path->remote.gid, remote, sizeof(remote)),
-                           line->port, path->local.qpn, line->lane->peer->rank,
+                           conn->port, path->local.qpn, conn->channel->peer->rank,
                            gyre_ib_rtr_hint(error_number));
 }
 
@@ -95,20 +95,20 @@ static gyre_status listen_somewhere(struct gyre_ib_cm *cm)
     /* The wildcard of IPv6 takes IPv4 as well. */
     struct sockaddr_in6 any = {.sin6_family = AF_INET6};
     const struct gyre_rdmacm *api = cm->api;
-    cm->channel = api->create_event_channel();
-    if (cm->channel == NULL)
+    cm->events = api->create_event_channel();
+    if (cm->events == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "GYRE_IB_CONNECT=rdmacm: rdma_create_event_channel: %s (modprobe rdma_ucm "
                          "makes /dev/infiniband/rdma_cm)",
                          gyre_text_error(errno));
-    const int flags = fcntl(cm->channel->fd, F_GETFL);
-    if (flags < 0 || fcntl(cm->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    const int flags = fcntl(cm->events->fd, F_GETFL);
+    if (flags < 0 || fcntl(cm->events->fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return gyre_fail_errno(errno, "fcntl(O_NONBLOCK)");
-    if (api->create_id(cm->channel, &cm->listener, NULL, RDMA_PS_TCP) != 0)
+    if (api->create_id(cm->events, &cm->listener, NULL, RDMA_PS_TCP) != 0)
         return gyre_fail_errno(errno, "rdma_create_id");
     if (api->bind_addr(cm->listener, (struct sockaddr *)(void *)&any) != 0)
         return gyre_fail_errno(errno, "rdma_bind_addr");
-    if (api->listen(cm->listener, cm->ib->n_lanes) != 0)
+    if (api->listen(cm->listener, cm->ib->n_channels) != 0)
         return gyre_fail_errno(errno, "rdma_listen");
     return GYRE_SUCCESS;
 }
@@ -125,10 +125,10 @@ gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm
     GYRE_TRY(gyre_rdmacm_load(&api));
     struct gyre_ib_cm *cm = calloc(1, sizeof(*cm));
     if (cm != NULL)
-        cm->lines = calloc((size_t)ib->n_lanes, sizeof(*cm->lines));
-    if (cm == NULL || cm->lines == NULL) {
+        cm->conns = calloc((size_t)ib->n_channels, sizeof(*cm->conns));
+    if (cm == NULL || cm->conns == NULL) {
         free(cm);
-        return gyre_fail_errno(ENOMEM, "rdma_cm: %d queue pairs", ib->n_lanes);
+        return gyre_fail_errno(ENOMEM, "rdma_cm: %d queue pairs", ib->n_channels);
     }
     cm->ib = ib;
     cm->api = api;
@@ -147,31 +147,31 @@ void gyre_ib_cm_close(struct gyre_ib_cm *cm)
 {
     if (cm == NULL)
         return;
-    for (int i = 0; i < cm->ib->config.n_peers * cm->ib->lanes_per_peer; i++)
-        if (cm->lines[i].id != NULL)
-            cm->api->destroy_id(cm->lines[i].id);
+    for (int i = 0; i < cm->ib->config.n_peers * cm->ib->channels_per_peer; i++)
+        if (cm->conns[i].id != NULL)
+            cm->api->destroy_id(cm->conns[i].id);
     if (cm->listener != NULL)
         cm->api->destroy_id(cm->listener);
-    if (cm->channel != NULL)
-        cm->api->destroy_event_channel(cm->channel);
-    free(cm->lines);
+    if (cm->events != NULL)
+        cm->api->destroy_event_channel(cm->events);
+    free(cm->conns);
     free(cm);
 }
 
-gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channel, uint32_t port,
                            const uint8_t *token)
 {
-    struct line *line = &cm->lines[lane->id];
-    const uint8_t *const gids[] = {lane->path.local.gid, lane->path.remote.gid};
+    struct conn *conn = &cm->conns[channel->id];
+    const uint8_t *const gids[] = {channel->path.local.gid, channel->path.remote.gid};
     for (int i = 0; i < 2; i++)
         if (gyre_ib_gid_classify(gids[i]) == GYRE_IB_GID_LINK_LOCAL)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "GYRE_IB_CONNECT=rdmacm does not route link-local GIDs; give the "
                              "interfaces addresses of one subnet");
-    line->lane = lane;
-    line->port = port;
-    memcpy(line->token, token, sizeof(line->token));
-    cm->n_lines++;
+    conn->channel = channel;
+    conn->port = port;
+    memcpy(conn->token, token, sizeof(conn->token));
+    cm->n_conns++;
     return GYRE_SUCCESS;
 }
 
@@ -179,15 +179,15 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uin
 
 /* The attributes are rdma_cm's, except those that the user can set: the MTU (the smaller one of
  * both ends), the traffic class, the timers. */
-static gyre_status move_to(const struct gyre_ib_cm *cm, struct line *line, enum ibv_qp_state state)
+static gyre_status move_to(const struct gyre_ib_cm *cm, struct conn *conn, enum ibv_qp_state state)
 {
-    const struct gyre_ib_qp_path *path = &line->lane->path;
+    const struct gyre_ib_qp_path *path = &conn->channel->path;
     struct ibv_qp_attr attr;
     int mask = 0;
     memset(&attr, 0, sizeof(attr));
     attr.qp_state = state;
-    if (cm->api->init_qp_attr(line->id, &attr, &mask) != 0)
-        return fail_step(line, "rdma_init_qp_attr", errno);
+    if (cm->api->init_qp_attr(conn->id, &attr, &mask) != 0)
+        return fail_step(conn, "rdma_init_qp_attr", errno);
     if (state == IBV_QPS_RTR) {
         const enum ibv_mtu most =
             path->local.mtu < path->remote.mtu ? path->local.mtu : path->remote.mtu;
@@ -197,124 +197,124 @@ static gyre_status move_to(const struct gyre_ib_cm *cm, struct line *line, enum 
         attr.timeout = path->timeout;
         attr.retry_cnt = path->retries;
     }
-    const int error = cm->ib->verbs->modify_qp(line->lane->qp, &attr, mask);
+    const int error = cm->ib->verbs->modify_qp(conn->channel->qp, &attr, mask);
     if (error != 0)
-        return fail_step(line,
+        return fail_step(conn,
                          state == IBV_QPS_RTR ? "ibv_modify_qp(RTR by rdma_cm"
                                               : "ibv_modify_qp(RTS by rdma_cm",
                          error);
     return GYRE_SUCCESS;
 }
 
-static struct rdma_conn_param make_param(const struct line *line, const struct call *call)
+static struct rdma_conn_param make_param(const struct conn *conn, const struct call *call)
 {
     return (struct rdma_conn_param){
         .private_data = call,
         .private_data_len = call == NULL ? 0 : sizeof(*call),
         .responder_resources = 1,
         .initiator_depth = 1,
-        .retry_count = line->lane->path.retries,
+        .retry_count = conn->channel->path.retries,
         .rnr_retry_count = 6,
-        .qp_num = line->lane->path.local.qpn,
+        .qp_num = conn->channel->path.local.qpn,
     };
 }
 
-static gyre_status call_peer(struct gyre_ib_cm *cm, struct line *line)
+static gyre_status call_peer(struct gyre_ib_cm *cm, struct conn *conn)
 {
     struct sockaddr_storage from;
     struct sockaddr_storage to;
-    uint8_t tos = line->lane->path.traffic_class;
+    uint8_t tos = conn->channel->path.traffic_class;
     const struct gyre_rdmacm *api = cm->api;
-    if (api->create_id(cm->channel, &line->id, line, RDMA_PS_TCP) != 0)
-        return fail_step(line, "rdma_create_id", errno);
+    if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
+        return fail_step(conn, "rdma_create_id", errno);
     /* Both ends take the ToS from the route, so it must be set before. */
-    if (api->set_option(line->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
-        return fail_step(line, "rdma_set_option(TOS)", errno);
-    to_sockaddr(line->lane->path.local.gid, 0, &from);
-    to_sockaddr(line->lane->path.remote.gid, line->port, &to);
-    if (api->resolve_addr(line->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RESOLVE_MS) !=
+    if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
+        return fail_step(conn, "rdma_set_option(TOS)", errno);
+    to_sockaddr(conn->channel->path.local.gid, 0, &from);
+    to_sockaddr(conn->channel->path.remote.gid, conn->port, &to);
+    if (api->resolve_addr(conn->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RESOLVE_MS) !=
         0)
-        return fail_step(line, "rdma_resolve_addr", errno);
+        return fail_step(conn, "rdma_resolve_addr", errno);
     return GYRE_SUCCESS;
 }
 
-static gyre_status on_route(struct gyre_ib_cm *cm, struct line *line)
+static gyre_status on_route(struct gyre_ib_cm *cm, struct conn *conn)
 {
     struct call call = {.magic = CALL_MAGIC,
                         .rank = (uint32_t)cm->ib->config.rank,
-                        .nth = (uint32_t)line->lane->remote_nth};
-    memcpy(call.token, line->token, sizeof(call.token));
-    struct rdma_conn_param param = make_param(line, &call);
-    if (cm->api->connect(line->id, &param) != 0)
-        return fail_step(line, "rdma_connect", errno);
+                        .nth = (uint32_t)conn->channel->remote_nth};
+    memcpy(call.token, conn->token, sizeof(call.token));
+    struct rdma_conn_param param = make_param(conn, &call);
+    if (cm->api->connect(conn->id, &param) != 0)
+        return fail_step(conn, "rdma_connect", errno);
     return GYRE_SUCCESS;
 }
 
-static gyre_status on_answer(struct gyre_ib_cm *cm, struct line *line)
+static gyre_status on_answer(struct gyre_ib_cm *cm, struct conn *conn)
 {
-    GYRE_TRY(move_to(cm, line, IBV_QPS_RTR));
-    GYRE_TRY(move_to(cm, line, IBV_QPS_RTS));
-    if (cm->api->establish(line->id) != 0)
-        return fail_step(line, "rdma_establish", errno);
-    line->is_connected = true;
+    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTR));
+    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
+    if (cm->api->establish(conn->id) != 0)
+        return fail_step(conn, "rdma_establish", errno);
+    conn->is_connected = true;
     cm->n_connected++;
     return GYRE_SUCCESS;
 }
 
 /* NULL: the request is not from a rank of this job. */
-static struct line *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
+static struct conn *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
 {
     struct call call;
     if (param->private_data == NULL || param->private_data_len < sizeof(call))
         return NULL;
     memcpy(&call, param->private_data, sizeof(call));
-    for (int i = 0; i < cm->ib->n_lanes; i++) {
-        struct line *line = &cm->lines[i];
-        if (line->lane == NULL || line->id != NULL || call.magic != CALL_MAGIC ||
-            line->lane->peer->rank != (int)call.rank || (int)call.rank < cm->ib->config.rank ||
-            line->lane - line->lane->peer->lanes != (ptrdiff_t)call.nth ||
-            line->lane->path.remote.qpn != param->qp_num)
+    for (int i = 0; i < cm->ib->n_channels; i++) {
+        struct conn *conn = &cm->conns[i];
+        if (conn->channel == NULL || conn->id != NULL || call.magic != CALL_MAGIC ||
+            conn->channel->peer->rank != (int)call.rank || (int)call.rank < cm->ib->config.rank ||
+            conn->channel - conn->channel->peer->channels != (ptrdiff_t)call.nth ||
+            conn->channel->path.remote.qpn != param->qp_num)
             continue;
-        return memcmp(call.token, line->lane->peer->cm_token, sizeof(call.token)) == 0 ? line
-                                                                                       : NULL;
+        return memcmp(call.token, conn->channel->peer->cm_token, sizeof(call.token)) == 0 ? conn
+                                                                                          : NULL;
     }
     return NULL;
 }
 
 static gyre_status on_call(struct gyre_ib_cm *cm, const struct rdma_cm_event *event)
 {
-    struct line *line = find_called(cm, &event->param.conn);
-    if (line == NULL) {
+    struct conn *conn = find_called(cm, &event->param.conn);
+    if (conn == NULL) {
         GYRE_INFO(NET, "NET/IB : rdma_cm: a call of a stranger is rejected");
         cm->api->reject(event->id, NULL, 0);
         return GYRE_SUCCESS;
     }
-    line->id = event->id;
-    line->id->context = line;
-    GYRE_TRY(move_to(cm, line, IBV_QPS_RTR));
-    GYRE_TRY(move_to(cm, line, IBV_QPS_RTS));
-    struct rdma_conn_param param = make_param(line, NULL);
-    if (cm->api->accept(line->id, &param) != 0)
-        return fail_step(line, "rdma_accept", errno);
+    conn->id = event->id;
+    conn->id->context = conn;
+    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTR));
+    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
+    struct rdma_conn_param param = make_param(conn, NULL);
+    if (cm->api->accept(conn->id, &param) != 0)
+        return fail_step(conn, "rdma_accept", errno);
     return GYRE_SUCCESS;
 }
 
 static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *event)
 {
-    struct line *line = event->id->context;
+    struct conn *conn = event->id->context;
     switch (event->event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
         return on_call(cm, event);
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         if (cm->api->resolve_route(event->id, RESOLVE_MS) != 0)
-            return fail_step(line, "rdma_resolve_route", errno);
+            return fail_step(conn, "rdma_resolve_route", errno);
         return GYRE_SUCCESS;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        return on_route(cm, line);
+        return on_route(cm, conn);
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
-        return on_answer(cm, line);
+        return on_answer(cm, conn);
     case RDMA_CM_EVENT_ESTABLISHED:
-        line->is_connected = true;
+        conn->is_connected = true;
         cm->n_connected++;
         return GYRE_SUCCESS;
     case RDMA_CM_EVENT_ADDR_ERROR:
@@ -323,7 +323,7 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
         /* A negative status is an errno, a positive one the reason that the peer gave. */
-        return fail_step(line, cm->api->event_str(event->event),
+        return fail_step(conn, cm->api->event_str(event->event),
                          event->status < 0 ? -event->status : ECONNREFUSED);
     default:
         return GYRE_SUCCESS;
@@ -333,7 +333,7 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
 static gyre_status take_event(struct gyre_ib_cm *cm)
 {
     struct rdma_cm_event *event;
-    if (cm->api->get_cm_event(cm->channel, &event) != 0)
+    if (cm->api->get_cm_event(cm->events, &event) != 0)
         return errno == EAGAIN || errno == EINTR ? GYRE_SUCCESS
                                                  : gyre_fail_errno(errno, "rdma_get_cm_event");
     struct rdma_cm_id *unowned = NULL;
@@ -349,24 +349,24 @@ static gyre_status take_event(struct gyre_ib_cm *cm)
 
 gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
 {
-    for (int i = 0; i < cm->ib->n_lanes; i++) {
-        struct line *line = &cm->lines[i];
-        if (line->lane != NULL && line->lane->peer->rank < cm->ib->config.rank)
-            GYRE_TRY(call_peer(cm, line));
+    for (int i = 0; i < cm->ib->n_channels; i++) {
+        struct conn *conn = &cm->conns[i];
+        if (conn->channel != NULL && conn->channel->peer->rank < cm->ib->config.rank)
+            GYRE_TRY(call_peer(cm, conn));
     }
-    while (cm->n_connected < cm->n_lines) {
-        struct pollfd entry = {.fd = cm->channel->fd, .events = POLLIN};
+    while (cm->n_connected < cm->n_conns) {
+        struct pollfd entry = {.fd = cm->events->fd, .events = POLLIN};
         GYRE_TRY(gyre_transport_check(&cm->ib->config));
         if (gyre_now_ns() >= deadline_ns)
             return gyre_fail(GYRE_ERROR_TIMEOUT, "rdma_cm: %d of %d queue pairs are not connected",
-                             cm->n_lines - cm->n_connected, cm->n_lines);
+                             cm->n_conns - cm->n_connected, cm->n_conns);
         if (poll(&entry, 1, 100) > 0)
             GYRE_TRY(take_event(cm));
     }
     return GYRE_SUCCESS;
 }
 
-#else /* built without rdma_cm: it cannot be opened, so no lane is ever added */
+#else /* built without rdma_cm: it cannot be opened, so no channel is ever added */
 
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
 {
@@ -387,11 +387,11 @@ void gyre_ib_cm_close(struct gyre_ib_cm *cm)
     (void)cm;
 }
 
-gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channel, uint32_t port,
                            const uint8_t *token)
 {
     (void)cm;
-    (void)lane;
+    (void)channel;
     (void)port;
     (void)token;
     return GYRE_ERROR_INTERNAL;

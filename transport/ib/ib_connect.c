@@ -18,7 +18,7 @@
 
 #define QP_SLICE_NS 500000000ULL
 
-#define MAX_QPS     (GYRE_IB_MAX_LANES + GYRE_IB_MAX_RAILS)
+#define MAX_QPS     (GYRE_IB_MAX_CHANNELS + GYRE_IB_MAX_RAILS)
 
 struct blob_rail {
     uint32_t mtu;
@@ -59,8 +59,8 @@ struct blob_peer {
     uint64_t line_stride; /* 0: it has no slots of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t landing_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t qpn[MAX_QPS]; /* by rail: data lanes, then the control lane */
+    uint32_t words_rkey[GYRE_IB_MAX_RAILS];
+    uint32_t qpn[MAX_QPS]; /* by rail: data channels, then the control channel */
     uint32_t psn[MAX_QPS];
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer sends it with its connection request */
 };
@@ -97,11 +97,11 @@ static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob
     for (int i = 0; i < ib->n_rails; i++) {
         out->slots_rkey[i] = ib->rails[i].recv_slots->rkey;
         out->lines_rkey[i] = ib->recv_lines != NULL ? ib->rails[i].recv_lines->rkey : 0;
-        out->landing_rkey[i] = ib->rails[i].landing->rkey;
+        out->words_rkey[i] = ib->rails[i].recv_words->rkey;
     }
-    for (int i = 0; i < ib->lanes_per_peer; i++) {
-        out->qpn[i] = peer->lanes[i].path.local.qpn;
-        out->psn[i] = peer->lanes[i].path.local.psn;
+    for (int i = 0; i < ib->channels_per_peer; i++) {
+        out->qpn[i] = peer->channels[i].path.local.qpn;
+        out->psn[i] = peer->channels[i].path.local.psn;
     }
     memcpy(out->cm_token, peer->cm_token, sizeof(out->cm_token));
 }
@@ -118,7 +118,7 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .magic = BLOB_MAGIC,
         .rank = (uint32_t)ib->config.rank,
         .n_rails = (uint32_t)ib->n_rails,
-        .n_qps = (uint32_t)ib->lanes_per_rail - 1,
+        .n_qps = (uint32_t)ib->channels_per_rail - 1,
         .depth = ib->config.spec.depth,
         .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
         .n_peers = (uint32_t)ib->config.n_peers,
@@ -158,13 +158,13 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
         n_bytes != sizeof(*header) + header->n_peers * sizeof(struct blob_peer))
         return gyre_fail(GYRE_ERROR_REMOTE, "ib: what rank %d told is not what this build expects",
                          peer->rank);
-    const uint32_t n_qps = (uint32_t)ib->lanes_per_rail - 1;
+    const uint32_t n_qps = (uint32_t)ib->channels_per_rail - 1;
     if (header->n_qps != n_qps || header->depth != ib->config.spec.depth)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "ib: rank %d has %u QPs a connection and FIFOs of %u slots, this rank %u "
                          "and %u",
                          peer->rank, header->n_qps, header->depth, n_qps, ib->config.spec.depth);
-    if (header->n_rails * n_qps > GYRE_IB_MAX_LANES || !are_distinct(header))
+    if (header->n_rails * n_qps > GYRE_IB_MAX_CHANNELS || !are_distinct(header))
         return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d told of %u rails with %u QPs each",
                          peer->rank, header->n_rails, n_qps);
     if ((header->cm_port != 0) != (ib->cm != NULL))
@@ -211,64 +211,65 @@ static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_
 }
 
 /* Both ranks make the same choice. */
-static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
-                             const struct blob_rail *remote)
+static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
+                                const struct blob_rail *remote)
 {
     struct gyre_ib_gid_row theirs[GYRE_IB_PAIR_GIDS];
-    const struct gyre_ib_rail *rail = lane->rail;
+    const struct gyre_ib_rail *rail = channel->rail;
     int mine_index = 0;
     int their_index = 0;
     if (remote->is_roce != (uint32_t)rail->port.is_roce)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "one end is RoCE, the other InfiniBand");
-    lane->path.remote.mtu = (enum ibv_mtu)remote->mtu;
-    lane->path.remote.lid = (uint16_t)remote->lid;
+    channel->path.remote.mtu = (enum ibv_mtu)remote->mtu;
+    channel->path.remote.lid = (uint16_t)remote->lid;
     if (!rail->port.is_roce)
         return GYRE_SUCCESS;
     const int n_theirs = read_gids(remote, theirs);
-    if (ib->config.rank < lane->peer->rank)
+    if (ib->config.rank < channel->peer->rank)
         GYRE_TRY(gyre_ib_gid_pair(rail->gids, rail->n_gids, theirs, n_theirs, &mine_index,
                                   &their_index));
     else
         GYRE_TRY(gyre_ib_gid_pair(theirs, n_theirs, rail->gids, rail->n_gids, &their_index,
                                   &mine_index));
-    lane->path.gid_index = (uint8_t)rail->gids[mine_index].index;
-    lane->remote_gid_index = theirs[their_index].index;
-    memcpy(lane->path.local.gid, rail->gids[mine_index].raw, sizeof(lane->path.local.gid));
-    memcpy(lane->path.remote.gid, theirs[their_index].raw, sizeof(lane->path.remote.gid));
+    channel->path.gid_index = (uint8_t)rail->gids[mine_index].index;
+    channel->remote_gid_index = theirs[their_index].index;
+    memcpy(channel->path.local.gid, rail->gids[mine_index].raw, sizeof(channel->path.local.gid));
+    memcpy(channel->path.remote.gid, theirs[their_index].raw, sizeof(channel->path.remote.gid));
     return GYRE_SUCCESS;
 }
 
 /* In each try the kernel resolves the peer's address. Between tries this rank checks whether
  * another one has failed, so that it gives up a peer that died. */
-static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                               uint64_t deadline_ns)
 {
     for (;;) {
         const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + QP_SLICE_NS);
-        const gyre_status status = gyre_ib_qp_connect(ib->verbs, lane->qp, &lane->path, slice_ns);
+        const gyre_status status =
+            gyre_ib_qp_connect(ib->verbs, channel->qp, &channel->path, slice_ns);
         if (status != GYRE_ERROR_TIMEOUT || gyre_now_ns() >= deadline_ns)
             return status;
         GYRE_TRY(gyre_transport_check(&ib->config));
     }
 }
 
-static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
-                                const struct blob_header *header, const struct blob_peer *theirs,
-                                uint64_t deadline_ns)
+static gyre_status connect_channel(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
+                                   const struct blob_header *header, const struct blob_peer *theirs,
+                                   uint64_t deadline_ns)
 {
-    const struct blob_rail *remote = &header->rails[lane->remote_rail];
-    lane->path.remote.qpn = theirs->qpn[lane->remote_nth];
-    lane->path.remote.psn = theirs->psn[lane->remote_nth] & 0xffffff;
-    GYRE_TRY(pair_lane(ib, lane, remote));
-    lane->max_msg_bytes = remote->max_msg_bytes < lane->rail->port.max_msg_bytes
-                              ? remote->max_msg_bytes
-                              : lane->rail->port.max_msg_bytes;
-    if (lane->max_msg_bytes < 4096)
+    const struct blob_rail *remote = &header->rails[channel->remote_rail];
+    channel->path.remote.qpn = theirs->qpn[channel->remote_nth];
+    channel->path.remote.psn = theirs->psn[channel->remote_nth] & 0xffffff;
+    GYRE_TRY(pair_channel(ib, channel, remote));
+    channel->max_msg_bytes = remote->max_msg_bytes < channel->rail->port.max_msg_bytes
+                                 ? remote->max_msg_bytes
+                                 : channel->rail->port.max_msg_bytes;
+    if (channel->max_msg_bytes < 4096)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "messages of at most %u bytes",
-                         lane->max_msg_bytes);
+                         channel->max_msg_bytes);
     if (ib->cm != NULL)
-        return gyre_ib_cm_add(ib->cm, lane, header->cm_port, theirs->cm_token);
-    return connect_qp(ib, lane, deadline_ns);
+        return gyre_ib_cm_add(ib->cm, channel, header->cm_port, theirs->cm_token);
+    return connect_qp(ib, channel, deadline_ns);
 }
 
 static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
@@ -293,11 +294,11 @@ static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct
     return status;
 }
 
-static void log_lane(const struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane)
+static void log_channel(const struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel)
 {
     char words[320];
-    GYRE_INFO(NET, "NET/IB : %s QP %s%s", lane->is_control ? "control" : "data",
-              gyre_ib_lane_to_text(ib, lane, words, sizeof(words)),
+    GYRE_INFO(NET, "NET/IB : %s QP %s%s", channel->is_control ? "control" : "data",
+              gyre_ib_channel_to_text(ib, channel, words, sizeof(words)),
               ib->cm != NULL ? ", by rdma_cm" : "");
 }
 
@@ -306,7 +307,7 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
                                 uint64_t deadline_ns)
 {
     struct gyre_ib_rail_pairs pairs;
-    const int n_qps = ib->lanes_per_rail - 1;
+    const int n_qps = ib->channels_per_rail - 1;
     GYRE_TRY(choose_pairs(ib, peer, header, &pairs));
     peer->remote = (struct gyre_ib_remote){.slots = theirs->slots,
                                            .boxes = theirs->boxes,
@@ -315,18 +316,19 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
                                            .takes_boxes = header->takes_boxes != 0};
     memcpy(peer->remote.slots_rkey, theirs->slots_rkey, sizeof(theirs->slots_rkey));
     memcpy(peer->remote.lines_rkey, theirs->lines_rkey, sizeof(theirs->lines_rkey));
-    memcpy(peer->remote.landing_rkey, theirs->landing_rkey, sizeof(theirs->landing_rkey));
+    memcpy(peer->remote.words_rkey, theirs->words_rkey, sizeof(theirs->words_rkey));
     for (int pair = 0; pair < pairs.n; pair++) {
-        /* Only the first pair of rails has a control lane. */
+        /* Only the first pair of rails has a control channel. */
         for (int i = 0; i < (pair == 0 ? n_qps + 1 : n_qps); i++) {
-            struct gyre_ib_lane *lane = &peer->lanes[pairs.mine[pair] * ib->lanes_per_rail + i];
-            lane->remote_rail = pairs.theirs[pair];
-            lane->remote_nth = pairs.theirs[pair] * ib->lanes_per_rail + i;
-            if (lane->is_control)
-                peer->control = lane;
+            struct gyre_ib_channel *channel =
+                &peer->channels[pairs.mine[pair] * ib->channels_per_rail + i];
+            channel->remote_rail = pairs.theirs[pair];
+            channel->remote_nth = pairs.theirs[pair] * ib->channels_per_rail + i;
+            if (channel->is_control)
+                peer->control = channel;
             else
-                peer->used[peer->n_used++] = lane;
-            GYRE_TRY(connect_lane(ib, lane, header, theirs, deadline_ns));
+                peer->used[peer->n_used++] = channel;
+            GYRE_TRY(connect_channel(ib, channel, header, theirs, deadline_ns));
         }
     }
     snprintf(peer->words, sizeof(peer->words), "NET/IB/%d%s", peer->used[0]->rail->index,
@@ -334,8 +336,8 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blobs,
-                                  const size_t *offsets, uint64_t deadline_ns)
+gyre_status gyre_ib_channels_connect(struct gyre_ib_transport *ib, const void *blobs,
+                                     const size_t *offsets, uint64_t deadline_ns)
 {
     for (int i = 0; i < ib->config.n_peers; i++) {
         struct gyre_ib_peer *peer = &ib->peers[i];
@@ -353,8 +355,8 @@ gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blob
     if (ib->cm != NULL)
         GYRE_TRY(gyre_ib_cm_connect(ib->cm, deadline_ns));
     for (int i = 0; i < ib->config.n_peers; i++) {
-        log_lane(ib, ib->peers[i].used[0]);
-        log_lane(ib, ib->peers[i].control);
+        log_channel(ib, ib->peers[i].used[0]);
+        log_channel(ib, ib->peers[i].control);
     }
     return GYRE_SUCCESS;
 }

@@ -21,18 +21,19 @@ static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const 
     gyre_fault_raise(ib->config.fault, status, text);
 }
 
-const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
-                                 const struct gyre_ib_lane *lane, char *text_out, size_t text_bytes)
+const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
+                                    const struct gyre_ib_channel *channel, char *text_out,
+                                    size_t text_bytes)
 {
-    const struct gyre_ib_qp_path *path = &lane->path;
+    const struct gyre_ib_qp_path *path = &channel->path;
     char local[48];
     char remote[48];
     char class[48];
-    const int rank = lane->peer->rank;
+    const int rank = channel->peer->rank;
     if (!path->is_roce) {
         snprintf(text_out, text_bytes,
                  "%s/%u lid %u qpn 0x%x MTU %u SL %u -> rank %d (%s) lid %u qpn 0x%x MTU %u",
-                 lane->rail->port.name, path->port, path->local.lid, path->local.qpn,
+                 channel->rail->port.name, path->port, path->local.lid, path->local.qpn,
                  gyre_ib_mtu_bytes(path->local.mtu), path->service_level, rank,
                  ib->config.infos[rank].host_name, path->remote.lid, path->remote.qpn,
                  gyre_ib_mtu_bytes(path->remote.mtu));
@@ -43,9 +44,9 @@ const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
              path->gid_index, gyre_ib_gid_to_text(path->local.gid, local, sizeof(local)),
              path->local.qpn, gyre_ib_mtu_bytes(path->local.mtu),
              gyre_ib_class_to_text(path->traffic_class, class, sizeof(class)),
-             lane->remote_gid_index, gyre_ib_gid_to_text(path->remote.gid, remote, sizeof(remote)),
-             path->remote.qpn, gyre_ib_mtu_bytes(path->remote.mtu), rank,
-             ib->config.infos[rank].host_name);
+             channel->remote_gid_index,
+             gyre_ib_gid_to_text(path->remote.gid, remote, sizeof(remote)), path->remote.qpn,
+             gyre_ib_mtu_bytes(path->remote.mtu), rank, ib->config.infos[rank].host_name);
     return text_out;
 }
 
@@ -56,7 +57,7 @@ static const char *what_failed(enum ibv_wc_status status)
                                                 : "the request failed";
 }
 
-void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc)
 {
     char text[GYRE_CAUSE_MAX_BYTES];
@@ -68,25 +69,25 @@ void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib
                  (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
     snprintf(
         text, sizeof(text),
-        "E401 RDMA %s/%u->%s (rank %d on %s, %s lane): %s (%s, status %d, vendor error 0x%x)%s; "
+        "E401 RDMA %s/%u->%s (rank %d on %s, %s channel): %s (%s, status %d, vendor error 0x%x)%s; "
         "%s%s. %s.",
-        lane->rail->port.name, lane->rail->port.port,
-        gyre_ib_gid_to_text(lane->path.remote.gid, remote, sizeof(remote)), lane->peer->rank,
-        ib->config.infos[lane->peer->rank].host_name, lane->is_control ? "control" : "data",
+        channel->rail->port.name, channel->rail->port.port,
+        gyre_ib_gid_to_text(channel->path.remote.gid, remote, sizeof(remote)), channel->peer->rank,
+        ib->config.infos[channel->peer->rank].host_name, channel->is_control ? "control" : "data",
         what_failed(wc->status), gyre_ib_wc_name(wc->status), (int)wc->status, wc->vendor_err,
-        after, gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)),
-        lane->path.local.mtu != lane->path.remote.mtu ? ". MTU differs" : "",
-        lane->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
+        after, gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)),
+        channel->path.local.mtu != channel->path.remote.mtu ? ". MTU differs" : "",
+        channel->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
     raise_fault(ib, GYRE_ERROR_REMOTE, text);
 }
 
-void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         const char *what, int error_number)
 {
     char ends[400];
-    gyre_fail_errno(error_number, "E401 RDMA %s/%u: %s: %s", lane->rail->port.name,
-                    lane->rail->port.port, what,
-                    gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)));
+    gyre_fail_errno(error_number, "E401 RDMA %s/%u: %s: %s", channel->rail->port.name,
+                    channel->rail->port.port, what,
+                    gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
     raise_fault(ib, GYRE_ERROR_SYSTEM, gyre_cause());
 }
 
@@ -150,19 +151,19 @@ static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
     char text[GYRE_CAUSE_MAX_BYTES];
     char ends[400];
     char remote[48];
-    const struct gyre_ib_lane *lane = ib->peers[0].control;
+    const struct gyre_ib_channel *channel = ib->peers[0].control;
     for (int i = 0; i < ib->config.n_peers; i++)
         if (ib->peers[i].control->rail == rail)
-            lane = ib->peers[i].control;
+            channel = ib->peers[i].control;
     snprintf(text, sizeof(text),
              "E401 RDMA %s/%u->%s (rank %d on %s): the port has been down for %.1f s, longer than "
              "its peers retry (%ux%.2fs); %s",
              rail->port.name, rail->port.port,
-             gyre_ib_gid_to_text(lane->path.remote.gid, remote, sizeof(remote)), lane->peer->rank,
-             ib->config.infos[lane->peer->rank].host_name,
+             gyre_ib_gid_to_text(channel->path.remote.gid, remote, sizeof(remote)),
+             channel->peer->rank, ib->config.infos[channel->peer->rank].host_name,
              (double)(now_ns - rail->down_since_ns) / 1e9, ib->retries + 1,
              (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9,
-             gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)));
+             gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
     raise_fault(ib, GYRE_ERROR_SYSTEM, text);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory of a rank's connections: FIFO ends, with slots in GPU memory if the NIC reaches it;
- * `landing`, which peers write besides slots; `staging`, which only this NIC reads. Peers get the
- * keys of `landing` and of the slots that they write, and no others. The one function of libcuda
- * that exports a dma-buf is found by dlopen(), because this folder may not include CUDA headers.
+ * `recv_words`, which peers write besides slots; `staging`, which only this NIC reads. Peers get
+ * the keys of `recv_words` and of the slots that they write, and no others. The one function of
+ * libcuda that exports a dma-buf is found by dlopen(), because this folder may not include CUDA
+ * headers.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -264,11 +265,11 @@ static gyre_status alloc_words(struct gyre_ib_transport *ib)
 {
     const size_t n = ib->n_fifos;
     const size_t n_slots = n * ib->config.spec.depth;
-    ib->landing_bytes = gyre_round_up(
+    ib->recv_words_bytes = gyre_round_up(
         n_slots * sizeof(struct gyre_ib_box) + 2 * n * 8 + sizeof(uint64_t), PAGE_BYTES);
     ib->staging_bytes =
         gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + 2 * n * 8, PAGE_BYTES);
-    GYRE_TRY(alloc_pages(ib->landing_bytes, &ib->landing));
+    GYRE_TRY(alloc_pages(ib->recv_words_bytes, &ib->recv_words));
     return alloc_pages(ib->staging_bytes, &ib->staging);
 }
 
@@ -338,10 +339,10 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     const bool relaxed =
         gyre_param_number(ib->config.params, GYRE_PARAM_IB_PCI_RELAXED_ORDERING) != 0;
     struct gyre_ib_mr_request request = {.verbs = ib->verbs, .pd = rail->pd};
-    request.base = ib->landing;
-    request.n_bytes = ib->landing_bytes;
+    request.base = ib->recv_words;
+    request.n_bytes = ib->recv_words_bytes;
     request.remote_write = true;
-    GYRE_TRY(gyre_ib_mr_register(&request, &rail->landing));
+    GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_words));
     request.base = ib->recv_slots;
     request.n_bytes = ib->one_side_bytes;
     request.relaxed_ordering = relaxed;
@@ -379,8 +380,8 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->n_rails; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
-        struct ibv_mr *const regions[] = {rail->landing, rail->recv_slots, rail->send_slots,
-                                          rail->staging, rail->recv_lines, rail->send_lines};
+        struct ibv_mr *const regions[] = {rail->recv_words, rail->recv_slots, rail->send_slots,
+                                          rail->staging,    rail->recv_lines, rail->send_lines};
         for (size_t j = 0; j < GYRE_ARRAY_LENGTH(regions); j++)
             if (regions[j] != NULL)
                 ib->verbs->dereg_mr(regions[j]);
@@ -389,7 +390,7 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
         ib->config.device->ops->pool_free(ib->config.device, ib->gpu_memory);
     if (ib->fifo_memory != NULL)
         ib->config.device->ops->host_free(ib->config.device, ib->fifo_memory);
-    free(ib->landing);
+    free(ib->recv_words);
     free(ib->staging);
     free_lines(ib);
     free(ib->fifos);

@@ -108,10 +108,11 @@ static void raise_fence(struct gyre_ib_transport *ib, const struct gyre_ib_rail 
 
 static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
 {
-    /* Into the last word of `landing`; its value is not used. */
-    struct ibv_sge sge = {.addr = (uintptr_t)ib->landing + ib->landing_bytes - sizeof(uint64_t),
+    /* Into the last word of `recv_words`; its value is not used. */
+    struct ibv_sge sge = {.addr =
+                              (uintptr_t)ib->recv_words + ib->recv_words_bytes - sizeof(uint64_t),
                           .length = sizeof(uint64_t),
-                          .lkey = rail->landing->lkey};
+                          .lkey = rail->recv_words->lkey};
     struct ibv_send_wr wr, *bad = NULL;
     memset(&wr, 0, sizeof(wr));
     wr.wr_id = GYRE_IB_WR_IS_FENCE;
@@ -149,22 +150,24 @@ static bool begin_fence(struct gyre_ib_transport *ib)
 
 /* ---- completions ---------------------------------------------------------------------------- */
 
-/* It completes all earlier sends of its lane, too. */
-static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, uint64_t wr_id)
+/* It completes all earlier sends of its channel, too. */
+static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
+                          uint64_t wr_id)
 {
     const uint32_t depth = ib->config.spec.depth;
     const uint32_t slot = (uint32_t)(wr_id >> GYRE_IB_POSTED_BITS) & 7;
     const uint32_t fifo = (uint32_t)(wr_id >> 32) & 0xffff;
-    lane->n_retired += ((wr_id & GYRE_IB_POSTED_MASK) - lane->n_retired) & GYRE_IB_POSTED_MASK;
+    channel->n_retired +=
+        ((wr_id & GYRE_IB_POSTED_MASK) - channel->n_retired) & GYRE_IB_POSTED_MASK;
     if ((wr_id & GYRE_IB_WR_ENDS_PART) == 0)
         return;
     if ((wr_id & GYRE_IB_WR_IS_LINES) != 0) {
-        gyre_ib_release_lines(ib, lane->peer, fifo, slot);
+        gyre_ib_release_lines(ib, channel->peer, fifo, slot);
         return;
     }
-    struct gyre_ib_send *send = &lane->peer->sends[fifo];
+    struct gyre_ib_send *send = &channel->peer->sends[fifo];
     const uint64_t first = send->released;
-    if (lane->peer->n_used == 1) {
+    if (channel->peer->n_used == 1) {
         /* `slot` is the newest of that index: the next one can only be posted after this release.
          */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
@@ -176,46 +179,47 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
     gyre_store_release_u64(&send->fifo.credit->head[GYRE_PROTO_SIMPLE], send->released);
     const struct gyre_ib_moved moved = {
         .kind = GYRE_TRACE_COMPLETE, .fifo = fifo, .first = first, .end = send->released};
-    gyre_ib_trace(ib, lane->peer, &moved);
+    gyre_ib_trace(ib, channel->peer, &moved);
 }
 
-static void raise_protocol(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+static void raise_protocol(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                            const char *what, uint64_t value)
 {
     char ends[400];
-    gyre_fail(GYRE_ERROR_REMOTE, "RDMA from rank %d: %s (0x%llx): %s", lane->peer->rank, what,
-              (unsigned long long)value, gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)));
+    gyre_fail(GYRE_ERROR_REMOTE, "RDMA from rank %d: %s (0x%llx): %s", channel->peer->rank, what,
+              (unsigned long long)value, gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
     ib->is_failed = true;
     gyre_fault_raise(ib->config.fault, GYRE_ERROR_REMOTE, gyre_cause());
 }
 
-static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         struct gyre_ib_send *send, uint64_t head)
 {
     if (head > send->posted)
-        raise_protocol(ib, lane, "credit for slots that were never sent", head);
+        raise_protocol(ib, channel, "credit for slots that were never sent", head);
     else if (head > send->credit)
         send->credit = head;
 }
 
 /* The peer has written one of this rank's credit words. */
-static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         uint32_t fifo, bool is_lines)
 {
-    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_peer *peer = channel->peer;
     struct gyre_ib_send *send = &peer->sends[fifo];
     const uint64_t head =
         gyre_load_acquire_u64(&peer->credit_words[fifo + (is_lines ? peer->size.n_fifos : 0)]);
     if (!is_lines)
-        take_credit(ib, lane, send, head);
+        take_credit(ib, channel, send, head);
     else if (head > send->lines.credit) /* maybe before it was sent: see struct gyre_ib_line_send */
         send->lines.credit = head;
 }
 
 /* Gives complete slots to the executor, in order. */
-static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane, uint32_t fifo)
+static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
+                    uint32_t fifo)
 {
-    struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
+    struct gyre_ib_recv *recv = &channel->peer->recvs[fifo];
     const uint32_t depth = ib->config.spec.depth;
     const uint32_t slot_bytes = recv->fifo.slot_bytes;
     struct gyre_inbox *inbox = recv->fifo.inbox;
@@ -227,7 +231,7 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
         const uint64_t info = gyre_load_acquire_u64(&box->label.slot_info);
         const uint64_t n_bytes = info & 0xffffffff;
         if (n_bytes > (recv->is_boxed[slot] ? GYRE_IB_BOX_PAYLOAD_BYTES : slot_bytes)) {
-            raise_protocol(ib, lane, "a slot with too many bytes", n_bytes);
+            raise_protocol(ib, channel, "a slot with too many bytes", n_bytes);
             return;
         }
         /* The slot's data may not have reached the GPU yet. */
@@ -241,8 +245,8 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
         recv->n_parts[slot] = 0;
         recv->parts_seen[slot] = 0;
         /* Read the box before the slot is published: after that the peer may write it again. */
-        struct gyre_ib_send *send = &lane->peer->sends[fifo];
-        take_credit(ib, lane, send, gyre_load_relaxed_u64(&box->label.credit));
+        struct gyre_ib_send *send = &channel->peer->sends[fifo];
+        take_credit(ib, channel, send, gyre_load_relaxed_u64(&box->label.credit));
         gyre_store_relaxed_u64(&inbox->slot_info[slot], info);
         recv->arrived++;
         const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_RECEIVE,
@@ -250,32 +254,32 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
                                             .first = recv->arrived - 1,
                                             .end = recv->arrived,
                                             .n_bytes = n_bytes};
-        gyre_ib_trace(ib, lane->peer, &moved);
+        gyre_ib_trace(ib, channel->peer, &moved);
         gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], recv->arrived);
     }
 }
 
-static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                              const struct ibv_wc *wc)
 {
     const uint32_t imm = ntohl(wc->imm_data);
     const uint32_t fifo = imm >> 16;
     const uint32_t slot = imm >> 12 & 15;
-    lane->n_recv_due++;
-    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || fifo >= lane->peer->size.n_fifos ||
+    channel->n_recv_due++;
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || fifo >= channel->peer->size.n_fifos ||
         slot >= ib->config.spec.depth) {
-        raise_protocol(ib, lane, "an unexpected message", imm);
+        raise_protocol(ib, channel, "an unexpected message", imm);
         return;
     }
-    if (lane->is_control) {
-        read_credit(ib, lane, fifo, (imm & GYRE_IB_IMM_LINES) != 0);
+    if (channel->is_control) {
+        read_credit(ib, channel, fifo, (imm & GYRE_IB_IMM_LINES) != 0);
         return;
     }
-    struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
+    struct gyre_ib_recv *recv = &channel->peer->recvs[fifo];
     recv->n_parts[slot] = (uint8_t)((imm >> 8 & 15) + 1);
     recv->is_boxed[slot] = (imm & GYRE_IB_IMM_BOXED) != 0;
     recv->parts_seen[slot]++;
-    publish(ib, lane, fifo);
+    publish(ib, channel, fifo);
 }
 
 /* All slots that were complete when the fence began have reached the GPU. */
@@ -302,33 +306,33 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
                 publish_fenced(ib);
             continue;
         }
-        struct gyre_ib_lane *lane = &ib->lanes[wcs[i].wr_id >> 48 & GYRE_IB_LANE_MASK];
-        lane->peer->n_completions++;
+        struct gyre_ib_channel *channel = &ib->channels[wcs[i].wr_id >> 48 & GYRE_IB_CHANNEL_MASK];
+        channel->peer->n_completions++;
         if (wcs[i].status != IBV_WC_SUCCESS)
-            gyre_ib_raise_completion(ib, lane, &wcs[i]);
+            gyre_ib_raise_completion(ib, channel, &wcs[i]);
         else if ((wcs[i].wr_id & GYRE_IB_WR_IS_RECV) != 0)
-            complete_receive(ib, lane, &wcs[i]);
+            complete_receive(ib, channel, &wcs[i]);
         else
-            complete_send(ib, lane, wcs[i].wr_id);
+            complete_send(ib, channel, wcs[i].wr_id);
     }
     if (n < 0 && !ib->is_failed)
-        gyre_ib_raise_post(ib, &ib->lanes[0], "ibv_poll_cq", -n);
+        gyre_ib_raise_post(ib, &ib->channels[0], "ibv_poll_cq", -n);
     return n > 0;
 }
 
 /* ---- the round ------------------------------------------------------------------------------ */
 
-static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
+static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
     /* More receives are posted than imms can arrive, so new ones may wait until half of the spare
      * ones are used up. */
-    if (lane->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
+    if (channel->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
         return;
-    if (gyre_ib_post_receives(lane, lane->n_recv_due) != GYRE_SUCCESS) {
+    if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS) {
         ib->is_failed = true;
         gyre_fault_raise(ib->config.fault, GYRE_ERROR_SYSTEM, gyre_cause());
     }
-    lane->n_recv_due = 0;
+    channel->n_recv_due = 0;
 }
 
 /* The event may come some time after its completion was seen. */
@@ -336,7 +340,7 @@ static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     struct ibv_cq *cq;
     void *context;
-    if (ib->verbs->get_cq_event(rail->channel, &cq, &context) != 0) /* does not block */
+    if (ib->verbs->get_cq_event(rail->events, &cq, &context) != 0) /* does not block */
         return;
     ib->verbs->ack_cq_events(rail->cq, 1);
     rail->is_armed = false;
@@ -398,12 +402,12 @@ bool gyre_ib_poll(void *transport)
     for (int i = 0; i < ib->n_rails; i++)
         has_moved = take_completions(ib, &ib->rails[i]) || has_moved;
     has_moved = begin_fence(ib) || has_moved;
-    for (int i = 0; i < ib->n_lanes; i++)
-        post_due_receives(ib, &ib->lanes[i]);
+    for (int i = 0; i < ib->n_channels; i++)
+        post_due_receives(ib, &ib->channels[i]);
     for (int i = 0; i < ib->config.n_peers; i++)
         has_moved = gyre_ib_push(ib, &ib->peers[i]) || has_moved;
-    for (int i = 0; i < ib->n_lanes; i++)
-        gyre_ib_flush(ib, &ib->lanes[i]);
+    for (int i = 0; i < ib->n_channels; i++)
+        gyre_ib_flush(ib, &ib->channels[i]);
     if (!has_moved) {
         idle(ib);
         return false;

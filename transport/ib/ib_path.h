@@ -8,16 +8,16 @@
 
 #include "transport/ib/ib_transport.h"
 
-/* wr_id: receive 1 | ends a part 1 | lane 14 | fifo 16 | lines 1 | slot 3 | n_posted 28 */
+/* wr_id: receive 1 | ends a part 1 | channel 14 | fifo 16 | lines 1 | slot 3 | n_posted 28 */
 #define GYRE_IB_POSTED_BITS  28
 #define GYRE_IB_POSTED_MASK  ((1ULL << GYRE_IB_POSTED_BITS) - 1)
-#define GYRE_IB_LANE_MASK    (GYRE_IB_MAX_ALL_LANES - 1)
+#define GYRE_IB_CHANNEL_MASK (GYRE_IB_MAX_ALL_CHANNELS - 1)
 #define GYRE_IB_WR_IS_RECV   (1ULL << 63)
 #define GYRE_IB_WR_ENDS_PART (1ULL << 62)
 #define GYRE_IB_WR_IS_LINES  (1ULL << 31)
-#define GYRE_IB_WR_IS_FENCE  (GYRE_IB_WR_IS_RECV | GYRE_IB_WR_ENDS_PART) /* no lane */
+#define GYRE_IB_WR_IS_FENCE  (GYRE_IB_WR_IS_RECV | GYRE_IB_WR_ENDS_PART) /* no channel */
 
-/* imm: fifo 16 | slot 4 | parts - 1 4 | lines 1 | boxed 1. On the control lane, `lines` is for
+/* imm: fifo 16 | slot 4 | parts - 1 4 | lines 1 | boxed 1. On the control channel, `lines` is for
  * credit of LL. */
 #define GYRE_IB_IMM_BOXED 1u
 #define GYRE_IB_IMM_LINES 2u
@@ -28,9 +28,9 @@ GYRE_STATIC_ASSERT(GYRE_MAX_DEPTH <= 8, "wr_id has three bits for a slot");
 
 /** gyre_ib_has_room - for n more sends. One place is kept for a signalled send, whose completion
  * frees the places before it. */
-static inline bool gyre_ib_has_room(const struct gyre_ib_lane *lane, uint32_t n)
+static inline bool gyre_ib_has_room(const struct gyre_ib_channel *channel, uint32_t n)
 {
-    return lane->n_posted - lane->n_retired + n < lane->size.n_send;
+    return channel->n_posted - channel->n_retired + n < channel->size.n_send;
 }
 
 /** gyre_ib_has_slot - is there a published slot of the FIFO, of SIMPLE or LL, that was not posted?
@@ -47,7 +47,7 @@ bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 /** gyre_ib_write_credit_again - post a signalled write of the peer's last credit, which changes
- * nothing there. The lane has room. */
+ * nothing there. The channel has room. */
 void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 /** gyre_ib_probe - send a probe to a peer from which nothing has come since the last call. */
@@ -63,8 +63,8 @@ static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t
     return recv->n_parts[slot] > 0 && recv->parts_seen[slot] >= recv->n_parts[slot];
 }
 
-/** gyre_ib_flush - post the lane's batch. */
-void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane);
+/** gyre_ib_flush - post the channel's batch. */
+void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel);
 
 /* Slots of one FIFO that moved, for the trace. */
 struct gyre_ib_moved {

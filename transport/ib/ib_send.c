@@ -40,12 +40,12 @@ struct send_words {
     bool is_signalled;
 };
 
-static uint64_t make_wr_id(const struct gyre_ib_lane *lane, const struct send_words *words)
+static uint64_t make_wr_id(const struct gyre_ib_channel *channel, const struct send_words *words)
 {
     return (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) |
-           (words->is_lines ? GYRE_IB_WR_IS_LINES : 0) | (uint64_t)lane->id << 48 |
+           (words->is_lines ? GYRE_IB_WR_IS_LINES : 0) | (uint64_t)channel->id << 48 |
            (uint64_t)words->fifo << 32 | (uint64_t)words->slot << GYRE_IB_POSTED_BITS |
-           (lane->n_posted & GYRE_IB_POSTED_MASK);
+           (channel->n_posted & GYRE_IB_POSTED_MASK);
 }
 
 static uint32_t make_imm(uint32_t fifo, uint32_t slot, uint32_t n_parts, bool is_boxed)
@@ -53,7 +53,7 @@ static uint32_t make_imm(uint32_t fifo, uint32_t slot, uint32_t n_parts, bool is
     return htonl(fifo << 16 | slot << 12 | (n_parts - 1) << 8 | (is_boxed ? GYRE_IB_IMM_BOXED : 0));
 }
 
-gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n)
+gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n)
 {
     struct ibv_recv_wr wrs[GYRE_IB_RECV_BATCH];
     while (n > 0) {
@@ -61,29 +61,29 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n)
         struct ibv_recv_wr *bad = NULL;
         memset(wrs, 0, n_now * sizeof(wrs[0]));
         for (uint32_t i = 0; i < n_now; i++) {
-            wrs[i].wr_id = GYRE_IB_WR_IS_RECV | (uint64_t)lane->id << 48;
+            wrs[i].wr_id = GYRE_IB_WR_IS_RECV | (uint64_t)channel->id << 48;
             wrs[i].next = i + 1 < n_now ? &wrs[i + 1] : NULL;
         }
-        const int error = ibv_post_recv(lane->qp, wrs, &bad);
+        const int error = ibv_post_recv(channel->qp, wrs, &bad);
         if (error != 0)
-            return gyre_fail_errno(error, "ibv_post_recv(qpn 0x%x)", lane->qp->qp_num);
+            return gyre_fail_errno(error, "ibv_post_recv(qpn 0x%x)", channel->qp->qp_num);
         n -= n_now;
     }
     return GYRE_SUCCESS;
 }
 
-void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
+void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
     struct ibv_send_wr *bad = NULL;
-    if (lane->n_batch == 0 || ib->is_failed)
+    if (channel->n_batch == 0 || ib->is_failed)
         return;
-    for (int i = 0; i + 1 < lane->n_batch; i++)
-        lane->batch[i].next = &lane->batch[i + 1];
-    lane->batch[lane->n_batch - 1].next = NULL;
-    lane->n_batch = 0;
-    const int error = ibv_post_send(lane->qp, lane->batch, &bad);
+    for (int i = 0; i + 1 < channel->n_batch; i++)
+        channel->batch[i].next = &channel->batch[i + 1];
+    channel->batch[channel->n_batch - 1].next = NULL;
+    channel->n_batch = 0;
+    const int error = ibv_post_send(channel->qp, channel->batch, &bad);
     if (error != 0)
-        gyre_ib_raise_post(ib, lane, "ibv_post_send", error);
+        gyre_ib_raise_post(ib, channel, "ibv_post_send", error);
 }
 
 static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const struct ibv_mr *mr)
@@ -92,23 +92,23 @@ static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const stru
         .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
 }
 
-/* Adds an RDMA write to the lane's batch. The caller may fill in more fields. */
-static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+/* Adds an RDMA write to the channel's batch. The caller may fill in more fields. */
+static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                      const struct send_words *words, struct ibv_sge from,
                                      uint64_t to, uint32_t rkey)
 {
-    if (lane->n_batch == GYRE_IB_BATCH)
-        gyre_ib_flush(ib, lane);
-    struct ibv_send_wr *wr = &lane->batch[lane->n_batch];
-    struct ibv_sge *sges = lane->sges[lane->n_batch++];
+    if (channel->n_batch == GYRE_IB_BATCH)
+        gyre_ib_flush(ib, channel);
+    struct ibv_send_wr *wr = &channel->batch[channel->n_batch];
+    struct ibv_sge *sges = channel->sges[channel->n_batch++];
     memset(wr, 0, sizeof(*wr));
-    lane->n_posted++;
+    channel->n_posted++;
     /* Entries of the send queue come back with signalled completions only. */
-    const bool is_signalled =
-        words->is_signalled || lane->n_posted - lane->signalled_at >= lane->size.n_send / 4;
+    const bool is_signalled = words->is_signalled ||
+                              channel->n_posted - channel->signalled_at >= channel->size.n_send / 4;
     if (is_signalled)
-        lane->signalled_at = lane->n_posted;
-    wr->wr_id = make_wr_id(lane, words);
+        channel->signalled_at = channel->n_posted;
+    wr->wr_id = make_wr_id(channel, words);
     wr->opcode = IBV_WR_RDMA_WRITE;
     wr->sg_list = sges;
     wr->sg_list[0] = from;
@@ -119,8 +119,9 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
     return wr;
 }
 
-/* Does the last send of slot `step` ask for a completion? With one lane they are in order, so one
- * for each half of a FIFO releases all slots before it. With several lanes each slot needs its own.
+/* Does the last send of slot `step` ask for a completion? With one channel they are in order, so
+ * one for each half of a FIFO releases all slots before it. With several channels each slot needs
+ * its own.
  */
 static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              uint64_t step)
@@ -139,29 +140,29 @@ struct slot_part {
 };
 
 /* In messages that are not too long for the ports. */
-static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                           const struct slot_part *part)
 {
-    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_peer *peer = channel->peer;
     const struct gyre_ib_remote *remote = &peer->remote;
     const uint64_t in_fifo = (uint64_t)part->slot * peer->size.slot_bytes + part->offset;
     const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
     for (uint64_t done = 0; done < part->n_bytes;) {
-        const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, lane->max_msg_bytes);
-        add_write(ib, lane, &words,
+        const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, channel->max_msg_bytes);
+        add_write(ib, channel, &words,
                   make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
-                           lane->rail->send_slots),
+                           channel->rail->send_slots),
                   remote->slots + part->fifo * peer->slots_stride + in_fifo + done,
-                  remote->slots_rkey[lane->remote_rail]);
+                  remote->slots_rkey[channel->remote_rail]);
         done += n_bytes;
     }
 }
 
 /* The imm that ends a part. @boxed: the payload goes into the box with it. */
-static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                       const struct slot_part *part, bool boxed)
 {
-    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_peer *peer = channel->peer;
     const struct gyre_ib_send *send = &peer->sends[part->fifo];
     const struct gyre_ib_remote *remote = &peer->remote;
     const uint32_t depth = ib->config.spec.depth;
@@ -173,25 +174,25 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     };
     uint64_t n_bytes = sizeof(send->labels[0]);
     struct ibv_send_wr *wr = add_write(
-        ib, lane, &words, make_sge(&send->labels[part->slot], n_bytes, lane->rail->staging),
+        ib, channel, &words, make_sge(&send->labels[part->slot], n_bytes, channel->rail->staging),
         remote->boxes + ((uint64_t)part->fifo * depth + part->slot) * GYRE_IB_BOX_BYTES,
-        remote->landing_rkey[lane->remote_rail]);
+        remote->words_rkey[channel->remote_rail]);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(part->fifo, part->slot, part->n_parts, boxed);
     if (boxed && part->n_bytes > 0) {
         wr->num_sge = 2;
         wr->sg_list[1] = make_sge(send->fifo.slots + (uint64_t)part->slot * peer->size.slot_bytes,
-                                  part->n_bytes, lane->rail->send_slots);
+                                  part->n_bytes, channel->rail->send_slots);
         n_bytes += part->n_bytes;
     }
     /* The NIC need not read inline data over PCI. The processor does, so they cannot be in GPU
      * memory. */
-    if (n_bytes <= lane->size.inline_bytes &&
+    if (n_bytes <= channel->size.inline_bytes &&
         (wr->num_sge == 1 || ib->send_gdr == GYRE_IB_GDR_NONE))
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* False if a lane has no room now. */
+/* False if a channel has no room now. */
 static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo)
 {
     struct gyre_ib_send *send = &peer->sends[fifo];
@@ -209,9 +210,9 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, n_parts), 128);
     const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
     for (uint32_t i = 0; i < n_parts; i++) {
-        const struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
-        if (!gyre_ib_has_room(lane,
-                              (uint32_t)gyre_div_round_up(part_bytes, lane->max_msg_bytes) + 1))
+        const struct gyre_ib_channel *channel = peer->used[(first + i) % (uint32_t)peer->n_used];
+        if (!gyre_ib_has_room(channel,
+                              (uint32_t)gyre_div_round_up(part_bytes, channel->max_msg_bytes) + 1))
             return false;
     }
     struct gyre_ib_recv *recv = &peer->recvs[fifo];
@@ -219,7 +220,7 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     send->labels[slot] = (struct gyre_ib_label){info, recv->returned};
     send->parts_left[slot] = (uint8_t)n_parts;
     for (uint32_t i = 0; i < n_parts; i++) {
-        struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
+        struct gyre_ib_channel *channel = peer->used[(first + i) % (uint32_t)peer->n_used];
         const uint64_t offset = gyre_min_u64(i * part_bytes, n_bytes);
         const struct slot_part part = {
             .fifo = fifo,
@@ -230,8 +231,8 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
             .is_signalled = is_release_point(ib, peer, send->posted),
         };
         if (!boxed)
-            write_payload(ib, lane, &part);
-        write_box(ib, lane, &part, boxed);
+            write_payload(ib, channel, &part);
+        write_box(ib, channel, &part, boxed);
     }
     send->posted++;
     const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_POST,
@@ -265,19 +266,19 @@ static bool push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t *head,
                          uint64_t value, uint32_t word)
 {
-    struct gyre_ib_lane *lane = peer->control;
+    struct gyre_ib_channel *channel = peer->control;
     const bool is_lines = word >= peer->size.n_fifos;
     const struct send_words words = {.is_lines = is_lines};
-    struct ibv_send_wr *wr =
-        add_write(ib, lane, &words, make_sge(head, 8, lane->rail->staging),
-                  peer->remote.credits + 8ULL * word, peer->remote.landing_rkey[lane->remote_rail]);
+    struct ibv_send_wr *wr = add_write(
+        ib, channel, &words, make_sge(head, 8, channel->rail->staging),
+        peer->remote.credits + 8ULL * word, peer->remote.words_rkey[channel->remote_rail]);
     /* The NIC may still read this word for an earlier write, which is harmless: heads only grow,
      * and the NIC reads a word as a whole. */
     gyre_store_relaxed_u64(head, value);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(is_lines ? word - peer->size.n_fifos : word, 0, 1, false) |
                    htonl(is_lines ? GYRE_IB_IMM_LINES : 0);
-    if (lane->size.inline_bytes >= 8)
+    if (channel->size.inline_bytes >= 8)
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
@@ -286,7 +287,7 @@ static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
 static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     const uint32_t depth = ib->config.spec.depth;
-    struct gyre_ib_lane *lane = peer->control;
+    struct gyre_ib_channel *channel = peer->control;
     bool has_moved = false;
     for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
         struct gyre_ib_recv *recv = &peer->recvs[fifo];
@@ -295,7 +296,7 @@ static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
         const uint64_t head = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_SIMPLE]);
         if (head == recv->returned ||
             (head - recv->returned < depth / 2 && recv->arrived - recv->returned < depth) ||
-            !gyre_ib_has_room(lane, 1))
+            !gyre_ib_has_room(channel, 1))
             continue;
         recv->returned = head;
         write_credit(ib, peer, recv->head, head, fifo);
@@ -306,11 +307,11 @@ static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
 
 void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
-    struct gyre_ib_lane *lane = peer->control;
+    struct gyre_ib_channel *channel = peer->control;
     const struct send_words words = {.is_signalled = true};
-    add_write(ib, lane, &words, make_sge(peer->recvs[0].head, 8, lane->rail->staging),
-              peer->remote.credits, peer->remote.landing_rkey[lane->remote_rail]);
-    gyre_ib_flush(ib, lane);
+    add_write(ib, channel, &words, make_sge(peer->recvs[0].head, 8, channel->rail->staging),
+              peer->remote.credits, peer->remote.words_rkey[channel->remote_rail]);
+    gyre_ib_flush(ib, channel);
 }
 
 /* A rank that waits for a peer often has no message in flight to it, so its NIC cannot notice that
@@ -318,10 +319,10 @@ void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_pee
  * it. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
-    struct gyre_ib_lane *lane = peer->control;
+    struct gyre_ib_channel *channel = peer->control;
     const bool has_moved = peer->n_completions != peer->n_completions_seen;
     peer->n_completions_seen = peer->n_completions;
-    if (has_moved || lane->n_retired < lane->signalled_at || !gyre_ib_has_room(lane, 1) ||
+    if (has_moved || channel->n_retired < channel->signalled_at || !gyre_ib_has_room(channel, 1) ||
         ib->is_failed)
         return;
     gyre_ib_write_credit_again(ib, peer);
@@ -346,14 +347,14 @@ static bool has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_s
 }
 
 /* In messages that are not too long for the ports. */
-static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, uint32_t fifo,
-                        uint32_t n_bytes)
+static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
+                        uint32_t fifo, uint32_t n_bytes)
 {
-    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_peer *peer = channel->peer;
     const struct gyre_ib_line_send *lines = &peer->sends[fifo].lines;
     const uint32_t slot = (uint32_t)(lines->posted % ib->config.spec.depth);
     const uint64_t in_fifo = (uint64_t)slot * ib->config.spec.net_line_bytes;
-    const uint32_t most_bytes = lane->max_msg_bytes / GYRE_LL_LINE_BYTES * GYRE_LL_LINE_BYTES;
+    const uint32_t most_bytes = channel->max_msg_bytes / GYRE_LL_LINE_BYTES * GYRE_LL_LINE_BYTES;
     for (uint32_t done = 0; done < n_bytes;) {
         const uint32_t part_bytes = gyre_min_u32(n_bytes - done, most_bytes);
         const bool is_last = done + part_bytes == n_bytes;
@@ -364,18 +365,18 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
             .is_lines = true,
             .is_signalled = is_last && is_release_point(ib, peer, lines->posted),
         };
-        struct ibv_send_wr *wr =
-            add_write(ib, lane, &words,
-                      make_sge(lines->slots + in_fifo + done, part_bytes, lane->rail->send_lines),
-                      peer->remote.lines + fifo * ib->line_stride + in_fifo + done,
-                      peer->remote.lines_rkey[lane->remote_rail]);
-        if (part_bytes <= lane->size.inline_bytes)
+        struct ibv_send_wr *wr = add_write(
+            ib, channel, &words,
+            make_sge(lines->slots + in_fifo + done, part_bytes, channel->rail->send_lines),
+            peer->remote.lines + fifo * ib->line_stride + in_fifo + done,
+            peer->remote.lines_rkey[channel->remote_rail]);
+        if (part_bytes <= channel->size.inline_bytes)
             wr->send_flags |= IBV_SEND_INLINE;
         done += part_bytes;
     }
 }
 
-/* Returns false if the lane has no room now. @n_lines: of the slot. Of an empty slot one line is
+/* Returns false if the channel has no room now. @n_lines: of the slot. Of an empty slot one line is
  * sent, which has the flag of an earlier slot or none. */
 static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                        uint32_t n_lines)
@@ -386,13 +387,13 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
     const struct gyre_line_slots slots = slots_of(ib, lines);
     const uint32_t n_sent = gyre_lines_clean(&slots, lines->posted, n_lines);
     const uint32_t n_bytes = (n_sent > 0 ? n_sent : 1) * GYRE_LL_LINE_BYTES;
-    struct gyre_ib_lane *lane = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
+    struct gyre_ib_channel *channel = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
     const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
     /* A message that is cut into the shortest parts takes one send more than this quotient. */
-    if (!gyre_ib_has_room(lane, n_bytes / (lane->max_msg_bytes / 2) + 1))
+    if (!gyre_ib_has_room(channel, n_bytes / (channel->max_msg_bytes / 2) + 1))
         return false;
     lines->is_under_way[slot] = true;
-    write_lines(ib, lane, fifo, n_bytes);
+    write_lines(ib, channel, fifo, n_bytes);
     lines->posted++;
     const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_POST,
                                         .fifo = fifo,
@@ -424,7 +425,7 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     struct gyre_ib_line_send *lines = &send->lines;
     const uint64_t first = lines->released;
     if (peer->n_used == 1) {
-        /* Completions of one lane are in order. `slot` is the newest of that index: the next one
+        /* Completions of one channel are in order. `slot` is the newest of that index: the next one
          * can only be posted after this release. */
         lines->released = lines->posted - (lines->posted - 1 - slot) % depth;
     } else {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structures of the ib transport: rails (ports in use), lanes (queue pairs), peers and the ends
- * of their FIFOs. After connect only the proxy thread uses them, except the words that executors
- * share with it (fifo.inbox, fifo.credit). A FIFO's slots may use any lane of its pair.
+ * The structures of the ib transport: rails (ports in use), queue-pair channels (a queue pair and
+ * what is posted on it), peers and the ends of their FIFOs. After connect only the proxy thread
+ * uses them, except the words that executors share with it (fifo.inbox, fifo.credit). A FIFO's
+ * slots may use any channel of its pair.
  *
  *   sender, when a slot is published and has credit:
  *     RDMA WRITE      the payload, to the slot of the same number at the peer
@@ -10,12 +11,12 @@
  *                     imm = FIFO, slot, number of parts
  *   receiver, when the imm completes: writes slot_info and tail of the local inbox
  *   receiver, when the executor has advanced head:
- *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control lane
+ *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control channel
  *
  * A small payload is written into the box behind the 16 bytes, in one message. A large payload is
- * cut into parts, one for each lane, and each part ends with an imm. The slot has arrived when all
- * its imms have: requests of one RC QP execute in order at the responder, and the completion of the
- * receive that an imm consumes becomes visible after the data of all earlier requests (IB
+ * cut into parts, one for each channel, and each part ends with an imm. The slot has arrived when
+ * all its imms have: requests of one RC QP execute in order at the responder, and the completion of
+ * the receive that an imm consumes becomes visible after the data of all earlier requests (IB
  * specification 1.4, 9.5 and 10.8.3). So data may arrive in any order (relaxed PCI writes); their
  * last byte is never taken as a sign that they are complete.
  *
@@ -31,12 +32,12 @@
 #include "transport/proxy.h"
 #include "transport/transport.h"
 
-#define GYRE_IB_MAX_RAILS      4
-#define GYRE_IB_MAX_LANES      16     /* of a pair of ranks; the imm has four bits for it */
-#define GYRE_IB_MAX_ALL_LANES  0x4000 /* of a rank; the wr_id has 14 bits for it */
-#define GYRE_IB_PAIR_GIDS      8      /* GIDs of a port that peers are told */
+#define GYRE_IB_MAX_RAILS        4
+#define GYRE_IB_MAX_CHANNELS     16     /* of a pair of ranks; the imm has four bits for it */
+#define GYRE_IB_MAX_ALL_CHANNELS 0x4000 /* of a rank; the wr_id has 14 bits for it */
+#define GYRE_IB_PAIR_GIDS        8      /* GIDs of a port that peers are told */
 
-#define GYRE_IB_CM_TOKEN_BYTES 16
+#define GYRE_IB_CM_TOKEN_BYTES   16
 
 /* 240 bytes of payload are enough for the calls in which latency counts. Copying them once more
  * takes less time than a second message. */
@@ -71,17 +72,17 @@ struct gyre_ib_rail {
     struct ibv_context *context;
     struct ibv_device_attr attr;
     struct ibv_pd *pd;
-    struct ibv_comp_channel *channel;
+    struct ibv_comp_channel *events;
     struct ibv_cq *cq;
     int n_cqe;
-    bool is_armed; /* the next completion makes the channel readable */
+    bool is_armed; /* the next completion makes `events` readable */
     struct gyre_ib_gid_row gids[GYRE_IB_PAIR_GIDS]; /* usable, best first */
     int n_gids;
     struct ibv_mr *send_slots;
     struct ibv_mr *recv_slots;
     struct ibv_mr *send_lines; /* slots of LL; NULL = there are none */
     struct ibv_mr *recv_lines; /* likewise */
-    struct ibv_mr *landing;    /* boxes and credit words: written by peers */
+    struct ibv_mr *recv_words; /* boxes and credit words: written by peers */
     struct ibv_mr *staging;    /* labels and heads: read by this NIC */
     struct ibv_qp *fence;      /* connected to itself; NULL if no fence is needed */
     uint64_t down_since_ns;    /* 0 = the port is active */
@@ -94,15 +95,15 @@ struct gyre_ib_peer;
 struct gyre_ib_cm;
 
 /* A queue pair. */
-struct gyre_ib_lane {
+struct gyre_ib_channel {
     struct ibv_qp *qp;
     struct gyre_ib_peer *peer;
     struct gyre_ib_rail *rail;
-    uint32_t id; /* in transport->lanes; stands in wr_id */
+    uint32_t id; /* in transport->channels; stands in wr_id */
     bool is_control;
     struct gyre_ib_qp_path path;
     int remote_rail;           /* of the peer */
-    int remote_nth;            /* index among the peer's lanes to this rank */
+    int remote_nth;            /* index among the peer's channels to this rank */
     uint32_t remote_gid_index; /* for error texts */
     uint32_t max_msg_bytes;    /* the smaller limit of both ports */
     struct gyre_ib_qp_size size;
@@ -122,7 +123,8 @@ struct gyre_ib_line_send {
     uint64_t released;
     uint64_t credit; /* may be ahead of `posted`: a GPU reads no line of an empty slot, so it may
                       * return it early */
-    bool is_under_way[GYRE_MAX_DEPTH]; /* with several lanes: the slot was not acknowledged yet */
+    bool
+        is_under_way[GYRE_MAX_DEPTH]; /* with several channels: the slot was not acknowledged yet */
 };
 
 /* The peer's NIC writes them, and the executor polls them. */
@@ -164,21 +166,22 @@ struct gyre_ib_remote {
     uint64_t credits; /* [n_fifos] words of SIMPLE, then as many of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t landing_rkey[GYRE_IB_MAX_RAILS];
+    uint32_t words_rkey[GYRE_IB_MAX_RAILS];
     bool takes_boxes;
 };
 
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
-    uint64_t slots_stride;                        /* between the slots of two FIFOs, at both ends */
-    struct gyre_ib_lane *lanes;                   /* by rail: data lanes, then a control lane */
-    struct gyre_ib_lane *used[GYRE_IB_MAX_LANES]; /* data lanes of rails that are connected */
+    uint64_t slots_stride;            /* between the slots of two FIFOs, at both ends */
+    struct gyre_ib_channel *channels; /* by rail: data channels, then a control channel */
+    struct gyre_ib_channel
+        *used[GYRE_IB_MAX_CHANNELS]; /* data channels of rails that are connected */
     int n_used;
-    struct gyre_ib_lane *control;
+    struct gyre_ib_channel *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
-    uint64_t *credit_words; /* size.n_fifos of SIMPLE, then of LL, in landing */
+    uint64_t *credit_words; /* size.n_fifos of SIMPLE, then of LL, in recv_words */
     struct gyre_ib_remote remote;
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
     char words[48];                           /* describe() */
@@ -203,10 +206,10 @@ struct gyre_ib_transport {
     struct gyre_ib_rail rails[GYRE_IB_MAX_RAILS];
     int n_rails;
     struct gyre_ib_peer *peers;
-    struct gyre_ib_lane *lanes;
-    int n_lanes; /* all peers', controls included */
-    int lanes_per_peer;
-    int lanes_per_rail;    /* of a peer */
+    struct gyre_ib_channel *channels;
+    int n_channels; /* all peers', controls included */
+    int channels_per_peer;
+    int channels_per_rail; /* of a peer */
     struct gyre_ib_cm *cm; /* NULL: queue pairs are connected with the blobs' data */
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
@@ -227,8 +230,8 @@ struct gyre_ib_transport {
     uint64_t one_side_bytes;   /* of their slots */
     unsigned char *send_slots; /* of all FIFOs, peer after peer */
     unsigned char *recv_slots;
-    void *landing; /* boxes[n_fifos][depth], credit words[2 * n_fifos], a word for fences */
-    size_t landing_bytes;
+    void *recv_words; /* boxes[n_fifos][depth], credit words[2 * n_fifos], a word for fences */
+    size_t recv_words_bytes;
     void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
     unsigned char *send_lines; /* slots of LL of all sending ends, in host memory; NULL = none */
@@ -276,9 +279,9 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
                                const char *variable, struct gyre_ib_rail_pairs *pairs_out);
 
-/** gyre_ib_lanes_open - make completion queues and queue pairs, in INIT with receives posted. */
-gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
-void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
+/** gyre_ib_channels_open - make completion queues and queue pairs, in INIT with receives posted. */
+gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib);
+void gyre_ib_channels_close(struct gyre_ib_transport *ib);
 
 /** gyre_ib_path_begin - fill in what all queue pairs of a rail share, and this end with a random
  * PSN, without its GID and number. Errors: SYSTEM. */
@@ -319,7 +322,8 @@ enum gyre_ib_gdr gyre_ib_gdr_probe(const struct gyre_verbs *verbs, struct ibv_pd
 /** gyre_ib_memlock_fail - OUT_OF_MEMORY, naming the memlock limit and how to raise it. */
 gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes);
 
-/** gyre_ib_memory_open - allocate FIFOs, landing and staging, and register them on every rail. */
+/** gyre_ib_memory_open - allocate FIFOs, recv_words and staging, and register them on every rail.
+ */
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
 void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 
@@ -328,9 +332,9 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 /** gyre_ib_blob - everything that peers need to connect to this rank. */
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out);
 
-/** gyre_ib_lanes_connect - read the peers' blobs, choose pairs of GIDs and connect all QPs. */
-gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blobs,
-                                  const size_t *offsets, uint64_t deadline_ns);
+/** gyre_ib_channels_connect - read the peers' blobs, choose pairs of GIDs and connect all QPs. */
+gyre_status gyre_ib_channels_connect(struct gyre_ib_transport *ib, const void *blobs,
+                                     const size_t *offsets, uint64_t deadline_ns);
 
 /* ---- ib_path.c ----------------------------------------------------------------------------- */
 
@@ -347,7 +351,7 @@ gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
 /** gyre_ib_post_receives - Errors: SYSTEM. */
-gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n);
+gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
@@ -356,17 +360,17 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n);
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
 /** gyre_ib_raise_completion - raise the fault with E401 for a failed completion. */
-void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc);
 
 /** gyre_ib_raise_post - raise the fault for an errno of ibv_post_send or ibv_post_recv. */
-void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         const char *what, int error_number);
 
-/** gyre_ib_lane_to_text - the ends of a connection, as E401 prints them. */
-const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
-                                 const struct gyre_ib_lane *lane, char *text_out,
-                                 size_t text_bytes);
+/** gyre_ib_channel_to_text - the ends of a connection, as E401 prints them. */
+const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
+                                    const struct gyre_ib_channel *channel, char *text_out,
+                                    size_t text_bytes);
 
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 
@@ -378,13 +382,13 @@ gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm
 /** gyre_ib_cm_port - where it listens; 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 
-/** gyre_ib_cm_add - add a lane whose path is known. The higher rank of the pair connects, the lower
- * one accepts. @port, @token: the peer's. Errors: UNSUPPORTED (link-local GIDs). */
-gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+/** gyre_ib_cm_add - add a channel whose path is known. The higher rank of the pair connects, the
+ * lower one accepts. @port, @token: the peer's. Errors: UNSUPPORTED (link-local GIDs). */
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channel, uint32_t port,
                            const uint8_t *token);
 
-/** gyre_ib_cm_connect - connect all lanes that were added. Errors: REMOTE, TIMEOUT, SYSTEM naming
- * the lane and the step. */
+/** gyre_ib_cm_connect - connect all channels that were added. Errors: REMOTE, TIMEOUT, SYSTEM
+ * naming the channel and the step. */
 gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns);
 
 void gyre_ib_cm_close(struct gyre_ib_cm *cm);

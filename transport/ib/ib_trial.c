@@ -367,12 +367,12 @@ static gyre_status post_write(struct gyre_ib_trial *trial, size_t n_bytes, bool 
 
 static gyre_status check_bytes(const struct gyre_ib_trial *trial, size_t n_bytes)
 {
-    const unsigned char *landing = trial->memory + LARGE_BYTES;
+    const unsigned char *received = trial->memory + LARGE_BYTES;
     for (size_t i = 0; i < n_bytes; i++)
-        if (landing[i] != trial->memory[i])
+        if (received[i] != trial->memory[i])
             return gyre_fail(GYRE_ERROR_REMOTE,
                              "byte %zu of %zu is %d and should be %d: RDMA damages data", i,
-                             n_bytes, landing[i], trial->memory[i]);
+                             n_bytes, received[i], trial->memory[i]);
     return GYRE_SUCCESS;
 }
 

@@ -181,13 +181,13 @@ static void watch(struct socket_thread *thread)
 /* ---- the proxy's client ---------------------------------------------------------------------- */
 
 /* How often a link is read before it is written and other links are served. */
-#define READS_PER_TURN  2
-#define EVENTS_PER_TURN 32
+#define READS_PER_ROUND  2
+#define EVENTS_PER_ROUND 32
 
 static void take_events(const struct socket_thread *thread)
 {
-    struct epoll_event events[EVENTS_PER_TURN];
-    const int n_events = epoll_wait(thread->epoll_fd, events, EVENTS_PER_TURN, 0);
+    struct epoll_event events[EVENTS_PER_ROUND];
+    const int n_events = epoll_wait(thread->epoll_fd, events, EVENTS_PER_ROUND, 0);
     for (int i = 0; i < n_events; i++) {
         struct socket_link *link = events[i].data.ptr;
         const uint32_t mask = events[i].events;
@@ -200,7 +200,7 @@ static void take_events(const struct socket_thread *thread)
 static bool move_link(struct socket_link *link)
 {
     bool has_moved = false;
-    for (int i = 0; i < READS_PER_TURN && link->is_readable; i++)
+    for (int i = 0; i < READS_PER_ROUND && link->is_readable; i++)
         has_moved = socket_receive(link) || has_moved;
     if (link->fd < 0) {
         /* The peer has left, so a rank that still sends to it would wait for ever. */
