@@ -19,24 +19,20 @@
 
 #include "core/foundation/model/schedule.h"
 
-/* Most slots of a FIFO. The verifier looks for the least depth at which a shape completes, from 1
- * up to this. */
+/* Most slots of a FIFO, and the verifier's limit. */
 #define GYRE_MAX_DEPTH 8
 
-/* Slots of each FIFO of a communicator. A program whose min_depth is larger verifies, but a
- * communicator refuses it. */
+/* Slots of each FIFO of a communicator, which refuses programs with a larger min_depth. */
 #define GYRE_COMM_DEPTH 4
 
 /* A slot's byte count in the low half, the call's signature in the high half. The receiver compares
- * both with its own call, so a call that differs between ranks is noticed before its data is used.
- */
+ * both with its own call before it uses the data. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_t signature)
 {
     return (uint64_t)signature << 32 | n_bytes;
 }
 
-/* The counters that the receiver polls. They lie in the receiver's memory, and the sending side
- * writes them. */
+/* In the receiver's memory, polled by the receiver and written by the sending side. */
 struct gyre_inbox {
     uint64_t tail[8]; /* by protocol; its one writer is the sender or the receiving proxy */
     uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE: written before the tail that publishes the slot.
@@ -45,54 +41,51 @@ struct gyre_inbox {
 
 /* At the sending end of a connection that a proxy serves, entry GYRE_FIRST_LINE_INFO + slot of
  * slot_info announces a slot of lines (gyre_ll_announcement()). An executor may store it before the
- * lines, because the proxy looks at the flag of each line. So lines need no tail and no fence. The
- * receiving end has no such entry: it polls the lines. */
+ * lines, because the proxy looks at the flag of each line: lines need no tail and no fence. The
+ * receiving end polls the lines instead. */
 #define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
 
-/* The counters that the sender polls. They lie in the sender's memory, and the receiving side
- * writes them. */
+/* In the sender's memory, polled by the sender and written by the receiving side. */
 struct gyre_credit {
     uint64_t head[8]; /* by protocol; its one writer is the receiver or the sending proxy */
 };
 
-/* The entry of head[] for placed data. When the receiver enters a call it writes 1 + the number of
- * slots consumed before that call. Until the sender reads this value it must not write into the
+/* The entry of head[] for placed data. When the receiver enters a call it writes 1 + the slots
+ * consumed before that call. Until the sender reads this value it must not write into the
  * receiver's OUT, because an earlier operation may still use that buffer. */
 #define GYRE_HEAD_ENTERED 7
 
-/* The FIFOs of an ordered pair of ranks, for protocol SIMPLE. */
+/* Of an ordered pair of ranks, for protocol SIMPLE. */
 struct gyre_fifo_size {
     uint32_t n_fifos;
     uint32_t slot_bytes;
 };
 
-/* The sizes of FIFOs, the same on all ranks of a communicator. */
+/* The same on all ranks of a communicator. */
 struct gyre_fifo_spec {
-    uint32_t n_fifos; /* of an ordered pair of ranks; FIFO number = channel * n_lanes + lane */
+    uint32_t n_fifos; /* of an ordered pair; FIFO number = channel * n_lanes + lane */
     uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
-    uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = the protocol is not
-                                              * available. gyre_slot_payload_bytes() says how
-                                              * much data a slot holds. */
-    uint32_t ring_slot_bytes;  /* a SIMPLE slot of the FIFOs from a rank's predecessor in the ring.
-                                * These FIFOs carry the largest calls. 0 = the same size as in
-                                * other FIFOs */
+    uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of a slot (see gyre_slot_payload_bytes()); 0
+                                              * = no such protocol */
+    uint32_t ring_slot_bytes;  /* a SIMPLE slot from a rank's predecessor in the ring, for the
+                                * largest calls; 0 = as in other FIFOs */
     uint32_t net_line_bytes;   /* memory of a slot of LL on a connection that a proxy serves; 0 =
-                                * such connections have SIMPLE alone */
-    struct gyre_fifo_size far; /* the FIFOs of a far pair of ranks. There are far pairs only on
-                                * several hosts, and the algorithms for large calls do not use them
-                                * (gyre_near_peers_find()). n_fifos 0 = there are no far pairs */
+                                * SIMPLE alone */
+    struct gyre_fifo_size far; /* of a far pair of ranks, on several hosts: the algorithms for large
+                                * calls do not use them (gyre_near_peers_find()). n_fifos 0 = there
+                                * are none */
 };
 
-/* One end of a FIFO, with addresses that are valid on this rank's device. Read by devices. */
+/* One end of a FIFO, with addresses on this rank's device. Read by devices. */
 struct gyre_connector {
-    unsigned char *slots[GYRE_N_SLOT_PROTOS]; /* depth slots of slot_bytes[] each. At a sending end:
-                                               * the peer's memory, or the proxy's staging area */
+    unsigned char *slots[GYRE_N_SLOT_PROTOS]; /* depth slots of slot_bytes[] each; at a sending end
+                                               * the peer's memory or the proxy's staging area */
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
-    uint32_t slot_bytes; /* of SIMPLE; for other protocols see gyre_fifo_spec */
+    uint32_t slot_bytes; /* of SIMPLE; others: gyre_fifo_spec */
     uint16_t depth;
-    uint16_t is_proxied; /* 1: a proxy moves the slots. The connection then goes by SIMPLE, or by LL
-                          * if spec.net_line_bytes is not 0, whatever other connections go by */
+    uint16_t is_proxied; /* 1: a proxy moves the slots, by SIMPLE, or by LL if spec.net_line_bytes
+                          * is not 0 */
 };
 
 GYRE_STATIC_ASSERT(GYRE_COMM_DEPTH <= GYRE_FIRST_LINE_INFO, "slot_info has room");
@@ -101,8 +94,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes a
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
 
 /** gyre_slot_payload_bytes - most data bytes of one slot, so also of a tile. LL spends half of its
- * memory on flags, and LL128 8 of every 128 bytes.
- * @slot_bytes: memory of the slot, as in gyre_fifo_spec.slot_bytes[gyre_proto_slots(proto)]. */
+ * memory on flags, and LL128 8 of every 128 bytes. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto proto,
                                                                 uint32_t slot_bytes)
 {
@@ -116,7 +108,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto 
     }
 }
 
-/** gyre_fifo_size_of - the FIFOs of an ordered pair of ranks. Both ends compute the same. */
+/** gyre_fifo_size_of - both ends compute the same. */
 static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spec *spec,
                                                       bool is_far)
 {
@@ -124,9 +116,8 @@ static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spe
     return is_far && spec->far.n_fifos > 0 ? spec->far : near;
 }
 
-/** gyre_connector_index - index into a communicator's table of connectors.
- * Every pair has room for spec->n_fifos; the connectors that a far pair lacks are all zero.
- * @is_send: the end that sends to `peer`, else the end that receives from it. */
+/** gyre_connector_index - in a communicator's table. Every pair has room for spec->n_fifos; the
+ * connectors that a far pair lacks are all zero. */
 static inline uint32_t gyre_connector_index(const struct gyre_fifo_spec *spec, uint32_t peer,
                                             uint32_t fifo, bool is_send)
 {

@@ -2,9 +2,9 @@
  *
  * A program is fused if it has one worker and its steps are, in this order: steps that only send
  * chunks of IN (the scatter), one step that makes the result, and steps that only store a peer's
- * result (the gather). Each peer must take part in every phase exactly once. A program that reduces
- * nothing and scatters makes no result for the peers: the step copies this rank's own chunk, and
- * the gather stores what the peers scattered. The program of a send or a receive is one step.
+ * result (the gather). Each peer takes part in every phase exactly once. A program that scatters
+ * and reduces nothing makes no result for the peers: the step copies this rank's own chunk, and the
+ * gather stores what the peers scattered. A send or a receive is one step.
  */
 #include "core/foundation/model/fused.h"
 
@@ -17,7 +17,6 @@ const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS] = {
 #undef TRAITS
 };
 
-/* The state of one search. */
 struct finder {
     const struct gyre_program *program;
     bool scatters;
@@ -25,7 +24,7 @@ struct finder {
     bool gathers;
     struct gyre_fused_program fused;
     uint8_t n_sent[GYRE_FUSED_MAX_PEERS];     /* slots of a tile so far, to each peer */
-    uint8_t n_received[GYRE_FUSED_MAX_PEERS]; /* and from it */
+    uint8_t n_received[GYRE_FUSED_MAX_PEERS]; /* from each peer */
 };
 
 static bool is_connection(const struct gyre_operand *operand)
@@ -33,7 +32,7 @@ static bool is_connection(const struct gyre_operand *operand)
     return operand->kind == GYRE_OPERAND_CONNECTION;
 }
 
-/* The index of the peer at the other end of a connection; n_peers if there is none so far. */
+/* n_peers if there is none so far */
 static unsigned find_peer(const struct finder *finder, const struct gyre_operand *operand)
 {
     const uint16_t rank = finder->program->connections[operand->index].peer;
@@ -43,7 +42,7 @@ static unsigned find_peer(const struct finder *finder, const struct gyre_operand
     return p;
 }
 
-/* The rank that this connection receives from becomes the next peer. */
+/* The rank at the other end becomes the next peer. */
 static bool add_peer(struct finder *finder, const struct gyre_operand *from)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -56,14 +55,14 @@ static bool add_peer(struct finder *finder, const struct gyre_operand *from)
     return true;
 }
 
-/* The step's chunk number; 0 where the vector is not cut. */
+/* 0 where the vector is not cut */
 static uint16_t chunk_of(const struct finder *finder, const struct gyre_step *step)
 {
     return finder->program->n_chunks == 1 ? 0 : step->chunk;
 }
 
-/* Is the operand a chunk of IN or OUT (`kind`)? In a buffer of blocks that is a whole block; in a
- * vector it is the piece that the step moves. */
+/* Is the operand a chunk of IN or OUT (`kind`)? In a buffer of blocks that is a block; in a vector
+ * the piece that the step moves. */
 static bool find_chunk(const struct finder *finder, const struct gyre_step *step,
                        const struct gyre_operand *operand, enum gyre_operand_kind kind,
                        uint16_t *block_out)
@@ -74,15 +73,14 @@ static bool find_chunk(const struct finder *finder, const struct gyre_step *step
     return operand->kind == kind && (has_blocks || operand->index == chunk_of(finder, step));
 }
 
-/* A program that places data places all results and nothing else; other programs place nothing. */
+/* A program places all results and nothing else, or nothing. */
 static bool is_placed_rightly(const struct finder *finder, const struct gyre_operand *operand,
                               bool is_result)
 {
     return (operand->is_placed != 0) == (is_result && finder->program->is_placed != 0);
 }
 
-/* The peer that an output sends to, if that slot is the tile's `n_before`-th to it. Counts the
- * slot. */
+/* The peer that an output sends to, if that slot is the tile's `n_before`-th to it. */
 static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyre_operand *to,
                                          unsigned n_before, bool is_result)
 {
@@ -98,8 +96,7 @@ static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyr
     return peer;
 }
 
-/* Check the inputs of the result: one slot of each peer, whose order is the order of the reduction,
- * and this rank's own chunk of IN once. */
+/* One slot of each peer, in the order of the reduction, and this rank's own chunk of IN once. */
 static bool find_inputs(struct finder *finder, const struct gyre_step *step)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -123,7 +120,7 @@ static bool find_inputs(struct finder *finder, const struct gyre_step *step)
     return has_own && (!finder->reduces || (step->flags & GYRE_STEP_FINAL) != 0);
 }
 
-/* Check the outputs of the result: OUT once, and either all peers or none. */
+/* OUT once, and either all peers or none. */
 static bool find_outputs(struct finder *finder, const struct gyre_step *step)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -142,8 +139,7 @@ static bool find_outputs(struct finder *finder, const struct gyre_step *step)
     return n_sends + 1 == step->n_outs && (n_sends == 0 || n_sends == fused->n_peers);
 }
 
-/* A step of the scatter: it sends a chunk of IN to the peers that it is meant for.
- * Returns how many peers that are; 0 if the step does anything else. */
+/* Returns the peers that a step of the scatter sends to; 0 for any other step. */
 static unsigned find_scatter(struct finder *finder, const struct gyre_step *step)
 {
     uint16_t block;
@@ -160,7 +156,7 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_step *step
     return step->n_outs;
 }
 
-/* A step of the gather: it stores a peer's result or, where results are placed, waits for it. */
+/* A step of the gather stores a peer's result or, where results are placed, waits for it. */
 static bool find_gather(struct finder *finder, const struct gyre_step *step)
 {
     const bool is_placed = finder->program->is_placed != 0;
@@ -188,7 +184,7 @@ static bool only_sends(const struct gyre_step *step)
     return true;
 }
 
-/* Find the peers of a program without a reduction: the peers whose results the last steps store. */
+/* Without a reduction the peers are those whose results the last steps store. */
 static bool add_gather_peers(struct finder *finder, const struct gyre_step *steps, uint32_t n_steps)
 {
     for (uint32_t s = 0; s < n_steps; s++)
@@ -240,8 +236,8 @@ static enum gyre_fused_pattern pattern_of(const struct finder *finder)
     return GYRE_FUSED_ONE_SHOT;
 }
 
-/* The program of a send or a receive: one step moves IN to the other rank, or what it sent to
- * OUT. A rank that sends to itself has neither. */
+/* One step moves IN to the other rank, or what it sent to OUT. A rank that sends to itself has
+ * neither. */
 static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
 {
     const bool receives = is_connection(&step->ins[0]);
@@ -260,25 +256,22 @@ static enum gyre_fused_pattern find_message(struct finder *finder, const struct 
     return receives ? GYRE_FUSED_RECEIVE : GYRE_FUSED_SEND;
 }
 
-static enum gyre_fused_pattern find_pattern(struct finder *finder, const struct gyre_step *steps,
-                                            uint32_t n_steps)
-{
-    if (finder->program->coll == GYRE_COLL_SEND_RECV)
-        return n_steps == 1 ? find_message(finder, steps) : GYRE_FUSED_NONE;
-    return find_phases(finder, steps, n_steps) ? pattern_of(finder) : GYRE_FUSED_NONE;
-}
-
 void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_program *fused_out)
 {
     const struct gyre_worker *worker = &program->workers[0];
     struct finder finder = {.program = program};
+    enum gyre_fused_pattern pattern = GYRE_FUSED_NONE;
     memset(fused_out, 0, sizeof(*fused_out));
     if (program->n_workers != 1 || program->max_range != 1)
         return;
-    finder.fused.pattern =
-        find_pattern(&finder, &program->steps[worker->first_step], worker->n_steps);
-    if (finder.fused.pattern == GYRE_FUSED_NONE)
+    const struct gyre_step *steps = &program->steps[worker->first_step];
+    if (program->coll != GYRE_COLL_SEND_RECV && find_phases(&finder, steps, worker->n_steps))
+        pattern = pattern_of(&finder);
+    else if (program->coll == GYRE_COLL_SEND_RECV && worker->n_steps == 1)
+        pattern = find_message(&finder, steps);
+    if (pattern == GYRE_FUSED_NONE)
         return;
+    finder.fused.pattern = pattern;
     finder.fused.is_placed = program->is_placed != 0;
     *fused_out = finder.fused;
 }

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recognises programs that one kernel can run whole, without interpreting their steps. These are
- * the programs in which every rank talks to every peer directly: a rank sends chunks of its input
- * to its peers, reduces what the peers sent together with its own chunk, and may then send the
- * result to all peers and store theirs. Where nothing is reduced, it stores what the peers sent.
- * Such a program is called fused. The tuner, the executors and the tests all ask here; nothing else
- * decides what a pattern is. Pure.
+ * Recognises programs that one kernel can run whole, without interpreting their steps: every rank
+ * sends chunks of its input to its peers, reduces what they sent with its own chunk, and may send
+ * the result to all peers and store theirs. Nothing else decides what a pattern is. Pure.
  */
 #ifndef GYRE_MODEL_FUSED_H
 #define GYRE_MODEL_FUSED_H
 
 #include "core/foundation/model/schedule.h"
 
-/* One step reduces all peers' slots, and no step has more slots among its inputs. */
+/* One step reduces all peers' slots. */
 #define GYRE_FUSED_MAX_PEERS GYRE_STEP_MAX_RECVS
 
 /* X(enum suffix, word, scatters, reduces, gathers, keeps). "Scatters": the first slot of a tile on
@@ -49,46 +46,45 @@ struct gyre_fused_traits {
 
 extern const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS];
 
-/** gyre_fused_slots_per_tile - slots that one tile moves on each connection. Not of NONE. */
+/** gyre_fused_slots_per_tile - on each connection. Not of NONE. */
 static inline uint32_t gyre_fused_slots_per_tile(enum gyre_fused_pattern pattern)
 {
     return gyre_fused_patterns[pattern].reduces && gyre_fused_patterns[pattern].gathers ? 2 : 1;
 }
 
-/** gyre_fused_is_message - is the pattern that of a send, a receive or both? */
+/** gyre_fused_is_message - a send, a receive or both. */
 static inline bool gyre_fused_is_message(enum gyre_fused_pattern pattern)
 {
     return pattern != GYRE_FUSED_NONE && !gyre_fused_patterns[pattern].keeps;
 }
 
-/* Of a peer to which nothing is sent, or from which nothing comes. */
+/* nothing is sent to this peer, or nothing comes from it */
 #define GYRE_FUSED_NO_CONNECTION UINT16_MAX
 
-/* One peer of a fused program. A block number is 0 where the buffer is one vector; a chunk number
- * is 0 where that vector is not cut. */
+/* A block number is 0 where the buffer is one vector; a chunk number is 0 where that vector is not
+ * cut. */
 struct gyre_fused_peer {
     uint16_t rank;      /* in the shape */
-    uint16_t send;      /* the program's connection to it, or GYRE_FUSED_NO_CONNECTION */
-    uint16_t recv;      /* the program's connection from it, likewise */
-    uint16_t in_block;  /* block of IN that is scattered to it */
-    uint16_t out_block; /* block of OUT where its result is stored; 0 if that is placed */
-    uint16_t chunk;     /* of the vector: the chunk that is scattered to it, or that it sends */
+    uint16_t send;      /* connection to it, or GYRE_FUSED_NO_CONNECTION */
+    uint16_t recv;      /* connection from it, likewise */
+    uint16_t in_block;  /* of IN, scattered to it */
+    uint16_t out_block; /* of OUT, where its result is stored; 0 if that is placed */
+    uint16_t chunk;     /* scattered to it, or sent by it */
 };
 
 struct gyre_fused_program {
     enum gyre_fused_pattern pattern;
-    bool is_placed; /* results are written into the peers' OUT, by all ranks */
+    bool is_placed; /* results are written into the peers' OUT */
     uint16_t n_peers;
     uint16_t own_place; /* the own chunk is reduced after so many peers' slots */
     uint16_t own_chunk;
     uint16_t own_in_block;
     uint16_t own_out_block;
-    struct gyre_fused_peer peers[GYRE_FUSED_MAX_PEERS]; /* in the order of the reduction */
+    struct gyre_fused_peer peers[GYRE_FUSED_MAX_PEERS];
 };
 
-/** gyre_fused_find - find the pattern of a program. Pure; takes a few hundred nanoseconds.
- * @fused_out: everything a kernel must know to do what the steps do; n_peers is 0 where the
- * pattern is NONE. */
+/** gyre_fused_find - takes a few hundred nanoseconds. @fused_out: n_peers is 0 where the pattern is
+ * NONE. */
 void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_program *fused_out);
 
 #endif

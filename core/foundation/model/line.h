@@ -16,8 +16,8 @@
 #define GYRE_LL_DATA_BYTES 8 /* of a line */
 
 /* A flag of LL is 31 bits of the slot's number, and never 0, so fresh memory never matches. Once in
- * 2^30 slots the sender writes every line of the slot. So no line is older than 2^30 slots, and a
- * stale flag never equals a new one, because flags repeat after 2^31 slots only. */
+ * 2^30 slots the sender writes every line of the slot, so no line is older than that, and a stale
+ * flag never equals a new one, because flags repeat after 2^31 slots. */
 #define GYRE_LL_CLEAN_PERIOD (1U << 30)
 
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_flag(uint64_t slot_number)
@@ -25,23 +25,20 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_ll_flag(uint64_t slot_number)
     return (uint32_t)slot_number | 0x80000000U;
 }
 
-/** gyre_ll_cleans - does the sender write every line of this slot? */
 static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_t depth)
 {
     return ((uint32_t)slot_number & (GYRE_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
 /** gyre_ll_lines - the lines of a slot of n bytes on a connection between hosts: at least one, so
- * that an empty slot is seen, too. The host executor sends and polls that line; GPU kernels
- * announce no lines for an empty slot, and poll none. */
+ * that an empty slot is seen, too. GPU kernels announce and poll none for an empty slot. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);
 }
 
-/** gyre_ll_announcement - the word that tells the sending proxy of a slot of lines on a connection
- * between hosts. It has a flag, as half of a line has.
- * @n_lines: that are stored. 0 = the slot is empty, and its receiver polls no line. */
+/** gyre_ll_announcement - tells the sending proxy of a slot of lines on a connection between hosts.
+ * It has a flag, as half of a line has. @n_lines: 0 = the slot is empty. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_ll_announcement(uint64_t slot_number, uint32_t n_lines)
 {
     return (uint64_t)gyre_ll_flag(slot_number) << 32 | n_lines;

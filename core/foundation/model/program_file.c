@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads one program after the other, each up to its line "end", and finds the sets.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/model/program_file.h"
 
 #include "core/foundation/base/status.h"
@@ -10,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is this the line "end", apart from comments? */
+/* apart from comments */
 static bool is_end_line(const char *line)
 {
     line += strspn(line, " \t");
     return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
 }
 
-/* Does nothing but blanks and comments follow? */
 static bool is_at_end(const char *at)
 {
     for (;;) {
@@ -28,7 +24,7 @@ static bool is_at_end(const char *at)
     }
 }
 
-/* Make room for one more element. The capacity is n rounded up to a power of two, so it doubles. */
+/* The capacity is n rounded up to a power of two. */
 static void *grow(void *array, int n, size_t elem_bytes)
 {
     if ((n & (n - 1)) != 0)
@@ -48,8 +44,7 @@ static gyre_status add_program(struct gyre_program_file *file, const char *text,
     return GYRE_SUCCESS;
 }
 
-/* Reads the program that starts at *at, in line *line. Sets *at behind it, and adds its lines to
- * *line. */
+/* Reads the program at *at, in line *line, and moves both behind it. */
 static gyre_status read_program(struct gyre_program_file *file, const char *name, char **at,
                                 int *line)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of programs: the text of programs of one shape or of several, one program after the other,
- * as `build/bench/schedule` prints them. Programs that belong together form a set.
+ * A file of programs: the text of one program after the other, as `gyre schedule` prints them.
+ * Programs that belong together form a set.
  */
 #ifndef GYRE_MODEL_PROGRAM_FILE_H
 #define GYRE_MODEL_PROGRAM_FILE_H
@@ -11,25 +11,24 @@
 /* Consecutive programs with the same name, collective, number of ranks and root; at most one for
  * each rank. A set that is wrong or incomplete is read too: the verifier says what it lacks. */
 struct gyre_program_set {
-    int first; /* index of its first program in the file */
+    int first;
     int n_programs;
 };
 
 struct gyre_program_file {
-    struct gyre_program **programs; /* in the order of the text */
-    int n_programs;                 /* >= 1 */
+    struct gyre_program **programs;
+    int n_programs; /* >= 1 */
     struct gyre_program_set *sets;
     int n_sets;
-    uint64_t hash; /* of all that executors read, and of the programs' names; not of the text */
+    uint64_t hash; /* of all that executors read, and of the programs' names */
 };
 
-/** gyre_program_file_parse - read all programs of a text. @text: untrusted; it is changed while it
- * is read. @name: of the file, for messages.
+/** gyre_program_file_parse - @text: untrusted; changed while it is read. @name: for messages.
  * Errors: INVALID_ARGUMENT naming the file, the line and what was expected; OUT_OF_MEMORY. */
 gyre_status gyre_program_file_parse(char *text, const char *name,
                                     struct gyre_program_file *file_out);
 
-/** gyre_program_file_free - free the programs. A file of zeros is left alone. */
+/** gyre_program_file_free - a file of zeros is left alone. */
 void gyre_program_file_free(struct gyre_program_file *file);
 
 /** gyre_program_file_set - the programs of a set, by rank if the set is whole. */

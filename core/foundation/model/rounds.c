@@ -12,8 +12,8 @@
 #include <string.h>
 
 struct place {
-    uint32_t next; /* step of the program */
-    uint32_t end;  /* of the worker */
+    uint32_t next;
+    uint32_t end;
     uint32_t last; /* one past the steps that run in this round; = next: none */
 };
 
@@ -22,8 +22,8 @@ struct walk {
     unsigned n_ranks;
     unsigned n_lanes;
     unsigned depth;
-    uint32_t *n_filled;   /* slots, by (from, to, lane) */
-    struct place *places; /* GYRE_MAX_WORKERS for each rank */
+    uint32_t *n_filled; /* by (from, to, lane) */
+    struct place *places;
 };
 
 static uint32_t *slots_of(const struct walk *walk, unsigned rank, struct gyre_operand operand)
@@ -46,8 +46,7 @@ static bool can_run(const struct walk *walk, unsigned rank, const struct gyre_st
     return true;
 }
 
-/* Choose the steps of this round. The choice depends only on the slots that were filled before the
- * round. */
+/* Depends only on the slots that were filled before the round. */
 static bool choose(struct walk *walk)
 {
     bool any = false;
@@ -69,7 +68,6 @@ static bool choose(struct walk *walk)
     return any;
 }
 
-/* Move the slots of the steps that a worker runs in this round. */
 static void move_slots(struct walk *walk, unsigned rank, const struct place *place)
 {
     for (uint32_t s = place->next; s < place->last; s++) {
@@ -156,13 +154,13 @@ gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_r
 struct rounds {
     const struct gyre_program *const *programs;
     unsigned n_ranks;
-    char **cells; /* of the rounds so far, n_ranks for each; NULL = empty */
+    char **cells; /* n_ranks for each round; NULL = empty */
     size_t n_rounds;
     size_t *widths; /* by rank */
     bool is_stuck;
 };
 
-/* "in", "out" without the number when it is the step's chunk; a peer is only its number. */
+/* "in" and "out" have no number if it is the step's chunk. */
 static void print_operand(FILE *file, const struct gyre_program *program,
                           const struct gyre_step *step, struct gyre_operand operand)
 {
@@ -208,7 +206,7 @@ static gyre_status add_round(struct rounds *rounds)
     return GYRE_SUCCESS;
 }
 
-/* Append what one worker does to the cell of its rank. */
+/* Appends to the cell of the rank. */
 static gyre_status print_steps(void *context, const struct gyre_round_steps *steps)
 {
     struct rounds *rounds = context;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names of model/types.h, building a program step by step, and what can be done with a finished
- * one.
+ * Building programs step by step, and what can be done with a finished one.
  */
 #include "core/foundation/model/schedule.h"
 
@@ -105,7 +104,7 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
 
 static bool only_copies(const struct gyre_program *program, const struct gyre_step *step)
 {
-    /* A step of a copy tail cannot apply the reduction operation to IN or to the result. */
+    /* A copy tail cannot apply the operation to IN or to the result. */
     const bool reduces = gyre_collectives[program->coll].reduces;
     if (step->n_ins != 1 || step->n_chunks != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
         return false;
@@ -142,7 +141,7 @@ uint32_t gyre_program_copy_tail(const struct gyre_program *program)
     return first;
 }
 
-/* malloc'ed copy; n_bytes of 0 still gives memory, so that NULL means failure. */
+/* n_bytes of 0 still gives memory, so NULL means failure. */
 static void *copy_of(const void *bytes, size_t n_bytes)
 {
     void *copy = malloc(n_bytes > 0 ? n_bytes : 1);
@@ -172,7 +171,6 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
 
 #define NO_CONNECTION UINT16_MAX
 
-/* Memory that is freed when the builder is closed. */
 struct kept {
     struct kept *next;
     void *memory;
@@ -183,16 +181,14 @@ struct gyre_builder {
     uint32_t steps_capacity;
     uint32_t connections_capacity;
     uint16_t *connection_of; /* (peer * GYRE_MAX_LANES + lane) * 2 + is_send -> connection */
-    int accumulator;         /* scratch of the current worker for chains, -1 = none yet */
+    int accumulator;         /* scratch of the current worker's chains; -1 = none yet */
     struct kept *kept;
-    gyre_status status; /* the first error */
+    gyre_status status; /* the first one */
     char cause[256];
 };
 
-static void builder_fail(struct gyre_builder *builder, gyre_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void builder_fail(struct gyre_builder *builder, gyre_status status, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+builder_fail(struct gyre_builder *builder, gyre_status status, const char *format, ...)
 {
     if (builder->status != GYRE_SUCCESS)
         return;
@@ -271,7 +267,7 @@ void gyre_builder_worker(struct gyre_builder *builder)
         return;
     builder->accumulator = -1;
     if (program->n_workers > 0 && program->workers[program->n_workers - 1].n_steps == 0)
-        return; /* the previous worker has no steps yet, so use it as the new one */
+        return; /* the previous worker has no steps */
     if (program->n_workers == GYRE_MAX_WORKERS) {
         builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d workers", GYRE_MAX_WORKERS);
         return;
@@ -294,7 +290,6 @@ void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes)
     builder->program->n_lanes = (uint16_t)n_lanes;
 }
 
-/* Grow an array by doubling. Returns false, with the error stuck, when there is no memory. */
 static bool grow(struct gyre_builder *builder, void **array, uint32_t *capacity, size_t item_bytes)
 {
     const uint32_t new_capacity = *capacity == 0 ? 16 : *capacity * 2;
@@ -331,10 +326,8 @@ static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref r
             return 0;
         program->connections = array;
     }
-    struct gyre_connection *connection = &program->connections[program->n_connections];
-    connection->peer = ref.index;
-    connection->lane = ref.lane;
-    connection->is_send = is_send;
+    program->connections[program->n_connections] =
+        (struct gyre_connection){ref.index, ref.lane, is_send};
     *known = program->n_connections++;
     return *known;
 }
@@ -353,21 +346,7 @@ static struct gyre_operand resolve(struct gyre_builder *builder, struct gyre_ref
     return operand;
 }
 
-/* The scratch areas of a range wrap round to area 0, so all areas must exist. */
-static void count_scratch_of_range(struct gyre_builder *builder, const struct gyre_step *step)
-{
-    struct gyre_program *program = builder->program;
-    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
-    bool has_scratch = false;
-    for (unsigned i = 0; i < step->n_ins; i++)
-        has_scratch = has_scratch || step->ins[i].kind == GYRE_OPERAND_SCRATCH;
-    for (unsigned i = 0; i < step->n_outs; i++)
-        has_scratch = has_scratch || step->outs[i].kind == GYRE_OPERAND_SCRATCH;
-    if (has_scratch && program->n_scratch < n_parts)
-        program->n_scratch = (uint16_t)n_parts;
-}
-
-/* The `spacing` of these chunks. Equal ranges get equal spacings: see struct gyre_step. */
+/* Equal ranges get equal spacings. */
 static uint8_t spacing_of(struct gyre_chunks chunks)
 {
     const bool is_one_run =
@@ -414,12 +393,19 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
     step->chunk = chunks.first;
     step->n_chunks = chunks.n;
     step->spacing = spacing_of(chunks);
-    for (int i = 0; i < n_ins; i++)
+    bool has_scratch = false;
+    for (int i = 0; i < n_ins; i++) {
         step->ins[i] = resolve(builder, ins[i], false);
-    for (int i = 0; i < n_outs; i++)
+        has_scratch = has_scratch || ins[i].kind == GYRE_OPERAND_SCRATCH;
+    }
+    for (int i = 0; i < n_outs; i++) {
         step->outs[i] = resolve(builder, outs[i], true);
-    if (chunks.n > 1)
-        count_scratch_of_range(builder, step);
+        has_scratch = has_scratch || outs[i].kind == GYRE_OPERAND_SCRATCH;
+    }
+    /* The scratch areas of a range wrap round to area 0, so all must exist. */
+    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
+    if (chunks.n > 1 && has_scratch && program->n_scratch < n_parts)
+        program->n_scratch = (uint16_t)n_parts;
     program->n_steps++;
     program->workers[program->n_workers - 1].n_steps++;
 }
@@ -473,7 +459,7 @@ void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_r
         n_done++;
         if (n < GYRE_STEP_MAX_SENDS || n_done == n_sends)
             continue;
-        /* The step before the step that writes the local chunk must not run at the same time. */
+        /* The step before the one that writes the local chunk must not run at the same time. */
         const bool last_follows = n_sends - n_done <= GYRE_STEP_MAX_SENDS;
         const bool is_apart = is_placed || (has_local && last_follows);
         const unsigned flags = is_apart ? 0 : GYRE_STEP_WITH_NEXT;

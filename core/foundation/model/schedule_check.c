@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks the structure of one program, as far as that is possible without the programs of other
- * ranks. Executors rely on these checks and do not repeat them. A program may come from a file, so
- * nothing is taken for granted.
+ * Checks the structure of one program. Executors rely on these checks and do not repeat them. A
+ * program may come from a file, so nothing is taken for granted.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
@@ -13,17 +12,16 @@
 
 #define NO_WORKER UINT16_MAX
 
-/* One thing that a step can touch: which worker owns it, and which run of WITH_NEXT steps and
- * which step of it touched it last. */
+/* What a step can touch. */
 struct resource {
-    uint16_t owner;   /* connections and scratch */
-    uint32_t run;     /* 1 + the first step of the run */
-    uint32_t step;    /* 1 + the step that touched it last */
-    bool was_shared;  /* an earlier step of the run touched it */
-    bool was_written; /* by a step of the run */
-    bool is_in;       /* touched as input by that step */
-    bool is_out;      /* touched as output by that step */
-    uint16_t piece;   /* of the step's range, which touched it first */
+    uint16_t owner; /* connections and scratch */
+    uint32_t run;   /* 1 + the first step of the last run of WITH_NEXT steps that touched it */
+    uint32_t step;  /* 1 + the step that touched it last */
+    bool was_shared;
+    bool was_written;
+    bool is_in; /* by that step, as the next */
+    bool is_out;
+    uint16_t piece; /* of the step's range */
 };
 
 struct check {
@@ -131,8 +129,7 @@ static gyre_status check_connections(const struct gyre_program *p)
     return status;
 }
 
-/* A piece of the step touches a resource that this worker owns. There must be no hazard inside the
- * step or inside a run of steps that may execute at the same time. */
+/* No hazard inside the step, or inside a run of steps that may execute at the same time. */
 static gyre_status touch(struct check *check, unsigned kind, uint32_t index, uint32_t piece,
                          bool is_out)
 {
@@ -166,7 +163,6 @@ static gyre_status touch(struct check *check, unsigned kind, uint32_t index, uin
     return GYRE_SUCCESS;
 }
 
-/* Check that an operand is in range and that its role allows it. */
 static gyre_status check_operand(struct check *check, struct gyre_operand operand, bool is_out)
 {
     const struct gyre_program *p = check->program;
@@ -201,9 +197,9 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
-/* Check a step with placed data, which lie in OUT at the step's chunk. OUT must have that chunk. A
- * placed input must be the only input, because a reduction would need the data elsewhere, and the
- * step must not write the chunk again. */
+/* Placed data lie in OUT at the step's chunk, which OUT must have. A placed input must be the only
+ * input, because a reduction would need the data elsewhere, and the step must not write the chunk
+ * again. */
 static gyre_status check_placed(struct check *check, const struct gyre_step *step)
 {
     bool has_placed = false;
@@ -298,7 +294,7 @@ static gyre_status check_steps(struct check *check)
             GYRE_TRY(check_step(check));
         }
     }
-    /* If there is an area for each chunk, ranges count them round, so some may be unused. */
+    /* If there is an area for each chunk, some may be unused. */
     const bool has_areas = p->n_scratch == gyre_program_n_parts(p, GYRE_OPERAND_SCRATCH);
     for (unsigned kind = has_areas ? GYRE_OPERAND_CONNECTION : GYRE_OPERAND_SCRATCH;
          kind <= GYRE_OPERAND_CONNECTION; kind++)

@@ -43,7 +43,6 @@ struct reader {
               (reader)->token[0] == '\0' ? "the end of the line" : (reader)->token,              \
               (reader)->token[0] == '\0' ? "" : "\"")
 
-/* How many bytes of a mark stand here; 0 = none. */
 static size_t mark_bytes(const char *at)
 {
     if (at[0] == '-' && at[1] == '>')
@@ -51,7 +50,7 @@ static size_t mark_bytes(const char *at)
     return at[0] == ':' || at[0] == ',' || at[0] == '+' || at[0] == '/' ? 1 : 0;
 }
 
-/* Read the next token of the line: a mark alone, or everything up to a blank or a mark. */
+/* A mark alone, or everything up to a blank or a mark. */
 static void next_token(struct reader *reader)
 {
     while (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r')
@@ -64,13 +63,13 @@ static void next_token(struct reader *reader)
         while (*reader->at != '\0' && !gyre_text_is_space(*reader->at) && *reader->at != '#' &&
                mark_bytes(reader->at) == 0)
             reader->at++;
-    /* A token that is too long is cut. It is no word of the language, so it is an error anyway. */
+    /* A token that is too long is cut; it is an error anyway. */
     const size_t n_bytes = (size_t)(reader->at - start);
     snprintf(reader->token, sizeof(reader->token), "%.*s",
              (int)(n_bytes < TOKEN_BYTES ? n_bytes : TOKEN_BYTES - 1), start);
 }
 
-/* Go to the first token of the next line that has a token. Returns false at the end of the text. */
+/* Returns false at the end of the text. */
 static bool next_line(struct reader *reader)
 {
     do {
@@ -222,7 +221,7 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     int n_refs = 0;
     *n_refs_out = 0;
     if (is_out && (reader->token[0] == '\0' || is_token(reader, "with_next")))
-        return GYRE_SUCCESS; /* only waits */
+        return GYRE_SUCCESS; /* the step only waits */
     do {
         if (n_refs == most)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d %s", reader->line,
@@ -236,7 +235,6 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* "FIRST-LAST", which has no blanks. */
 static gyre_status take_interval(struct reader *reader, unsigned *first_out, unsigned *last_out)
 {
     char after[2];
@@ -262,7 +260,7 @@ static gyre_status take_power(struct reader *reader, uint8_t *log2_out)
     return GYRE_SUCCESS;
 }
 
-/* "chunk 3", "chunks 2-5", or "chunks 0-11 by 8/4" for runs of 4 that begin 8 after each other. */
+/* runs of 4 that begin 8 after each other: "chunks 0-11 by 8/4" */
 static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks_out)
 {
     struct gyre_chunks chunks = {.n = 1};
@@ -369,7 +367,7 @@ gyre_status gyre_program_from_lines(const char *text, int first_line,
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     const gyre_status closed = gyre_builder_close(reader.builder, &program);
-    if (status != GYRE_SUCCESS) { /* report the error of the text, not the unfinished program */
+    if (status != GYRE_SUCCESS) { /* not the unfinished program */
         gyre_program_free(closed == GYRE_SUCCESS ? program : NULL);
         gyre_set_cause(cause);
         return status;
@@ -404,7 +402,6 @@ static void print_operand(FILE *file, const struct gyre_connection *connections,
         fprintf(file, "/%u", connection->lane);
 }
 
-/* Print the chunks of a range by their first and last number. */
 static void print_chunks(FILE *file, const struct gyre_step *step, uint32_t n_parts)
 {
     const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Maps (channel, chunk, tile) to a range of elements. The function is pure, gives the same result
- * on every rank, and does not depend on pointers or alignment. Programs therefore need no sizes.
- * Valid as C11 and as CUDA.
- *
- * A channel has a contiguous part of the vector (or of every block), a chunk a contiguous part of
- * its channel's part, and a tile at most `tile_elems` elements of its chunk. The parts are as equal
- * as possible; they begin at multiples of `unit_elems`, and the last part takes the remainder. A
- * range may be empty; its slot is still sent.
- *
- * A step that moves several chunks puts their tiles one after the other into a slot. So in a
- * program with such steps a tile is as long as gyre_piece_bytes() says.
+ * Maps (channel, chunk, tile) to a range of elements, the same on every rank, so programs need no
+ * sizes. A channel has a contiguous part of the vector (or of every block), a chunk a part of its
+ * channel's, and a tile at most `tile_elems` elements of its chunk. The parts are as equal as
+ * possible; they begin at multiples of `unit_elems`, and the last part takes the remainder. A range
+ * may be empty; its slot is still sent. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_TILE_H
 #define GYRE_MODEL_TILE_H
@@ -18,10 +12,10 @@
 #include "core/foundation/model/schedule.h"
 
 struct gyre_split {
-    uint64_t count;      /* elements of the vector, or of one block */
+    uint64_t count;      /* of the vector, or of one block */
     uint32_t n_channels; /* >= 1 */
-    uint32_t n_chunks;   /* as in struct gyre_program */
-    uint32_t tile_elems; /* most elements in one slot; a multiple of unit_elems */
+    uint32_t n_chunks;
+    uint32_t tile_elems; /* a multiple of unit_elems */
     uint32_t unit_elems; /* >= 1 */
 };
 
@@ -30,8 +24,7 @@ struct gyre_range {
     uint64_t n_elems;
 };
 
-/** gyre_part - part number `index` when a range is cut into `n_parts`. Parts begin at multiples of
- * `unit` elements from the range's start. */
+/** gyre_part - part number `index` of a range that is cut into `n_parts`. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range whole, uint64_t unit,
                                                            uint32_t n_parts, uint32_t index)
 {
@@ -50,7 +43,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range who
     return part;
 }
 
-/** gyre_chunk_range - the elements of one chunk of one channel, over all tiles. */
+/** gyre_chunk_range - over all tiles. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct gyre_split *split,
                                                                   uint32_t channel, uint32_t chunk)
 {
@@ -59,8 +52,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct g
     return gyre_part(mine, split->unit_elems, split->n_chunks, split->n_chunks == 1 ? 0 : chunk);
 }
 
-/** gyre_tile_range - the elements of one tile of a chunk. Offsets count from the start of the
- * vector, or of the block if the buffer consists of blocks. */
+/** gyre_tile_range - counted from the start of the vector, or of the block. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk, uint64_t tile)
 {
@@ -79,15 +71,14 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
 }
 
 /** gyre_piece_bytes - most bytes of one chunk's tile, so that `max_range` of them fit a slot; a
- * multiple of 16 if max_range > 1, and 0 if the slot is too small.
- * @max_range: of the program. */
+ * multiple of 16 if max_range > 1, and 0 if the slot is too small. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, uint32_t max_range)
 {
     return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;
 }
 
-/** gyre_tile_count - how often the program runs, in every channel: the number of tiles of the
- * longest chunk, which is chunk 0 of channel 0. It is 0 only for count 0. */
+/** gyre_tile_count - tiles of the longest chunk, which is chunk 0 of channel 0. 0 only for count 0.
+ */
 static GYRE_HOST_DEVICE inline uint64_t gyre_tile_count(const struct gyre_split *split)
 {
     const struct gyre_range longest = gyre_chunk_range(split, 0, 0);

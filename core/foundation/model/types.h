@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element types, operations, collectives and protocols as tables. One line of a table gives the
- * enum value, the name, the size and the check. Valid as C11 and as CUDA.
+ * Element types, operations, collectives and protocols as tables. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_TYPES_H
 #define GYRE_MODEL_TYPES_H
@@ -31,7 +30,7 @@
 
 #define GYRE_N_DTYPES 12
 
-/* X(enum suffix, name). AVG never reaches an executor. The plan turns it into SUM, with an input
+/* X(enum suffix, name). AVG never reaches an executor: the plan turns it into SUM with an input
  * that is multiplied first (floats) or a result that is divided at the end (integers). */
 #define GYRE_OP_TABLE(X) X(SUM, sum) X(PROD, prod) X(MAX, max) X(MIN, min) X(AVG, avg)
 
@@ -66,9 +65,8 @@ enum gyre_proto {
         GYRE_N_PROTOS
 };
 
-/* The protocols before LAMPORT have their own slots and counters. LAMPORT shares those of LL128:
- * calls of the two use them one after the other. Separate memory would leave less for the rings'
- * slots (core/engine/links/fifo_spec.c). */
+/* The protocols before LAMPORT have their own slots and counters. LAMPORT shares those of LL128,
+ * because separate memory would leave less for the rings' slots (core/engine/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 /** gyre_proto_slots - the protocol whose slots and counters this one uses. */
@@ -101,8 +99,7 @@ static GYRE_HOST_DEVICE inline bool gyre_dtype_is_float(gyre_dtype dtype)
     return false;
 }
 
-/** gyre_lamport_adds - can protocol LAMPORT carry this reduction? It carries sums of floating-point
- * types of at least two bytes. */
+/** gyre_lamport_adds - LAMPORT carries sums of floating-point types of at least two bytes. */
 static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 {
     return op == GYRE_SUM && gyre_dtype_is_float(dtype) && gyre_dtype_bytes(dtype) > 1;
@@ -110,23 +107,22 @@ static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 
 struct gyre_collective_traits {
     const char *name;
-    bool in_blocks;  /* IN has one block of count elements for each rank, and chunk k is block k.
-                      * Otherwise IN is one vector of count elements */
-    bool out_blocks; /* likewise for OUT */
+    bool in_blocks; /* IN has a block of count elements for each rank, and chunk k is block k; else
+                     * IN is one vector */
+    bool out_blocks;
     bool reduces;
     bool has_root;
 };
 
-/** Names and traits, indexed by the enums; defined in core/foundation/model/schedule.c. */
+/** indexed by the enums */
 extern const char *const gyre_dtype_names[GYRE_N_DTYPES];
 extern const char *const gyre_op_names[GYRE_N_OPS];
 extern const char *const gyre_proto_names[GYRE_N_PROTOS];
 extern const struct gyre_collective_traits gyre_collectives[GYRE_N_COLLECTIVES];
 
-/** gyre_name_find - index of `name` in `names`, or -1. Case-insensitive. */
+/** gyre_name_find - in any case; -1 = none. */
 int gyre_name_find(const char *const *names, int n_names, const char *name);
 
-/** gyre_collective_find - index of the collective named `name`, or -1. */
 int gyre_collective_find(const char *name);
 
 #endif

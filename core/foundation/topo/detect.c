@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,10 @@
 #include <cpuid.h>
 #endif
 
+#define PCI "bus/pci/devices/%s"
+
 struct detect {
-    const char *root; /* of sysfs; all paths are relative to it */
+    const char *root; /* of sysfs; paths are relative to it */
     struct gyre_topo *topo;
 };
 
@@ -31,13 +34,16 @@ struct pci_chain {
     char bus_ids[PCI_MAX_CHAIN][GYRE_TOPO_BUS_ID_BYTES];
 };
 
-static bool read_line(const struct detect *detect, const char *path, char *text_out, size_t n_bytes)
+static bool read_formatted(const struct detect *detect, char *text_out, size_t n_bytes,
+                           const char *format, va_list args)
 {
-    char whole[PATH_MAX];
+    char path[PATH_MAX];
+    const int n_root = snprintf(path, sizeof(path), "%s/", detect->root);
     text_out[0] = '\0';
-    if (snprintf(whole, sizeof(whole), "%s/%s", detect->root, path) >= (int)sizeof(whole))
+    if (n_root >= (int)sizeof(path) || vsnprintf(path + n_root, sizeof(path) - (size_t)n_root,
+                                                 format, args) >= (int)sizeof(path) - n_root)
         return false;
-    FILE *file = fopen(whole, "re");
+    FILE *file = fopen(path, "re");
     if (file == NULL)
         return false;
     const bool got = fgets(text_out, (int)n_bytes, file) != NULL;
@@ -46,18 +52,32 @@ static bool read_line(const struct detect *detect, const char *path, char *text_
     return got && text_out[0] != '\0';
 }
 
-static long read_number(const struct detect *detect, const char *path, long fallback)
+/* The first line of a file, whose path is formatted; false (and "") if it cannot be read. */
+__attribute__((format(printf, 4, 5))) static bool
+read_line(const struct detect *detect, char *text_out, size_t n_bytes, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const bool is_read = read_formatted(detect, text_out, n_bytes, format, args);
+    va_end(args);
+    return is_read;
+}
+
+/* In any base that C writes; `fallback` if there is no number. */
+__attribute__((format(printf, 3, 4))) static long
+read_number(const struct detect *detect, long fallback, const char *format, ...)
 {
     char text[64];
     char *end = text;
-    if (!read_line(detect, path, text, sizeof(text)))
-        return fallback;
-    const long number = strtol(text, &end, 0);
+    va_list args;
+    va_start(args, format);
+    const bool is_read = read_formatted(detect, text, sizeof(text), format, args);
+    va_end(args);
+    const long number = is_read ? strtol(text, &end, 0) : 0;
     return end == text ? fallback : number;
 }
 
-/* alphasort() would sort by the caller's locale, and ranks would number their devices differently.
- */
+/* alphasort() sorts by the caller's locale, and ranks would number their devices differently. */
 static int compare_names(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
@@ -70,7 +90,7 @@ static int list_names(const struct detect *detect, const char *path, struct dire
     if (snprintf(whole, sizeof(whole), "%s/%s", detect->root, path) >= (int)sizeof(whole))
         return 0;
     const int n_names = scandir(whole, names_out, NULL, compare_names);
-    return n_names < 0 ? 0 : n_names; /* a directory that does not exist counts as an empty one */
+    return n_names < 0 ? 0 : n_names; /* a directory that does not exist is an empty one */
 }
 
 static void free_names(struct dirent **names, int n_names)
@@ -80,93 +100,64 @@ static void free_names(struct dirent **names, int n_names)
     free(names);
 }
 
-static void describe_cpu(struct gyre_topo_node *cpu)
+static gyre_status add_cpu(struct detect *detect, int numa_id)
 {
+    struct gyre_topo_node cpu;
     struct utsname host;
+    gyre_topo_node_init(&cpu, GYRE_TOPO_CPU, -1);
+    cpu.numa_id = numa_id;
     if (uname(&host) == 0)
-        snprintf(cpu->arch, sizeof(cpu->arch), "%.15s", host.machine);
+        snprintf(cpu.arch, sizeof(cpu.arch), "%.15s", host.machine);
 #if defined(__x86_64__) || defined(__i386__)
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (__get_cpuid(0, &a, &b, &c, &d)) {
         const unsigned words[3] = {b, d, c};
-        memcpy(cpu->vendor, words, sizeof(words));
+        memcpy(cpu.vendor, words, sizeof(words));
     }
     if (__get_cpuid(1, &a, &b, &c, &d)) { /* Intel SDM, CPUID leaf 1: base + extended parts */
-        cpu->family = (int32_t)(((a >> 8) & 15) + ((a >> 20) & 255));
-        cpu->model = (int32_t)(((a >> 4) & 15) + ((a >> 12) & 0xf0));
+        cpu.family = (int32_t)(((a >> 8) & 15) + ((a >> 20) & 255));
+        cpu.model = (int32_t)(((a >> 4) & 15) + ((a >> 12) & 0xf0));
     }
 #endif
-}
-
-static gyre_status add_cpu(struct detect *detect, int numa_id)
-{
-    struct gyre_topo_node cpu;
-    char path[64];
-    gyre_topo_node_init(&cpu, GYRE_TOPO_CPU, -1);
-    cpu.numa_id = numa_id;
-    describe_cpu(&cpu);
-    snprintf(path, sizeof(path), "devices/system/node/node%d/cpumap", numa_id);
-    read_line(detect, path, cpu.affinity, sizeof(cpu.affinity));
+    read_line(detect, cpu.affinity, sizeof(cpu.affinity), "devices/system/node/node%d/cpumap",
+              numa_id);
     return gyre_topo_add_node(detect->topo, &cpu, NULL);
 }
 
 static gyre_status add_cpus(struct detect *detect)
 {
-    /* Nodes are read by number, because node10 sorts before node2 in a directory. */
+    /* By number, because node10 sorts before node2. A node without processors is not shown. */
     for (int id = 0; id < 1024; id++) {
-        char path[64], cpus[64];
-        snprintf(path, sizeof(path), "devices/system/node/node%d/cpulist", id);
-        if (read_line(detect, path, cpus, sizeof(cpus))) /* memory without processors: not shown */
+        char cpus[64];
+        if (read_line(detect, cpus, sizeof(cpus), "devices/system/node/node%d/cpulist", id))
             GYRE_TRY(add_cpu(detect, id));
     }
     if (detect->topo->n_nodes == 0)
-        GYRE_TRY(add_cpu(detect, 0)); /* a kernel without NUMA */
+        GYRE_TRY(add_cpu(detect, 0));
     return GYRE_SUCCESS;
-}
-
-static gyre_status find_cpu(struct detect *detect, const char *bus_id, int32_t *cpu_out)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "bus/pci/devices/%s/numa_node", bus_id);
-    const long numa_id = read_number(detect, path, -1);
-    *cpu_out = 0;
-    if (numa_id < 0 || numa_id > INT32_MAX)
-        return GYRE_SUCCESS;
-    if (gyre_topo_find_numa(detect->topo, (int)numa_id) < 0)
-        GYRE_TRY(add_cpu(detect, (int)numa_id));
-    *cpu_out = gyre_topo_find_numa(detect->topo, (int)numa_id);
-    return GYRE_SUCCESS;
-}
-
-static long read_pci(const struct detect *detect, const char *bus_id, const char *file)
-{
-    char path[96];
-    snprintf(path, sizeof(path), "bus/pci/devices/%s/%s", bus_id, file);
-    return read_number(detect, path, 0);
 }
 
 static uint32_t read_link_speed(const struct detect *detect, const char *bus_id)
 {
-    char path[96], text[64];
-    snprintf(path, sizeof(path), "bus/pci/devices/%s/max_link_speed", bus_id);
-    if (!read_line(detect, path, text, sizeof(text)))
+    char text[64];
+    if (!read_line(detect, text, sizeof(text), PCI "/max_link_speed", bus_id))
         return 0;
     const double gt_per_s = gyre_text_to_double(text, NULL); /* "Unknown" gives 0 */
     return gt_per_s > 0.0 && gt_per_s < 1000.0 ? (uint32_t)(gt_per_s * 1000.0 + 0.5) : 0;
 }
 
-/* Speed and width of the link above a function: the lesser of its two ends (0 = not known). The
- * maximum, not the present state: idle GPUs train their link down. */
+/* The lesser of a link's two ends (0 = not known). The maximum, not the present state: idle GPUs
+ * train their link down. */
 static void read_link(const struct detect *detect, const char *port_above,
                       struct gyre_topo_node *node)
 {
     node->link_mt_per_s = read_link_speed(detect, node->bus_id);
-    const long width = read_pci(detect, node->bus_id, "max_link_width");
+    const long width = read_number(detect, 0, PCI "/max_link_width", node->bus_id);
     node->link_width = width > 0 && width <= 32 ? (uint32_t)width : 0;
     if (port_above == NULL)
         return;
     const uint32_t speed_above = read_link_speed(detect, port_above);
-    const long width_above = read_pci(detect, port_above, "max_link_width");
+    const long width_above = read_number(detect, 0, PCI "/max_link_width", port_above);
     if (speed_above != 0 && speed_above < node->link_mt_per_s)
         node->link_mt_per_s = speed_above;
     if (width_above > 0 && width_above < (long)node->link_width)
@@ -195,20 +186,25 @@ static bool read_chain(const struct detect *detect, const char *path, struct pci
     return chain_out->n > 0;
 }
 
-/* Add the switches above the last function of a chain. A chain is root port, then the upstream and
- * downstream port of each switch, then the function; a switch is named by its upstream port. */
+/* A chain is root port, then the upstream and downstream port of each switch, then the function; a
+ * switch is named by its upstream port. */
 static gyre_status add_switches(struct detect *detect, const struct pci_chain *chain,
                                 int32_t *parent_out)
 {
-    int32_t parent;
-    GYRE_TRY(find_cpu(detect, chain->bus_ids[chain->n - 1], &parent));
+    const long numa_id = read_number(detect, -1, PCI "/numa_node", chain->bus_ids[chain->n - 1]);
+    int32_t parent = 0; /* where the firmware does not tell */
+    if (numa_id >= 0 && numa_id <= INT32_MAX) {
+        if (gyre_topo_find_numa(detect->topo, (int)numa_id) < 0)
+            GYRE_TRY(add_cpu(detect, (int)numa_id));
+        parent = gyre_topo_find_numa(detect->topo, (int)numa_id);
+    }
     for (int i = 1; i + 1 < chain->n; i += 2) {
         int32_t node_index = gyre_topo_find_bus_id(detect->topo, chain->bus_ids[i]);
         if (node_index < 0) {
             struct gyre_topo_node node;
             gyre_topo_node_init(&node, GYRE_TOPO_PCI, parent);
             memcpy(node.bus_id, chain->bus_ids[i], sizeof(node.bus_id));
-            node.pci_class = (uint32_t)read_pci(detect, node.bus_id, "class");
+            node.pci_class = (uint32_t)read_number(detect, 0, PCI "/class", node.bus_id);
             read_link(detect, chain->bus_ids[i - 1], &node);
             GYRE_TRY(gyre_topo_add_node(detect->topo, &node, &node_index));
         }
@@ -230,7 +226,7 @@ static gyre_status add_function(struct detect *detect, const struct pci_chain *c
     GYRE_TRY(add_switches(detect, chain, &parent));
     gyre_topo_node_init(&node, kind, parent);
     memcpy(node.bus_id, bus_id, sizeof(node.bus_id));
-    node.pci_class = (uint32_t)read_pci(detect, bus_id, "class");
+    node.pci_class = (uint32_t)read_number(detect, 0, PCI "/class", bus_id);
     read_link(detect, chain->n > 1 ? chain->bus_ids[chain->n - 2] : NULL, &node);
     return gyre_topo_add_node(detect->topo, &node, index_out);
 }
@@ -245,7 +241,7 @@ static gyre_status add_gpu(struct detect *detect, const char *bus_id, int ordina
     int32_t index;
     snprintf(path, sizeof(path), "bus/pci/devices/%s", bus_id);
     if (!read_chain(detect, path, &chain)) {
-        /* In a container sysfs may be hidden. The GPU is then put below the first CPU. */
+        /* In a container sysfs may be hidden. */
         chain.n = 1;
         snprintf(chain.bus_ids[0], sizeof(chain.bus_ids[0]), "%.15s", bus_id);
     }
@@ -266,8 +262,8 @@ static gyre_status add_gpus_from_sysfs(struct detect *detect)
         const char *name = names[i]->d_name;
         if (name[0] == '.' || strlen(name) >= GYRE_TOPO_BUS_ID_BYTES)
             continue;
-        if (PCI_CLASS_IS_DISPLAY(read_pci(detect, name, "class")) &&
-            read_pci(detect, name, "vendor") == PCI_VENDOR_NVIDIA)
+        if (PCI_CLASS_IS_DISPLAY(read_number(detect, 0, PCI "/class", name)) &&
+            read_number(detect, 0, PCI "/vendor", name) == PCI_VENDOR_NVIDIA)
             status = add_gpu(detect, name, ordinal++, 0);
     }
     free_names(names, n_names);
@@ -287,8 +283,7 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
             gyre_topo_node_init(&node, GYRE_TOPO_NVSWITCH, -1);
             GYRE_TRY(gyre_topo_add_node(topo, &node, &to));
         }
-        /* The lane leads to a GPU that this process may not use, or to another device: it is left
-         * out. */
+        /* The lane leads to a device that this process may not use. */
         if (to < 0 || to == from ||
             (topo->nodes[to].kind != GYRE_TOPO_GPU && topo->nodes[to].kind != GYRE_TOPO_NVSWITCH))
             continue;
@@ -298,30 +293,12 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
     return GYRE_SUCCESS;
 }
 
-/* The caller's list says which GPUs and in which order; NVML adds what it knows about them. */
-static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect_options *options,
-                            const struct gyre_nvml_gpu *known, size_t n_known)
-{
-    for (size_t i = 0; i < options->n_gpu_bus_ids; i++) {
-        char bus_id[GYRE_TOPO_BUS_ID_BYTES];
-        int arch_sm = 0;
-        GYRE_TRY(gyre_topo_bus_id_parse(options->gpu_bus_ids[i], bus_id));
-        for (size_t j = 0; j < n_known; j++)
-            arch_sm = strcmp(known[j].bus_id, bus_id) == 0 ? known[j].arch_sm : arch_sm;
-        GYRE_TRY(add_gpu(detect, bus_id, (int)i, arch_sm));
-    }
-    for (size_t j = 0; options->gpu_bus_ids == NULL && j < n_known; j++)
-        GYRE_TRY(add_gpu(detect, known[j].bus_id, known[j].ordinal, known[j].arch_sm));
-    for (size_t j = 0; j < n_known; j++)
-        GYRE_TRY(add_nvlinks(detect, &known[j]));
-    return GYRE_SUCCESS;
-}
-
-static gyre_status detect_gpus(struct detect *detect,
-                               const struct gyre_topo_detect_options *options)
+/* The GPUs that the caller lists, in that order, or all of them, and their NVLinks. */
+static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect_options *options)
 {
     struct gyre_nvml_gpu *known = NULL;
     size_t n_known = 0;
+    gyre_status status = GYRE_SUCCESS;
     const char *library =
         options->nvml_library != NULL ? options->nvml_library : "libnvidia-ml.so.1";
     const bool asked = library[0] != '\0';
@@ -330,26 +307,26 @@ static gyre_status detect_gpus(struct detect *detect,
         GYRE_INFO(GRAPH, "NVLinks are not known: %s", gyre_cause());
     if (!answered && options->gpu_bus_ids == NULL)
         return add_gpus_from_sysfs(detect);
-    const gyre_status status = add_gpus(detect, options, known, n_known);
+    for (size_t i = 0; i < options->n_gpu_bus_ids && status == GYRE_SUCCESS; i++) {
+        char bus_id[GYRE_TOPO_BUS_ID_BYTES];
+        int arch_sm = 0;
+        status = gyre_topo_bus_id_parse(options->gpu_bus_ids[i], bus_id);
+        for (size_t j = 0; j < n_known && status == GYRE_SUCCESS; j++)
+            arch_sm = strcmp(known[j].bus_id, bus_id) == 0 ? known[j].arch_sm : arch_sm;
+        if (status == GYRE_SUCCESS)
+            status = add_gpu(detect, bus_id, (int)i, arch_sm);
+    }
+    for (size_t j = 0; options->gpu_bus_ids == NULL && j < n_known && status == GYRE_SUCCESS; j++)
+        status = add_gpu(detect, known[j].bus_id, known[j].ordinal, known[j].arch_sm);
+    for (size_t j = 0; j < n_known && status == GYRE_SUCCESS; j++)
+        status = add_nvlinks(detect, &known[j]);
     free(known);
     return status;
 }
 
-/* Switches above a NIC, the NIC and its ports. */
 #define MOST_NODES_OF_ONE (GYRE_TOPO_MAX_DEPTH + 16)
 
-/* The NIC node of what root/path points at; a NIC of its own below the first CPU if not on PCI. */
-static gyre_status add_nic(struct detect *detect, const char *path, int32_t *nic_out)
-{
-    struct pci_chain chain;
-    if (read_chain(detect, path, &chain))
-        return add_function(detect, &chain, GYRE_TOPO_NIC, nic_out);
-    struct gyre_topo_node nic;
-    gyre_topo_node_init(&nic, GYRE_TOPO_NIC, 0);
-    return gyre_topo_add_node(detect->topo, &nic, nic_out);
-}
-
-/* "0c42:a103:0012:3456" as a number; 0 if it is none. */
+/* "0c42:a103:0012:3456"; 0 if it is none */
 static uint64_t parse_guid(const char *text)
 {
     uint64_t guid = 0;
@@ -364,7 +341,7 @@ static uint64_t parse_guid(const char *text)
     return guid;
 }
 
-/* The greatest number that is a name in a folder, or -1. */
+/* -1 if there is none */
 static int last_number(const struct detect *detect, const char *path)
 {
     struct dirent **names;
@@ -380,8 +357,7 @@ static int last_number(const struct detect *detect, const char *path)
     return (int)last;
 }
 
-/* Rows of a bond or of a virtual function may be empty, row 0 too; the kernel has no interface for
- * an empty row. */
+/* Rows of a bond or of a virtual function may be empty, row 0 too. */
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes)
 {
@@ -389,32 +365,27 @@ bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port,
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/gid_attrs/ndevs", device, port);
     const int last = last_number(&detect, path);
-    for (int row = 0; row <= last; row++) {
-        snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", device,
-                 port, row);
-        if (read_line(&detect, path, netdev_out, n_bytes))
+    for (int row = 0; row <= last; row++)
+        if (read_line(&detect, netdev_out, n_bytes, "%s/%d", path, row))
             return true;
-    }
-    snprintf(path, sizeof(path), "class/infiniband/%s/parent", device); /* of a software device */
-    return read_line(&detect, path, netdev_out, n_bytes);
+    return read_line(&detect, netdev_out, n_bytes, "class/infiniband/%s/parent", device);
 }
 
 static gyre_status add_rdma_port(struct detect *detect, const char *name, int port, int32_t nic,
                                  int *n_nets)
 {
     struct gyre_topo_node net;
-    char path[PATH_MAX], text[64];
+    char text[64];
     gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
     snprintf(net.name, sizeof(net.name), "%.63s", name);
     net.is_rdma = true;
     net.port = port;
     net.ordinal = (*n_nets)++;
-    /* The system image GUID is the same for all functions of a card, so it names the card. */
-    snprintf(path, sizeof(path), "class/infiniband/%s/sys_image_guid", name);
-    if (read_line(detect, path, text, sizeof(text)))
+    /* The system image GUID names the card: all its functions have it. */
+    if (read_line(detect, text, sizeof(text), "class/infiniband/%s/sys_image_guid", name))
         net.guid = parse_guid(text);
-    snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/rate", name, port);
-    if (read_line(detect, path, text, sizeof(text))) { /* "400 Gb/sec (4X NDR)" */
+    if (read_line(detect, text, sizeof(text), "class/infiniband/%s/ports/%d/rate", name,
+                  port)) { /* "400 Gb/sec (4X NDR)" */
         const double gbit_per_s = gyre_text_to_double(text, NULL);
         if (gbit_per_s > 0.0 && gbit_per_s < 100000.0)
             net.speed_mbit_per_s = (uint32_t)(gbit_per_s * 1000.0);
@@ -427,20 +398,26 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
 {
     char path[PATH_MAX], parent[GYRE_TOPO_NAME_BYTES];
     int32_t nic;
-    snprintf(path, sizeof(path), "class/infiniband/%s/parent", name);
-    if (read_line(detect, path, parent, sizeof(parent))) /* soft RoCE rides on an interface */
+    /* Soft RoCE rides on an interface. */
+    if (read_line(detect, parent, sizeof(parent), "class/infiniband/%s/parent", name))
         snprintf(path, sizeof(path), "class/net/%s/device", parent);
     else
         snprintf(path, sizeof(path), "class/infiniband/%s/device", name);
-    GYRE_TRY(add_nic(detect, path, &nic));
+    struct pci_chain chain;
+    struct gyre_topo_node root_nic;
+    gyre_topo_node_init(&root_nic, GYRE_TOPO_NIC, 0);
+    if (read_chain(detect, path, &chain))
+        GYRE_TRY(add_function(detect, &chain, GYRE_TOPO_NIC, &nic));
+    else /* not on PCI: below the first CPU */
+        GYRE_TRY(gyre_topo_add_node(detect->topo, &root_nic, &nic));
     if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC)
-        return GYRE_SUCCESS; /* a GPU's function cannot be a NIC's: a broken tree */
+        return GYRE_SUCCESS; /* a broken tree */
     snprintf(path, sizeof(path), "class/infiniband/%s/ports", name);
     const int last = last_number(detect, path);
     for (int port = 1; port <= last && port <= 255; port++) {
         char state[64];
-        snprintf(path, sizeof(path), "class/infiniband/%s/ports/%d/state", name, port);
-        if (read_line(detect, path, state, sizeof(state)))
+        if (read_line(detect, state, sizeof(state), "class/infiniband/%s/ports/%d/state", name,
+                      port))
             GYRE_TRY(add_rdma_port(detect, name, port, nic, n_nets));
     }
     return GYRE_SUCCESS;
@@ -457,7 +434,7 @@ static bool has_rdma_port(const struct gyre_topo *topo, int32_t nic, const char 
     return false;
 }
 
-/* An interface on PCI that is no RDMA port's. Virtual interfaces are nothing to route over. */
+/* Virtual interfaces are nothing to route over. */
 static gyre_status add_interface(struct detect *detect, const char *name, int *n_nets)
 {
     struct pci_chain chain;
@@ -473,8 +450,8 @@ static gyre_status add_interface(struct detect *detect, const char *name, int *n
     gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
     snprintf(net.name, sizeof(net.name), "%.63s", name);
     net.ordinal = (*n_nets)++;
-    snprintf(path, sizeof(path), "class/net/%s/speed", name);
-    const long mbit_per_s = read_number(detect, path, 0); /* -1 or EINVAL: link down, virtio */
+    /* -1 or EINVAL: link down, virtio */
+    const long mbit_per_s = read_number(detect, 0, "class/net/%s/speed", name);
     net.speed_mbit_per_s = mbit_per_s > 0 && mbit_per_s < 100000000 ? (uint32_t)mbit_per_s : 0;
     return gyre_topo_add_node(detect->topo, &net, NULL);
 }
@@ -487,7 +464,6 @@ static gyre_status for_each_name(struct detect *detect, const char *path,
     const int n_names = list_names(detect, path, &names);
     gyre_status status = GYRE_SUCCESS;
     for (int i = 0; i < n_names && status == GYRE_SUCCESS; i++) {
-        /* Hundreds of virtual functions must not end the job. */
         if (detect->topo->n_nodes > GYRE_TOPO_MAX_NODES - MOST_NODES_OF_ONE) {
             GYRE_WARN("topology: there is no room for %s and %d more of %s: %d nodes at most",
                       names[i]->d_name, n_names - i - 1, path, GYRE_TOPO_MAX_NODES);
@@ -500,26 +476,22 @@ static gyre_status for_each_name(struct detect *detect, const char *path,
     return status;
 }
 
-static gyre_status add_nets(struct detect *detect)
-{
-    int n_nets = 0;
-    GYRE_TRY(for_each_name(detect, "class/infiniband", add_rdma_device, &n_nets));
-    return for_each_name(detect, "class/net", add_interface, &n_nets);
-}
-
 gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
                              struct gyre_topo *topo_out)
 {
     static const struct gyre_topo_detect_options defaults = {NULL, NULL, NULL, 0};
     struct gyre_topo topo;
+    int n_nets = 0;
     if (options == NULL)
         options = &defaults;
     struct detect detect = {options->sysfs_root != NULL ? options->sysfs_root : "/sys", &topo};
     gyre_status status;
     gyre_topo_init(&topo);
     GYRE_TRY_GOTO(status, add_cpus(&detect), fail);
-    GYRE_TRY_GOTO(status, detect_gpus(&detect, options), fail);
-    GYRE_TRY_GOTO(status, add_nets(&detect), fail);
+    GYRE_TRY_GOTO(status, add_gpus(&detect, options), fail);
+    GYRE_TRY_GOTO(status, for_each_name(&detect, "class/infiniband", add_rdma_device, &n_nets),
+                  fail);
+    GYRE_TRY_GOTO(status, for_each_name(&detect, "class/net", add_interface, &n_nets), fail);
     *topo_out = topo;
     return GYRE_SUCCESS;
 fail:

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The topology graph: level words, bus ids, nodes and links, and look-ups by name.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/topo/topo.h"
 
 #include <stdio.h>
@@ -64,7 +61,7 @@ gyre_status gyre_topo_bus_id_parse(const char *text, char bus_id_out[GYRE_TOPO_B
 {
     unsigned domain = 0, bus = 0, device = 0, function = 0;
     int n_used = -1;
-    /* sscanf's %x takes a sign and leading blanks, which a bus id never has. */
+    /* sscanf's %x takes a sign and leading blanks. */
     if (strspn(text, "0123456789abcdefABCDEF:.") == strlen(text)) {
         if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &n_used) != 4) {
             domain = 0;
@@ -79,7 +76,7 @@ gyre_status gyre_topo_bus_id_parse(const char *text, char bus_id_out[GYRE_TOPO_B
     char formatted[32];
     snprintf(formatted, sizeof(formatted), "%04x:%02x:%02x.%x", domain, bus, device, function);
     const size_t n_bytes = strlen(formatted) + 1;
-    if (n_bytes > GYRE_TOPO_BUS_ID_BYTES) /* a 32-bit domain: one byte too long */
+    if (n_bytes > GYRE_TOPO_BUS_ID_BYTES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "PCI domain %x is out of range", domain);
     memcpy(bus_id_out, formatted, n_bytes);
     return GYRE_SUCCESS;
@@ -108,7 +105,7 @@ void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, 
     node->port = 1;
 }
 
-/* Which node may be the child of which: ports of NICs, everything on PCIe of a switch or a CPU. */
+/* Ports below NICs, everything on PCIe below a switch or a CPU. */
 static bool parent_fits(const struct gyre_topo *topo, const struct gyre_topo_node *node)
 {
     if (node->kind == GYRE_TOPO_CPU || node->kind == GYRE_TOPO_NVSWITCH)
@@ -148,7 +145,6 @@ static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_to
     return GYRE_SUCCESS;
 }
 
-/* Room for one more element in an array that doubles. */
 static gyre_status reserve(void **array, int32_t n_used, int32_t *n_allocated, size_t element_bytes)
 {
     if (n_used < *n_allocated)
@@ -244,7 +240,7 @@ int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id)
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (gyre_topo_bus_id_parse(bus_id, wanted) != GYRE_SUCCESS) {
-        gyre_set_cause(cause); /* not finding it is no failure, so the caller's cause is restored */
+        gyre_set_cause(cause); /* not finding it is no failure */
         return -1;
     }
     for (int32_t i = 0; i < topo->n_nodes; i++)

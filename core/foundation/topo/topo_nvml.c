@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls NVML, which is opened with dlopen(). The few types that are needed are declared here, as in
- * NVML's public API reference, so that machines without CUDA build the same library.
+ * The few types of NVML's public API that are needed are declared here, so that machines without
+ * CUDA build the same library.
  */
 #include "core/foundation/topo/topo_nvml.h"
 
@@ -46,8 +46,7 @@ enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
     X(find_device, nvmlDeviceGetHandleByPciBusId_v2, 0, (const char *, nvml_device *))       \
     X(get_clock, nvmlDeviceGetClockInfo, 0, (nvml_device, int, unsigned *))
 
-/* NVML is started and stopped for the whole process, and ranks may be threads. Without this lock
- * three threads on 4 H200 found different links (2026-11). */
+/* NVML starts per process; unlocked, ranks that are threads saw different links. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 GYRE_WATCH_FORKS(&one_at_a_time, NULL)
@@ -59,7 +58,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* POSIX lets dlsym()'s result be a function; ISO C has no such cast, so the bytes are copied. */
+/* ISO C has no cast to a function, so the bytes are copied. */
 static bool load_symbol(void *library, const char *name, void *function_out)
 {
     void *symbol = dlsym(library, name);
@@ -93,7 +92,7 @@ static bool leads_to_switch(const struct nvml *nvml, nvml_device device, unsigne
            type == NVML_REMOTE_IS_SWITCH;
 }
 
-/* A lane that is up, not to a switch; false if it leads to nothing that GPUs talk to. */
+/* Of a lane that is up, not to a switch; false if it leads to nothing that GPUs talk to. */
 static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane,
                       struct gyre_nvml_link *link_out)
 {
@@ -106,8 +105,8 @@ static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane
     return gyre_topo_bus_id_parse(remote.bus_id, link_out->target) == GYRE_SUCCESS;
 }
 
-/* Every answer is a trip to the GPU's own processor, up to a millisecond when all ranks ask: where
- * one lane goes to a switch, all do, and what it can do, all can. */
+/* Every answer takes up to a millisecond when all ranks ask: where one lane goes to a switch, all
+ * do, and what it can do, all can. */
 static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_nvml_gpu *gpu)
 {
     bool is_first = true, is_switch = false;
@@ -197,14 +196,11 @@ gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out,
     return status;
 }
 
-/* ---- clocks -------------------------------------------------------------------------------- */
-
 struct gyre_nvml_clocks {
     struct nvml nvml;
     nvml_device device;
 };
 
-/* Starts NVML and finds the GPU; stops it again if there is none. */
 static gyre_status start_clocks(const char *bus_id, struct gyre_nvml_clocks *clocks)
 {
     const struct nvml *nvml = &clocks->nvml;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths through the graph: the nearest level and the hops between two nodes, the ports nearest to a
- * GPU, and the hash of everything that a plan may depend on.
+ * Paths through the graph, the ports nearest to a GPU, and the hash of everything that a plan may
+ * depend on.
  */
 #include "core/foundation/topo/topo.h"
 
@@ -36,7 +36,7 @@ find_link(const struct gyre_topo *topo, enum gyre_topo_link_kind kind, int32_t f
     return NULL;
 }
 
-/* NVLink between two GPUs, or a GPU and the switch, told by either end. 0 = none. */
+/* reported by either end; 0 = none */
 static double nvlink_between(const struct gyre_topo *topo, int32_t a, int32_t b)
 {
     const struct gyre_topo_link *link = find_link(topo, GYRE_TOPO_NVLINK, a, b);
@@ -61,7 +61,7 @@ static int depth_of(const struct gyre_topo *topo, int32_t node)
     return depth;
 }
 
-/* The lowest node that has both below it (or is one of them); -1 between trees. */
+/* -1 between trees */
 static int32_t common_ancestor(const struct gyre_topo *topo, int32_t a, int32_t b)
 {
     int depth_a = depth_of(topo, a), depth_b = depth_of(topo, b);
@@ -107,7 +107,7 @@ static void descend(const struct gyre_topo *topo, int32_t top, int32_t to,
                 gyre_topo_uplink_bytes_per_ns(&topo->nodes[way[n_way]]));
 }
 
-/* The way over PCIe and, if needed, between NUMA nodes. */
+/* Over PCIe and, if needed, between NUMA nodes. */
 static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
                       struct gyre_topo_path *path)
 {
@@ -125,7 +125,7 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
     descend(topo, top, to, path);
     const char *bus_id = topo->nodes[from].bus_id;
     if (bus_id[0] != '\0' && strcmp(bus_id, topo->nodes[to].bus_id) == 0) {
-        path->level = GYRE_TOPO_LOC; /* parts of one GPU */
+        path->level = GYRE_TOPO_LOC;
     } else if (topo->nodes[top].kind == GYRE_TOPO_CPU) {
         path->level = from == to ? GYRE_TOPO_LOC : GYRE_TOPO_PHB;
     } else if (topo->nodes[top].kind != GYRE_TOPO_PCI || from == to) {
@@ -138,7 +138,7 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
     }
 }
 
-/* NVLink: direct, over the switch, or (NVB) through the GPU that gives the widest detour. */
+/* Direct, over the switch, or (NVB) through the GPU that gives the widest detour. */
 static bool nvlink_path(const struct gyre_topo *topo, int32_t from, int32_t to,
                         struct gyre_topo_path *path)
 {
@@ -236,7 +236,6 @@ static bool counts(const struct gyre_topo_node *node, bool rdma_only)
     return node->kind == GYRE_TOPO_NET && (node->is_rdma || !rdma_only);
 }
 
-/* The best level that a GPU has to any port; N_LEVELS without ports. */
 static enum gyre_topo_level best_net_level(const struct gyre_topo *topo, int32_t gpu,
                                            bool rdma_only)
 {
@@ -278,7 +277,7 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
     for (int32_t i = 0; i < topo->n_nodes; i++) {
         if (!counts(&topo->nodes[i], rdma_only) || gyre_topo_level_between(topo, gpu, i) != best)
             continue;
-        int32_t at = n_found++; /* insertion keeps equals in their order */
+        int32_t at = n_found++; /* insertion keeps equals in order */
         for (; at > 0 &&
                topo->nodes[found[at - 1]].speed_mbit_per_s < topo->nodes[i].speed_mbit_per_s;
              at--)
@@ -300,7 +299,7 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
 
 static uint64_t hash_u64(uint64_t hash, uint64_t value)
 {
-    uint8_t bytes[8]; /* little endian whatever the machine, for mixed clusters */
+    uint8_t bytes[8]; /* little endian, for mixed clusters */
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)(value >> (8 * i));
     return gyre_hash(hash, bytes, sizeof(bytes));

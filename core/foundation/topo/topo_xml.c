@@ -25,10 +25,10 @@
 
 #define MAX_FILE_BYTES (4u << 20) /* NCCL's dump of an 8-GPU host is about 20 KiB */
 
-/* The upper part of a function's class (PCI Code and ID Assignment Specification). */
+/* the upper part of a class (PCI Code and ID Assignment Specification) */
 enum { PCI_NETWORK = 0x02, PCI_DISPLAY = 0x03, PCI_ACCELERATOR = 0x12 };
 
-/* What is skipped, so that the rest of the file can be used. X(id, words) */
+/* X(id, words) */
 #define SKIPPED_TABLE(X)                                          \
     X(VERSION, "unknown version of the format")                   \
     X(HOST, "CPUs of other hosts than the first one")             \
@@ -48,7 +48,7 @@ enum skipped {
 };
 
 struct reader {
-    const char *name; /* of the file, for messages */
+    const char *name;
     struct gyre_topo *topo;
     uint32_t n_skipped[N_SKIPPED];
 };
@@ -58,7 +58,7 @@ static bool is_named(const xmlNode *node, const char *name)
     return node->type == XML_ELEMENT_NODE && strcmp((const char *)node->name, name) == 0;
 }
 
-/* Count an element that is none of the names, which are separated by blanks. */
+/* @names: known ones, separated by blanks. */
 static void count_unknown(struct reader *reader, const xmlNode *node, const char *names)
 {
     const size_t n_name = node->type == XML_ELEMENT_NODE ? strlen((const char *)node->name) : 0;
@@ -70,8 +70,8 @@ static void count_unknown(struct reader *reader, const xmlNode *node, const char
     reader->n_skipped[SKIPPED_ELEMENT] += n_name > 0;
 }
 
-/* An attribute's text, "" if it is not there. A text that is too long loses its end if it is a
- * name, and else counts as not there. */
+/* "" if it is not there. A name that is too long loses its end; any other text then counts as not
+ * there. */
 static void get_text(struct reader *reader, xmlNode *element, const char *name, bool is_name,
                      char *text_out, size_t n_bytes)
 {
@@ -86,8 +86,7 @@ static void get_text(struct reader *reader, xmlNode *element, const char *name, 
     xmlFree(value);
 }
 
-/* A number attribute, decimal or hexadecimal after 0x; `fallback` if it is absent, empty or no
- * number from -1 to INT32_MAX. */
+/* Decimal, or hexadecimal after 0x; `fallback` if there is no number from -1 to INT32_MAX. */
 static int32_t get_int(struct reader *reader, xmlNode *element, const char *name, int32_t fallback)
 {
     char text[32], *end;
@@ -130,11 +129,10 @@ static void get_bus_id(struct reader *reader, xmlNode *element, char *bus_id_out
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (gyre_topo_bus_id_parse(text, bus_id_out) == GYRE_SUCCESS)
         return;
-    gyre_set_cause(cause); /* the file is read nevertheless */
+    gyre_set_cause(cause);
     reader->n_skipped[SKIPPED_TEXT]++;
 }
 
-/* Name the place of an error. */
 static gyre_status add_node(const struct reader *reader, const xmlNode *element,
                             const struct gyre_topo_node *node, int32_t *index_out)
 {
@@ -175,8 +173,7 @@ static gyre_status read_nets(struct reader *reader, const xmlNode *element, int3
     return GYRE_SUCCESS;
 }
 
-/* The parts of a partitioned GPU are several elements of one function; each becomes a node with the
- * function's bus id. */
+/* The parts of a partitioned GPU are several elements of one function; each becomes a node. */
 static gyre_status read_gpu(struct reader *reader, xmlNode *element, struct gyre_topo_node gpu)
 {
     int32_t index;
@@ -186,12 +183,11 @@ static gyre_status read_gpu(struct reader *reader, xmlNode *element, struct gyre
     gpu.rank = get_int(reader, element, "rank", -1);
     gpu.gdr = get_int(reader, element, "gdr", -1);
     GYRE_TRY(add_node(reader, element, &gpu, &index));
-    element->_private = (void *)(intptr_t)(index + 1); /* for read_links() */
+    element->_private = (void *)(intptr_t)(index + 1);
     return GYRE_SUCCESS;
 }
 
-/* What a function of PCI is. Files of virtual machines list functions only; their classes say it.
- */
+/* Files of virtual machines list functions only; their classes say what they are. */
 static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
 {
     const uint32_t class = pci_class >> 16;
@@ -211,7 +207,7 @@ static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
 static gyre_status read_children(struct reader *reader, const xmlNode *element, int32_t parent,
                                  int depth);
 
-/* All that stands in one function of PCI: a switch with what is below it, a GPU, a NIC. */
+/* A switch with what is below it, a GPU, a NIC. */
 static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t parent, int depth)
 {
     struct gyre_topo_node node;
@@ -231,7 +227,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
         reader->n_skipped[SKIPPED_DEVICE] += kind != GYRE_TOPO_PCI;
         if (kind != GYRE_TOPO_PCI)
             return GYRE_SUCCESS;
-        node.bus_id[0] = '\0'; /* another switch, whose name is wrong; its devices count */
+        node.bus_id[0] = '\0'; /* another switch, whose name is wrong */
     }
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         if (!is_named(at, "gpu"))
@@ -250,7 +246,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
         GYRE_TRY(read_nets(reader, at, nic));
         is_read = true;
     }
-    if (kind == GYRE_TOPO_PCI && depth > GYRE_TOPO_MAX_DEPTH - 2) { /* room for NICs and ports */
+    if (kind == GYRE_TOPO_PCI && depth > GYRE_TOPO_MAX_DEPTH - 2) {
         reader->n_skipped[SKIPPED_SWITCH]++;
     } else if (!is_read) {
         int32_t index;
@@ -262,7 +258,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
     return read_children(reader, element, parent, depth + 1);
 }
 
-/* Everything below a CPU, or the functions below a function. libxml2 limits the depth. */
+/* libxml2 limits the depth. */
 static gyre_status read_children(struct reader *reader, const xmlNode *element, int32_t parent,
                                  int depth)
 {
@@ -293,15 +289,15 @@ static gyre_status read_cpu(struct reader *reader, xmlNode *element)
     get_text(reader, element, "vendor", true, cpu.vendor, sizeof(cpu.vendor));
     get_text(reader, element, "affinity", false, cpu.affinity, sizeof(cpu.affinity));
     int32_t index = gyre_topo_find_numa(reader->topo, cpu.numa_id);
-    if (index < 0) /* else the devices of one NUMA node stand in several elements */
+    if (index < 0) /* else one NUMA node stands in several elements */
         GYRE_TRY(add_node(reader, element, &cpu, &index));
     return read_children(reader, element, index, 1);
 }
 
-/* ---- links: after all nodes are there ------------------------------------------------------ */
+/* ---- links: after all nodes
+ * ---------------------------------------------------------------------- */
 
-/* Where a link between GPUs leads: the switch (made on first use), a GPU, or -1 for one that is not
- * in the file, as when a container shows a part of the machine. */
+/* The switch (made on first use), a GPU, or -1 for one that is not in the file. */
 static gyre_status find_target(struct reader *reader, xmlNode *element, int32_t *to_out)
 {
     char target[64];
@@ -348,7 +344,7 @@ static gyre_status read_link(struct reader *reader, xmlNode *element, int32_t gp
         return GYRE_SUCCESS;
     }
     const int32_t n_lanes = get_int(reader, element, "count", -1);
-    if (n_lanes == 0 || link.to == gpu) /* counted as absent, or a part of the same GPU */
+    if (n_lanes == 0 || link.to == gpu) /* absent, or a part of the same GPU */
         return GYRE_SUCCESS;
     if (link.to < 0 || n_lanes < 0 || n_lanes > 1024) {
         reader->n_skipped[link.to < 0 ? SKIPPED_LINK : SKIPPED_TEXT]++;
@@ -439,13 +435,13 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s is empty. NCCL_TOPO_DUMP_FILE makes a topology file", name);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, xmlInitParser); /* ranks that are threads read their file side by side */
+    pthread_once(&once, xmlInitParser); /* ranks may be threads */
     xmlParserCtxt *context = xmlNewParserCtxt();
     if (context == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "XML parser for %s", name);
     gyre_topo_init(&topo);
-    /* Without NOENT and DTDLOAD nothing outside the bytes is read; without HUGE libxml2's own
-     * limits on depth and expansion hold. */
+    /* Without NOENT and DTDLOAD nothing outside the bytes is read; without HUGE libxml2 limits
+     * depth and expansion. */
     xmlDoc *doc = xmlCtxtReadMemory(context, bytes, (int)n_bytes, NULL, NULL,
                                     XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
     const xmlError *error = xmlCtxtGetLastError(context);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the graph as XML in NCCL's topology format, version 1. The text is simple, so it is
- * written without an XML library, and a build without one can write it too.
- *
- * Attributes of gyre are `rdma` and `netdev` of `net`, and `bw` of `xgmi`. Other readers skip them.
+ * Writes the graph as XML in NCCL's topology format, version 1, without an XML library. Attributes
+ * of gyre are `rdma` and `netdev` of `net`, and `bw` of `xgmi`; other readers skip them.
  */
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
@@ -14,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The address that NCCL writes for the NVSwitch if the GPU's links do not name one. */
+/* NCCL's, if the GPU's links name no switch */
 #define NVSWITCH_TARGET "fffffff:ffff:ff"
 
 static void indent(FILE *file, int depth)
@@ -104,7 +102,7 @@ static void put_nic(FILE *file, const struct gyre_topo *topo, int32_t nic, int d
     fprintf(file, "</nic>\n");
 }
 
-/* A GPU, or all parts of it, which share their bus id. */
+/* A GPU, or all its parts, which share their bus id. */
 static void put_gpus(FILE *file, const struct gyre_topo *topo, int32_t first, int depth)
 {
     const char *bus_id = topo->nodes[first].bus_id;
@@ -114,7 +112,7 @@ static void put_gpus(FILE *file, const struct gyre_topo *topo, int32_t first, in
             put_gpu(file, topo, i, depth);
 }
 
-/* Everything below a CPU or a switch; depth is bounded by GYRE_TOPO_MAX_DEPTH. */
+/* GYRE_TOPO_MAX_DEPTH bounds the depth. */
 static void put_children(FILE *file, const struct gyre_topo *topo, int32_t parent, int depth)
 {
     for (int32_t i = 0; i < topo->n_nodes; i++) {
