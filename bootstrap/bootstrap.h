@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks find each other, exchange set-up data and, afterwards, watch each other. Implemented
- * over TCP (a rendezvous server that the unique id names; every rank keeps one authenticated link
- * to it) and over shared memory of one process (threads). Every wait has a deadline; every peer is
- * proved to know the job's secret before a byte of it is used.
+ * How ranks find each other, exchange set-up data and, afterwards, watch each other: over TCP (a
+ * rendezvous server that the unique id names; every rank keeps one authenticated link to it) or in
+ * the memory of one process (threads). Every wait has a deadline; every peer is proved to know the
+ * job's secret before a byte of it is used.
  */
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
@@ -17,10 +17,10 @@
 #define GYRE_MESSAGE_MAX_BYTES 2048
 
 enum gyre_event_kind {
-    GYRE_EVENT_NONE,    /* the time passed */
-    GYRE_EVENT_MESSAGE, /* from `rank` */
-    GYRE_EVENT_LOST, /* `rank` is gone without having said goodbye; text says how it was noticed */
-    GYRE_EVENT_LEFT  /* `rank` said goodbye */
+    GYRE_EVENT_NONE, /* the time passed */
+    GYRE_EVENT_MESSAGE,
+    GYRE_EVENT_LOST, /* gone without a goodbye; text says how it was noticed */
+    GYRE_EVENT_LEFT
 };
 
 struct gyre_event {
@@ -29,7 +29,7 @@ struct gyre_event {
     uint32_t n_bytes;
     union {
         uint8_t message[GYRE_MESSAGE_MAX_BYTES];
-        char text[256]; /* "" or e.g. "pid 4321 on hostB closed its connection" */
+        char text[256]; /* "pid 4321 on hostB closed its connection", or "" */
     };
 };
 
@@ -42,11 +42,10 @@ struct gyre_bootstrap {
     uint8_t secret[GYRE_SECRET_BYTES];    /* of the job; proves data sockets */
     const struct gyre_fault *fault;       /* raised: waits for other ranks end; NULL = never */
     struct gyre_sock_address own_address; /* of the link to the rendezvous; family 0 = none */
-    int server_rank;      /* the lowest rank in the process that passes messages on; -1 = in none */
-    char server_text[96]; /* that process, "pid 4321 on hostB"; "" = this one */
+    int server_rank;      /* the lowest rank in the process that passes messages on; -1 = none */
+    char server_text[96]; /* "pid 4321 on hostB"; "" = this process */
 };
 
-/** gyre_bootstrap_is_cancelled - was the communicator given up while somebody waits for ranks? */
 static inline bool gyre_bootstrap_is_cancelled(const struct gyre_bootstrap *bootstrap)
 {
     return bootstrap->fault != NULL && gyre_fault_is_raised(bootstrap->fault);
@@ -84,56 +83,52 @@ struct gyre_bootstrap_ops {
     void (*close)(struct gyre_bootstrap *bootstrap);
 };
 
-/** gyre_unique_id_create - start a rendezvous server (a thread) in this process and name it in
- * `id_out`. */
+/** gyre_unique_id_create - start a rendezvous server (a thread) in this process and name it. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
 /** gyre_unique_id_at_address - the id that every process makes itself, of COMM_ID's address.
  * Errors: INVALID_ARGUMENT. */
 gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_unique_id *id_out);
 
-/* The rank that joins, and the fault that ends its waiting. */
 struct gyre_bootstrap_place {
     int n_ranks;
     int rank;
     const struct gyre_fault *fault; /* raised: give up within a second or so; NULL = never */
 };
 
-/** gyre_unique_id_settle - if the id is one of gyre_unique_id_at_address(), meet the other ranks
- * and replace it by the id that rank 0 made. Errors: those of gyre_meet_open(). */
+/** gyre_unique_id_settle - if the id is of gyre_unique_id_at_address(), meet the other ranks and
+ * replace it by the id that rank 0 made. Errors: those of gyre_meet_open(). */
 gyre_status gyre_unique_id_settle(const struct gyre_params *params,
                                   const struct gyre_bootstrap_place *place, uint64_t timeout_ns,
                                   gyre_unique_id *id);
 
-/** gyre_bootstrap_tcp_open - join the rendezvous server that the id names. Returns when all n_ranks
- * joined. Errors: INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken,
- * n_ranks or build differ), TIMEOUT (names the missing ranks), ABORTED (place->fault was raised),
- * SYSTEM. */
+/** gyre_bootstrap_tcp_open - join the rendezvous. Returns when all n_ranks joined. Errors:
+ * INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken, n_ranks or build
+ * differ), TIMEOUT (names the missing ranks), ABORTED (place->fault was raised), SYSTEM. */
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
 
-/** gyre_bootstrap_tcp_give_up - report, instead of joining, that this rank's init has failed. The
- * other ranks get REMOTE with its rank and `text` instead of waiting for it. Returns within about
- * two seconds, even if the rendezvous cannot be reached. The thread's cause is not changed. */
+/** gyre_bootstrap_tcp_give_up - tell the other ranks, instead of joining, that this rank's init has
+ * failed: they get REMOTE with its rank and `text`. Takes at most about two seconds and keeps the
+ * thread's cause. */
 void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
                                 const char *text);
 
-/** gyre_bootstrap_local_open - n_ranks bootstraps for ranks that are threads of this process.
- * @bootstraps_out: n_ranks entries, each used by its rank, each closed by it. */
+/** gyre_bootstrap_local_open - for ranks that are threads of this process. @bootstraps_out: n_ranks
+ * entries, each used and closed by its rank. */
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
                                       struct gyre_bootstrap **bootstraps_out);
 
 /* ---- finding each other again -------------------------------------------------------------- *
- *
- * Some ranks of a communicator make a new communicator without the help of the excluded ranks, even
- * if the server ended with a dead rank. Each rank keeps a regroup listener (a listening socket)
- * from the start. The lowest remaining rank hands out the new unique id at its listener. */
+ * Some ranks of a communicator make a new one without the excluded ranks, even if the server ended
+ * with a dead rank. Each rank keeps a listening socket, the regroup listener, from the start. The
+ * lowest remaining rank hands out the new unique id there. */
 
 struct gyre_regroup_listener;
 
-/** gyre_regroup_listen - listen on all addresses of the bootstrap's interfaces. @list_out: for the
- * other ranks. */
+/** gyre_regroup_listen - on all addresses of the bootstrap's interfaces. @list_out: for the other
+ * ranks. */
 gyre_status gyre_regroup_listen(const struct gyre_params *params,
                                 struct gyre_regroup_listener **listener_out,
                                 struct gyre_sock_list *list_out);
@@ -142,26 +137,25 @@ void gyre_regroup_close(struct gyre_regroup_listener *listener);
 /* A shrink. All members pass the same values, except for `rank`, `check` and `context`. */
 struct gyre_regroup {
     const struct gyre_params *params;
-    const uint8_t *secret; /* GYRE_SECRET_BYTES, of the old communicator */
+    const uint8_t *secret; /* of the old communicator */
     int rank;              /* of the old communicator, as all ranks here */
     int n_ranks;
-    const bool *is_member; /* by rank: is the rank a member of the new communicator? */
+    const bool *is_member; /* by rank: goes on in the new communicator */
     bool may_lose_ranks;   /* ranks may be dead, so members may not know the same list yet */
-    /* Polled while waiting: not SUCCESS ends the wait with that status and its cause.
-     * @missing: the ranks that are waited for, by rank; NULL where it is not known. */
+    /* Polled while waiting: not SUCCESS ends the wait with that status and its cause. @missing: by
+     * rank, the awaited ones; NULL where they are not known. */
     gyre_status (*check)(void *context, const bool *missing);
     void *context;
-    gyre_status failure;      /* not SUCCESS: this rank cannot take part, and tells the others */
-    const char *failure_text; /* names the rank and the cause */
+    gyre_status failure; /* not SUCCESS: this rank cannot take part, and tells the others */
+    const char *failure_text;
 };
 
 /** gyre_regroup_serve - for the lowest member: wait for all other members, then give all of them a
  * new unique id. If ranks may be lost, a rank whose list has more members is told so and awaited
- * again. If a member cannot take part, all members get its failure: those that have joined at once,
- * later ones when they join. Errors: the failure of a member (the first one that came; all are
- * told), INVALID_USAGE (a rank's list has other members; all are told that come within a second),
- * TIMEOUT naming the ranks that are missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and
- * died), the status of check(). */
+ * again. Errors: the failure of a member (the first one that came; all are told), INVALID_USAGE (a
+ * rank's list has other members; all are told that come within a second), TIMEOUT naming the ranks
+ * that are missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and died), the status of check().
+ */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
@@ -171,18 +165,18 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
                               gyre_unique_id *id_out);
 
 /** gyre_authenticate - prove to each other, over a connected socket, that both know the secret
- * (challenge and response, HMAC-SHA256). Used by data sockets. @is_server: the accepting side.
- * @deadline_ns: on gyre_now_ns(). Errors: TIMEOUT, REMOTE (wrong proof), SYSTEM. */
+ * (challenge and response, HMAC-SHA256). @is_server: the accepting side. @deadline_ns: on
+ * gyre_now_ns(). Errors: TIMEOUT, REMOTE (wrong proof), SYSTEM. */
 gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                               uint64_t deadline_ns);
 
-/** gyre_authenticate_prepare - start libcrypto; on an application's thread, before any of our own
- * threads makes a proof: one that started it while the process exits would do so in its ruins. */
+/** gyre_authenticate_prepare - start libcrypto, on an application's thread, before any of our own
+ * threads makes a proof: one that started it while the process exits would find it in ruins. */
 void gyre_authenticate_prepare(void);
 
 /** gyre_authenticate_release - free what libcrypto keeps for this thread since its proofs. For our
  * own threads that nobody joins, before they say that they are done: at exit libcrypto forgets it.
- * Not for the application's threads, which may use libcrypto themselves. */
+ * Not for the application's threads. */
 void gyre_authenticate_release(void);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id. It is made together with the rendezvous server that it names, and checked before a
- * rank connects to that server. With COMM_ID an id names an address instead, where the ranks meet
- * and rank 0 hands out such an id.
+ * The unique id, which is made together with the rendezvous server that it names. With COMM_ID an
+ * id names an address instead, where the ranks meet and rank 0 hands out such an id.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -34,14 +33,13 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
     return GYRE_SUCCESS;
 }
 
-/* An id that names where the ranks meet. Every process that makes one for the same address makes
- * the same bytes. */
+/* Every process that makes one for the same address makes the same bytes. */
 struct meeting {
     uint32_t magic;
     uint32_t wire_version;
     uint32_t port;
     char host[108];
-    uint64_t checksum; /* of everything before it */
+    uint64_t checksum;
 };
 static_assert(sizeof(struct meeting) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bootstrap of ranks that are threads of one process: one object under one lock, counted by
- * its ranks. A rank that is closed without goodbye is lost to the others, as a process would be.
+ * The bootstrap of ranks that are threads of one process: one object under one lock, counted by its
+ * ranks. A rank that is closed without goodbye is lost to the others, as a process would be.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -28,9 +28,9 @@ struct local {
     bool is_open;
     bool has_left;
     bool has_gathered;
-    void *part; /* of the gather in progress; this rank's copy */
+    void *part; /* this rank's copy, of the gather in progress */
     size_t n_part;
-    gyre_status broken; /* as for a link over TCP, each rank remembers its own first reason */
+    gyre_status broken; /* each rank remembers its own first reason */
     char broken_text[GYRE_TEXT_MAX_BYTES];
 };
 
@@ -60,7 +60,7 @@ static void set_broken(struct local *local, gyre_status status, const char *text
     snprintf(local->broken_text, sizeof(local->broken_text), "%s", text);
 }
 
-/* Under the lock: every other open rank gets an event and cannot gather any more. */
+/* Under the lock: no other open rank can gather any more, and each gets an event. */
 static void tell_others(struct local *local, enum gyre_event_kind kind, const char *cause,
                         const char *text)
 {
@@ -81,9 +81,6 @@ static void wait_changed(struct shared *shared, uint64_t deadline_ns)
     gyre_cond_wait_until(&shared->changed, &shared->lock, deadline_ns);
 }
 
-/* ---- gathering -------------------------------------------------------------------------- */
-
-/* Under the lock: the last part is there. */
 static gyre_status finish_gather(struct shared *shared)
 {
     size_t n_total = (size_t)shared->n_ranks * sizeof(uint32_t);
@@ -145,7 +142,7 @@ static gyre_status contribute(struct local *local, const void *mine, size_t n_by
     return ++shared->n_gathered == shared->n_ranks ? finish_gather(shared) : GYRE_SUCCESS;
 }
 
-/* Under the lock: SUCCESS when shared->result is this rank's to read (once). */
+/* Under the lock. On success this rank may read shared->result once. */
 static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
 {
     struct shared *shared = local->shared;
@@ -212,8 +209,6 @@ static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const vo
     pthread_mutex_unlock(&shared->lock);
     return status;
 }
-
-/* ---- events ----------------------------------------------------------------------------- */
 
 static gyre_status local_check(struct gyre_bootstrap *bootstrap)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The only file that includes mpi.h outside bench: broadcasts the unique id from rank 0.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_mpi.h"
 
 #include <mpi.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The MPI helper (a library of its own, libgyre_mpi): MPI carries the unique id and nothing else.
+ * A library of its own, libgyre_mpi: MPI carries the unique id and nothing else.
  */
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_MPI_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_MPI_H
@@ -8,7 +8,7 @@
 #include "core/gyre.h"
 
 /** gyre_mpi_share_id - hand rank 0's id to all ranks of MPI_COMM_WORLD. MPI must be initialised.
- * @id: in on rank 0, out elsewhere. Errors: SYSTEM. */
+ * Errors: SYSTEM. */
 gyre_status gyre_mpi_share_id(gyre_unique_id *id);
 
 #endif

@@ -19,14 +19,14 @@
 #include <string.h>
 #include <strings.h>
 
-#define PROOF_NS  2000000000ULL /* a rank proves itself in milliseconds */
+#define PROOF_NS  2000000000ULL
 #define ANSWER_NS 5000000000ULL
 
 struct gyre_regroup_listener {
     struct gyre_sock_listeners listeners;
 };
 
-/* A joining rank's description of itself. It is sent over the network, so its layout is fixed. */
+/* Exchanged: fixed layout. */
 struct claim {
     int32_t rank;
     int32_t n_members;
@@ -35,7 +35,7 @@ struct claim {
     char text[GYRE_TEXT_MAX_BYTES];
 };
 
-/* The lowest member's answer. Sent over the network: fixed layout. */
+/* Exchanged: fixed layout. */
 struct verdict {
     uint32_t status;
     char text[GYRE_TEXT_MAX_BYTES];
@@ -105,8 +105,7 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
     }
 }
 
-/* Ask the lowest member. *is_proved_out: the other end has proved that it is the lowest member, so
- * its answer counts, whatever it is. */
+/* *is_proved_out: the other end has proved that it is the lowest member, so its answer counts. */
 static gyre_status talk(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns,
                         bool *is_proved_out, struct verdict *verdict_out)
 {
@@ -119,8 +118,8 @@ static gyre_status talk(int fd, const struct gyre_regroup *regroup, uint64_t dea
     return gyre_sock_recv(fd, verdict_out, sizeof(*verdict_out), gyre_now_ns() + ANSWER_NS);
 }
 
-/* One try at each address. A wrong one (this host has a bridge with the same address, say) refuses,
- * is silent, or does not know the secret. */
+/* A wrong address (this host has a bridge with the same one, say) refuses, is silent, or does not
+ * know the secret. */
 static gyre_status try_addresses(const struct gyre_sock_address *addresses, int n,
                                  const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                  bool *is_proved_out, struct verdict *verdict_out)
@@ -145,7 +144,6 @@ static gyre_status try_addresses(const struct gyre_sock_address *addresses, int 
     return is_late ? GYRE_ERROR_TIMEOUT : status;
 }
 
-/* Try all addresses again and again, until the lowest member has answered at one of them. */
 static gyre_status get_verdict(const struct gyre_sock_list *list,
                                const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                struct verdict *verdict_out)
@@ -188,14 +186,15 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
 #define SLICE_MS       100
 #define REFUSED_NS     500000000ULL  /* how long nothing may be accepted */
 #define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
-#define MAX_CANDIDATES 512 /* strangers have a lower cap of their own; the rest are ranks */
+#define MAX_CANDIDATES 512           /* strangers have a lower cap; the rest are ranks */
 
-/* A connection from its first byte to its claim. */
+/* A connection until its claim is whole. It becomes a joiner when it has proved that it knows the
+ * secret and claims to be an awaited rank. */
 struct candidate {
     struct gyre_stranger stranger;
     bool is_proved;
     struct claim claim;
-    size_t n_read; /* of the claim */
+    size_t n_read;
 };
 
 struct serving {
@@ -205,18 +204,18 @@ struct serving {
     bool *missing;                /* by rank */
     struct candidate *candidates; /* MAX_CANDIDATES, oldest first */
     int n_candidates;
-    int *joiners; /* descriptors of ranks that have proved themselves and wait for the verdict */
+    int *joiners; /* descriptors of ranks that wait for the verdict */
     int *rank_of;
     int n_joiners;
     uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
     uint64_t differs_ns; /* a list was found to differ; 0 = none was */
-    int n_arrived;       /* members that have joined: `joiners`, and those that were answered */
-    gyre_status failure; /* of the first member that cannot take part; SUCCESS: there is none */
+    int n_arrived;       /* `joiners`, and those that were answered */
+    gyre_status failure; /* of the first member that cannot take part */
     char failure_text[GYRE_TEXT_MAX_BYTES];
     struct pollfd *polls; /* listeners, then candidates, then joiners */
 };
 
-/* "1, 3 and more": ranks with is_member[rank] == wanted. */
+/* "1, 3 and more": ranks with is_member[rank] == wanted */
 static void list_ranks(const struct gyre_regroup *regroup, const bool *is_member, bool wanted,
                        char *text_out, size_t text_bytes)
 {
@@ -244,15 +243,15 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
         verdict.id = *id;
     snprintf(verdict.text, sizeof(verdict.text), "%.700s", text);
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* Errors are ignored: a joiner that is gone will be missed by the new server, which reports
-     * it. */
+    /* The new server reports a joiner that is gone. */
     if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + ANSWER_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
     gyre_sock_close(fd);
     explicit_bzero(&verdict, sizeof(verdict));
 }
 
-/* ---- joiners ------------------------------------------------------------------------------- */
+/* ---- the lowest member's side ------------------------------------------------------------------
+ */
 
 /* The descriptor belongs to the caller now, or was closed. */
 static void forget_candidate(struct serving *serving, int index)
@@ -268,7 +267,6 @@ static void drop_candidate(struct serving *serving, int index)
     forget_candidate(serving, index);
 }
 
-/* Room for one more? */
 static bool make_room(struct serving *serving)
 {
     int n_strangers = 0;
@@ -294,7 +292,7 @@ static gyre_status accept_some(struct serving *serving, int listen_fd)
         const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
         if (status == GYRE_ERROR_TIMEOUT)
             break;
-        /* For example, no descriptor is free. Another thread may give one back soon. */
+        /* No descriptor may be free; another thread may give one back soon. */
         if (status != GYRE_SUCCESS && serving->refused_ns == 0)
             serving->refused_ns = gyre_now_ns();
         if (status != GYRE_SUCCESS)
@@ -311,7 +309,7 @@ static gyre_status accept_some(struct serving *serving, int listen_fd)
 
 enum progress { WAITS, IS_WHOLE, IS_OVER };
 
-/* Take in what a candidate sent so far: its proof, then its claim. */
+/* Takes in its proof, then its claim. */
 static enum progress read_candidate(const struct serving *serving, struct candidate *candidate)
 {
     if (!candidate->is_proved) {
@@ -338,7 +336,7 @@ static enum progress read_candidate(const struct serving *serving, struct candid
                : IS_OVER;
 }
 
-/* Answers all joiners; none of them waits any more. */
+/* None of them waits any more. */
 static void tell_joiners(struct serving *serving, gyre_status status, const char *text,
                          const gyre_unique_id *id)
 {
@@ -346,7 +344,7 @@ static void tell_joiners(struct serving *serving, gyre_status status, const char
         send_verdict(serving->joiners[--serving->n_joiners], status, text, id);
 }
 
-/* A member cannot take part. Of several such members all ranks are told of the first one. */
+/* Of several such members all ranks are told of the first one. */
 static void note_failure(struct serving *serving, gyre_status status, const char *text)
 {
     if (serving->failure != GYRE_SUCCESS)
@@ -355,7 +353,6 @@ static void note_failure(struct serving *serving, gyre_status status, const char
     snprintf(serving->failure_text, sizeof(serving->failure_text), "%s", text);
 }
 
-/* A member has joined. If a member cannot take part, all joiners are told so. */
 static void take_joiner(struct serving *serving, struct claim *claim)
 {
     serving->missing[claim->rank] = false;
@@ -370,7 +367,7 @@ static void take_joiner(struct serving *serving, struct claim *claim)
         tell_joiners(serving, serving->failure, serving->failure_text, NULL);
 }
 
-/* The rank has another list. All joiners are told so, also those that are still to come. */
+/* All joiners are told so, also those that are still to come. */
 static void refuse_list(struct serving *serving, int fd, const struct claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
@@ -387,8 +384,8 @@ static void refuse_list(struct serving *serving, int fd, const struct claim *cla
     send_verdict(fd, serving->failure, serving->failure_text, NULL);
 }
 
-/* Takes a rank that has proved that it knows the secret. The rank waits with the other members. Or
- * it is told that ranks on its list have been excluded, and joins again later. */
+/* The rank waits with the other members, or is told that ranks on its list have been excluded, and
+ * joins again later. */
 static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
@@ -438,8 +435,6 @@ static gyre_status serve_candidates(struct serving *serving)
     return GYRE_SUCCESS;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------ */
-
 static gyre_status fail_missing(const struct serving *serving)
 {
     char text[256];
@@ -447,7 +442,6 @@ static gyre_status fail_missing(const struct serving *serving)
     return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
 }
 
-/* One round: wait a little for any event, and handle it. */
 static gyre_status serve_once(struct serving *serving)
 {
     const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
@@ -473,8 +467,7 @@ static gyre_status serve_once(struct serving *serving)
     return serve_candidates(serving);
 }
 
-/* Is no rank awaited any more? Where lists differ it is not known which ranks come, so ranks are
- * told for a while. */
+/* Where lists differ it is not known which ranks come, so ranks are told for a while. */
 static bool is_over(const struct serving *serving)
 {
     if (serving->differs_ns != 0)
@@ -494,7 +487,7 @@ static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-/* Waits for all members and gives them the verdict, which is also this rank's. */
+/* The members' verdict is also this rank's. */
 static gyre_status serve(struct serving *serving, gyre_unique_id *id_out)
 {
     const struct gyre_regroup *regroup = serving->regroup;

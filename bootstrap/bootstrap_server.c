@@ -28,9 +28,7 @@
 
 #define RESERVE_FILES 64
 
-/* ---- the loop --------------------------------------------------------------------------- */
-
-/* Free the links that have ended. Telling the other ranks may show that more links have ended. */
+/* Telling the other ranks may show that more links have ended. */
 static void sweep(struct gyre_server *server)
 {
     struct gyre_server_link **at = &server->links;
@@ -98,8 +96,7 @@ static void return_reserve(struct gyre_server *server)
     (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Accepting failed, most likely for lack of descriptors. Strangers give theirs back after a while.
- */
+/* Strangers give their descriptors back after a while. */
 static void note_refusal(struct gyre_server *server)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -155,7 +152,7 @@ static bool is_over(const struct gyre_server *server)
 {
     if (server->is_complete)
         return server->links == NULL;
-    /* No rank came; or the job has failed, and the time for ranks that come late is over. */
+    /* No rank came; or the job has failed, and the time for late ranks is over. */
     return gyre_now_ns() >= server->deadline_ns && (server->has_failed || server->n_ranks == 0);
 }
 
@@ -175,9 +172,8 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* How many servers serve ranks. The count belongs to the process, because its exit ends all of
- * them: a process that exits right after its own error must first let its servers tell the other
- * ranks. A forked child has none of the servers. */
+/* A process that exits right after its own error must first let its servers tell the other ranks.
+ * The count belongs to the process; a forked child has none of the servers. */
 static uint32_t n_serving;
 
 static void forget_servers(void)
@@ -258,8 +254,7 @@ static gyre_status watch_listeners(struct gyre_server *server)
     return server->spare_fd >= 0 ? GYRE_SUCCESS : gyre_fail_errno(errno, "epoll of the rendezvous");
 }
 
-/* The launcher's address has just worked when the processes connected to each other, so a rank
- * should try it first. */
+/* The launcher's address has just worked, so a rank should try it first. */
 static bool find_master(struct gyre_sock_address *address_out)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -294,7 +289,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     gyre_sock_list_to_text(server->listeners.addresses, server->listeners.n, server->address_text,
                            sizeof(server->address_text));
     GYRE_TRY_GOTO(status, watch_listeners(server), free_server);
-    /* Read it before the thread starts: the thread owns the server from then on. */
+    /* Before the thread starts, which owns the server from then on. */
     memcpy(id_out->secret, server->secret, sizeof(id_out->secret));
     GYRE_TRY_GOTO(status, start_thread(server), free_server);
     return GYRE_SUCCESS;

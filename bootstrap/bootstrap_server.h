@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of the rendezvous server: one thread, an epoll set and a link for each connection.
- * bootstrap_server.c has the loop. bootstrap_server_link.c reads and writes a link's bytes and
- * never blocks. bootstrap_server_ranks.c knows what the bytes mean: which ranks joined, what is
- * gathered, which ranks are told of a death. Only the server's thread uses what is declared here.
+ * The rendezvous server: one detached thread of the process that made the unique id, an epoll set
+ * and a link for each connection. It lets ranks join, gathers their bytes, relays their messages,
+ * and tells all ranks when one has gone. It ends when no rank is linked to it any more, or when no
+ * rank has come for BOOTSTRAP_TIMEOUT. Only the server's thread uses what is declared here.
  */
 #ifndef GYRE_BOOTSTRAP_SERVER_H
 #define GYRE_BOOTSTRAP_SERVER_H
@@ -12,11 +12,11 @@
 
 #include <sys/resource.h>
 
-/* One frame as it goes out, shared by every link that it waits on. */
+/* A frame that goes out, shared by every link that it waits on. */
 struct gyre_server_buffer {
     int n_users;
     size_t n_bytes;
-    uint8_t bytes[]; /* header and payload */
+    uint8_t bytes[];
 };
 
 struct gyre_server_out {
@@ -28,7 +28,7 @@ enum gyre_link_phase {
     GYRE_LINK_STRANGER, /* must prove the secret before its deadline */
     GYRE_LINK_PROVED,   /* must send its rank */
     GYRE_LINK_RANK,
-    GYRE_LINK_FINISHING /* gets its last bytes, then is closed; what it says is not read */
+    GYRE_LINK_FINISHING /* gets its last bytes; what it says is not read */
 };
 
 struct gyre_server_link {
@@ -36,21 +36,21 @@ struct gyre_server_link {
     int fd;
     enum gyre_link_phase phase;
     uint64_t deadline_ns; /* of all phases but RANK */
-    bool is_dead;         /* closed by the sweep, never in the middle of an event */
+    bool is_dead;         /* the sweep closes it, never in the middle of an event */
     bool wants_out;
     bool has_left;
-    char death[160]; /* how it ended */
+    char death[160];
     struct gyre_wire_watch watch;
     struct gyre_stranger stranger; /* in that phase */
     struct gyre_frame frame;
-    uint8_t *payload; /* of `frame`, while it comes in */
-    size_t n_read;    /* of header + payload */
+    uint8_t *payload;
+    size_t n_read; /* of header and payload */
     struct gyre_server_out *first_out;
     struct gyre_server_out *last_out;
-    size_t n_out_offset; /* sent of first_out */
+    size_t n_out_offset;
     size_t n_queued_bytes;
     struct gyre_frame_join who; /* from PROVED to RANK */
-    uint8_t *gathered;          /* this rank's part of the gather in progress */
+    uint8_t *gathered;          /* its part of the gather in progress */
     size_t n_gathered;
     bool has_gathered;
 };
@@ -58,9 +58,9 @@ struct gyre_server_link {
 struct gyre_server {
     struct gyre_sock_listeners listeners; /* none once all have joined */
     int epoll_fd;
-    int spare_fd; /* given up where no other descriptor is free, to tell the ranks so; -1 = none */
+    int spare_fd; /* given up where no other descriptor is free; -1 = none */
     bool is_accepting;
-    rlim_t n_files;      /* the limit of descriptors that was raised; 0 = it was not */
+    rlim_t n_files;      /* the limit of descriptors that was raised; 0 = none */
     uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
     char address_text[256];
     uint8_t secret[GYRE_SECRET_BYTES];
@@ -85,30 +85,29 @@ struct gyre_server {
     uint64_t gather_started_ns;
 };
 
-/** gyre_server_link_add - take over a connection that was just accepted, and challenge it. */
+/** gyre_server_link_add - challenge a connection that was just accepted. */
 void gyre_server_link_add(struct gyre_server *server, int fd);
 
-/** gyre_server_link_free - close and free; it is in no list any more. */
 void gyre_server_link_free(struct gyre_server *server, struct gyre_server_link *link);
 
 /** gyre_server_link_kill - have the sweep end it. The first reason stays. */
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
 
-/** gyre_server_link_kill_silent - the same for a peer whose kernel says nothing any more; if it
- * still hears this host, it learns so at once. */
+/** gyre_server_link_kill_silent - the peer's kernel says nothing any more; if it still hears this
+ * host, it learns so at once. */
 void gyre_server_link_kill_silent(struct gyre_server_link *link);
 
-/** gyre_server_link_read / write - serve a readable / writable socket without blocking. */
+/** Serve a readable or writable socket without blocking. */
 void gyre_server_link_read(struct gyre_server *server, struct gyre_server_link *link);
 void gyre_server_link_write(struct gyre_server *server, struct gyre_server_link *link);
 
-/** gyre_server_frame - a buffer with this header and room for its payload; NULL without memory. */
+/** gyre_server_frame - with room for its payload; NULL without memory. */
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
                                              const void *payload, size_t n_payload);
 void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
 
-/** gyre_server_link_send - queue a frame (NULL: no memory, the link dies) and write what goes
- * now. */
+/** gyre_server_link_send - queue a frame (NULL: no memory, the link dies) and write what goes now.
+ */
 void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
                            struct gyre_server_buffer *buffer);
 
@@ -120,12 +119,11 @@ void gyre_server_fail(struct gyre_server *server, gyre_status status, const char
 /** gyre_server_on_frame - a whole frame of a proved link came. */
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);
 
-/** gyre_server_on_end - tell the other ranks that a link is about to be freed, if it was a
- * rank's. */
+/** gyre_server_on_end - tell the other ranks that a link is about to be freed, if it was a rank's.
+ */
 void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link);
 
 /** gyre_server_check_deadlines - of joining (with a line of progress now and then) and of the
- *
  * gather. */
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns);
 

@@ -25,7 +25,7 @@ void gyre_server_link_kill(struct gyre_server_link *link, const char *death)
     link->is_dead = true;
 }
 
-/* The connection ended with this errno; 0 = the peer closed it. */
+/* 0 = the peer closed it */
 static void kill_with(struct gyre_server_link *link, int error_number)
 {
     char text[sizeof(link->death)];
@@ -107,8 +107,7 @@ void gyre_server_link_write(struct gyre_server *server, struct gyre_server_link 
     if (link->is_dead)
         return;
     watch_out(server, link, link->first_out != NULL);
-    /* The peer closes after it has read the last frame. If this end closed first, that frame could
-     * be lost. */
+    /* If this end closed first, the last frame could be lost. */
     if (link->first_out == NULL && link->phase == GYRE_LINK_FINISHING)
         shutdown(link->fd, SHUT_WR);
 }
@@ -172,8 +171,6 @@ void gyre_server_link_free(struct gyre_server *server, struct gyre_server_link *
     free(link);
 }
 
-/* ---- reading ---------------------------------------------------------------------------- */
-
 static void read_stranger(struct gyre_server *server, struct gyre_server_link *link)
 {
     const enum gyre_stranger_state state = gyre_stranger_read(&link->stranger, server->secret);
@@ -187,7 +184,7 @@ static void read_stranger(struct gyre_server *server, struct gyre_server_link *l
     }
 }
 
-/* The most bytes that a frame of this type may carry from a link in this phase; -1 = none. */
+/* Most bytes of a frame of this type from a link in this phase; -1 = none. */
 static int64_t frame_cap(const struct gyre_server *server, const struct gyre_server_link *link)
 {
     const uint32_t type = link->frame.type;
@@ -216,13 +213,12 @@ static void on_header(struct gyre_server *server, struct gyre_server_link *link)
         gyre_server_link_kill(link, "closed its connection after a malformed frame");
         return;
     }
-    /* One byte more, for the NUL of a text. */
+    /* one byte more, for the NUL of a text */
     link->payload = calloc(1, (size_t)link->frame.n_bytes + 1);
     if (link->payload == NULL)
         gyre_server_link_kill(link, "was given up: the rendezvous ran out of memory");
 }
 
-/* Count n new bytes. If a frame is complete now, handle it. */
 static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, size_t n_bytes)
 {
     link->n_read += n_bytes;
@@ -237,7 +233,6 @@ static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, 
     link->n_read = 0;
 }
 
-/* Where the next bytes of this link belong, and how many are wanted. */
 static uint8_t *read_target(struct gyre_server_link *link, uint8_t *trash, size_t n_trash,
                             size_t *n_wanted_out)
 {

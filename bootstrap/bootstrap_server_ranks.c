@@ -32,7 +32,7 @@ static void own_host(char *host_out, size_t host_bytes)
     gethostname(host_out, host_bytes - 1);
 }
 
-/* Send a link its last frame, a text. The link is closed after it. */
+/* The link is closed after this last frame. */
 static void finish_link(struct gyre_server *server, struct gyre_server_link *link,
                         gyre_status status, const char *text)
 {
@@ -71,7 +71,7 @@ static void broadcast(struct gyre_server *server, int except, struct gyre_server
     }
 }
 
-/* "3, 7, 9 and 4 more": the ranks for which is_missing() holds. */
+/* "3, 7, 9 and 4 more" */
 static void name_missing(const struct gyre_server *server, bool of_gather, char *text_out,
                          size_t text_bytes)
 {
@@ -95,8 +95,6 @@ static void name_missing(const struct gyre_server *server, bool of_gather, char 
         snprintf(text_out + n_text, text_bytes - n_text, " and %d more", n_more);
 }
 
-/* ---- joining ---------------------------------------------------------------------------- */
-
 static void welcome_all(struct gyre_server *server)
 {
     struct gyre_frame_joined joined = {.server_rank = -1, .server_pid = getpid()};
@@ -106,7 +104,6 @@ static void welcome_all(struct gyre_server *server)
             joined.server_rank = rank;
     }
     server->is_complete = true;
-    /* All ranks have joined, so the listening sockets are closed. */
     gyre_sock_close_all(&server->listeners);
     struct gyre_server_buffer *buffer =
         gyre_server_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
@@ -117,7 +114,7 @@ static void welcome_all(struct gyre_server *server)
                   (unsigned long long)server->n_dropped);
 }
 
-/* May this rank join? If not, it has been told, and the other ranks if it concerns them. */
+/* If a rank may not join, it has been told, and the other ranks if it concerns them. */
 static bool admit(struct gyre_server *server, struct gyre_server_link *link)
 {
     const struct gyre_frame_join *who = &link->who;
@@ -187,8 +184,6 @@ static void on_join(struct gyre_server *server, struct gyre_server_link *link)
     if (++server->n_joined == server->n_ranks)
         welcome_all(server);
 }
-
-/* ---- after joining ---------------------------------------------------------------------- */
 
 static void finish_gather(struct gyre_server *server)
 {
@@ -303,11 +298,9 @@ void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *l
         link->has_left = true;
         break;
     default:
-        break; /* frame_cap() let no other in */
+        break; /* frame_cap() lets no other in */
     }
 }
-
-/* ---- ends and deadlines ------------------------------------------------------------------ */
 
 void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link)
 {
@@ -347,7 +340,7 @@ static void check_joining(struct gyre_server *server, uint64_t now_ns)
                   "at %s; check the launcher and that their hosts reach it)",
                   waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
                   server->address_text);
-        /* After 5, 10, 20, 40 and 80 s, then once a minute. */
+        /* after 5, 10, 20, 40 and 80 s, then once a minute */
         server->next_progress_ns += server->progress_ns;
         server->progress_ns = gyre_min_u64(2 * server->progress_ns, PROGRESS_MAX_NS);
     }

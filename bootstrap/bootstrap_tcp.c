@@ -25,8 +25,7 @@
 #define PROOF_NS         (5 * SECOND_NS)      /* the server's patience with strangers */
 #define HANDSHAKE_TRIES  5
 
-/* The server speaks first. Its kernel takes connections also while its process is stopped.
- * @word_ns: when to stop waiting for its first word. */
+/* The server speaks first; its kernel takes connections also while its process is stopped. */
 static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                uint64_t word_ns, uint64_t deadline_ns)
 {
@@ -41,13 +40,13 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
                              gyre_min_u64(deadline_ns, gyre_now_ns() + PROOF_NS));
 }
 
-/* How one round over all addresses went. */
+/* One round over all addresses. */
 struct attempts {
-    int n_late;         /* did not answer in time: a busy listener drops connection requests */
-    int n_refused;      /* answered, and not as this job's rendezvous */
-    bool is_limited;    /* this process lacks something, so no address is tried any more */
-    gyre_status status; /* of the last one, as are the words */
-    char texts[GYRE_TEXT_MAX_BYTES]; /* of all */
+    int n_late;      /* a busy listener drops connection requests */
+    int n_refused;   /* answered, and not as this job's rendezvous */
+    bool is_limited; /* this process lacks something */
+    gyre_status status;
+    char texts[GYRE_TEXT_MAX_BYTES]; /* of all addresses */
 };
 
 static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
@@ -57,7 +56,7 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
     const uint64_t try_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + connect_ns);
     gyre_status status = gyre_sock_connect(address, try_ns, &tcp->fd);
     if (status == GYRE_SUCCESS) {
-        /* The only address is waited at, where a stopped server may be; one of several is not. */
+        /* A stopped server may be at the only address, which is waited at. */
         const uint64_t word_ns = gyre_min_u64(
             deadline_ns, tcp->n_addresses == 1 ? deadline_ns : gyre_now_ns() + WORD_NS);
         status = shake_hands(tcp, layout, word_ns, deadline_ns);
@@ -117,7 +116,7 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
             if (attempts.is_limited)
                 return fail_attempts(tcp, layout, &attempts);
         }
-        /* Many strangers can also push a rank out. The rank then connects again. */
+        /* Many strangers can push a rank out; it connects again. */
         n_refusals += attempts.n_refused > 0;
         const bool may_go_on =
             attempts.n_refused > 0 ? n_refusals < HANDSHAKE_TRIES : attempts.n_late > 0 || is_hasty;
@@ -128,7 +127,7 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     }
 }
 
-#define GRACE_NS   (2 * SECOND_NS)      /* the server's verdict names more than ours; let it come */
+#define GRACE_NS   (2 * SECOND_NS)      /* the server's verdict names more than ours */
 #define GIVE_UP_NS (2 * SECOND_NS)      /* a failed rank's own error waits for this */
 #define RETRY_NS   (SECOND_NS * 3 / 10) /* likewise, where connecting has failed already */
 #define POST_NS    (5 * SECOND_NS)
@@ -137,8 +136,6 @@ static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
 {
     return (struct gyre_tcp *)bootstrap;
 }
-
-/* ---- the slots -------------------------------------------------------------------------- */
 
 static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes, void **result_out)
 {
@@ -159,7 +156,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
         status = gyre_tcp_send(tcp, &frame, mine, deadline_ns);
     const bool is_sent = status == GYRE_SUCCESS;
     pthread_mutex_lock(&tcp->lock);
-    /* Even when sending failed: the reason may be on its way to us. */
+    /* Even when sending failed: the reason may be on its way. */
     while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
            !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
@@ -233,7 +230,7 @@ static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
         .type = GYRE_FRAME_FAIL,
         .rank = bootstrap->rank,
         .n_bytes = (uint32_t)gyre_min_u64(strlen(text), GYRE_TEXT_MAX_BYTES - 1)};
-    /* The rank that gives up has set the cause, and a broken link must not replace it. */
+    /* A broken link must not replace the cause. */
     snprintf(before, sizeof(before), "%s", gyre_cause());
     if (gyre_tcp_send(tcp, &frame, text, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
@@ -271,7 +268,7 @@ static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
     gyre_status status = GYRE_SUCCESS;
     if (event_out->kind == GYRE_EVENT_NONE) {
         tcp->is_woken = false;
-        /* All queued events have been delivered. Without a link no later death can be reported. */
+        /* Without a link no later death can be reported. */
         if (tcp->is_closed && !tcp->server_rank_left)
             status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     }
@@ -297,7 +294,6 @@ static void tcp_leave(struct gyre_bootstrap *bootstrap)
     char before[GYRE_CAUSE_MAX_BYTES];
     const struct gyre_frame frame = {.type = GYRE_FRAME_LEAVE, .rank = bootstrap->rank};
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* Without a link no goodbye can be sent. */
     if (gyre_tcp_send(tcp_of(bootstrap), &frame, NULL, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
 }
@@ -331,8 +327,6 @@ static const struct gyre_bootstrap_ops tcp_ops = {
     .leave = tcp_leave,
     .close = tcp_close,
 };
-
-/* ---- opening ---------------------------------------------------------------------------- */
 
 static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
 {
@@ -386,7 +380,7 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     return GYRE_SUCCESS;
 }
 
-/* Before the join. The server closes the link when it has read the frame. */
+/* The server closes the link when it has read the frame. */
 static void tell_failure(struct gyre_tcp *tcp, const char *text, uint64_t deadline_ns)
 {
     char end = 0;
@@ -401,15 +395,14 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_unique_id own_id = *id;
-    /* The settings of the environment may be the reason for giving up. */
+    /* The environment may be the reason for giving up. */
     struct gyre_params *defaults = malloc(sizeof(*defaults));
-    /* This join has no fault that ends it, because a fault may be the reason for giving up. */
+    /* So may a fault. */
     const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
     char before[GYRE_CAUSE_MAX_BYTES];
     char words[GYRE_TEXT_MAX_BYTES];
     snprintf(before, sizeof(before), "%s", gyre_cause());
     snprintf(words, sizeof(words), "%s", text);
-    /* With one rank there is no other rank to tell. */
     if (place->n_ranks != 1 && defaults != NULL &&
         gyre_params_from(none, defaults) == GYRE_SUCCESS &&
         gyre_unique_id_settle(defaults, &own, deadline_ns - gyre_now_ns(), &own_id) ==
@@ -430,8 +423,8 @@ void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_boot
     give_up(id, place, text, gyre_now_ns() + GIVE_UP_NS);
 }
 
-/* This rank has not joined. A failure of its own, such as a lack of descriptors, can be over a
- * moment later; a rendezvous that did not answer in time is not tried again. */
+/* A failure of its own, such as a lack of descriptors, can be over a moment later; a rendezvous
+ * that did not answer in time is not tried again. */
 static void give_up_joining(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
                             gyre_status status)
 {
@@ -477,7 +470,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     return GYRE_SUCCESS;
 
 fail:
-    /* The other ranks wait for this rank. If they gave up first, the server does not read this. */
+    /* The other ranks wait for this one. */
     tcp_fail(&tcp->base, gyre_cause());
     tcp_close(&tcp->base);
     return status;

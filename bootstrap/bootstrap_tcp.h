@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a rank's link to the server: bootstrap_tcp_connect.c reaches the server,
- * bootstrap_tcp_link.c sends and receives, bootstrap_tcp.c joins and implements the slots. Any
- * thread may send, under one lock. Reading follows the leader: of the threads that wait for
- * something (an event, a gathered result) one reads the socket for all and sorts what comes; the
- * others sleep until it has. So a gather works while another thread polls.
+ * Inside of a rank's link to the server. Any thread may send, under one lock. Reading follows the
+ * leader: of the threads that wait for something (an event, a gathered result) one reads the socket
+ * for all and sorts what comes; the others sleep until it has. So a gather works while another
+ * thread polls.
  */
 #ifndef GYRE_BOOTSTRAP_TCP_H
 #define GYRE_BOOTSTRAP_TCP_H
@@ -19,7 +18,7 @@ struct gyre_tcp {
     int wake_fd;
     uint64_t timeout_ns;
     char server_text[256];
-    int n_addresses;                 /* of the server, that this rank may try */
+    int n_addresses;                 /* of the server */
     struct gyre_frame_joined joined; /* written before the link is handed out */
     pthread_mutex_t send_lock;
     bool is_send_broken; /* a frame was cut off; under send_lock */
@@ -36,13 +35,13 @@ struct gyre_tcp {
     char broken_text[GYRE_TEXT_MAX_BYTES];
     struct gyre_event_queue events;
     uint32_t sequence;
-    void *result; /* payload of GATHERED */
+    void *result; /* of GATHERED */
     size_t n_result;
 
     struct gyre_frame frame;
     uint8_t *payload;
     size_t n_read;
-    struct gyre_wire_watch watch; /* of fd; the reader's, once the link is handed out */
+    struct gyre_wire_watch watch; /* the reader's, once the link is handed out */
     uint64_t next_look_ns;        /* likewise */
 };
 

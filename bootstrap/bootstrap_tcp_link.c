@@ -19,8 +19,6 @@
 
 static const char no_memory[] = "no memory";
 
-/* ---- sending ---------------------------------------------------------------------------- */
-
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
                           uint64_t deadline_ns)
 {
@@ -37,8 +35,6 @@ gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, 
     pthread_mutex_unlock(&tcp->send_lock);
     return status;
 }
-
-/* ---- receiving -------------------------------------------------------------------------- */
 
 void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text)
 {
@@ -64,7 +60,7 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
         return;
     tcp->is_closed = true;
     if (tcp->is_joined && joined->server_rank == tcp->base.rank) {
-        /* This rank has not died, so no rank is lost. But deaths cannot be noticed any more. */
+        /* This rank has not died, but deaths cannot be noticed any more. */
         snprintf(text, sizeof(text), "rank %d's own rendezvous at %s %s", tcp->base.rank,
                  tcp->server_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
@@ -81,8 +77,7 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
             gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
     } else {
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, "the rendezvous has ended");
-        /* The server's process may have ended while it passed goodbyes on, so no rank may wait for
-         * a goodbye any more. */
+        /* The server's process may have ended while it passed goodbyes on. */
         for (int rank = 0; rank < tcp->base.n_ranks; rank++)
             if (rank != tcp->base.rank)
                 gyre_events_push(&tcp->events, GYRE_EVENT_LEFT, rank, "", 0);
@@ -92,7 +87,7 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
 static void on_frame(struct gyre_tcp *tcp)
 {
     const struct gyre_frame *frame = &tcp->frame;
-    const char *text = (const char *)tcp->payload; /* ended by read_target() */
+    const char *text = (const char *)tcp->payload; /* read_target() ends it */
     char cause[GYRE_TEXT_MAX_BYTES];
     switch (frame->type) {
     case GYRE_FRAME_JOINED:
@@ -132,7 +127,7 @@ static void on_frame(struct gyre_tcp *tcp)
                                 ? (gyre_status)frame->sequence
                                 : GYRE_ERROR_REMOTE,
                             text);
-        /* The server closes after this; that is no loss of a rank. */
+        /* The server closes after this. */
         tcp->is_closed = true;
         break;
     default:
@@ -141,8 +136,7 @@ static void on_frame(struct gyre_tcp *tcp)
     }
 }
 
-/* The reader's: where the next bytes go.
- * Returns NULL, or why the link can be used no more. */
+/* Where the next bytes go. Returns NULL, or why the link can be used no more. */
 static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_t *n_wanted_out)
 {
     if (tcp->n_read < sizeof(tcp->frame)) {
@@ -163,8 +157,7 @@ static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_
     return NULL;
 }
 
-/* This rank has no memory to read a frame. The failure is this rank's own. The link can still send,
- * so it tells the other ranks. */
+/* The failure is this rank's own. The link can still send, so it tells the other ranks. */
 static void on_no_memory(struct gyre_tcp *tcp)
 {
     char text[GYRE_TEXT_MAX_BYTES];
@@ -174,7 +167,7 @@ static void on_no_memory(struct gyre_tcp *tcp)
     tcp->is_closed = true;
 }
 
-/* The reader's: receive until recv() would block. */
+/* The reader's: until recv() would block. */
 static void read_some(struct gyre_tcp *tcp)
 {
     for (;;) {
@@ -214,7 +207,7 @@ static void read_some(struct gyre_tcp *tcp)
     }
 }
 
-/* The reader's: has the server's kernel gone silent? Then how_out says so. */
+/* The reader's. */
 static bool is_server_silent(struct gyre_tcp *tcp, char *how_out, size_t how_bytes)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -249,7 +242,7 @@ void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
     uint64_t n_wakes = 0;
     const int n_ready = poll(entries, 2, (int)gyre_min_u64(left_ms, 1000));
     if (n_ready > 0 && entries[1].revents != 0 && read(tcp->wake_fd, &n_wakes, sizeof(n_wakes)) < 0)
-        n_wakes = 0; /* another wake may follow; nothing is lost */
+        n_wakes = 0; /* another wake may follow */
     if (n_ready > 0 && entries[0].revents != 0)
         read_some(tcp);
     char how[160] = "";

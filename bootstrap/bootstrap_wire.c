@@ -21,10 +21,9 @@
 
 #define HELLO_MAGIC 0x31525947u /* "GYR1" */
 
-/* Process-wide, as libcrypto's state is, which its handler of exit() frees: our own threads may
- * still make proofs then (a server that tells the last ranks why, an init in the background). This
- * handler is registered after libcrypto's, so it runs before: no proof begins after it. A fork
- * waits for the lock, so libcrypto's own locks are free in the child. */
+/* Process-wide, as libcrypto's state is, which its handler of exit() frees while our own threads
+ * may still make proofs. This handler is registered after libcrypto's, so it runs before: no proof
+ * begins after it. A fork waits for the lock, so libcrypto's own locks are free in the child. */
 static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_exiting; /* under proof_lock, as the next */
 static bool is_prepared;
@@ -149,13 +148,13 @@ bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd)
     memset(stranger_out, 0, sizeof(*stranger_out));
     stranger_out->fd = fd;
     stranger_out->born_ns = gyre_now_ns();
-    /* 36 bytes into an empty socket buffer: all or nothing. */
+    /* 36 bytes into an empty socket buffer: all or nothing */
     return gyre_hello_make(&stranger_out->hello) == GYRE_SUCCESS &&
            send(fd, &stranger_out->hello, sizeof(stranger_out->hello), MSG_NOSIGNAL) ==
                sizeof(stranger_out->hello);
 }
 
-/* Is the answer right? Then ours goes back. */
+/* If the answer is right, ours goes back. */
 static bool answer_proof(struct gyre_stranger *stranger, const uint8_t secret[GYRE_SECRET_BYTES])
 {
     uint8_t proof[GYRE_PROOF_BYTES];
@@ -195,13 +194,22 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
     return GYRE_STRANGER_EVICT;
 }
 
+/* Is the other end still there? The two kernels answer that, not the two processes: a stopped
+ * process must not count as dead, and its kernel goes on acknowledging. Keepalive alone misses an
+ * end that has bytes to send: Linux sends no probes then, and TCP's persist state has no useful
+ * limit. TCP_USER_TIMEOUT also ends a connection to a stopped process whose window is full.
+ *
+ * So the segments that arrive are counted. A peer's kernel that reaches this host sends at least
+ * one every 2 s: an acknowledgement, a probe of its own, or an answer to ours. Loss in one
+ * direction alone is seen by the end that hears nothing. It resets the connection, because a FIN
+ * would wait behind bytes that are never acknowledged. */
 #define SECOND_NS 1000000000ULL
-/* As long as keepalive's own patience: 2 s, and five probes a second apart. */
+/* Keepalive's own patience: 2 s, and five probes a second apart. */
 #define SILENT_NS (7 * SECOND_NS)
 /* Longer than any kernel's acknowledgement takes, shorter than the peer's patience. */
 #define UNHEARD_NS (5 * SECOND_NS)
-/* The state of TCP that a reset leads to (TCP_CLOSE in netinet/tcp.h). The peer's FIN leads to
- * another one, as long as this end is open. */
+/* A reset leads to this state of TCP (TCP_CLOSE in netinet/tcp.h); the peer's FIN to another one.
+ */
 #define STATE_CLOSED 7
 /* A process that was stopped itself has not looked for long; that is no silence of the peer. */
 #define LOOK_MAX_NS (2 * SECOND_NS)
@@ -240,7 +248,7 @@ void gyre_wire_reset(int fd)
     (void)connect(fd, &nobody, sizeof(nobody));
 }
 
-/* Finds out whether this host itself has lost its address, its interface or its link. */
+/* Has this host lost its address, its interface or its link? */
 static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, size_t text_bytes)
 {
     struct gyre_sock_interface *all = NULL;
@@ -274,8 +282,8 @@ static bool is_unreachable(int error_number)
            error_number == ENETUNREACH || error_number == ENETDOWN;
 }
 
-/* Whether the end of the stream is a reset. The kernel reports a reset's error only once. If a send
- * got it, the next read returns the end of the stream, as after a FIN. */
+/* The kernel reports a reset's error only once. If a send got it, the next read returns the end of
+ * the stream, as after a FIN. */
 static bool was_reset(int fd)
 {
     struct tcp_info info;
@@ -349,8 +357,8 @@ void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind,
     struct gyre_event *event = &node->event;
     event->kind = kind;
     event->rank = rank;
-    const size_t room = kind == GYRE_EVENT_MESSAGE ? sizeof(event->message)
-                                                   : sizeof(event->text) - 1; /* with its NUL */
+    const size_t room =
+        kind == GYRE_EVENT_MESSAGE ? sizeof(event->message) : sizeof(event->text) - 1;
     event->n_bytes = (uint32_t)gyre_min_u64(n_bytes, room);
     if (event->n_bytes > 0)
         memcpy(event->message, bytes, event->n_bytes);

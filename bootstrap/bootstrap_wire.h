@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the server, the ranks' links and the local bootstrap share: the layout of the unique id and
- * of frames, the challenge and response, queues of events, and gathered results. All wire structs
- * are little endian, as is every machine that gyre runs on.
+ * What the server, the ranks' links and the local bootstrap share: the unique id and frames,
+ * strangers, queues of events, gathered results. All wire structs are little endian, as is every
+ * machine that gyre runs on.
  */
 #ifndef GYRE_BOOTSTRAP_WIRE_H
 #define GYRE_BOOTSTRAP_WIRE_H
@@ -16,23 +16,22 @@
 #define GYRE_ID_MAGIC           0x45525947u /* "GYRE" */
 #define GYRE_HOST_MAX_BYTES     64
 #define GYRE_TEXT_MAX_BYTES     768
-#define GYRE_GATHER_MAX_BYTES   (16u << 20) /* all ranks' bytes of an all_gather */
-#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* one rank's in an all_gather_v, if n_ranks > 16 */
+#define GYRE_GATHER_MAX_BYTES   (16u << 20) /* of all ranks, in an all_gather */
+#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* of one rank, in an all_gather_v, if n_ranks > 16 */
 #define GYRE_MAX_RANKS          65536
 
 struct gyre_id_layout {
     uint32_t magic;
     uint32_t wire_version;
-    struct gyre_sock_list list; /* where the rendezvous listens */
+    struct gyre_sock_list list;
     uint8_t secret[GYRE_SECRET_BYTES];
-    uint64_t nonce; /* tells jobs apart in messages */
+    uint64_t nonce;
     uint64_t created_unix_s;
-    uint64_t checksum; /* of everything before it: a truncated or mangled id is not dialled */
+    uint64_t checksum; /* of everything before it: a mangled id is not dialled */
 };
 static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
 
-/** gyre_id_read - check an id and take it apart. Errors: INVALID_ARGUMENT (not an id),
- * INVALID_USAGE (another wire version). */
+/** gyre_id_read - Errors: INVALID_ARGUMENT (not an id), INVALID_USAGE (another wire version). */
 gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out);
 
 enum gyre_frame_type {
@@ -40,20 +39,19 @@ enum gyre_frame_type {
     GYRE_FRAME_JOINED,   /* server to rank: struct gyre_frame_joined */
     GYRE_FRAME_GATHER,   /* rank to server: its bytes */
     GYRE_FRAME_GATHERED, /* server to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
-    GYRE_FRAME_POST,  /* rank to server; `rank` = receiver or -1; server to rank: `rank` = sender */
-    GYRE_FRAME_FAIL,  /* in both directions: text; `rank` = the rank that gave up, also instead of
-                         joining */
-    GYRE_FRAME_LEAVE, /* rank to server */
-    GYRE_FRAME_LEFT,  /* server to rank */
-    GYRE_FRAME_LOST,  /* server to rank: text */
-    GYRE_FRAME_ERROR  /* server to rank: text; `sequence` = status; the job cannot go on */
+    GYRE_FRAME_POST,     /* to the server, `rank` = receiver or -1; to a rank, `rank` = sender */
+    GYRE_FRAME_FAIL,     /* both ways: text; `rank` gave up, also instead of joining */
+    GYRE_FRAME_LEAVE,    /* rank to server */
+    GYRE_FRAME_LEFT,     /* server to rank */
+    GYRE_FRAME_LOST,     /* server to rank: text */
+    GYRE_FRAME_ERROR     /* server to rank: text; `sequence` = status; the job cannot go on */
 };
 
 struct gyre_frame {
     uint32_t type;
     int32_t rank;
     uint32_t sequence;
-    uint32_t n_bytes; /* behind this header */
+    uint32_t n_bytes;
 };
 static_assert(sizeof(struct gyre_frame) == 16, "wire");
 
@@ -70,13 +68,13 @@ struct gyre_frame_join {
 static_assert(sizeof(struct gyre_frame_join) == 96, "wire");
 
 struct gyre_frame_joined {
-    int32_t server_rank; /* the lowest rank in the server's process, or -1 */
+    int32_t server_rank; /* the lowest rank in its process, or -1 */
     int32_t server_pid;
     char server_host[GYRE_HOST_MAX_BYTES];
 };
 static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 
-/* No gather of all ranks' parts is longer. */
+/* of all ranks' gather */
 #define GYRE_FRAME_MAX_BYTES (1u << 30)
 
 /** gyre_gather_cap - most bytes that one rank may give to a gather. */
@@ -98,77 +96,72 @@ struct gyre_hello {
     uint8_t nonce[GYRE_NONCE_BYTES];
 };
 
-struct gyre_answer { /* what a client sends */
+struct gyre_answer { /* of the client */
     struct gyre_hello hello;
     uint8_t proof[GYRE_PROOF_BYTES];
 };
 static_assert(sizeof(struct gyre_answer) == 68, "wire");
 
-/** gyre_hello_make - a fresh challenge. */
 gyre_status gyre_hello_make(struct gyre_hello *hello_out);
 
-/** gyre_proof_make - the proof of one role over both challenges. */
 gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                             const struct gyre_hello *client, const struct gyre_hello *server,
                             uint8_t proof_out[GYRE_PROOF_BYTES]);
 
-/** gyre_proof_equal - in constant time. */
 bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES]);
 
-/** gyre_hello_is_one - the magic is right; strangers are told apart by their first four bytes. */
 bool gyre_hello_is_one(const struct gyre_hello *hello);
 
 /* ---- strangers ---------------------------------------------------------------------------- */
 
-/* A connection before its proof, on the accepting side. */
+/* A connection before its proof, on the accepting side. It costs its server a fixed buffer and a
+ * descriptor for a bounded time; nothing waits for it. */
 struct gyre_stranger {
     int fd;
     uint64_t born_ns;
     struct gyre_hello hello;
     struct gyre_answer answer;
-    size_t n_read; /* of the answer */
+    size_t n_read;
 };
 
-/** gyre_stranger_greet - challenge a connection that was just accepted. False: it is no use. */
+/** gyre_stranger_greet - challenge a new connection. False: it is no use. */
 bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
 
 enum gyre_stranger_state {
-    GYRE_STRANGER_WAITS,  /* its answer is not whole yet */
-    GYRE_STRANGER_PROVED, /* it knows the secret, and has this side's proof */
-    GYRE_STRANGER_REFUSED /* to be closed by the caller */
+    GYRE_STRANGER_WAITS,
+    GYRE_STRANGER_PROVED, /* it has this side's proof, too */
+    GYRE_STRANGER_REFUSED
 };
 
-/** gyre_stranger_read - take in what its socket has, and not a byte beyond the answer. The thread
- * that calls it says gyre_authenticate_release() later, if nobody joins it. */
+/** gyre_stranger_read - take in what its socket has, and not a byte beyond the answer. The calling
+ * thread says gyre_authenticate_release() later, if nobody joins it. */
 enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
                                             const uint8_t secret[GYRE_SECRET_BYTES]);
 
 enum gyre_stranger_room {
-    GYRE_STRANGER_ROOM,  /* for one more */
-    GYRE_STRANGER_EVICT, /* once the oldest is dropped: it had time enough */
-    GYRE_STRANGER_FULL   /* accept no connection for now */
+    GYRE_STRANGER_ROOM,
+    GYRE_STRANGER_EVICT, /* once the oldest is dropped, which had time enough */
+    GYRE_STRANGER_FULL
 };
 
-/** gyre_stranger_room - may a server that has n_strangers accept one more? @oldest: NULL = none. */
+/** gyre_stranger_room - is there room for one more? @oldest: NULL = none. */
 enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest);
 
-/* ---- is the peer still there? -------------------------------------------------------------- *
- * bootstrap_silence.c explains what the kernels answer, and why a stopped process is not gone. */
+/* ---- is the peer still there? ---------------------------------------------------------------- */
 
 struct gyre_wire_watch {
-    struct gyre_sock_address own; /* of this end; family 0 = unknown */
-    uint32_t n_segments;          /* that had come at the last look */
+    struct gyre_sock_address own; /* family 0 = unknown */
+    uint32_t n_segments;          /* at the last look */
     uint64_t n_acked_bytes;
     uint64_t looked_ns;
     uint64_t silent_ns;  /* no segment has come for so long */
     uint64_t unheard_ns; /* bytes wait, and none was acknowledged for so long */
 };
 
-/** gyre_wire_watch_start - of a connected socket. */
 void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out);
 
-/** gyre_wire_is_silent - look: has nothing come from the peer's kernel for 7 s? To be called about
- * once a second while the caller waits for the peer. */
+/** gyre_wire_is_silent - has nothing come from the peer's kernel for 7 s? For about once a second
+ * while the caller waits for the peer. */
 bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
 
 /** gyre_wire_reset - end a connection so that the peer hears of it now, whatever waits to be sent.
@@ -176,18 +169,16 @@ bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
 void gyre_wire_reset(int fd);
 
 /** gyre_wire_end_text - how a connection ended, as the words behind "pid 4321 on hostB".
- * @error_number: 0 = the peer closed it, ETIMEDOUT = it is silent, or what recv(2) or send(2) said.
- * @text_out: 160 bytes are enough. Returns text_out. */
+ * @error_number: 0 = the peer closed it, ETIMEDOUT = it is silent, or of recv(2) or send(2).
+ * @text_out: 160 bytes are enough. */
 const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
                                char *text_out, size_t text_bytes);
 
-/** gyre_wire_await - wait a tenth of a second for the peer to say something.
- * @watch: started for this socket. @has_word_out: there is something to read, or the connection has
- * ended. Errors: TIMEOUT (it has not, and the deadline has passed), REMOTE (the peer is silent). */
+/** gyre_wire_await - wait a tenth of a second for the peer.
+ * @has_word_out: there is something to read, or the connection has ended. Errors: TIMEOUT (the
+ * deadline has passed), REMOTE (the peer is silent). */
 gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
                             bool *has_word_out);
-
-/* ---- events ----------------------------------------------------------------------------- */
 
 struct gyre_event_node {
     struct gyre_event_node *next;
@@ -200,8 +191,7 @@ struct gyre_event_queue {
     int n_messages; /* bounded; losses and goodbyes are bounded by the ranks */
 };
 
-/** gyre_events_push - append a copy of `bytes` (message or text; cut to what fits). Beyond a bound,
- * messages that are not collected are dropped. */
+/** gyre_events_push - a copy of `bytes`, cut to what fits. Beyond a bound messages are dropped. */
 void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,
                       const void *bytes, size_t n_bytes);
 
@@ -210,16 +200,13 @@ bool gyre_events_pop(struct gyre_event_queue *queue, struct gyre_event *event_ou
 
 void gyre_events_clear(struct gyre_event_queue *queue);
 
-/* ---- gathered results ------------------------------------------------------------------- */
-
-/** gyre_gathered_check - `payload` is sizes and bytes of n_ranks ranks, and consistent. */
+/** gyre_gathered_check - is `payload` sizes and bytes of n_ranks ranks? */
 gyre_status gyre_gathered_check(const void *payload, size_t n_payload, int n_ranks);
 
-/** gyre_gathered_fixed - copy a checked payload out; every rank must have given n_bytes. Errors:
- * INVALID_USAGE naming the rank that did not. */
+/** gyre_gathered_fixed - copy a checked payload out. Errors: INVALID_USAGE naming a rank that did
+ * not give n_bytes. */
 gyre_status gyre_gathered_fixed(const void *payload, int n_ranks, size_t n_bytes, void *all_out);
 
-/** gyre_gathered_v - as all_gather_v's outputs. */
 gyre_status gyre_gathered_v(const void *payload, int n_ranks, void **all_out, size_t *offsets_out);
 
 #endif

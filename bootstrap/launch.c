@@ -21,15 +21,14 @@
 enum nearness {
     CLUSTER,   /* an orchestrator's pods */
     RESOURCES, /* a resource manager's tasks */
-    INSTANCE,  /* tasks of a resource manager that itself runs inside another one's job */
+    INSTANCE,  /* tasks of a resource manager inside another one's job */
     MPI,       /* MPI's own launchers, which resource managers often start */
-    BY_HAND,   /* RANK and WORLD_SIZE, which a script or a tool for training sets last */
-    AGENT      /* torchrun, known by its run id: it starts the process itself */
+    BY_HAND,   /* RANK and WORLD_SIZE, which a script or a tool sets last */
+    AGENT      /* torchrun starts the process itself */
 };
 
-/* Every entry is the name of a variable, or NULL. A rank, or the first name of the size with a
- * value above 1, shows that the launcher started the process; further names of the size only tell
- * it. */
+/* Names of variables, or NULL. A rank, or the first name of the size with a value above 1, shows
+ * that the launcher started the process; further names of the size only tell it. */
 struct launcher {
     const char *name;
     enum nearness nearness;
@@ -104,7 +103,7 @@ static const struct launcher launchers[] = {
 /* clang-format on */
 #define N_LAUNCHERS (int)GYRE_ARRAY_LENGTH(launchers)
 
-/* Jobs of schedulers. They tell jobs apart whose launcher has no identity of its own. */
+/* They tell jobs apart whose launcher has no identity of its own. */
 static const char *const schedulers[] = {"SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOBID",
                                          "COBALT_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID"};
 
@@ -112,17 +111,16 @@ static const char *const schedulers[] = {"SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOB
     "start with a launcher that gyre knows (torchrun, mpirun, srun; docs/install.md lists them), " \
     "or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process"
 
-/* What one launcher says. */
 struct said {
-    bool is_there; /* one of its variables shows that it started the process */
-    bool is_whole; /* the rank is known */
+    bool is_there;
+    bool is_whole;
     int rank;
     int n_ranks; /* 0 = not said */
     const char *rank_name;
     const char *size_name;
 };
 
-/* The value of a variable without blanks around it; NULL if it is unset or empty. */
+/* Without blanks around it; NULL if it is unset or empty. */
 static const char *find(char *const *environment, const char *name, char *text_out, size_t n_text)
 {
     const size_t n_name = name == NULL ? 0 : strlen(name);
@@ -145,7 +143,7 @@ static bool is_set(char *const *environment, const char *name)
     return find(environment, name, text, sizeof(text)) != NULL;
 }
 
-/* A whole number in the range; *value_out keeps its value if the variable is unset. */
+/* *value_out keeps its value if the variable is unset. */
 static gyre_status read_number(char *const *environment, const char *name, int low, int high,
                                int *value_out)
 {
@@ -161,7 +159,7 @@ static gyre_status read_number(char *const *environment, const char *name, int l
     return GYRE_SUCCESS;
 }
 
-/* A batch script of Slurm has a rank and a number of tasks, too, but is none of these tasks. */
+/* A batch script of Slurm has a rank and a number of tasks, too. */
 static bool is_batch_script(char *const *environment, const struct launcher *row)
 {
     char text[8];
@@ -206,7 +204,7 @@ static void append(char *text, size_t text_bytes, const char *format, ...)
     va_end(arguments);
 }
 
-/* "RANK=1 WORLD_SIZE=4", behind a comma if text holds something. */
+/* Appends "RANK=1 WORLD_SIZE=4". */
 static void name_values(const struct said *said, char *text, size_t text_bytes)
 {
     append(text, text_bytes, "%s", text[0] != '\0' ? ", " : "");
@@ -222,8 +220,8 @@ static bool agrees(const struct said *a, const struct said *b)
     return a->rank == b->rank && (a->n_ranks == b->n_ranks || a->n_ranks == 0 || b->n_ranks == 0);
 }
 
-/* Did the outer launcher start one process that started the inner ranks of one host? Then the inner
- * ranks are numbered host by host, or in turns over the hosts. */
+/* Did the outer launcher start one process that started the inner ranks of one host? These are
+ * numbered host by host, or in turns over the hosts. */
 static bool is_inside(const struct said *inner, const struct said *outer)
 {
     return outer->n_ranks > 0 && inner->n_ranks > outer->n_ranks &&
@@ -232,7 +230,6 @@ static bool is_inside(const struct said *inner, const struct said *outer)
             inner->rank % outer->n_ranks == outer->rank);
 }
 
-/* May both be right, with `outer` around `inner`? */
 static bool can_nest(char *const *environment, int inner, int outer, const struct said *all)
 {
     const enum nearness nearness = launchers[inner].nearness;
@@ -240,7 +237,7 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
                          is_set(environment, "SLURM_STEP_NUM_TASKS");
     if (nearness == launchers[outer].nearness)
         return false;
-    /* One inner rank and several outer ones: lonely copies, if the inner variables are a rest. */
+    /* Lonely copies, if the inner variables are a rest. */
     if (all[inner].n_ranks == 1 && (all[outer].n_ranks > 1 || all[outer].rank > 0))
         return !is_step || (nearness == AGENT && launchers[outer].nearness < MPI);
     if (nearness == BY_HAND && launchers[outer].nearness == MPI)
@@ -261,8 +258,8 @@ static bool is_in_table(const char *name)
     return false;
 }
 
-/* Is the variable a size above 1 beside a rank, under names that no row has? A world's size says
- * enough. @text_out: the variables with their values. */
+/* Is it a size above 1 beside a rank, under names that no row has? A world's size says enough.
+ * @text_out: the variables with their values. */
 static bool is_unknown_size(char *const *environment, const char *name, char text_out[320])
 {
     static const char *const sizes[] = {"_WORLD_SIZE", "_SIZE",          "_NRANKS",    "_NUM_RANKS",
@@ -294,7 +291,7 @@ static bool is_unknown_size(char *const *environment, const char *name, char tex
     return false;
 }
 
-/* Tools that set a rank and a size under names of their own. Their processes must not run alone. */
+/* Processes of an unknown tool must not run alone. */
 static gyre_status refuse_unknown(char *const *environment)
 {
     char name[96];
@@ -311,7 +308,7 @@ static gyre_status refuse_unknown(char *const *environment)
     return GYRE_SUCCESS;
 }
 
-/* The launcher that counts, -1 if none is there. */
+/* -1 = none */
 static gyre_status choose(char *const *environment, const struct said *all, int *chosen_out)
 {
     char text[GYRE_CAUSE_MAX_BYTES / 2] = "";
@@ -357,7 +354,7 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
     return GYRE_SUCCESS;
 }
 
-/* The first name of Slurm's list: "a[03-05,9],b" begins with a03. */
+/* "a[03-05,9],b" begins with a03. */
 static void first_host(const char *list, char *host_out, size_t n_host)
 {
     const size_t n_plain = strcspn(list, "[,");
@@ -371,7 +368,7 @@ static void first_host(const char *list, char *host_out, size_t n_host)
     }
 }
 
-/* Where the ranks meet. Without an address the ranks of one host meet by the job's identity. */
+/* Without an address the ranks of one host meet by the job's identity. */
 static gyre_status find_address(char *const *environment, const struct launcher *row, bool has_job,
                                 gyre_launch *launch)
 {
@@ -383,7 +380,7 @@ static gyre_status find_address(char *const *environment, const struct launcher 
     if (has_address && has_port) {
         GYRE_TRY(read_number(environment, "MASTER_PORT", 1, 65535, &launch->port));
         find(environment, "MASTER_ADDR", launch->address, sizeof(launch->address));
-        /* torchrun's agent has its own store at MASTER_PORT. */
+        /* torchrun's agent has its own store at MASTER_PORT */
         if (row->nearness >= BY_HAND &&
             find(environment, "TORCHELASTIC_USE_AGENT_STORE", store, sizeof(store)) != NULL &&
             strcmp(store, "True") == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which launcher started this process, and what it says: one table of launchers (launch.c), read by
- * the benches, by gyre_get_launch() and so by the Python package.
+ * Which launcher started this process, what it says, and how processes that know one address meet.
+ * One table of launchers serves the benches, gyre_get_launch() and so the Python package.
  */
 #ifndef GYRE_BOOTSTRAP_LAUNCH_H
 #define GYRE_BOOTSTRAP_LAUNCH_H
@@ -10,9 +10,9 @@
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/param.h"
 
-/** gyre_launch_find - the decision. Pure.
+/** gyre_launch_find - pure.
  * @environment: a list of "NAME=value" that ends with NULL.
- * @launch_out: name is "" if no launcher's variables are there; n_ranks is 1 then.
+ * @launch_out: name is "" and n_ranks 1 without a launcher.
  * Errors: INVALID_ARGUMENT (a value is no number or out of range), INVALID_USAGE (launchers
  * disagree, a launcher does not say how many ranks there are, or it is none of the table). Each
  * names the variables with their values, and the remedy. */
@@ -22,13 +22,15 @@ gyre_status gyre_launch_find(char *const *environment, gyre_launch *launch_out);
  * other processes? Pure. */
 bool gyre_launch_has_pmix(char *const *environment, const gyre_launch *launch);
 
-/* ---- ranks meet ------------------------------------------------------------------------------ */
+/* ---- ranks meet ---------------------------------------------------------------------------------
+ * Rank 0 listens at the address, and every other rank keeps one connection to it. A process of
+ * another job is refused and told why. Like torchrun's own store, this trusts the network. */
 
 struct gyre_meet_place {
     int rank;
     int n_ranks;
-    uint32_t number;     /* of the meeting, the same on all ranks: a rank may be ahead of others */
-    const char *source;  /* the variable that names the address, for messages */
+    uint32_t number;     /* the same on all ranks: a rank may be ahead of others */
+    const char *source;  /* the variable that names the address */
     const char *address; /* a host, or "@" and a name on this host */
     int port;
     const char *job; /* "NAME=value NAME=value": ranks of one job name no value that differs */
@@ -46,12 +48,12 @@ struct gyre_meet {
 
 /** gyre_meet_open - wait until all ranks have come.
  * Errors: INVALID_ARGUMENT, INVALID_USAGE (another job or program listens there; the ranks' n_ranks
- * differ, told to both; a rank number twice), TIMEOUT, ABORTED, SYSTEM. */
+ * differ; a rank number twice), TIMEOUT, ABORTED, SYSTEM. */
 gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet *meet_out);
 void gyre_meet_close(struct gyre_meet *meet);
 
-/** gyre_meet_all_gather - gather n_bytes from each rank; also a barrier. @all_out: n_ranks *
- * n_bytes, by rank. Errors: REMOTE, TIMEOUT, SYSTEM. */
+/** gyre_meet_all_gather - also a barrier. @all_out: n_ranks * n_bytes, by rank. Errors: REMOTE,
+ * TIMEOUT, SYSTEM. */
 gyre_status gyre_meet_all_gather(struct gyre_meet *meet, const void *mine, size_t n_bytes,
                                  void *all_out, uint64_t deadline_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other ranks' side of a meeting, and the gathers. A rank sends its hello, and rank 0 answers:
- * taken, refused, or later. When all ranks have come, or rank 0 gives up, each rank that was taken
- * gets a second answer.
+ * The side of the other ranks, and the gathers. A rank sends its hello, and rank 0 answers: taken,
+ * refused, or later. When all ranks have come, or rank 0 gives up, each rank that was taken gets a
+ * second answer.
  */
 #include "bootstrap/launch.h"
 
@@ -42,7 +42,6 @@ bool gyre_meet_is_cancelled(const struct gyre_meet_place *place)
     return place->fault != NULL && gyre_fault_is_raised(place->fault);
 }
 
-/* The name of a socket without a file begins with the user's number. */
 socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockaddr_un *out)
 {
     memset(out, 0, sizeof(*out));
@@ -52,7 +51,6 @@ socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockadd
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* Every user of the host can open a socket without a file. */
 bool gyre_meet_is_own_user(int fd)
 {
     struct ucred peer;
@@ -90,7 +88,6 @@ int gyre_meet_addresses(const struct gyre_meet_place *place,
     return n;
 }
 
-/* Adds to the thread's cause that the address means this host only, if it does. */
 gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status)
 {
     struct gyre_sock_address addresses[GYRE_MEET_MAX_ADDRESSES];
@@ -137,7 +134,6 @@ static gyre_status connect_named(const struct gyre_meet_place *place, int *fd_ou
     return GYRE_SUCCESS;
 }
 
-/* Over one connection: the hello, and the first answer. */
 static gyre_status talk(const struct gyre_meet_place *place, int fd, uint64_t deadline_ns,
                         struct gyre_meet_answer *answer_out)
 {
@@ -151,15 +147,15 @@ static gyre_status talk(const struct gyre_meet_place *place, int fd, uint64_t de
     return GYRE_SUCCESS;
 }
 
-/* Tries each address of the place once, until one answers as rank 0 does. */
+/* Tries each address once. */
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out)
 {
     struct gyre_sock_address addresses[GYRE_MEET_MAX_ADDRESSES];
     const int n = gyre_meet_is_named(place) ? 1 : gyre_meet_addresses(place, addresses);
-    gyre_status status = GYRE_ERROR_SYSTEM; /* no address: the cause says why */
+    gyre_status status = GYRE_ERROR_SYSTEM;
     for (int i = 0; i < n && status != GYRE_SUCCESS; i++) {
-        /* None of several addresses is waited for: they are tried in turns. */
+        /* Several addresses are tried in turns, so none is waited for. */
         status =
             gyre_meet_is_named(place)
                 ? connect_named(place, fd_out)
@@ -176,7 +172,7 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
     return status;
 }
 
-/* Rank 0 has taken this rank: waits until it has taken the other ranks, too. */
+/* Rank 0 has taken this rank, and waits for the others. */
 static gyre_status wait_for_start(const struct gyre_meet_place *place, int fd, uint64_t deadline_ns)
 {
     struct gyre_meet_answer answer;
@@ -225,7 +221,7 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
             gyre_fail(GYRE_ERROR_TIMEOUT,
                       "rank 0 is not there yet: it still makes another communicator");
         const bool is_over = gyre_now_ns() >= deadline_ns;
-        /* The last try has little time, and says less than the tries before. */
+        /* The last try has little time, and says less than those before. */
         if (!is_over || cause[0] == '\0')
             memcpy(cause, gyre_cause(), sizeof(cause));
         if (is_over) {
@@ -243,8 +239,7 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
     }
 }
 
-/* A timeout for data that a peer does not acknowledge. Keepalive finds a host that is gone only
- * while no data is on its way to it. */
+/* Keepalive finds a host that is gone only while no data is on its way to it. */
 static void limit_silence(const struct gyre_meet *meet)
 {
     const unsigned int silence_ms = SILENCE_MS;

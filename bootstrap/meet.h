@@ -15,7 +15,7 @@
 #define GYRE_MEET_HELLO_NS  2000000000ULL /* until a new connection has sent its hello */
 #define GYRE_MEET_NOTICE_NS 5000000000ULL /* until a waiting rank says so, once */
 
-/* Exchanged. */
+/* Exchanged: fixed layout. */
 struct gyre_meet_hello {
     char magic[16];
     int32_t rank;
@@ -35,29 +35,29 @@ struct gyre_meet_answer {
     char text[768];
 };
 
-/** gyre_meet_is_named - is it a name on this host, and not an address? */
+/** gyre_meet_is_named - a name on this host, and no address. */
 bool gyre_meet_is_named(const struct gyre_meet_place *place);
 
-/** gyre_meet_is_cancelled - was the wait given up? */
 bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);
 
-/** gyre_meet_where - "MASTER_ADDR=a port 29500". Returns text_out. */
+/** gyre_meet_where - "MASTER_ADDR=a port 29500". */
 const char *gyre_meet_where(const struct gyre_meet_place *place, char *text_out, size_t text_bytes);
 
 #define GYRE_MEET_MAX_ADDRESSES 8
 
-/** gyre_meet_addresses - the addresses that the host's name has now, with the port; names may be
- * learnt a while after the ranks start. Returns their number; 0 leaves a cause. */
+/** gyre_meet_addresses - of the host's name now, with the port: names may be learnt a while after
+ * the ranks start. Returns their number; 0 leaves a cause. */
 int gyre_meet_addresses(const struct gyre_meet_place *place,
                         struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES]);
 
-/** gyre_meet_to_named - the socket without a file that belongs to the name. Returns its bytes. */
+/** gyre_meet_to_named - the socket without a file; its name begins with the user's number. Returns
+ * its bytes. */
 socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockaddr_un *out);
 
 /** gyre_meet_is_own_user - every user of the host can open a socket without a file. */
 bool gyre_meet_is_own_user(int fd);
 
-/** gyre_meet_blame_loopback - put into the thread's cause that the address means this host only, if
+/** gyre_meet_blame_loopback - add to the thread's cause that the address means this host only, if
  * it does. Returns status. */
 gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status);
 
@@ -65,8 +65,7 @@ gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_s
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out);
 
-/** gyre_meet_receive - rank 0's side: wait for all ranks. On failure the ranks that came are told.
- */
+/** gyre_meet_receive - rank 0's side. On failure the ranks that came are told. */
 gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_meet *meet);
 
 #endif

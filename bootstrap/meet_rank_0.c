@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0's side of a meeting. It listens, decides about each process that comes, and drops a
- * connection that has not sent its hello within two seconds; it never waits for one.
+ * Rank 0's side. It listens, decides about each process that comes, and drops a connection that has
+ * not sent its hello within two seconds; it never waits for one.
  */
 #include "core/foundation/base/log.h"
 #include "bootstrap/meet.h"
@@ -20,7 +20,7 @@
 #define MAX_LISTENERS (GYRE_MAX_INTERFACES + GYRE_MEET_MAX_ADDRESSES + 2)
 #define TEXT_BYTES    sizeof(((struct gyre_meet_answer *)0)->text)
 
-/* A connection that has not sent its whole hello. */
+/* it has not sent its whole hello */
 struct pending {
     int fd;
     size_t n_bytes;
@@ -28,20 +28,19 @@ struct pending {
     struct gyre_meet_hello hello;
 };
 
-/* What rank 0 keeps while it waits. */
 struct reception {
     const struct gyre_meet_place *place;
     struct gyre_meet *meet;
     int n_listeners;
     int listeners[MAX_LISTENERS];
-    char where[256]; /* the addresses that it listens at */
+    char where[256];
     int n_pending;
     struct pending pending[MAX_PENDING];
     struct gyre_meet_hello *hellos; /* by rank */
-    gyre_status status;             /* not SUCCESS: the ranks of this job cannot meet */
+    gyre_status status;             /* not SUCCESS: the ranks cannot meet */
 };
 
-/* Do both jobs name a variable and give it two values? Then they are two jobs. */
+/* Two jobs name a variable and give it two values. */
 static bool is_other_job(const char *mine, const char *theirs)
 {
     for (const char *at = mine; *at != '\0';) {
@@ -80,7 +79,6 @@ static bool has_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Decides about a rank that has sent its hello. Returns the verdict, and the text of a refusal. */
 static enum gyre_meet_verdict judge(struct reception *reception,
                                     const struct gyre_meet_hello *hello, char text_out[TEXT_BYTES])
 {
@@ -129,7 +127,7 @@ static enum gyre_meet_verdict judge(struct reception *reception,
     return GYRE_MEET_TAKEN;
 }
 
-/* Reads what connection i has sent. Returns true if the connection left the list. */
+/* Returns true if connection i left the list. */
 static bool read_hello(struct reception *reception, int i)
 {
     struct pending *one = &reception->pending[i];
@@ -162,7 +160,7 @@ static bool read_hello(struct reception *reception, int i)
     return true;
 }
 
-/* Accepts a connection. If there are too many silent connections, the oldest is dropped. */
+/* If there are too many silent connections, the oldest is dropped. */
 static void accept_one(struct reception *reception, int listen_fd)
 {
     int fd = -1;
@@ -171,7 +169,7 @@ static void accept_one(struct reception *reception, int listen_fd)
         status = gyre_sock_accept(listen_fd, 0, &fd);
     else if ((fd = gyre_sock_take(listen_fd)) < 0)
         status = gyre_fail_errno(errno, "accept");
-    if (gyre_cause_is_limit(status)) /* no rank gives a descriptor back to this process */
+    if (gyre_cause_is_limit(status))
         reception->status =
             gyre_fail_context(status, "rank 0 cannot take the connections of ranks");
     if (status != GYRE_SUCCESS)
@@ -184,7 +182,7 @@ static void accept_one(struct reception *reception, int listen_fd)
         (struct pending){.fd = fd, .deadline_ns = gyre_now_ns() + GYRE_MEET_HELLO_NS};
 }
 
-/* One listening socket. @name: AF_UNIX, AF_INET or AF_INET6. Returns 0 or an errno. */
+/* @name: AF_UNIX, AF_INET or AF_INET6. Returns 0 or an errno. */
 static int listen_at(struct reception *reception, const void *name, socklen_t n_name, int family)
 {
     const int on = 1;
@@ -264,7 +262,6 @@ static int listen_everywhere(struct reception *reception)
     return first_error != 0 ? first_error : reception->n_listeners == 0 ? EADDRNOTAVAIL : 0;
 }
 
-/* Rank 0's port is taken: says by whom. */
 static gyre_status name_listener(const struct gyre_meet_place *place, int error_number)
 {
     struct gyre_meet_answer answer;
@@ -310,7 +307,7 @@ static gyre_status start_listening(struct reception *reception)
     }
 }
 
-/* Lists the ranks that have not come, each after a blank, as far as there is room. */
+/* As far as there is room, each after a blank. */
 static int list_missing(const struct gyre_meet *meet, char *text_out, size_t text_bytes)
 {
     int n_missing = 0;
