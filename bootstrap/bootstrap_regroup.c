@@ -105,66 +105,41 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
     }
 }
 
-/* *is_proved_out: the other end has proved that it is the lowest member, so its answer counts. */
-static gyre_status talk(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns,
-                        bool *is_proved_out, struct verdict *verdict_out)
-{
-    const struct claim claim = claim_of(regroup);
-    GYRE_TRY(wait_for_word(fd, regroup, deadline_ns));
-    GYRE_TRY(gyre_authenticate(fd, regroup->secret, false, gyre_now_ns() + PROOF_NS));
-    *is_proved_out = true;
-    GYRE_TRY(gyre_sock_send(fd, &claim, sizeof(claim), gyre_now_ns() + PROOF_NS));
-    GYRE_TRY(wait_for_word(fd, regroup, deadline_ns));
-    return gyre_sock_recv(fd, verdict_out, sizeof(*verdict_out), gyre_now_ns() + ANSWER_NS);
-}
-
-/* A wrong address (this host has a bridge with the same one, say) refuses, is silent, or does not
- * know the secret. */
+/* One try at each address. A wrong one (this host has a bridge with the same address, say) refuses,
+ * is silent, or does not know the secret. *is_proved_out: the other end has proved that it is the
+ * lowest member, so its answer counts. */
 static gyre_status try_addresses(const struct gyre_sock_address *addresses, int n,
                                  const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                  bool *is_proved_out, struct verdict *verdict_out)
 {
-    gyre_status status = GYRE_ERROR_TIMEOUT;
+    const struct claim claim = claim_of(regroup);
     bool is_late = false;
+    gyre_status status = GYRE_ERROR_TIMEOUT;
     for (int i = 0; i < n; i++) {
         int fd = -1;
         GYRE_TRY(regroup->check(regroup->context, NULL));
         const uint64_t try_ns = gyre_now_ns() + (n == 1 ? CONNECT_NS : TRY_NS);
         status = gyre_sock_connect(&addresses[i], gyre_min_u64(deadline_ns, try_ns), &fd);
-        if (status == GYRE_SUCCESS) {
-            status = talk(fd, regroup, deadline_ns, is_proved_out, verdict_out);
+        const bool is_connected = status == GYRE_SUCCESS;
+        if (status == GYRE_SUCCESS)
+            status = wait_for_word(fd, regroup, deadline_ns);
+        if (status == GYRE_SUCCESS)
+            status = gyre_authenticate(fd, regroup->secret, false, gyre_now_ns() + PROOF_NS);
+        *is_proved_out = status == GYRE_SUCCESS;
+        if (status == GYRE_SUCCESS)
+            status = gyre_sock_send(fd, &claim, sizeof(claim), gyre_now_ns() + PROOF_NS);
+        if (status == GYRE_SUCCESS)
+            status = wait_for_word(fd, regroup, deadline_ns);
+        if (status == GYRE_SUCCESS)
+            status =
+                gyre_sock_recv(fd, verdict_out, sizeof(*verdict_out), gyre_now_ns() + ANSWER_NS);
+        if (is_connected)
             gyre_sock_close(fd);
-            if (status == GYRE_SUCCESS || *is_proved_out)
-                return status;
-        }
-        if (gyre_cause_is_limit(status))
+        if (*is_proved_out || gyre_cause_is_limit(status))
             return status;
         is_late = is_late || status == GYRE_ERROR_TIMEOUT;
     }
     return is_late ? GYRE_ERROR_TIMEOUT : status;
-}
-
-static gyre_status get_verdict(const struct gyre_sock_list *list,
-                               const struct gyre_regroup *regroup, uint64_t deadline_ns,
-                               struct verdict *verdict_out)
-{
-    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
-    char text[256];
-    bool is_proved = false;
-    int n = 0;
-    GYRE_TRY(gyre_sock_list_targets(list, addresses, &n));
-    gyre_sock_list_to_text(addresses, n, text, sizeof(text));
-    for (;;) {
-        const gyre_status status =
-            try_addresses(addresses, n, regroup, deadline_ns, &is_proved, verdict_out);
-        if (status == GYRE_SUCCESS || is_proved || gyre_cause_is_limit(status))
-            return status;
-        GYRE_TRY(regroup->check(regroup->context, NULL));
-        if (status != GYRE_ERROR_TIMEOUT)
-            return gyre_fail(GYRE_ERROR_REMOTE, "no rank listens at %s any more to regroup", text);
-        if (gyre_now_ns() >= deadline_ns)
-            return gyre_fail(status, "no answer came from the regroup listener at %s", text);
-    }
 }
 
 gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
@@ -172,8 +147,26 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
 {
     /* The lowest member's error names the missing ranks, so its deadline comes first. */
     const uint64_t deadline_ns = deadline_of(regroup) + 2 * SECOND_NS;
+    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     struct verdict verdict;
-    GYRE_TRY(get_verdict(list, regroup, deadline_ns, &verdict));
+    char text[256];
+    bool is_proved = false;
+    int n = 0;
+    GYRE_TRY(gyre_sock_list_targets(list, addresses, &n));
+    gyre_sock_list_to_text(addresses, n, text, sizeof(text));
+    for (;;) {
+        const gyre_status status =
+            try_addresses(addresses, n, regroup, deadline_ns, &is_proved, &verdict);
+        if (status == GYRE_SUCCESS)
+            break;
+        if (is_proved || gyre_cause_is_limit(status))
+            return status;
+        GYRE_TRY(regroup->check(regroup->context, NULL));
+        if (status != GYRE_ERROR_TIMEOUT)
+            return gyre_fail(GYRE_ERROR_REMOTE, "no rank listens at %s any more to regroup", text);
+        if (gyre_now_ns() >= deadline_ns)
+            return gyre_fail(status, "no answer came from the regroup listener at %s", text);
+    }
     verdict.text[sizeof(verdict.text) - 1] = '\0';
     if (verdict.status != GYRE_SUCCESS)
         return gyre_fail(verdict.status < GYRE_IN_PROGRESS ? (gyre_status)verdict.status
@@ -353,37 +346,6 @@ static void note_failure(struct serving *serving, gyre_status status, const char
     snprintf(serving->failure_text, sizeof(serving->failure_text), "%s", text);
 }
 
-static void take_joiner(struct serving *serving, struct claim *claim)
-{
-    serving->missing[claim->rank] = false;
-    serving->n_arrived++;
-    claim->text[sizeof(claim->text) - 1] = '\0';
-    if (claim->failure != GYRE_SUCCESS)
-        note_failure(serving,
-                     claim->failure < GYRE_IN_PROGRESS ? (gyre_status)claim->failure
-                                                       : GYRE_ERROR_REMOTE,
-                     claim->text);
-    if (serving->failure != GYRE_SUCCESS)
-        tell_joiners(serving, serving->failure, serving->failure_text, NULL);
-}
-
-/* All joiners are told so, also those that are still to come. */
-static void refuse_list(struct serving *serving, int fd, const struct claim *claim)
-{
-    const struct gyre_regroup *regroup = serving->regroup;
-    char text[200];
-    snprintf(text, sizeof(text),
-             "ranks %d and %d do not go on with the same ranks (%d of %d there, %d here): exclude "
-             "the same ranks everywhere",
-             regroup->rank, claim->rank, claim->n_members, regroup->n_ranks,
-             serving->own.n_members);
-    note_failure(serving, GYRE_ERROR_INVALID_USAGE, text);
-    if (serving->differs_ns == 0)
-        serving->differs_ns = gyre_now_ns();
-    tell_joiners(serving, serving->failure, serving->failure_text, NULL);
-    send_verdict(fd, serving->failure, serving->failure_text, NULL);
-}
-
 /* The rank waits with the other members, or is told that ranks on its list have been excluded, and
  * joins again later. */
 static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
@@ -399,7 +361,17 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
         return GYRE_SUCCESS;
     }
     if (claim->members != serving->own.members) {
-        refuse_list(serving, fd, claim);
+        /* All joiners are told so, also those that are still to come. */
+        snprintf(text, sizeof(text),
+                 "ranks %d and %d do not go on with the same ranks (%d of %d there, %d here): "
+                 "exclude the same ranks everywhere",
+                 regroup->rank, claim->rank, claim->n_members, regroup->n_ranks,
+                 serving->own.n_members);
+        note_failure(serving, GYRE_ERROR_INVALID_USAGE, text);
+        if (serving->differs_ns == 0)
+            serving->differs_ns = gyre_now_ns();
+        tell_joiners(serving, serving->failure, serving->failure_text, NULL);
+        send_verdict(fd, serving->failure, serving->failure_text, NULL);
         return GYRE_SUCCESS;
     }
     if (!serving->missing[claim->rank] && serving->failure != GYRE_SUCCESS) {
@@ -411,7 +383,16 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
     serving->rank_of[serving->n_joiners++] = claim->rank;
     if (!serving->missing[claim->rank])
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "rank %d came twice", claim->rank);
-    take_joiner(serving, claim);
+    serving->missing[claim->rank] = false;
+    serving->n_arrived++;
+    claim->text[sizeof(claim->text) - 1] = '\0';
+    if (claim->failure != GYRE_SUCCESS)
+        note_failure(serving,
+                     claim->failure < GYRE_IN_PROGRESS ? (gyre_status)claim->failure
+                                                       : GYRE_ERROR_REMOTE,
+                     claim->text);
+    if (serving->failure != GYRE_SUCCESS)
+        tell_joiners(serving, serving->failure, serving->failure_text, NULL);
     return GYRE_SUCCESS;
 }
 
@@ -433,13 +414,6 @@ static gyre_status serve_candidates(struct serving *serving)
         }
     }
     return GYRE_SUCCESS;
-}
-
-static gyre_status fail_missing(const struct serving *serving)
-{
-    char text[256];
-    list_ranks(serving->regroup, serving->missing, true, text, sizeof(text));
-    return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
 }
 
 static gyre_status serve_once(struct serving *serving)
@@ -467,65 +441,56 @@ static gyre_status serve_once(struct serving *serving)
     return serve_candidates(serving);
 }
 
-/* Where lists differ it is not known which ranks come, so ranks are told for a while. */
-static bool is_over(const struct serving *serving)
-{
-    if (serving->differs_ns != 0)
-        return gyre_now_ns() - serving->differs_ns >= TELL_NS;
-    return serving->n_arrived >= serving->own.n_members - 1;
-}
-
-static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
+static gyre_status wait_for_all(struct serving *serving)
 {
     const struct gyre_regroup *regroup = serving->regroup;
-    while (!is_over(serving)) {
+    const uint64_t deadline_ns = deadline_of(regroup);
+    /* Where lists differ it is not known which ranks come, so ranks are told for a while. */
+    while (serving->differs_ns != 0 ? gyre_now_ns() - serving->differs_ns < TELL_NS
+                                    : serving->n_arrived < serving->own.n_members - 1) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));
-        if (gyre_now_ns() >= deadline_ns)
-            return fail_missing(serving);
+        if (gyre_now_ns() >= deadline_ns) {
+            char text[256];
+            list_ranks(regroup, serving->missing, true, text, sizeof(text));
+            return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
+        }
         GYRE_TRY(serve_once(serving));
     }
     return GYRE_SUCCESS;
-}
-
-/* The members' verdict is also this rank's. */
-static gyre_status serve(struct serving *serving, gyre_unique_id *id_out)
-{
-    const struct gyre_regroup *regroup = serving->regroup;
-    char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
-    if (regroup->failure != GYRE_SUCCESS)
-        note_failure(serving, regroup->failure, regroup->failure_text);
-    gyre_status status = wait_for_all(serving, deadline_of(regroup));
-    if (serving->failure != GYRE_SUCCESS) /* it came first, so it is the cause */
-        status = gyre_fail(serving->failure, "%s", serving->failure_text);
-    else if (status == GYRE_SUCCESS)
-        status = gyre_unique_id_create(regroup->params, id_out);
-    if (status != GYRE_SUCCESS)
-        snprintf(text, sizeof(text), "rank %d: %s", regroup->rank, gyre_cause());
-    tell_joiners(serving, status, text, status == GYRE_SUCCESS ? id_out : NULL);
-    return status;
 }
 
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out)
 {
     const size_t n = (size_t)regroup->n_ranks;
+    char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
     struct serving serving = {.regroup = regroup, .listener = listener, .own = claim_of(regroup)};
+    gyre_status status = GYRE_SUCCESS;
     serving.missing = malloc(n * sizeof(*serving.missing));
     serving.candidates = malloc(MAX_CANDIDATES * sizeof(*serving.candidates));
     serving.joiners = calloc(n, sizeof(*serving.joiners));
     serving.rank_of = calloc(n, sizeof(*serving.rank_of));
     serving.polls = calloc(n + GYRE_SOCK_LIST_MAX + MAX_CANDIDATES, sizeof(*serving.polls));
-    gyre_status status = GYRE_SUCCESS;
     if (serving.missing == NULL || serving.candidates == NULL || serving.joiners == NULL ||
         serving.rank_of == NULL || serving.polls == NULL) {
         status = gyre_fail_errno(ENOMEM, "a regroup listener");
-    } else {
-        memcpy(serving.missing, regroup->is_member, n * sizeof(*serving.missing));
-        serving.missing[regroup->rank] = false;
-        status = serve(&serving, id_out);
+        goto free_arrays;
     }
+    memcpy(serving.missing, regroup->is_member, n * sizeof(*serving.missing));
+    serving.missing[regroup->rank] = false;
+    if (regroup->failure != GYRE_SUCCESS)
+        note_failure(&serving, regroup->failure, regroup->failure_text);
+    status = wait_for_all(&serving);
+    if (serving.failure != GYRE_SUCCESS) /* it came first, so it is the cause */
+        status = gyre_fail(serving.failure, "%s", serving.failure_text);
+    else if (status == GYRE_SUCCESS)
+        status = gyre_unique_id_create(regroup->params, id_out);
+    if (status != GYRE_SUCCESS)
+        snprintf(text, sizeof(text), "rank %d: %s", regroup->rank, gyre_cause());
+    tell_joiners(&serving, status, text, status == GYRE_SUCCESS ? id_out : NULL);
     while (serving.n_candidates > 0)
         drop_candidate(&serving, serving.n_candidates - 1);
+free_arrays:
     free(serving.missing);
     free(serving.candidates);
     free(serving.joiners);

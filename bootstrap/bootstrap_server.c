@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rendezvous server. It lets ranks join, gathers their bytes, relays their messages, and tells
- * all ranks when one has gone. It is a detached thread of the process that made the unique id. It
- * ends when no rank is linked to it any more, or when no rank has come for BOOTSTRAP_TIMEOUT.
+ * The loop of the server and the bytes of its links. Nothing blocks, a stranger costs a fixed
+ * buffer and five seconds, and memory is only ever reserved for a proved link and up to its frame
+ * type's cap. What frames mean is in bootstrap_server_ranks.c.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -16,12 +16,230 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STRANGER_DEADLINE_NS 5000000000ULL
+#define READS_PER_TURN       16 /* then the other links get their turn */
+
+void gyre_server_link_kill(struct gyre_server_link *link, const char *death)
+{
+    if (!link->is_dead)
+        snprintf(link->death, sizeof(link->death), "%s", death);
+    link->is_dead = true;
+}
+
+/* 0 = the peer closed it */
+static void kill_with(struct gyre_server_link *link, int error_number)
+{
+    char text[sizeof(link->death)];
+    gyre_server_link_kill(
+        link, gyre_wire_end_text(link->fd, error_number, &link->watch, text, sizeof(text)));
+}
+
+static void drop_first_out(struct gyre_server_link *link)
+{
+    struct gyre_server_out *out = link->first_out;
+    link->first_out = out->next;
+    if (link->first_out == NULL)
+        link->last_out = NULL;
+    link->n_out_offset = 0;
+    link->n_queued_bytes -= out->buffer->n_bytes;
+    gyre_server_buffer_drop(out->buffer);
+    free(out);
+}
+
+static void write_link(struct gyre_server *server, struct gyre_server_link *link)
+{
+    while (link->first_out != NULL && !link->is_dead) {
+        const struct gyre_server_buffer *buffer = link->first_out->buffer;
+        const ssize_t n_sent = send(link->fd, buffer->bytes + link->n_out_offset,
+                                    buffer->n_bytes - link->n_out_offset, MSG_NOSIGNAL);
+        if (n_sent >= 0) {
+            link->n_out_offset += (size_t)n_sent;
+            if (link->n_out_offset == buffer->n_bytes)
+                drop_first_out(link);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            break;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            /* It has closed, but what it said before, perhaps a goodbye, may not be read yet: the
+             * end of what there is to read ends the link. */
+            while (link->first_out != NULL)
+                drop_first_out(link);
+        } else if (errno != EINTR) {
+            kill_with(link, errno);
+        }
+    }
+    if (link->is_dead)
+        return;
+    const bool wants_out = link->first_out != NULL;
+    struct epoll_event event = {.events = EPOLLIN | (wants_out ? (uint32_t)EPOLLOUT : 0U),
+                                .data.ptr = link};
+    if (link->wants_out != wants_out &&
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, link->fd, &event) != 0)
+        gyre_server_link_kill(link, "could not be watched by the rendezvous");
+    link->wants_out = wants_out;
+    /* If this end closed first, the last frame could be lost. */
+    if (!wants_out && link->phase == GYRE_LINK_FINISHING)
+        shutdown(link->fd, SHUT_WR);
+}
+
+void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
+                           struct gyre_server_buffer *buffer)
+{
+    struct gyre_server_out *out = buffer == NULL ? NULL : calloc(1, sizeof(*out));
+    if (out == NULL) {
+        gyre_server_link_kill(link, "was given up: the rendezvous ran out of memory");
+        return;
+    }
+    buffer->n_users++;
+    out->buffer = buffer;
+    if (link->last_out != NULL)
+        link->last_out->next = out;
+    else
+        link->first_out = out;
+    link->last_out = out;
+    link->n_queued_bytes += buffer->n_bytes;
+    write_link(server, link);
+}
+
+static void add_link(struct gyre_server *server, int fd)
+{
+    struct gyre_server_link *link = calloc(1, sizeof(*link));
+    if (link == NULL) {
+        gyre_sock_close(fd);
+        return;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+    if (!gyre_stranger_greet(&link->stranger, fd) ||
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        gyre_sock_close(fd);
+        free(link);
+        return;
+    }
+    link->fd = fd;
+    gyre_wire_watch_start(fd, &link->watch);
+    link->phase = GYRE_LINK_STRANGER;
+    link->deadline_ns = link->stranger.born_ns + STRANGER_DEADLINE_NS;
+    link->next = server->links;
+    server->links = link;
+    server->n_strangers++;
+}
+
+static void free_link(struct gyre_server *server, struct gyre_server_link *link)
+{
+    if (link->phase == GYRE_LINK_STRANGER) {
+        server->n_strangers--;
+        server->n_dropped++;
+    }
+    while (link->first_out != NULL)
+        drop_first_out(link);
+    /* A copy of the descriptor, in a child that is not yet what it will execute, would keep it in
+     * the set. */
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    gyre_sock_close(link->fd);
+    free(link->payload);
+    free(link->gathered);
+    free(link);
+}
+
+/* Most bytes of a frame of this type from a link in this phase; -1 = none. */
+static int64_t frame_cap(const struct gyre_server *server, const struct gyre_server_link *link)
+{
+    const uint32_t type = link->frame.type;
+    if (link->phase == GYRE_LINK_PROVED && type == GYRE_FRAME_JOIN)
+        return (int64_t)sizeof(struct gyre_frame_join);
+    if (link->phase == GYRE_LINK_PROVED && type != GYRE_FRAME_FAIL)
+        return -1;
+    switch (type) {
+    case GYRE_FRAME_GATHER:
+        return (int64_t)gyre_gather_cap(server->n_ranks);
+    case GYRE_FRAME_POST:
+        return GYRE_MESSAGE_MAX_BYTES;
+    case GYRE_FRAME_FAIL:
+        return GYRE_TEXT_MAX_BYTES - 1;
+    case GYRE_FRAME_LEAVE:
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, size_t n_bytes)
+{
+    link->n_read += n_bytes;
+    if (link->n_read == sizeof(link->frame)) {
+        const int64_t cap = frame_cap(server, link);
+        if (cap < 0 || link->frame.n_bytes > cap) {
+            gyre_server_link_kill(link, "closed its connection after a malformed frame");
+            return;
+        }
+        /* one byte more, for the NUL of a text */
+        link->payload = calloc(1, (size_t)link->frame.n_bytes + 1);
+        if (link->payload == NULL)
+            gyre_server_link_kill(link, "was given up: the rendezvous ran out of memory");
+    }
+    if (link->is_dead || link->n_read < sizeof(link->frame) ||
+        link->n_read < sizeof(link->frame) + link->frame.n_bytes)
+        return;
+    gyre_server_on_frame(server, link);
+    free(link->payload);
+    link->payload = NULL;
+    link->n_read = 0;
+}
+
+static uint8_t *read_target(struct gyre_server_link *link, uint8_t *trash, size_t n_trash,
+                            size_t *n_wanted_out)
+{
+    const size_t n_read = link->n_read;
+    if (link->phase == GYRE_LINK_FINISHING) {
+        *n_wanted_out = n_trash;
+        return trash;
+    }
+    if (n_read < sizeof(link->frame)) {
+        *n_wanted_out = sizeof(link->frame) - n_read;
+        return (uint8_t *)&link->frame + n_read;
+    }
+    *n_wanted_out = sizeof(link->frame) + link->frame.n_bytes - n_read;
+    return link->payload + (n_read - sizeof(link->frame));
+}
+
+static void read_link(struct gyre_server *server, struct gyre_server_link *link)
+{
+    uint8_t trash[4096];
+    if (link->phase == GYRE_LINK_STRANGER) {
+        const enum gyre_stranger_state state = gyre_stranger_read(&link->stranger, server->secret);
+        if (state != GYRE_STRANGER_WAITS)
+            gyre_authenticate_release();
+        if (state == GYRE_STRANGER_REFUSED) {
+            gyre_server_link_kill(link, "is a stranger");
+        } else if (state == GYRE_STRANGER_PROVED) {
+            server->n_strangers--;
+            link->phase = GYRE_LINK_PROVED;
+        }
+    }
+    for (int turn = 0; turn < READS_PER_TURN && !link->is_dead && link->phase != GYRE_LINK_STRANGER;
+         turn++) {
+        size_t n_wanted = 0;
+        uint8_t *target = read_target(link, trash, sizeof(trash), &n_wanted);
+        const ssize_t n_got = recv(link->fd, target, n_wanted, 0);
+        if (n_got > 0) {
+            if (link->phase != GYRE_LINK_FINISHING)
+                on_bytes(server, link, (size_t)n_got);
+        } else if (n_got == 0) {
+            kill_with(link, 0);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        } else if (errno != EINTR) {
+            kill_with(link, errno);
+        }
+    }
+}
 
 #define SECOND_NS     1000000000ULL
 #define REFUSED_NS    (SECOND_NS / 2)
@@ -40,7 +258,7 @@ static void sweep(struct gyre_server *server)
         }
         *at = link->next;
         gyre_server_on_end(server, link);
-        gyre_server_link_free(server, link);
+        free_link(server, link);
         at = &server->links;
     }
 }
@@ -71,35 +289,13 @@ static bool make_room(struct gyre_server *server)
     return true;
 }
 
-/* Finds a descriptor with which one rank after the other is told that there is none: the spare one,
- * and where its number is past the limit, a higher limit as long as the server lives. */
-static void use_reserve(struct gyre_server *server)
-{
-    struct rlimit files;
-    close(server->spare_fd);
-    server->spare_fd = -1;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= files.rlim_max)
-        return;
-    server->n_files = files.rlim_cur;
-    files.rlim_cur = (rlim_t)gyre_min_u64(files.rlim_max, files.rlim_cur + RESERVE_FILES);
-    (void)setrlimit(RLIMIT_NOFILE, &files);
-}
-
-static void return_reserve(struct gyre_server *server)
-{
-    struct rlimit files;
-    if (server->spare_fd >= 0)
-        close(server->spare_fd);
-    if (server->n_files == 0 || getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return;
-    files.rlim_cur = server->n_files;
-    (void)setrlimit(RLIMIT_NOFILE, &files);
-}
-
-/* Strangers give their descriptors back after a while. */
+/* Strangers give their descriptors back after a while. If none is free for long, the ranks are told
+ * so one after the other: with the spare descriptor, and where its number is past the limit, with a
+ * higher limit as long as the server lives. */
 static void note_refusal(struct gyre_server *server)
 {
     const uint64_t now_ns = gyre_now_ns();
+    struct rlimit files;
     char host[65] = "";
     GYRE_INFO(BOOTSTRAP, "init: the rendezvous could not accept: %s", gyre_cause());
     set_accepting(server, false);
@@ -111,7 +307,13 @@ static void note_refusal(struct gyre_server *server)
     gyre_server_fail(server, GYRE_ERROR_SYSTEM,
                      "init: the rendezvous (pid %d on %s) cannot take the connections of ranks: %s",
                      (int)getpid(), host, gyre_cause());
-    use_reserve(server);
+    close(server->spare_fd);
+    server->spare_fd = -1;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= files.rlim_max)
+        return;
+    server->n_files = files.rlim_cur;
+    files.rlim_cur = (rlim_t)gyre_min_u64(files.rlim_max, files.rlim_cur + RESERVE_FILES);
+    (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 static void accept_some(struct gyre_server *server, int listen_fd)
@@ -125,27 +327,13 @@ static void accept_some(struct gyre_server *server, int listen_fd)
         const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
         if (status == GYRE_SUCCESS) {
             server->refused_ns = 0;
-            gyre_server_link_add(server, fd);
+            add_link(server, fd);
         } else {
             if (status != GYRE_ERROR_TIMEOUT)
                 note_refusal(server);
             return;
         }
     }
-}
-
-static void check_time(struct gyre_server *server)
-{
-    const uint64_t now_ns = gyre_now_ns();
-    for (struct gyre_server_link *link = server->links; link != NULL; link = link->next) {
-        if (link->phase != GYRE_LINK_RANK && now_ns >= link->deadline_ns)
-            gyre_server_link_kill(link, "took too long");
-        else if (link->phase == GYRE_LINK_RANK && gyre_wire_is_silent(link->fd, &link->watch))
-            gyre_server_link_kill_silent(link);
-    }
-    gyre_server_check_deadlines(server, now_ns);
-    if (!server->is_accepting)
-        set_accepting(server, true);
 }
 
 static bool is_over(const struct gyre_server *server)
@@ -158,15 +346,21 @@ static bool is_over(const struct gyre_server *server)
 
 static void free_server(struct gyre_server *server)
 {
+    struct rlimit files;
     while (server->links != NULL) {
         struct gyre_server_link *link = server->links;
         server->links = link->next;
-        gyre_server_link_free(server, link);
+        free_link(server, link);
     }
     gyre_sock_close_all(&server->listeners);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
-    return_reserve(server);
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    if (server->n_files != 0 && getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = server->n_files;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
     free(server->ranks);
     explicit_bzero(server->secret, sizeof(server->secret));
     free(server);
@@ -213,16 +407,28 @@ static void *run_server(void *context)
             if (link == NULL)
                 continue; /* accepting may free links, so it comes after the links' own events */
             if (!link->is_dead && (events[i].events & (uint32_t)EPOLLOUT) != 0)
-                gyre_server_link_write(server, link);
+                write_link(server, link);
             if (!link->is_dead && (events[i].events & ~(uint32_t)EPOLLOUT) != 0)
-                gyre_server_link_read(server, link);
+                read_link(server, link);
         }
         if (is_called) {
             for (int i = 0; i < server->listeners.n; i++)
                 accept_some(server, server->listeners.fds[i]);
         }
         if (gyre_now_ns() >= next_check_ns) {
-            check_time(server);
+            const uint64_t now_ns = gyre_now_ns();
+            for (struct gyre_server_link *link = server->links; link != NULL; link = link->next) {
+                if (link->phase != GYRE_LINK_RANK && now_ns >= link->deadline_ns) {
+                    gyre_server_link_kill(link, "took too long");
+                } else if (link->phase == GYRE_LINK_RANK &&
+                           gyre_wire_is_silent(link->fd, &link->watch)) {
+                    kill_with(link, ETIMEDOUT);
+                    gyre_wire_reset(link->fd); /* if the peer still hears this host */
+                }
+            }
+            gyre_server_check_deadlines(server, now_ns);
+            if (!server->is_accepting)
+                set_accepting(server, true);
             next_check_ns = gyre_now_ns() + (is_joining ? SECOND_NS / 10 : SECOND_NS);
         }
         sweep(server);
@@ -231,27 +437,6 @@ static void *run_server(void *context)
     if (is_serving)
         gyre_fetch_add_u32(&n_serving, UINT32_MAX);
     return NULL;
-}
-
-static gyre_status start_thread(struct gyre_server *server)
-{
-    pthread_t thread;
-    GYRE_TRY(gyre_thread_start(&thread, 0, run_server, server, "the rendezvous"));
-    pthread_detach(thread);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status watch_listeners(struct gyre_server *server)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    server->epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
-    bool is_watched = server->epoll_fd >= 0;
-    for (int i = 0; i < server->listeners.n && is_watched; i++)
-        is_watched =
-            epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listeners.fds[i], &event) == 0;
-    if (is_watched)
-        server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    return server->spare_fd >= 0 ? GYRE_SUCCESS : gyre_fail_errno(errno, "epoll of the rendezvous");
 }
 
 /* The launcher's address has just worked, so a rank should try it first. */
@@ -270,6 +455,8 @@ static bool find_master(struct gyre_sock_address *address_out)
 gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out)
 {
     gyre_status status = GYRE_SUCCESS;
+    pthread_t thread;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     struct gyre_sock_address master;
     const bool has_master = find_master(&master);
     struct gyre_server *server = calloc(1, sizeof(*server));
@@ -288,10 +475,22 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
                   free_server);
     gyre_sock_list_to_text(server->listeners.addresses, server->listeners.n, server->address_text,
                            sizeof(server->address_text));
-    GYRE_TRY_GOTO(status, watch_listeners(server), free_server);
+    server->epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
+    bool is_watched = server->epoll_fd >= 0;
+    for (int i = 0; i < server->listeners.n && is_watched; i++)
+        is_watched =
+            epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listeners.fds[i], &event) == 0;
+    if (is_watched)
+        server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (server->spare_fd < 0) {
+        status = gyre_fail_errno(errno, "epoll of the rendezvous");
+        goto free_server;
+    }
     /* Before the thread starts, which owns the server from then on. */
     memcpy(id_out->secret, server->secret, sizeof(id_out->secret));
-    GYRE_TRY_GOTO(status, start_thread(server), free_server);
+    GYRE_TRY_GOTO(status, gyre_thread_start(&thread, 0, run_server, server, "the rendezvous"),
+                  free_server);
+    pthread_detach(thread);
     return GYRE_SUCCESS;
 
 free_server:

@@ -85,21 +85,8 @@ struct gyre_server {
     uint64_t gather_started_ns;
 };
 
-/** gyre_server_link_add - challenge a connection that was just accepted. */
-void gyre_server_link_add(struct gyre_server *server, int fd);
-
-void gyre_server_link_free(struct gyre_server *server, struct gyre_server_link *link);
-
 /** gyre_server_link_kill - have the sweep end it. The first reason stays. */
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
-
-/** gyre_server_link_kill_silent - the peer's kernel says nothing any more; if it still hears this
- * host, it learns so at once. */
-void gyre_server_link_kill_silent(struct gyre_server_link *link);
-
-/** Serve a readable or writable socket without blocking. */
-void gyre_server_link_read(struct gyre_server *server, struct gyre_server_link *link);
-void gyre_server_link_write(struct gyre_server *server, struct gyre_server_link *link);
 
 /** gyre_server_frame - with room for its payload; NULL without memory. */
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,

@@ -21,15 +21,26 @@
 #define LINGER_NS        (60 * SECOND_NS) /* latecomers of a failed job learn why */
 #define MAX_POSTED_BYTES (4u << 20)       /* waiting for one rank; more is dropped */
 
-static bool is_one_process(const struct gyre_frame_join *who, const char *host)
+struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
+                                             const void *payload, size_t n_payload)
 {
-    return who->pid == getpid() && strncmp(who->host, host, sizeof(who->host)) == 0;
+    const struct gyre_frame frame = {
+        .type = type, .rank = rank, .sequence = sequence, .n_bytes = (uint32_t)n_payload};
+    struct gyre_server_buffer *buffer = malloc(sizeof(*buffer) + sizeof(frame) + n_payload);
+    if (buffer == NULL)
+        return NULL;
+    buffer->n_users = 1;
+    buffer->n_bytes = sizeof(frame) + n_payload;
+    memcpy(buffer->bytes, &frame, sizeof(frame));
+    if (payload != NULL)
+        memcpy(buffer->bytes + sizeof(frame), payload, n_payload);
+    return buffer;
 }
 
-static void own_host(char *host_out, size_t host_bytes)
+void gyre_server_buffer_drop(struct gyre_server_buffer *buffer)
 {
-    memset(host_out, 0, host_bytes);
-    gethostname(host_out, host_bytes - 1);
+    if (buffer != NULL && --buffer->n_users == 0)
+        free(buffer);
 }
 
 /* The link is closed after this last frame. */
@@ -98,9 +109,11 @@ static void name_missing(const struct gyre_server *server, bool of_gather, char 
 static void welcome_all(struct gyre_server *server)
 {
     struct gyre_frame_joined joined = {.server_rank = -1, .server_pid = getpid()};
-    own_host(joined.server_host, sizeof(joined.server_host));
+    gethostname(joined.server_host, sizeof(joined.server_host) - 1);
     for (int rank = server->n_ranks - 1; rank >= 0; rank--) {
-        if (is_one_process(&server->ranks[rank]->who, joined.server_host))
+        const struct gyre_frame_join *who = &server->ranks[rank]->who;
+        if (who->pid == joined.server_pid &&
+            strncmp(who->host, joined.server_host, sizeof(who->host)) == 0)
             joined.server_rank = rank;
     }
     server->is_complete = true;
@@ -147,14 +160,6 @@ static bool admit(struct gyre_server *server, struct gyre_server_link *link)
     if (server->has_failed)
         finish_link(server, link, server->failure, server->failure_text);
     return !server->has_failed;
-}
-
-/* A rank gives up before all have joined, before it has joined itself or after that. */
-static void on_early_failure(struct gyre_server *server, struct gyre_server_link *link)
-{
-    gyre_server_fail(server, GYRE_ERROR_REMOTE, "init: rank %d failed: %s", link->frame.rank,
-                     (const char *)link->payload);
-    gyre_server_link_kill(link, "gave up");
 }
 
 static void on_join(struct gyre_server *server, struct gyre_server_link *link)
@@ -271,7 +276,9 @@ static void tell_all(struct gyre_server *server, struct gyre_server_link *link,
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link)
 {
     if (!server->is_complete && link->frame.type == GYRE_FRAME_FAIL) {
-        on_early_failure(server, link);
+        gyre_server_fail(server, GYRE_ERROR_REMOTE, "init: rank %d failed: %s", link->frame.rank,
+                         (const char *)link->payload);
+        gyre_server_link_kill(link, "gave up");
         return;
     }
     if (link->phase == GYRE_LINK_PROVED) {
@@ -346,23 +353,17 @@ static void check_joining(struct gyre_server *server, uint64_t now_ns)
     }
 }
 
-static void check_gather(struct gyre_server *server, uint64_t now_ns)
-{
-    char missing[400];
-    if (now_ns - server->gather_started_ns < server->timeout_ns)
-        return;
-    name_missing(server, true, missing, sizeof(missing));
-    gyre_server_fail(server, GYRE_ERROR_TIMEOUT,
-                     "init: after %llu s an all-gather still waits for ranks: %s",
-                     (unsigned long long)(server->timeout_ns / SECOND_NS), missing);
-}
-
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns)
 {
+    char missing[400];
     if (server->has_failed || server->n_ranks == 0)
         return;
-    if (!server->is_complete)
+    if (!server->is_complete) {
         check_joining(server, now_ns);
-    else if (server->n_gathered > 0)
-        check_gather(server, now_ns);
+    } else if (server->n_gathered > 0 && now_ns - server->gather_started_ns >= server->timeout_ns) {
+        name_missing(server, true, missing, sizeof(missing));
+        gyre_server_fail(server, GYRE_ERROR_TIMEOUT,
+                         "init: after %llu s an all-gather still waits for ranks: %s",
+                         (unsigned long long)(server->timeout_ns / SECOND_NS), missing);
+    }
 }

@@ -423,17 +423,6 @@ void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_boot
     give_up(id, place, text, gyre_now_ns() + GIVE_UP_NS);
 }
 
-/* A failure of its own, such as a lack of descriptors, can be over a moment later; a rendezvous
- * that did not answer in time is not tried again. */
-static void give_up_joining(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
-                            gyre_status status)
-{
-    if (status == GYRE_ERROR_ABORTED)
-        gyre_bootstrap_tcp_give_up(id, place, gyre_cause());
-    else if (status != GYRE_ERROR_TIMEOUT)
-        give_up(id, place, gyre_cause(), gyre_now_ns() + RETRY_NS);
-}
-
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out)
@@ -477,6 +466,10 @@ fail:
 close_tcp:
     tcp_close(&tcp->base);
 give_up:
-    give_up_joining(id, place, status);
+    /* A failure of this rank's own, such as a lack of descriptors, can be over a moment later; a
+     * rendezvous that did not answer in time is not tried again. */
+    if (status != GYRE_ERROR_TIMEOUT)
+        give_up(id, place, gyre_cause(),
+                gyre_now_ns() + (status == GYRE_ERROR_ABORTED ? GIVE_UP_NS : RETRY_NS));
     return status;
 }

@@ -157,16 +157,6 @@ static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_
     return NULL;
 }
 
-/* The failure is this rank's own. The link can still send, so it tells the other ranks. */
-static void on_no_memory(struct gyre_tcp *tcp)
-{
-    char text[GYRE_TEXT_MAX_BYTES];
-    snprintf(text, sizeof(text), "rank %d has no memory for %u bytes from the rendezvous",
-             tcp->base.rank, (unsigned)tcp->frame.n_bytes);
-    gyre_tcp_set_broken(tcp, GYRE_ERROR_OUT_OF_MEMORY, text);
-    tcp->is_closed = true;
-}
-
 /* The reader's: until recv() would block. */
 static void read_some(struct gyre_tcp *tcp)
 {
@@ -184,12 +174,16 @@ static void read_some(struct gyre_tcp *tcp)
         if (n_got <= 0 && n_wanted > 0)
             gyre_wire_end_text(tcp->fd, n_got < 0 ? errno : 0, &tcp->watch, how, sizeof(how));
         pthread_mutex_lock(&tcp->lock);
-        if (unusable == no_memory)
-            on_no_memory(tcp);
-        else if (unusable != NULL)
-            on_server_closed(tcp, unusable);
-        else if (n_got <= 0 && n_wanted > 0)
-            on_server_closed(tcp, how);
+        if (unusable == no_memory) {
+            /* The failure is this rank's own. The link can still send, so it tells the others. */
+            char text[GYRE_TEXT_MAX_BYTES];
+            snprintf(text, sizeof(text), "rank %d has no memory for %u bytes from the rendezvous",
+                     tcp->base.rank, (unsigned)tcp->frame.n_bytes);
+            gyre_tcp_set_broken(tcp, GYRE_ERROR_OUT_OF_MEMORY, text);
+            tcp->is_closed = true;
+        } else if (unusable != NULL || (n_got <= 0 && n_wanted > 0)) {
+            on_server_closed(tcp, unusable != NULL ? unusable : how);
+        }
         const bool is_closed = tcp->is_closed;
         if (!is_closed) {
             tcp->n_read += (size_t)n_got;
@@ -207,29 +201,10 @@ static void read_some(struct gyre_tcp *tcp)
     }
 }
 
-/* The reader's. */
-static bool is_server_silent(struct gyre_tcp *tcp, char *how_out, size_t how_bytes)
-{
-    const uint64_t now_ns = gyre_now_ns();
-    if (now_ns < tcp->next_look_ns)
-        return false;
-    tcp->next_look_ns = now_ns + LOOK_EVERY_NS;
-    if (!gyre_wire_is_silent(tcp->fd, &tcp->watch))
-        return false;
-    gyre_wire_end_text(tcp->fd, ETIMEDOUT, &tcp->watch, how_out, how_bytes);
-    gyre_wire_reset(tcp->fd);
-    return true;
-}
-
-static void wait_cond(struct gyre_tcp *tcp, uint64_t deadline_ns)
-{
-    gyre_cond_wait_until(&tcp->changed, &tcp->lock, deadline_ns);
-}
-
 void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
 {
     if (tcp->is_reading || tcp->is_closed) {
-        wait_cond(tcp, deadline_ns);
+        gyre_cond_wait_until(&tcp->changed, &tcp->lock, deadline_ns);
         return;
     }
     tcp->is_reading = true;
@@ -246,7 +221,15 @@ void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
     if (n_ready > 0 && entries[0].revents != 0)
         read_some(tcp);
     char how[160] = "";
-    const bool is_silent = is_server_silent(tcp, how, sizeof(how));
+    bool is_silent = false;
+    if (gyre_now_ns() >= tcp->next_look_ns) {
+        tcp->next_look_ns = gyre_now_ns() + LOOK_EVERY_NS;
+        is_silent = gyre_wire_is_silent(tcp->fd, &tcp->watch);
+    }
+    if (is_silent) {
+        gyre_wire_end_text(tcp->fd, ETIMEDOUT, &tcp->watch, how, sizeof(how));
+        gyre_wire_reset(tcp->fd);
+    }
     pthread_mutex_lock(&tcp->lock);
     if (is_silent)
         on_server_closed(tcp, how);

@@ -48,88 +48,55 @@ void gyre_authenticate_prepare(void)
     pthread_mutex_unlock(&proof_lock);
 }
 
-static bool make_hmac(const uint8_t *secret, const uint8_t *text, size_t n_text, uint8_t *proof_out)
-{
-    unsigned n_proof = 0;
-    gyre_authenticate_prepare();
-    pthread_mutex_lock(&proof_lock);
-    const bool is_made = !is_exiting && HMAC(EVP_sha256(), secret, GYRE_SECRET_BYTES, text, n_text,
-                                             proof_out, &n_proof) != NULL;
-    pthread_mutex_unlock(&proof_lock);
-    return is_made && n_proof == GYRE_PROOF_BYTES;
-}
-
-gyre_status gyre_hello_make(struct gyre_hello *hello_out)
+static gyre_status make_hello(struct gyre_hello *hello_out)
 {
     hello_out->magic = HELLO_MAGIC;
     return gyre_random_bytes(hello_out->nonce, sizeof(hello_out->nonce));
 }
 
-bool gyre_hello_is_one(const struct gyre_hello *hello)
-{
-    return hello->magic == HELLO_MAGIC;
-}
-
-gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
-                            const struct gyre_hello *client, const struct gyre_hello *server,
-                            uint8_t proof_out[GYRE_PROOF_BYTES])
+/* The proof of one role over both challenges. */
+static gyre_status make_proof(const uint8_t *secret, bool is_server,
+                              const struct gyre_hello *client, const struct gyre_hello *server,
+                              uint8_t proof_out[GYRE_PROOF_BYTES])
 {
     uint8_t text[8 + 2 * GYRE_NONCE_BYTES];
+    unsigned n_proof = 0;
     memcpy(text, is_server ? "server1:" : "client1:", 8);
     memcpy(text + 8, client->nonce, GYRE_NONCE_BYTES);
     memcpy(text + 8 + GYRE_NONCE_BYTES, server->nonce, GYRE_NONCE_BYTES);
-    if (!make_hmac(secret, text, sizeof(text), proof_out))
-        return gyre_fail(GYRE_ERROR_SYSTEM, "HMAC-SHA256 is not available in libcrypto");
-    return GYRE_SUCCESS;
-}
-
-bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES])
-{
-    return CRYPTO_memcmp(a, b, GYRE_PROOF_BYTES) == 0;
-}
-
-static gyre_status authenticate_server(int fd, const uint8_t *secret, uint64_t deadline_ns)
-{
-    struct gyre_hello hello;
-    struct gyre_answer answer;
-    uint8_t proof[GYRE_PROOF_BYTES];
-    GYRE_TRY(gyre_hello_make(&hello));
-    GYRE_TRY(gyre_sock_send(fd, &hello, sizeof(hello), deadline_ns));
-    GYRE_TRY(gyre_sock_recv(fd, &answer.hello, sizeof(answer.hello), deadline_ns));
-    if (!gyre_hello_is_one(&answer.hello))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not speak gyre's protocol");
-    GYRE_TRY(gyre_sock_recv(fd, answer.proof, sizeof(answer.proof), deadline_ns));
-    GYRE_TRY(gyre_proof_make(secret, false, &answer.hello, &hello, proof));
-    if (!gyre_proof_equal(proof, answer.proof))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not know this job's secret");
-    GYRE_TRY(gyre_proof_make(secret, true, &answer.hello, &hello, proof));
-    return gyre_sock_send(fd, proof, sizeof(proof), deadline_ns);
-}
-
-static gyre_status authenticate_client(int fd, const uint8_t *secret, uint64_t deadline_ns)
-{
-    struct gyre_hello hello;
-    struct gyre_answer answer;
-    uint8_t proof[GYRE_PROOF_BYTES];
-    uint8_t expected[GYRE_PROOF_BYTES];
-    GYRE_TRY(gyre_hello_make(&answer.hello));
-    GYRE_TRY(gyre_sock_recv(fd, &hello, sizeof(hello), deadline_ns));
-    if (!gyre_hello_is_one(&hello))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not speak gyre's protocol");
-    GYRE_TRY(gyre_proof_make(secret, false, &answer.hello, &hello, answer.proof));
-    GYRE_TRY(gyre_sock_send(fd, &answer, sizeof(answer), deadline_ns));
-    GYRE_TRY(gyre_sock_recv(fd, proof, sizeof(proof), deadline_ns));
-    GYRE_TRY(gyre_proof_make(secret, true, &answer.hello, &hello, expected));
-    if (!gyre_proof_equal(proof, expected))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not know this job's secret");
-    return GYRE_SUCCESS;
+    gyre_authenticate_prepare();
+    pthread_mutex_lock(&proof_lock);
+    const bool is_made = !is_exiting && HMAC(EVP_sha256(), secret, GYRE_SECRET_BYTES, text,
+                                             sizeof(text), proof_out, &n_proof) != NULL;
+    pthread_mutex_unlock(&proof_lock);
+    return is_made && n_proof == GYRE_PROOF_BYTES
+               ? GYRE_SUCCESS
+               : gyre_fail(GYRE_ERROR_SYSTEM, "HMAC-SHA256 is not available in libcrypto");
 }
 
 gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                               uint64_t deadline_ns)
 {
-    return is_server ? authenticate_server(fd, secret, deadline_ns)
-                     : authenticate_client(fd, secret, deadline_ns);
+    struct gyre_hello hello; /* the server's */
+    struct gyre_answer answer;
+    uint8_t proof[GYRE_PROOF_BYTES], expected[GYRE_PROOF_BYTES];
+    GYRE_TRY(make_hello(is_server ? &hello : &answer.hello));
+    if (is_server)
+        GYRE_TRY(gyre_sock_send(fd, &hello, sizeof(hello), deadline_ns));
+    struct gyre_hello *theirs = is_server ? &answer.hello : &hello;
+    GYRE_TRY(gyre_sock_recv(fd, theirs, sizeof(*theirs), deadline_ns));
+    if (theirs->magic != HELLO_MAGIC)
+        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not speak gyre's protocol");
+    GYRE_TRY(make_proof(secret, is_server, &answer.hello, &hello, proof));
+    GYRE_TRY(make_proof(secret, !is_server, &answer.hello, &hello, expected));
+    if (!is_server) {
+        memcpy(answer.proof, proof, sizeof(proof));
+        GYRE_TRY(gyre_sock_send(fd, &answer, sizeof(answer), deadline_ns));
+    }
+    GYRE_TRY(gyre_sock_recv(fd, answer.proof, sizeof(answer.proof), deadline_ns));
+    if (CRYPTO_memcmp(answer.proof, expected, sizeof(expected)) != 0)
+        return gyre_fail(GYRE_ERROR_REMOTE, "the peer does not know this job's secret");
+    return is_server ? gyre_sock_send(fd, proof, sizeof(proof), deadline_ns) : GYRE_SUCCESS;
 }
 
 void gyre_authenticate_release(void)
@@ -149,20 +116,9 @@ bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd)
     stranger_out->fd = fd;
     stranger_out->born_ns = gyre_now_ns();
     /* 36 bytes into an empty socket buffer: all or nothing */
-    return gyre_hello_make(&stranger_out->hello) == GYRE_SUCCESS &&
+    return make_hello(&stranger_out->hello) == GYRE_SUCCESS &&
            send(fd, &stranger_out->hello, sizeof(stranger_out->hello), MSG_NOSIGNAL) ==
                sizeof(stranger_out->hello);
-}
-
-/* If the answer is right, ours goes back. */
-static bool answer_proof(struct gyre_stranger *stranger, const uint8_t secret[GYRE_SECRET_BYTES])
-{
-    uint8_t proof[GYRE_PROOF_BYTES];
-    const struct gyre_hello *client = &stranger->answer.hello;
-    return gyre_proof_make(secret, false, client, &stranger->hello, proof) == GYRE_SUCCESS &&
-           gyre_proof_equal(proof, stranger->answer.proof) &&
-           gyre_proof_make(secret, true, client, &stranger->hello, proof) == GYRE_SUCCESS &&
-           send(stranger->fd, proof, sizeof(proof), MSG_NOSIGNAL) == sizeof(proof);
 }
 
 enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
@@ -179,10 +135,17 @@ enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
             return GYRE_STRANGER_REFUSED;
         stranger->n_read += (size_t)n_got;
         if (stranger->n_read >= sizeof(stranger->answer.hello.magic) &&
-            !gyre_hello_is_one(&stranger->answer.hello))
+            stranger->answer.hello.magic != HELLO_MAGIC)
             return GYRE_STRANGER_REFUSED;
     }
-    return answer_proof(stranger, secret) ? GYRE_STRANGER_PROVED : GYRE_STRANGER_REFUSED;
+    uint8_t proof[GYRE_PROOF_BYTES];
+    const struct gyre_hello *client = &stranger->answer.hello;
+    const bool is_proved =
+        make_proof(secret, false, client, &stranger->hello, proof) == GYRE_SUCCESS &&
+        CRYPTO_memcmp(proof, stranger->answer.proof, sizeof(proof)) == 0 &&
+        make_proof(secret, true, client, &stranger->hello, proof) == GYRE_SUCCESS &&
+        send(stranger->fd, proof, sizeof(proof), MSG_NOSIGNAL) == sizeof(proof);
+    return is_proved ? GYRE_STRANGER_PROVED : GYRE_STRANGER_REFUSED;
 }
 
 enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest)
@@ -276,34 +239,25 @@ static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, 
     return true;
 }
 
-static bool is_unreachable(int error_number)
-{
-    return error_number == ETIMEDOUT || error_number == EHOSTUNREACH ||
-           error_number == ENETUNREACH || error_number == ENETDOWN;
-}
-
-/* The kernel reports a reset's error only once. If a send got it, the next read returns the end of
- * the stream, as after a FIN. */
-static bool was_reset(int fd)
-{
-    struct tcp_info info;
-    return read_info(fd, &info) && info.tcpi_state == STATE_CLOSED;
-}
-
 const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
                                char *text_out, size_t text_bytes)
 {
     struct tcp_info info;
     char fault[128];
-    if (error_number == 0 && !was_reset(fd)) {
+    const bool has_info = read_info(fd, &info);
+    /* The kernel reports a reset's error only once. If a send got it, the next read returns the end
+     * of the stream, as after a FIN. */
+    const bool was_reset = has_info && info.tcpi_state == STATE_CLOSED;
+    if (error_number == 0 && !was_reset) {
         snprintf(text_out, text_bytes, "exited or closed its connection");
-    } else if (is_unreachable(error_number)) {
+    } else if (error_number == ETIMEDOUT || error_number == EHOSTUNREACH ||
+               error_number == ENETUNREACH || error_number == ENETDOWN) {
         if (find_own_fault(&watch->own, fault, sizeof(fault)))
             snprintf(text_out, text_bytes, "cannot be reached any more: %s", fault);
         else
             snprintf(text_out, text_bytes, "stopped answering: its host or network is gone");
     } else if (watch->unheard_ns >= UNHEARD_NS ||
-               (read_info(fd, &info) && info.tcpi_last_ack_recv >= UNHEARD_NS / 1000000)) {
+               (has_info && info.tcpi_last_ack_recv >= UNHEARD_NS / 1000000)) {
         snprintf(text_out, text_bytes,
                  "gave this connection up: it has heard nothing from this host for some seconds "
                  "(packets to it get lost)");

@@ -102,16 +102,6 @@ struct gyre_answer { /* of the client */
 };
 static_assert(sizeof(struct gyre_answer) == 68, "wire");
 
-gyre_status gyre_hello_make(struct gyre_hello *hello_out);
-
-gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
-                            const struct gyre_hello *client, const struct gyre_hello *server,
-                            uint8_t proof_out[GYRE_PROOF_BYTES]);
-
-bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES]);
-
-bool gyre_hello_is_one(const struct gyre_hello *hello);
-
 /* ---- strangers ---------------------------------------------------------------------------- */
 
 /* A connection before its proof, on the accepting side. It costs its server a fixed buffer and a

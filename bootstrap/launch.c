@@ -192,10 +192,8 @@ static gyre_status listen_to(char *const *environment, const struct launcher *ro
     return GYRE_SUCCESS;
 }
 
-static void append(char *text, size_t text_bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void append(char *text, size_t text_bytes, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t text_bytes,
+                                                         const char *format, ...)
 {
     const size_t used = strlen(text);
     va_list arguments;
@@ -220,28 +218,24 @@ static bool agrees(const struct said *a, const struct said *b)
     return a->rank == b->rank && (a->n_ranks == b->n_ranks || a->n_ranks == 0 || b->n_ranks == 0);
 }
 
-/* Did the outer launcher start one process that started the inner ranks of one host? These are
- * numbered host by host, or in turns over the hosts. */
-static bool is_inside(const struct said *inner, const struct said *outer)
-{
-    return outer->n_ranks > 0 && inner->n_ranks > outer->n_ranks &&
-           inner->n_ranks % outer->n_ranks == 0 &&
-           (inner->rank / (inner->n_ranks / outer->n_ranks) == outer->rank ||
-            inner->rank % outer->n_ranks == outer->rank);
-}
-
 static bool can_nest(char *const *environment, int inner, int outer, const struct said *all)
 {
     const enum nearness nearness = launchers[inner].nearness;
     const bool is_step = launchers[outer].hosts == NULL || is_set(environment, "SLURM_STEP_ID") ||
                          is_set(environment, "SLURM_STEP_NUM_TASKS");
+    /* Did the outer launcher start one process that started the inner ranks of one host? These are
+     * numbered host by host, or in turns over the hosts. */
+    const int n_inner = all[inner].n_ranks, n_outer = all[outer].n_ranks;
+    const bool is_inside = n_outer > 0 && n_inner > n_outer && n_inner % n_outer == 0 &&
+                           (all[inner].rank / (n_inner / n_outer) == all[outer].rank ||
+                            all[inner].rank % n_outer == all[outer].rank);
     if (nearness == launchers[outer].nearness)
         return false;
     /* Lonely copies, if the inner variables are a rest. */
     if (all[inner].n_ranks == 1 && (all[outer].n_ranks > 1 || all[outer].rank > 0))
         return !is_step || (nearness == AGENT && launchers[outer].nearness < MPI);
     if (nearness == BY_HAND && launchers[outer].nearness == MPI)
-        return is_inside(&all[inner], &all[outer]);
+        return is_inside;
     return true;
 }
 
@@ -354,20 +348,6 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
     return GYRE_SUCCESS;
 }
 
-/* "a[03-05,9],b" begins with a03. */
-static void first_host(const char *list, char *host_out, size_t n_host)
-{
-    const size_t n_plain = strcspn(list, "[,");
-    const char *bracket = list + n_plain;
-    snprintf(host_out, n_host, "%.*s", (int)n_plain, list);
-    if (*bracket == '[')
-        append(host_out, n_host, "%.*s", (int)strcspn(bracket + 1, "-,]"), bracket + 1);
-    if (*bracket == '[' && strchr(bracket, ']') != NULL) {
-        const char *rest = strchr(bracket, ']') + 1;
-        append(host_out, n_host, "%.*s", (int)strcspn(rest, ",["), rest);
-    }
-}
-
 /* Without an address the ranks of one host meet by the job's identity. */
 static gyre_status find_address(char *const *environment, const struct launcher *row, bool has_job,
                                 gyre_launch *launch)
@@ -401,7 +381,16 @@ static gyre_status find_address(char *const *environment, const struct launcher 
         snprintf(launch->address, sizeof(launch->address), "@gyre-%016llx",
                  (unsigned long long)hash);
     } else if (find(environment, row->hosts, text, sizeof(text)) != NULL) {
-        first_host(text, launch->address, sizeof(launch->address));
+        /* "a[03-05,9],b" begins with a03. */
+        const char *bracket = text + strcspn(text, "[,");
+        const char *end = *bracket == '[' ? strchr(bracket, ']') : NULL;
+        snprintf(launch->address, sizeof(launch->address), "%.*s", (int)(bracket - text), text);
+        if (*bracket == '[')
+            append(launch->address, sizeof(launch->address), "%.*s",
+                   (int)strcspn(bracket + 1, "-,]"), bracket + 1);
+        if (end != NULL)
+            append(launch->address, sizeof(launch->address), "%.*s", (int)strcspn(end + 1, ",["),
+                   end + 1);
         launch->port = 20000 + (int)(hash % 12000); /* below the ports that kernels give away */
     }
     return GYRE_SUCCESS;

@@ -106,18 +106,6 @@ gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_s
     return status;
 }
 
-static void introduce(const struct gyre_meet_place *place, struct gyre_meet_hello *hello_out)
-{
-    memset(hello_out, 0, sizeof(*hello_out));
-    memcpy(hello_out->magic, GYRE_MEET_MAGIC, sizeof(GYRE_MEET_MAGIC));
-    hello_out->rank = place->rank;
-    hello_out->n_ranks = place->n_ranks;
-    hello_out->number = place->number;
-    hello_out->pid = getpid();
-    gethostname(hello_out->host, sizeof(hello_out->host) - 1);
-    snprintf(hello_out->job, sizeof(hello_out->job), "%s", place->job);
-}
-
 static gyre_status connect_named(const struct gyre_meet_place *place, int *fd_out)
 {
     struct sockaddr_un name;
@@ -138,7 +126,14 @@ static gyre_status talk(const struct gyre_meet_place *place, int fd, uint64_t de
                         struct gyre_meet_answer *answer_out)
 {
     struct gyre_meet_hello hello;
-    introduce(place, &hello);
+    memset(&hello, 0, sizeof(hello));
+    memcpy(hello.magic, GYRE_MEET_MAGIC, sizeof(GYRE_MEET_MAGIC));
+    hello.rank = place->rank;
+    hello.n_ranks = place->n_ranks;
+    hello.number = place->number;
+    hello.pid = getpid();
+    gethostname(hello.host, sizeof(hello.host) - 1);
+    snprintf(hello.job, sizeof(hello.job), "%s", place->job);
     GYRE_TRY(gyre_sock_send(fd, &hello, sizeof(hello), deadline_ns));
     GYRE_TRY(gyre_sock_recv(fd, answer_out, sizeof(*answer_out), deadline_ns));
     answer_out->text[sizeof(answer_out->text) - 1] = '\0';
@@ -239,16 +234,6 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
     }
 }
 
-/* Keepalive finds a host that is gone only while no data is on its way to it. */
-static void limit_silence(const struct gyre_meet *meet)
-{
-    const unsigned int silence_ms = SILENCE_MS;
-    for (int i = 0; i < meet->n_fds; i++)
-        if (meet->fds[i] >= 0)
-            (void)setsockopt(meet->fds[i], IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms,
-                             sizeof(silence_ms));
-}
-
 gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet *meet_out)
 {
     struct gyre_meet meet = {.rank = place->rank, .n_ranks = place->n_ranks};
@@ -279,8 +264,12 @@ gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet
         gyre_meet_close(&meet);
         return status;
     }
-    if (!gyre_meet_is_named(place))
-        limit_silence(&meet);
+    /* Keepalive finds a host that is gone only while no data is on its way to it. */
+    const unsigned int silence_ms = SILENCE_MS;
+    for (int i = 0; i < meet.n_fds && !gyre_meet_is_named(place); i++)
+        if (meet.fds[i] >= 0)
+            (void)setsockopt(meet.fds[i], IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms,
+                             sizeof(silence_ms));
     *meet_out = meet;
     return GYRE_SUCCESS;
 }

@@ -205,19 +205,6 @@ static int listen_at(struct reception *reception, const void *name, socklen_t n_
     return 0;
 }
 
-static int listen_on_all(struct reception *reception)
-{
-    struct sockaddr_storage name;
-    struct gyre_sock_address any = {.family = AF_INET6, .port = (uint16_t)reception->place->port};
-    snprintf(reception->where, sizeof(reception->where), "all addresses, port %d", any.port);
-    const int error_number =
-        listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET6);
-    if (error_number == 0 || error_number == EADDRINUSE)
-        return error_number;
-    any.family = AF_INET; /* no IPv6 here */
-    return listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET);
-}
-
 /* On all addresses, or on those of SOCKET_IFNAME's interfaces, those that the place's name has on
  * this host, and loopback. Returns 0 or an errno. */
 static int listen_everywhere(struct reception *reception)
@@ -226,6 +213,7 @@ static int listen_everywhere(struct reception *reception)
     struct gyre_sock_interface chosen[GYRE_MAX_INTERFACES];
     struct gyre_sock_address all[MAX_LISTENERS] = {{.family = AF_INET, .bytes = {127, 0, 0, 1}},
                                                    {.family = AF_INET6, .bytes = {[15] = 1}}};
+    struct sockaddr_storage name;
     int n_chosen = 0;
     if (gyre_meet_is_named(place)) {
         struct sockaddr_un named;
@@ -234,15 +222,22 @@ static int listen_everywhere(struct reception *reception)
         return listen_at(reception, &named, n_named, AF_UNIX);
     }
     if (place->params == NULL || !gyre_param_is_set(place->params, GYRE_PARAM_SOCKET_IFNAME) ||
-        gyre_sock_list_addresses(place->params, chosen, &n_chosen) != GYRE_SUCCESS)
-        return listen_on_all(reception);
+        gyre_sock_list_addresses(place->params, chosen, &n_chosen) != GYRE_SUCCESS) {
+        struct gyre_sock_address any = {.family = AF_INET6, .port = (uint16_t)place->port};
+        snprintf(reception->where, sizeof(reception->where), "all addresses, port %d", any.port);
+        const int error_number =
+            listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET6);
+        if (error_number == 0 || error_number == EADDRINUSE)
+            return error_number;
+        any.family = AF_INET; /* no IPv6 here */
+        return listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET);
+    }
     int n = 2;
     for (int i = 0; i < n_chosen; i++)
         all[n++] = chosen[i].address;
     n += gyre_meet_addresses(place, &all[n]);
     int first_error = 0;
     for (int i = 0; i < n; i++) {
-        struct sockaddr_storage name;
         char text[64];
         bool is_known = false;
         for (int k = 0; k < i; k++)
