@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's operations, collectives, sends and receives.
+ * NCCL's operations, collectives, sends, receives and one-sided calls. Collectives may have
+ * settings of their own (ncclCollConfig_t); a NULL config is the plain call.
  */
 #include "core/nccl/nccl_shim.h"
 
+#include "core/nccl/nccl_later.h"
+
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Built-in operations have the same values, and gyre's own ones lie behind NCCL's built-in ones, so
  * that a refusal names the number that the caller gave. */
@@ -23,7 +29,7 @@ NCCL_EXPORT ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar
         return result;
     if (op == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
-    /* gyre reads either kind during the call. */
+    /* gyre reads either kind during the call */
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
         return nccl_refuse(ncclInvalidArgument,
                            "ncclRedOpCreatePreMulSum: residence is neither ncclScalarDevice nor "
@@ -127,3 +133,244 @@ NCCL_EXPORT ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t 
 }
 
 NCCL_CALL_FUNCTIONS(NCCL_ALIAS)
+
+/* ---- collectives with settings; algorithms are named as in GYRE_ALGO --------------------- */
+
+#define MAX_CHANNELS 64
+
+static int channels_of(int n_ctas)
+{
+    if (n_ctas == NCCL_CONFIG_UNDEF_INT)
+        return 0;
+    return n_ctas < MAX_CHANNELS ? n_ctas : MAX_CHANNELS;
+}
+
+/* Fields that describe NCCL's own kernels (nvlsCTAs, cgaClusterSize, CTAPolicy), the profiler's tag
+ * and vendors' options do not matter to gyre. */
+static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *args,
+                                int *is_forced_out)
+{
+    ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+    const ncclResult_t result =
+        nccl_check_head("the call's config is not as NCCL_COLLCONFIG_INITIALIZER makes it", given,
+                        NCCL_API_MAGIC, offsetof(ncclCollConfig_t, minCTAs));
+    if (result != ncclSuccess)
+        return result;
+    memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
+    if ((config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.minCTAs < 1) ||
+        (config.maxCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs < 1))
+        return nccl_refuse(ncclInvalidArgument, "minCTAs or maxCTAs of the call's config is < 1");
+    if (config.launchCompletionEvent != NULL)
+        return nccl_refuse(ncclInvalidUsage,
+                           "gyre does not record launchCompletionEvent; record an event on the "
+                           "stream after the call");
+    args->min_channels = channels_of(config.minCTAs);
+    args->max_channels = channels_of(config.maxCTAs);
+    if (config.algSelection != NULL && config.algSelection[0] != '\0')
+        args->algorithm = config.algSelection;
+    *is_forced_out = config.forceAlgSelection != 0;
+    return ncclSuccess;
+}
+
+static ncclResult_t call(gyre_call_args *args, ncclDataType_t dtype, int op, ncclComm_t comm,
+                         cudaStream_t stream, const ncclCollConfig_t *config, const char *name)
+{
+    ncclResult_t result;
+    int is_forced = 1;
+    gyre_comm *own = nccl_usable(comm, name, &result);
+    if (own != NULL && config != NULL)
+        result = take_config(config, args, &is_forced);
+    if (result != ncclSuccess)
+        return nccl_group_note(result);
+    args->dtype = (gyre_dtype)dtype;
+    args->op = (gyre_op)op;
+    const int is_own_group = nccl_profile_enter(comm);
+    gyre_status status = gyre_collective(args, own, stream);
+    /* the same refusal comes on all ranks, so all of them let gyre choose */
+    if (!is_forced && args->algorithm != NULL &&
+        (status == GYRE_ERROR_INVALID_ARGUMENT || status == GYRE_ERROR_INVALID_USAGE ||
+         status == GYRE_ERROR_UNSUPPORTED)) {
+        args->algorithm = NULL;
+        status = gyre_collective(args, own, stream);
+    }
+    return nccl_profile_exit(is_own_group, nccl_group_note(nccl_result_of(status)));
+}
+
+static gyre_call_args args_of(gyre_call_kind kind, const void *send, void *recv, size_t count,
+                              int root)
+{
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    args.kind = (int)kind;
+    args.send = send;
+    args.recv = recv;
+    args.count = count;
+    args.root = root;
+    return args;
+}
+
+NCCL_EXPORT ncclResult_t pncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                              ncclDataType_t datatype, ncclRedOp_t op,
+                                              ncclComm_t comm, cudaStream_t stream,
+                                              const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_ALL_REDUCE, sendbuff, recvbuff, count, 0);
+    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                              ncclDataType_t datatype, int root, ncclComm_t comm,
+                                              cudaStream_t stream, const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_BROADCAST, sendbuff, recvbuff, count, root);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                           ncclDataType_t datatype, ncclRedOp_t op, int root,
+                                           ncclComm_t comm, cudaStream_t stream,
+                                           const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_REDUCE, sendbuff, recvbuff, count, root);
+    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclAllGatherConfig(const void *sendbuff, void *recvbuff,
+                                              size_t sendcount, ncclDataType_t datatype,
+                                              ncclComm_t comm, cudaStream_t stream,
+                                              const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_ALL_GATHER, sendbuff, recvbuff, sendcount, 0);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclReduceScatterConfig(const void *sendbuff, void *recvbuff,
+                                                  size_t recvcount, ncclDataType_t datatype,
+                                                  ncclRedOp_t op, ncclComm_t comm,
+                                                  cudaStream_t stream,
+                                                  const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, 0);
+    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                             ncclDataType_t datatype, ncclComm_t comm,
+                                             cudaStream_t stream, const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_ALL_TO_ALL, sendbuff, recvbuff, count, 0);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclGatherConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                           ncclDataType_t datatype, int root, ncclComm_t comm,
+                                           cudaStream_t stream, const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_GATHER, sendbuff, recvbuff, count, root);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_EXPORT ncclResult_t pncclScatterConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                            ncclDataType_t datatype, int root, ncclComm_t comm,
+                                            cudaStream_t stream, const ncclCollConfig_t *config)
+{
+    gyre_call_args args = args_of(GYRE_CALL_SCATTER, sendbuff, recvbuff, count, root);
+    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
+}
+
+NCCL_CONFIG_CALL_FUNCTIONS(NCCL_ALIAS)
+
+/* ---- one-sided calls --------------------------------------------------------------------- */
+
+NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
+{
+    ncclResult_t result;
+    int rank = 0;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own == NULL)
+        return result;
+    if (outUserPtr == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
+    result = nccl_result_of(gyre_comm_rank(own, &rank));
+    if (result != ncclSuccess)
+        return result;
+    return nccl_result_of(
+        gyre_window_address(own, (gyre_window)(uintptr_t)win, rank, outUserPtr, NULL));
+}
+
+/* A communicator has N_CONTEXTS contexts of as many signals. */
+enum { N_CONTEXTS = 4, N_INDICES = GYRE_N_SIGNALS / N_CONTEXTS };
+
+static ncclResult_t number_of(int index, int context, unsigned flags, int *signal_out)
+{
+    char text[160];
+    if (flags != 0)
+        return nccl_refuse(ncclInvalidArgument, "flags of a one-sided call must be 0");
+    if (index < 0 || index >= N_INDICES || context < 0 || context >= N_CONTEXTS) {
+        snprintf(text, sizeof(text), "signal %d of context %d: gyre has signals 0..%d of 0..%d",
+                 index, context, N_INDICES - 1, N_CONTEXTS - 1);
+        return nccl_refuse(ncclInvalidArgument, text);
+    }
+    *signal_out = context * N_INDICES + index;
+    return ncclSuccess;
+}
+
+NCCL_EXPORT ncclResult_t pncclPutSignal(const void *localbuff, size_t count,
+                                        ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
+                                        size_t peerWinOffset, int sigIdx, int ctx,
+                                        unsigned int flags, ncclComm_t comm, cudaStream_t stream)
+{
+    gyre_put_target target = {peer, (gyre_window)(uintptr_t)peerWin, peerWinOffset, 0};
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own != NULL)
+        result = number_of(sigIdx, ctx, flags, &target.signal);
+    if (result == ncclSuccess)
+        result =
+            nccl_result_of(gyre_put(localbuff, count, (gyre_dtype)datatype, &target, own, stream));
+    return nccl_group_note(result);
+}
+
+NCCL_EXPORT ncclResult_t pncclSignal(int peer, int sigIdx, int ctx, unsigned int flags,
+                                     ncclComm_t comm, cudaStream_t stream)
+{
+    ncclResult_t result;
+    int signal = 0;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own != NULL)
+        result = number_of(sigIdx, ctx, flags, &signal);
+    if (result == ncclSuccess)
+        result = nccl_result_of(gyre_signal(peer, signal, own, stream));
+    return nccl_group_note(result);
+}
+
+static ncclResult_t wait_signals(int n_waits, const ncclWaitSignalDesc_t *asked, gyre_comm *own,
+                                 cudaStream_t stream)
+{
+    if (n_waits < 0 || (n_waits > 0 && asked == NULL))
+        return nccl_refuse(ncclInvalidArgument, "ncclWaitSignal: no list of descriptors");
+    gyre_signal_wait *waits = calloc((size_t)n_waits + 1, sizeof(*waits));
+    if (waits == NULL)
+        return nccl_refuse(ncclSystemError, "out of host memory");
+    ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < n_waits && result == ncclSuccess; i++) {
+        waits[i].peer = asked[i].peer;
+        waits[i].count = asked[i].opCnt;
+        result = number_of(asked[i].sigIdx, asked[i].ctx, 0, &waits[i].signal);
+    }
+    if (result == ncclSuccess)
+        result = nccl_result_of(gyre_wait_signal(waits, n_waits, own, stream));
+    free(waits);
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs,
+                                         ncclComm_t comm, cudaStream_t stream)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own != NULL)
+        result = wait_signals(nDesc, signalDescs, own, stream);
+    return nccl_group_note(result);
+}
+
+NCCL_SIGNAL_FUNCTIONS(NCCL_ALIAS)

@@ -4,31 +4,32 @@
  */
 #include "core/nccl/nccl_shim.h"
 
-#include "core/nccl/nccl_fallback.h"
-#include "core/nccl/nccl_plugin.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a new handle will stand for, and the configuration that is asked for. */
-static ncclResult_t prepare(const ncclConfig_t *given, struct nccl_comm **comm_out,
-                            gyre_config *config_out)
-{
-    const ncclResult_t result = nccl_config_take(given, config_out);
-    if (result != ncclSuccess)
-        return result;
-    *comm_out = nccl_comm_new();
-    return *comm_out != NULL ? ncclSuccess : ncclSystemError;
-}
-
-/* Makes a configuration with which a call of gyre fails on all ranks by this thread's last error:
+/* Make a configuration with which a call of gyre fails on all ranks by this thread's last error:
  * the shim has found a wrong argument, and the other ranks wait for this one. */
 static void refuse_on_all_ranks(gyre_config *config_out)
 {
     const gyre_config defaults = GYRE_CONFIG_INIT;
     *config_out = defaults;
     config_out->refusal = pncclGetLastError(NULL);
+}
+
+/* What a new handle will stand for, and the configuration that is asked for. After a failure the
+ * configuration is that of refuse_on_all_ranks(). @problem: why there is no room for the handle. */
+static ncclResult_t prepare(const ncclConfig_t *given, const char *problem,
+                            struct nccl_comm **comm_out, gyre_config *config_out)
+{
+    ncclResult_t result = problem != NULL ? nccl_refuse(ncclInvalidArgument, problem)
+                                          : nccl_config_take(given, config_out);
+    *comm_out = result == ncclSuccess ? nccl_comm_new() : NULL;
+    if (result == ncclSuccess && *comm_out == NULL)
+        result = ncclSystemError;
+    if (result != ncclSuccess)
+        refuse_on_all_ranks(config_out);
+    return result;
 }
 
 /* The handle and the result that a call which makes a communicator returns. */
@@ -54,18 +55,14 @@ ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueI
 {
     gyre_config config;
     gyre_unique_id own_id;
-    struct nccl_comm *comm = NULL;
-    ncclResult_t result;
+    struct nccl_comm *comm;
     memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
-    if (comm_out == NULL) {
-        result = nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
-    } else {
+    if (comm_out != NULL)
         *comm_out = NULL;
-        result = prepare(given, &comm, &config);
-    }
+    const ncclResult_t result =
+        prepare(given, comm_out == NULL ? "ncclCommInitRank: comm is NULL" : NULL, &comm, &config);
     if (result != ncclSuccess) {
         gyre_comm *none = NULL;
-        refuse_on_all_ranks(&config);
         (void)gyre_comm_init_rank(&none, n_ranks, &own_id, rank, &config);
         return result;
     }
@@ -86,7 +83,7 @@ ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *i
 {
     gyre_config config;
     struct nccl_comm *comm;
-    const ncclResult_t result = prepare(given, &comm, &config);
+    const ncclResult_t result = prepare(given, NULL, &comm, &config);
     if (result != ncclSuccess) {
         nccl_comm_refuse_growth(own, n_ranks, id);
         return result;
@@ -126,7 +123,7 @@ NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks,
         return nccl_group_note(
             nccl_refuse(ncclInvalidArgument,
                         "ncclCommInitRankScalable: nId is none of 1..nranks, or commIds is NULL"));
-    /* One rendezvous serves all ranks; further ids are for NCCL's several roots. */
+    /* one rendezvous serves all ranks; further ids are for NCCL's several roots */
     return nccl_group_note(nccl_comm_init(comm, nranks, &commIds[0], rank, config));
 }
 
@@ -230,7 +227,6 @@ NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
     return end(comm, NCCL_CALL, 1);
 }
 
-/* Has the user revoked the live communicator? */
 static int is_revoked(ncclComm_t handle, const char *call)
 {
     ncclResult_t result;
@@ -242,18 +238,6 @@ static int is_revoked(ncclComm_t handle, const char *call)
     return revoked;
 }
 
-static ncclResult_t revoke(struct nccl_comm *comm, gyre_comm *own, int flags)
-{
-    if (flags != NCCL_REVOKE_DEFAULT)
-        return nccl_refuse(ncclInvalidArgument,
-                           "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
-    if (__atomic_exchange_n(&comm->is_finalized, 1, __ATOMIC_ACQ_REL))
-        return nccl_refuse(ncclInvalidArgument,
-                           "ncclCommRevoke: the communicator was finalized or revoked before");
-    __atomic_store_n(&comm->is_revoked, 1, __ATOMIC_RELEASE);
-    return nccl_result_of(gyre_comm_abort(own));
-}
-
 NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
 {
     ncclResult_t result;
@@ -261,8 +245,16 @@ NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
     if (pinned == NULL)
         return result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own != NULL)
-        result = revoke(pinned, own, revokeFlags);
+    if (own != NULL && revokeFlags != NCCL_REVOKE_DEFAULT) {
+        result = nccl_refuse(ncclInvalidArgument,
+                             "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
+    } else if (own != NULL && __atomic_exchange_n(&pinned->is_finalized, 1, __ATOMIC_ACQ_REL)) {
+        result = nccl_refuse(ncclInvalidArgument,
+                             "ncclCommRevoke: the communicator was finalized or revoked before");
+    } else if (own != NULL) {
+        __atomic_store_n(&pinned->is_revoked, 1, __ATOMIC_RELEASE);
+        result = nccl_result_of(gyre_comm_abort(own));
+    }
     nccl_comm_unpin(pinned);
     return result;
 }
@@ -271,7 +263,7 @@ static ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t *com
                           const ncclConfig_t *given)
 {
     gyre_config config;
-    struct nccl_comm *comm = NULL;
+    struct nccl_comm *comm;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(parent, "ncclCommSplit", &result);
     if (own == NULL)
@@ -280,13 +272,10 @@ static ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t *com
         return nccl_refuse(ncclInvalidUsage,
                            "gyre does not split a revoked communicator: make a new one of all its "
                            "ranks by ncclCommShrink without excluded ranks and split that");
-    if (comm_out == NULL)
-        result = nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
-    else
-        result = prepare(given, &comm, &config);
+    result =
+        prepare(given, comm_out == NULL ? "ncclCommSplit: newcomm is NULL" : NULL, &comm, &config);
     if (result != ncclSuccess) {
         gyre_comm *none = NULL;
-        refuse_on_all_ranks(&config);
         (void)gyre_comm_split(own, color, key, &none, &config);
         return result;
     }
@@ -310,20 +299,17 @@ static ncclResult_t shrink(ncclComm_t parent, const int *excluded_ranks, int n_e
                            ncclComm_t *comm_out, const ncclConfig_t *given, int flags)
 {
     gyre_config config;
-    struct nccl_comm *comm = NULL;
+    struct nccl_comm *comm;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(parent, "ncclCommShrink", &result);
     if (own == NULL)
         return result;
     if (is_revoked(parent, "ncclCommShrink")) /* its operations have ended already */
         flags = NCCL_SHRINK_ABORT;
-    if (comm_out == NULL)
-        result = nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
-    else
-        result = prepare(given, &comm, &config);
+    result =
+        prepare(given, comm_out == NULL ? "ncclCommShrink: newcomm is NULL" : NULL, &comm, &config);
     if (result != ncclSuccess) {
         gyre_comm *none = NULL;
-        refuse_on_all_ranks(&config);
         (void)gyre_comm_shrink(own, excluded_ranks, n_excluded, flags, &none, &config);
         return result;
     }
@@ -359,8 +345,7 @@ static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_
         return ncclSuccess;
     }
     *error_out = nccl_translate(status);
-    /* The failure happened on another thread. Callers ask this thread's last error for the cause,
-     * so set it. */
+    /* the failure happened on another thread; callers ask this thread's last error for the cause */
     if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         nccl_refuse(*error_out, gyre_comm_last_error(own));
     return result;

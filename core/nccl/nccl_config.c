@@ -11,12 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_CHANNELS 64 /* of NCCL, which takes larger numbers for this, and of gyre */
+#define MAX_CHANNELS 64 /* of gyre, and of NCCL, which takes larger numbers for this */
 
-/* The networks of gyre, and the values of gyre_config.net. */
 static const char *const nets[] = {"IB", "Socket"};
 
-/* A field and what it may be, beside undefined. */
 struct range {
     const char *name;
     int value;

@@ -3,14 +3,16 @@
  * The groups of a thread, and what the end of a group must do besides the gyre calls. In NCCL,
  * unlike in gyre, a failed call makes the whole group fail.
  */
-#include "core/nccl/nccl_plugin.h"
 #include "core/nccl/nccl_shim.h"
 
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
-/* This thread's open group. */
 struct group {
     int depth;
     ncclResult_t failure; /* the first; with its cause */
@@ -24,13 +26,16 @@ struct group {
 static _Thread_local struct group group;
 static unsigned n_forks; /* written in the child of a fork, before its first call */
 
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static uint64_t process_number;
+
 /* A forked child has no group, no plugin and no communicators of its parent. */
 static void forget_inherited(void)
 {
     n_forks++;
     free(group.wishes);
     memset(&group, 0, sizeof(group));
-    nccl_windows_forget();
+    process_once = (pthread_once_t)PTHREAD_ONCE_INIT;
     nccl_plugin_forget();
     nccl_profile_forget();
 }
@@ -100,12 +105,142 @@ static void settle(const struct group *ended)
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* Makes the windows of the group now, those of several communicators at the same time. */
-static ncclResult_t make_windows(const struct nccl_window_wish *asked, size_t n_asked)
+/* Names the thread of a process that asks for a window. Sent to other ranks: fixed layout. */
+struct asker {
+    uint64_t process;
+    uint64_t thread;
+};
+
+/* The wishes of one communicator, on a thread of their own where there are several. */
+struct job {
+    const struct nccl_window_wish *wishes;
+    size_t n_wishes;
+    gyre_comm *comm;
+    struct asker asker;
+    gyre_status status;
+    char cause[1024];
+    pthread_t thread;
+    int is_started;
+};
+
+static void number_process(void)
 {
-    char cause[NCCL_CAUSE_MAX_BYTES] = "";
-    const gyre_status status = nccl_windows_make(asked, n_asked, cause, sizeof(cause));
-    return status == GYRE_SUCCESS ? ncclSuccess : nccl_refuse(nccl_translate(status), cause);
+    if (getrandom(&process_number, sizeof(process_number), 0) != sizeof(process_number))
+        process_number = (uint64_t)(uintptr_t)&process_number + (uint64_t)getpid();
+}
+
+static struct asker this_thread(void)
+{
+    static _Thread_local char place; /* its address is the thread's alone */
+    pthread_once(&process_once, number_process);
+    const struct asker asker = {process_number, (uint64_t)(uintptr_t)&place};
+    return asker;
+}
+
+/* Does a thread ask for two ranks? All ranks get the same answer. */
+static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_twice_out)
+{
+    int n_ranks = 0;
+    *is_twice_out = 0;
+    gyre_status status = gyre_comm_count(comm, &n_ranks);
+    struct asker *all = calloc((size_t)n_ranks + 1, sizeof(*all));
+    if (all == NULL) {
+        (void)gyre_comm_abort(comm); /* the other ranks would wait for this one */
+        return GYRE_ERROR_OUT_OF_MEMORY;
+    }
+    if (status == GYRE_SUCCESS)
+        status = gyre_comm_exchange(comm, mine, sizeof(*mine), all);
+    for (int a = 0; status == GYRE_SUCCESS && a < n_ranks; a++)
+        for (int b = a + 1; b < n_ranks; b++)
+            if (all[a].process == all[b].process && all[a].thread == all[b].thread)
+                *is_twice_out = 1;
+    free(all);
+    return status;
+}
+
+static gyre_status make_one(const struct nccl_window_wish *wish, const struct asker *asker)
+{
+    gyre_window window = 0;
+    int is_twice;
+    gyre_status status = ask_all(wish->comm, asker, &is_twice);
+    if (status != GYRE_SUCCESS || is_twice)
+        return status;
+    /* without room for the result gyre refuses the call, and tells the other ranks */
+    status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
+                                  wish->win != NULL ? &window : NULL);
+    if (status == GYRE_SUCCESS)
+        *wish->win = (ncclWindow_t)(uintptr_t)window;
+    return status == GYRE_ERROR_UNSUPPORTED ? GYRE_SUCCESS : status;
+}
+
+static void *run_job(void *argument)
+{
+    struct job *job = argument;
+    for (size_t i = 0; i < job->n_wishes && job->status == GYRE_SUCCESS; i++) {
+        if (job->wishes[i].comm != job->comm)
+            continue;
+        job->status = make_one(&job->wishes[i], &job->asker);
+        if (job->status != GYRE_SUCCESS)
+            snprintf(job->cause, sizeof(job->cause), "%s",
+                     job->status == GYRE_ERROR_OUT_OF_MEMORY ? "out of host memory"
+                                                             : gyre_last_error());
+    }
+    return NULL;
+}
+
+/* Start all but the first. The process's signals are for the application's threads. */
+static void start_jobs(struct job *jobs, size_t n_jobs)
+{
+    static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(own_signals) / sizeof(own_signals[0]); i++)
+        sigdelset(&blocked, own_signals[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    for (size_t i = 1; i < n_jobs; i++)
+        jobs[i].is_started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Make windows on all ranks of each communicator: those of one communicator in order, those of
+ * different communicators at the same time. In two cases no window is made, on all ranks, and that
+ * is no failure: if the ranks cannot reach each other's memory, and if one thread serves two ranks
+ * of the communicator, because it would wait for itself when it deregisters the windows. A rank
+ * that runs out of memory aborts the communicators, because their other ranks wait for it. */
+static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n_wishes)
+{
+    struct job *jobs = calloc(n_wishes + 1, sizeof(*jobs));
+    size_t n_jobs = 0;
+    ncclResult_t result = ncclSuccess;
+    if (jobs == NULL) {
+        for (size_t i = 0; i < n_wishes; i++)
+            (void)gyre_comm_abort(wishes[i].comm);
+        return nccl_refuse(ncclSystemError, "out of host memory");
+    }
+    for (size_t i = 0; i < n_wishes; i++) {
+        size_t known = 0;
+        while (known < n_jobs && jobs[known].comm != wishes[i].comm)
+            known++;
+        if (known < n_jobs)
+            continue;
+        jobs[n_jobs].wishes = wishes;
+        jobs[n_jobs].n_wishes = n_wishes;
+        jobs[n_jobs].comm = wishes[i].comm;
+        jobs[n_jobs++].asker = this_thread();
+    }
+    start_jobs(jobs, n_jobs);
+    if (n_jobs > 0)
+        run_job(&jobs[0]);
+    for (size_t i = 0; i < n_jobs; i++) {
+        if (jobs[i].is_started)
+            pthread_join(jobs[i].thread, NULL);
+        else if (i > 0)
+            run_job(&jobs[i]); /* without a thread, here, after the other jobs have started */
+        if (result == ncclSuccess && jobs[i].status != GYRE_SUCCESS)
+            result = nccl_refuse(nccl_translate(jobs[i].status), jobs[i].cause);
+    }
+    free(jobs);
+    return result;
 }
 
 ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish)
@@ -137,7 +272,7 @@ void nccl_group_forget(const gyre_comm *comm)
 
 /* ---- start and end ------------------------------------------------------------------------ */
 
-/* Ends a group after gyre's own group end. Returns the first failure. */
+/* End a group after gyre's own group end. Returns the first failure. */
 static ncclResult_t finish(struct group *ending)
 {
     settle(ending);

@@ -5,7 +5,6 @@
  * are no addresses, and not adjacent: neither a pointer to something else nor a handle plus an
  * offset is taken for a communicator.
  */
-#include "core/nccl/nccl_plugin.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <stdint.h>
@@ -35,7 +34,7 @@ static void unlock_table(void)
 /* A child finds its parent's handles, and refuses them (nccl_n_forks). */
 static void watch_forks(void)
 {
-    /* If this fails for lack of memory, a child of a process with several threads may hang. */
+    /* without memory for this, a child of a process with several threads may hang */
     (void)pthread_atfork(lock_table, unlock_table, unlock_table);
 }
 
@@ -65,7 +64,7 @@ ncclComm_t nccl_comm_publish(struct nccl_comm *comm)
     return comm->handle;
 }
 
-/* The link of a live handle, or the end of the list. The caller holds the lock. */
+/* The link of a live handle, or the end of the list. Under the lock. */
 static struct nccl_comm **find(ncclComm_t handle)
 {
     struct nccl_comm **at = &table.first;

@@ -19,9 +19,9 @@ static struct {
     int n_comms;          /* that use the plugin */
     int has_failed;       /* it is not tried again; atomic */
     void *library;
-    const struct nccl_plugin_v4 *v4; /* one of the two is there if n_comms > 0 */
-    const struct nccl_plugin_v5 *v5;
-    int mask; /* the plugin may write it at any time; atomic */
+    const struct nccl_plugin *table; /* there if n_comms > 0 */
+    int version;                     /* of the table: 4, 5 or 6 */
+    int mask;                        /* the plugin may write it at any time; atomic */
 } plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void nccl_plugin_forget(void)
@@ -31,9 +31,7 @@ void nccl_plugin_forget(void)
 }
 
 /* The first failure is told, and the job goes on without the plugin. */
-static void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void fail(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
 {
     char cause[400], text[480];
     va_list arguments;
@@ -64,7 +62,7 @@ bool nccl_plugin_is_asked(void)
     return name[0] != '\0';
 }
 
-/* The plugin's own lines go to gyre's log. Its lines of level INFO and below are information. */
+/* The plugin's own lines go to gyre's log; those of level INFO and below are information. */
 static void take_line(int level, unsigned long flags, const char *file, int line,
                       const char *format, ...)
 {
@@ -80,18 +78,13 @@ static void take_line(int level, unsigned long flags, const char *file, int line
 
 /* ---- loading ------------------------------------------------------------------------------ */
 
-/* "x" may be short for "libnccl-profiler-x.so". */
-static bool may_be_short(const char *name)
+/* A name "x" may be short for "libnccl-profiler-x.so". */
+static bool open_library(const char *name)
 {
     const size_t n = strlen(name);
     const bool is_library =
         strncmp(name, "lib", 3) == 0 && n > 3 && strcmp(name + n - 3, ".so") == 0;
-    return strchr(name, '/') == NULL && !is_library;
-}
-
-static bool open_library(const char *name)
-{
-    char file[PATH_BYTES + 32], first[200] = "";
+    char file[PATH_BYTES + 32];
     if (gyre_text_same(name, "STATIC_PLUGIN")) {
         fail("gyre loads plugins from files; STATIC_PLUGIN is not supported");
         return false;
@@ -99,15 +92,14 @@ static bool open_library(const char *name)
     plugin.library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (plugin.library != NULL)
         return true;
-    snprintf(first, sizeof(first), "%s", dlerror());
-    if (may_be_short(name)) {
-        snprintf(file, sizeof(file), "libnccl-profiler-%s.so", name);
-        plugin.library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-        if (plugin.library == NULL)
-            fail("neither %s nor %s can be loaded: %s", name, file, dlerror());
-    } else {
-        fail("%s", first);
+    if (strchr(name, '/') != NULL || is_library) {
+        fail("%s", dlerror());
+        return false;
     }
+    snprintf(file, sizeof(file), "libnccl-profiler-%s.so", name);
+    plugin.library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (plugin.library == NULL)
+        fail("neither %s nor %s can be loaded: %s", name, file, dlerror());
     return plugin.library != NULL;
 }
 
@@ -116,59 +108,38 @@ static void unload(void)
     if (plugin.library != NULL)
         dlclose(plugin.library);
     plugin.library = NULL;
-    plugin.v4 = NULL;
-    plugin.v5 = NULL;
+    plugin.table = NULL;
     plugin.mask = 0;
-}
-
-static bool is_complete(void)
-{
-    const struct nccl_plugin_v4 *v4 = plugin.v4;
-    const struct nccl_plugin_v5 *v5 = plugin.v5;
-    return v5 != NULL ? v5->init != NULL && v5->start != NULL && v5->stop != NULL &&
-                            v5->record != NULL && v5->finalize != NULL
-                      : v4->init != NULL && v4->start != NULL && v4->stop != NULL &&
-                            v4->record != NULL && v4->finalize != NULL;
-}
-
-static bool tell(const char *name)
-{
-    const char *own = plugin.v5 != NULL ? plugin.v5->name : plugin.v4->name;
-    char text[PATH_BYTES + 128];
-    snprintf(text, sizeof(text), "NCCL_PROFILER_PLUGIN: loaded %s (%.64s, version %s)", name,
-             own != NULL ? own : "no name", plugin.v5 != NULL ? "5 or 6" : "4");
-    gyre_log_text(false, text);
-    return true;
 }
 
 static bool load(void)
 {
-    char name[PATH_BYTES];
+    static const char *const tables[] = {"ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"};
+    char name[PATH_BYTES], text[PATH_BYTES + 128];
     get_name(name);
     if (name[0] == '\0' || !open_library(name))
         return false;
-    plugin.v5 = dlsym(plugin.library, "ncclProfiler_v6");
-    if (plugin.v5 == NULL)
-        plugin.v5 = dlsym(plugin.library, "ncclProfiler_v5");
-    if (plugin.v5 == NULL)
-        plugin.v4 = dlsym(plugin.library, "ncclProfiler_v4");
-    if (plugin.v5 == NULL && plugin.v4 == NULL)
+    for (plugin.version = 6; plugin.version >= 4; plugin.version--) {
+        plugin.table = dlsym(plugin.library, tables[plugin.version - 4]);
+        if (plugin.table != NULL)
+            break;
+    }
+    const struct nccl_plugin *table = plugin.table;
+    if (table == NULL) {
         fail("%s has none of ncclProfiler_v6, _v5 and _v4, the versions that gyre knows", name);
-    else if (!is_complete())
+    } else if (table->init.v4 == NULL || table->start == NULL || table->stop == NULL ||
+               table->record == NULL || table->finalize == NULL) {
         fail("%s: a function of its table ncclProfiler_v%s is NULL", name,
-             plugin.v5 != NULL ? "6 or _v5" : "4");
-    else
-        return tell(name);
+             plugin.version > 4 ? "6 or _v5" : "4");
+    } else {
+        snprintf(text, sizeof(text), "NCCL_PROFILER_PLUGIN: loaded %s (%.64s, version %s)", name,
+                 table->name != NULL ? table->name : "no name",
+                 plugin.version > 4 ? "5 or 6" : "4");
+        gyre_log_text(false, text);
+        return true;
+    }
     unload();
     return false;
-}
-
-static ncclResult_t init(const struct nccl_plugin_comm *comm, void **context_out)
-{
-    return plugin.v5 != NULL ? plugin.v5->init(context_out, comm->id, &plugin.mask, comm->name,
-                                               comm->n_hosts, comm->n_ranks, comm->rank, take_line)
-                             : plugin.v4->init(context_out, &plugin.mask, comm->name, comm->id,
-                                               comm->n_hosts, comm->n_ranks, comm->rank, take_line);
 }
 
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out)
@@ -178,7 +149,13 @@ bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out)
     bool is_there =
         !__atomic_load_n(&plugin.has_failed, __ATOMIC_RELAXED) && (plugin.n_comms > 0 || load());
     if (is_there) {
-        const ncclResult_t result = init(comm, context_out);
+        const struct nccl_plugin *table = plugin.table;
+        const ncclResult_t result =
+            plugin.version > 4
+                ? table->init.v5(context_out, comm->id, &plugin.mask, comm->name, comm->n_hosts,
+                                 comm->n_ranks, comm->rank, take_line)
+                : table->init.v4(context_out, &plugin.mask, comm->name, comm->id, comm->n_hosts,
+                                 comm->n_ranks, comm->rank, take_line);
         is_there = result == ncclSuccess;
         if (!is_there)
             fail("the init of the plugin returned %d (%s) on rank %d", (int)result,
@@ -194,12 +171,8 @@ bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out)
 void nccl_plugin_leave(void *context)
 {
     pthread_mutex_lock(&plugin.lock);
-    if (context != NULL) {
-        if (plugin.v5 != NULL)
-            (void)plugin.v5->finalize(context);
-        else
-            (void)plugin.v4->finalize(context);
-    }
+    if (context != NULL)
+        (void)plugin.table->finalize(context);
     if (--plugin.n_comms == 0)
         unload();
     pthread_mutex_unlock(&plugin.lock);
@@ -216,31 +189,28 @@ void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, 
 {
     void *handle = NULL;
     event->type = type;
-    if (plugin.v5 != NULL) {
-        (void)plugin.v5->start(context, &handle, event);
-        return handle;
+    if (plugin.version == 4) {
+        if (type >= NCCL_EVENT_GROUP_API)
+            return NULL;
+        if (type == NCCL_EVENT_COLL || type == NCCL_EVENT_P2P)
+            event->parent = group;
+        event->type = 0;
+        event->type_v4 = (uint8_t)type;
     }
-    if (type >= NCCL_EVENT_GROUP_API)
-        return NULL;
-    if (type == NCCL_EVENT_COLL || type == NCCL_EVENT_P2P)
-        event->parent = group;
-    event->type = 0;
-    event->type_v4 = (uint8_t)type;
-    (void)plugin.v4->start(context, &handle, event);
+    (void)plugin.table->start(context, &handle, event);
     return handle;
 }
 
 void nccl_plugin_stop(void *handle)
 {
     if (handle != NULL)
-        (void)(plugin.v5 != NULL ? plugin.v5->stop(handle) : plugin.v4->stop(handle));
+        (void)plugin.table->stop(handle);
 }
 
 void nccl_plugin_record(void *handle, int state, uint64_t kernel_ch_time)
 {
     union nccl_event_state args = {.kernel_ch_time = kernel_ch_time};
-    union nccl_event_state *given = state == NCCL_STATE_KERNEL_CH_STOP ? &args : NULL;
     if (handle != NULL)
-        (void)(plugin.v5 != NULL ? plugin.v5->record(handle, state, given)
-                                 : plugin.v4->record(handle, state, given));
+        (void)plugin.table->record(handle, state,
+                                   state == NCCL_STATE_KERNEL_CH_STOP ? &args : NULL);
 }

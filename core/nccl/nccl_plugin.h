@@ -31,9 +31,8 @@ enum {
     NCCL_STATE_GROUP_END_API_START = 24
 };
 
-/* The description of an event that a plugin's startEvent() gets. In version 4 of the interface
- * `type` has one byte, and the last field of coll and p2p does not exist; all other fields are at
- * the same offsets. */
+/* What a plugin's startEvent() gets. In version 4 `type` has one byte, and the last field of coll
+ * and p2p does not exist; all other fields are at the same offsets. */
 struct nccl_event {
     union {
         uint64_t type;
@@ -99,8 +98,8 @@ static_assert(offsetof(struct nccl_event, parent) == 8 && offsetof(struct nccl_e
                   offsetof(struct nccl_event, p2p.peer) == 56,
               "the plugin's layout");
 
-/* The values that a plugin's recordEventState() gets. NCCL's union has more members; gyre has
- * events for kernel_ch_time only. */
+/* What a plugin's recordEventState() gets. NCCL's union has more members; gyre has events for
+ * kernel_ch_time only. */
 union nccl_event_state {
     uint64_t kernel_ch_time;
     uint64_t size[1];
@@ -109,21 +108,16 @@ union nccl_event_state {
 typedef void nccl_plugin_log(int level, unsigned long flags, const char *file, int line,
                              const char *format, ...);
 
-struct nccl_plugin_v4 {
+/* The table of functions that a plugin exports. Version 4 has another init() than versions 5 and 6,
+ * and no types of events from NCCL_EVENT_GROUP_API on. */
+struct nccl_plugin {
     const char *name;
-    ncclResult_t (*init)(void **context, int *mask, const char *comm_name, uint64_t comm_id,
-                         int n_hosts, int n_ranks, int rank, nccl_plugin_log *log);
-    ncclResult_t (*start)(void *context, void **handle, struct nccl_event *event);
-    ncclResult_t (*stop)(void *handle);
-    ncclResult_t (*record)(void *handle, int state, union nccl_event_state *args);
-    ncclResult_t (*finalize)(void *context);
-};
-
-/* Version 6 has the same functions, and types of events that gyre does not have. */
-struct nccl_plugin_v5 {
-    const char *name;
-    ncclResult_t (*init)(void **context, uint64_t comm_id, int *mask, const char *comm_name,
-                         int n_hosts, int n_ranks, int rank, nccl_plugin_log *log);
+    union {
+        ncclResult_t (*v4)(void **context, int *mask, const char *comm_name, uint64_t comm_id,
+                           int n_hosts, int n_ranks, int rank, nccl_plugin_log *log);
+        ncclResult_t (*v5)(void **context, uint64_t comm_id, int *mask, const char *comm_name,
+                           int n_hosts, int n_ranks, int rank, nccl_plugin_log *log);
+    } init;
     ncclResult_t (*start)(void *context, void **handle, struct nccl_event *event);
     ncclResult_t (*stop)(void *handle);
     ncclResult_t (*record)(void *handle, int state, union nccl_event_state *args);
@@ -138,15 +132,9 @@ struct nccl_plugin_comm {
     int rank;
 };
 
-/** nccl_plugin_is_asked - is NCCL_PROFILER_PLUGIN set, and did no earlier attempt fail? */
-bool nccl_plugin_is_asked(void);
-
-/** nccl_plugin_forget - in a forked child, which starts the plugin anew. */
-void nccl_plugin_forget(void);
-
 /** nccl_plugin_join - load the plugin for the process's first communicator, and start it for this
- * one. A plugin that cannot be used is one warning for the process.
- * @context_out: the plugin's. Returns whether the plugin is there. */
+ * one. A plugin that cannot be used is one warning for the process. Returns whether the plugin is
+ * there. @context_out: the plugin's. */
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
 
 /** nccl_plugin_leave - the communicator has ended, and all of its events. The last one unloads the
@@ -158,11 +146,11 @@ void nccl_plugin_leave(void *context);
 /** nccl_plugin_mask - the types that the plugin asks for now. It may change them at any time. */
 int nccl_plugin_mask(void);
 
-/** nccl_plugin_start - @event: its type is `type`. Returns the plugin's handle, which may be NULL:
- * then the event is of no interest. `group` is the parent of coll and p2p in version 4. */
+/** nccl_plugin_start - @event: its type is `type`. Returns the plugin's handle; NULL: the event is
+ * of no interest. @group: the parent of coll and p2p in version 4. */
 void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, void *group);
 
-/** nccl_plugin_stop / nccl_plugin_record - @handle: NULL does nothing. */
+/** nccl_plugin_stop, nccl_plugin_record - @handle: NULL does nothing. */
 void nccl_plugin_stop(void *handle);
 void nccl_plugin_record(void *handle, int state, uint64_t kernel_ch_time);
 

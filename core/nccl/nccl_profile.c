@@ -39,7 +39,6 @@ struct text {
     char bytes[];
 };
 
-/* Of one communicator. */
 struct nccl_profile {
     int n_holders; /* the communicator and open groups; atomic */
     void *context; /* the plugin's */
@@ -49,7 +48,7 @@ struct nccl_profile {
     struct text *texts;         /* likewise */
 };
 
-/* Of one call: the tag. */
+/* Of one call: the observer's tag. */
 struct call {
     int mask;
     bool is_p2p;
@@ -62,7 +61,6 @@ struct call {
     void *channels[MAX_CHANNELS];
 };
 
-/* This thread's open group. */
 static _Thread_local struct {
     struct nccl_profile *profile; /* of the first call; NULL = no call yet */
     void *handle;
@@ -74,8 +72,9 @@ void nccl_profile_forget(void)
     memset(&open_group, 0, sizeof(open_group));
 }
 
-static void release(struct nccl_profile *profile)
+static void release(void *context)
 {
+    struct nccl_profile *profile = context;
     if (__atomic_fetch_sub(&profile->n_holders, 1, __ATOMIC_ACQ_REL) != 1)
         return;
     nccl_plugin_leave(profile->context);
@@ -86,11 +85,9 @@ static void release(struct nccl_profile *profile)
     free(profile);
 }
 
-/* ---- words -------------------------------------------------------------------------------- */
-
 static const char *func_of(const gyre_observed_call *call)
 {
-    static const char *const names[N_KINDS] = {
+    static const char *const names[] = {
         [GYRE_CALL_ALL_REDUCE] = "AllReduce",
         [GYRE_CALL_BROADCAST] = "Broadcast",
         [GYRE_CALL_REDUCE] = "Reduce",
@@ -100,9 +97,9 @@ static const char *func_of(const gyre_observed_call *call)
         [GYRE_CALL_GATHER] = "Gather",
         [GYRE_CALL_SCATTER] = "Scatter",
     };
-    if (call->kind >= N_KINDS)
-        return call->kind == GYRE_OBSERVED_SEND ? "Send" : "Recv";
-    return names[call->kind];
+    return call->kind < N_KINDS               ? names[call->kind]
+           : call->kind == GYRE_OBSERVED_SEND ? "Send"
+                                              : "Recv";
 }
 
 static const char *datatype_of(const gyre_observed_call *call)
@@ -171,27 +168,6 @@ void nccl_profile_group_ended(void)
 
 /* ---- the observer ------------------------------------------------------------------------- */
 
-static void *start_api(struct nccl_profile *profile, const struct call *call,
-                       const gyre_observed_call *told)
-{
-    struct nccl_event event = {.parent = call->group_api, .rank = profile->rank};
-    if ((call->mask & (call->is_p2p ? FOR_P2P_API : FOR_COLL_API)) == 0)
-        return NULL;
-    if (call->is_p2p) {
-        event.p2p_api.func = func_of(told);
-        event.p2p_api.count = told->count;
-        event.p2p_api.datatype = datatype_of(told);
-        event.p2p_api.stream = told->stream;
-        return nccl_plugin_start(profile->context, NCCL_EVENT_P2P_API, &event, NULL);
-    }
-    event.coll_api.func = func_of(told);
-    event.coll_api.count = told->count;
-    event.coll_api.datatype = datatype_of(told);
-    event.coll_api.root = told->root < 0 ? 0 : told->root;
-    event.coll_api.stream = told->stream;
-    return nccl_plugin_start(profile->context, NCCL_EVENT_COLL_API, &event, NULL);
-}
-
 static void *on_submitted(void *context, const gyre_observed_call *told)
 {
     struct nccl_profile *profile = context;
@@ -202,7 +178,23 @@ static void *on_submitted(void *context, const gyre_observed_call *told)
     call->mask = open_group.mask;
     call->is_p2p = told->kind >= N_KINDS;
     call->group_api = open_group.handle;
-    call->api = start_api(profile, call, told);
+    struct nccl_event event = {.parent = call->group_api, .rank = profile->rank};
+    if ((call->mask & (call->is_p2p ? FOR_P2P_API : FOR_COLL_API)) == 0)
+        return call;
+    if (call->is_p2p) {
+        event.p2p_api.func = func_of(told);
+        event.p2p_api.count = told->count;
+        event.p2p_api.datatype = datatype_of(told);
+        event.p2p_api.stream = told->stream;
+    } else {
+        event.coll_api.func = func_of(told);
+        event.coll_api.count = told->count;
+        event.coll_api.datatype = datatype_of(told);
+        event.coll_api.root = told->root < 0 ? 0 : told->root;
+        event.coll_api.stream = told->stream;
+    }
+    call->api = nccl_plugin_start(
+        profile->context, call->is_p2p ? NCCL_EVENT_P2P_API : NCCL_EVENT_COLL_API, &event, NULL);
     nccl_plugin_stop(call->api);
     return call;
 }
@@ -274,7 +266,7 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
         if (call == NULL)
             continue;
         call->group = first->group;
-        /* A plugin waits for as many channels as it was told. */
+        /* a plugin waits for as many channels as it was told */
         call->n_channels = !calls[i].is_timed                   ? 0
                            : calls[i].n_channels < MAX_CHANNELS ? calls[i].n_channels
                                                                 : MAX_CHANNELS;
@@ -325,7 +317,7 @@ static void on_ended(void *context, void *tag, uint64_t now_ns)
     }
 }
 
-/* Stops the channels of a launch that failed behind its begin. */
+/* Stop the channels of a launch that failed behind its begin. */
 static void on_finished(void *context, void *tag)
 {
     struct call *call = tag;
@@ -335,29 +327,7 @@ static void on_finished(void *context, void *tag)
     free(call);
 }
 
-static void on_closed(void *context)
-{
-    release(context);
-}
-
 /* ---- communicators ------------------------------------------------------------------------ */
-
-static gyre_status observe(gyre_comm *comm, struct nccl_profile *profile)
-{
-    const gyre_observer observer = {
-        .struct_bytes = sizeof(observer),
-        .version = GYRE_VERSION,
-        .context = profile,
-        .submitted = on_submitted,
-        .launching = on_launching,
-        .launched = on_launched,
-        .begun = on_begun,
-        .ended = on_ended,
-        .finished = on_finished,
-        .closed = on_closed,
-    };
-    return gyre_comm_observe(comm, &observer);
-}
 
 static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
 {
@@ -373,7 +343,19 @@ static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
         free(profile);
         return NULL;
     }
-    if (observe(comm, profile) == GYRE_SUCCESS)
+    const gyre_observer observer = {
+        .struct_bytes = sizeof(observer),
+        .version = GYRE_VERSION,
+        .context = profile,
+        .submitted = on_submitted,
+        .launching = on_launching,
+        .launched = on_launched,
+        .begun = on_begun,
+        .ended = on_ended,
+        .finished = on_finished,
+        .closed = release,
+    };
+    if (gyre_comm_observe(comm, &observer) == GYRE_SUCCESS)
         return profile;
     release(profile);
     return NULL;

@@ -1,15 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration, windows, memory and the device API. Calls go to gyre, or to a real library if there
- * is one (core/nccl/nccl_fallback.h).
+ * Registration, windows, memory, and what NCCL has since 2.29: growth, properties, the device
+ * API. Calls that gyre does not have go to a real library if GYRE_NCCL_FALLBACK names one; else
+ * they are refused. The host helpers of the device API exist so that programs which need the
+ * names can be loaded.
  */
 #include "core/nccl/nccl_shim.h"
 
-#include "core/nccl/nccl_fallback.h"
+#include "core/nccl/nccl_device.h"
+#include "core/nccl/nccl_later.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- the real library, loaded once for the process --------------------------------------- */
+
+static struct {
+    pthread_once_t once;
+    int is_loaded;
+    struct nccl_fallback functions;
+    char problem[1200]; /* a path of 1023 bytes, and words */
+} loaded = {.once = PTHREAD_ONCE_INIT};
+
+/* its own calls to nccl* must reach itself, although our names come first in the process */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL) /* the sanitizer refuses RTLD_DEEPBIND */
+#else
+#define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
+#endif
+
+static void load(void)
+{
+    char path[1024] = "";
+    if (gyre_get_variable("GYRE_NCCL_FALLBACK", path, sizeof(path)) != GYRE_SUCCESS) {
+        snprintf(loaded.problem, sizeof(loaded.problem), "%s", gyre_last_error());
+        return;
+    }
+    if (path[0] == '\0')
+        return;
+    void *library = dlopen(path, LOAD_FLAGS);
+    if (library == NULL) {
+        snprintf(loaded.problem, sizeof(loaded.problem), "GYRE_NCCL_FALLBACK: %s", dlerror());
+        return;
+    }
+#define TAKE(name, parameters)                                                                     \
+    *(void **)&loaded.functions.name = dlsym(library, "nccl" #name);                               \
+    if (loaded.functions.name == NULL) {                                                           \
+        snprintf(loaded.problem, sizeof(loaded.problem), "GYRE_NCCL_FALLBACK: %s has no %s", path, \
+                 "nccl" #name);                                                                    \
+        return;                                                                                    \
+    }
+    NCCL_FALLBACK_FUNCTIONS(TAKE)
+    TAKE(GetLastError, )
+#undef TAKE
+    loaded.is_loaded = 1;
+}
+
+const struct nccl_fallback *nccl_fallback_get(void)
+{
+    pthread_once(&loaded.once, load);
+    return loaded.is_loaded ? &loaded.functions : NULL;
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
 
 NCCL_EXPORT ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
                                            void **handle)
@@ -39,12 +95,12 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
 static ncclResult_t unsupported_unless_real(const char *text)
 {
     char all[1400];
-    const char *problem = nccl_fallback_problem();
+    pthread_once(&loaded.once, load);
+    const char *problem = loaded.problem;
     snprintf(all, sizeof(all), "%s%s%s", text, problem[0] != '\0' ? "; " : "", problem);
     return nccl_unsupported(all);
 }
 
-/* The result of a call to the real library. */
 static ncclResult_t result_of_real(ncclResult_t result, ncclComm_t twin)
 {
     if (result != ncclSuccess && result != ncclInProgress) {
@@ -56,7 +112,7 @@ static ncclResult_t result_of_real(ncclResult_t result, ncclComm_t twin)
     return result;
 }
 
-/* A rank's contribution to the all-gather that comes before all ranks make the twin. */
+/* Gathered before all ranks make the twin: fixed layout. */
 struct twin_offer {
     ncclUniqueId id;
     ncclResult_t result;
@@ -91,7 +147,7 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
     return result;
 }
 
-/* The communicator's twin in the real library; made by the first handed-over call, which is
+/* The communicator's twin in the real library, made by the first call that is passed on, which is
  * collective as all of them are. */
 static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *twin_out)
 {
@@ -110,11 +166,19 @@ static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *tw
     return result;
 }
 
+/* Return the result of the real library's function for the communicator's twin. */
+#define RETURN_FROM_TWIN(comm, function, ...)                                                 \
+    do {                                                                                      \
+        ncclComm_t twin = NULL;                                                               \
+        const ncclResult_t made = get_twin(comm, NCCL_CALL, &twin);                           \
+        return made != ncclSuccess ? made                                                     \
+                                   : result_of_real(real->function(twin, __VA_ARGS__), twin); \
+    } while (0)
+
 NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
                                                  ncclWindow_t *win, int winFlags)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin = NULL;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     const int is_right = buff != NULL && size > 0 && win != NULL;
@@ -123,7 +187,7 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     if (win != NULL)
         *win = NULL; /* documented: no window, collectives use the buffer like any other */
     if (real == NULL && (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0) {
-        /* gyre refuses wrong arguments, and tells the other ranks. */
+        /* gyre refuses wrong arguments, and tells the other ranks */
         const struct nccl_window_wish wish = {own, buff, size, win};
         return nccl_group_note(nccl_group_want_window(&wish));
     }
@@ -133,14 +197,11 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
                                            "is 0"));
     if (real == NULL) /* only symmetric windows promise that buffers lie alike on all ranks */
         return ncclSuccess;
-    result = get_twin(comm, NCCL_CALL, &twin);
-    if (result != ncclSuccess)
-        return result;
-    return result_of_real(real->CommWindowRegister(twin, buff, size, win, winFlags), twin);
+    RETURN_FROM_TWIN(comm, CommWindowRegister, buff, size, win, winFlags);
 }
 
-/* A failed or aborted communicator ends its windows, because the ranks cannot agree any more, and
- * callers give windows back before they destroy a failed communicator. */
+/* A failed communicator ends its windows, because the ranks cannot agree any more, and callers give
+ * windows back before they destroy it. */
 static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 {
     gyre_status ended = GYRE_SUCCESS;
@@ -157,43 +218,33 @@ static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin = NULL;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL || win == NULL)
         return result;
     if (real == NULL)
         return deregister_window(own, (gyre_window)(uintptr_t)win);
-    result = get_twin(comm, NCCL_CALL, &twin);
-    return result != ncclSuccess ? result
-                                 : result_of_real(real->CommWindowDeregister(twin, win), twin);
+    RETURN_FROM_TWIN(comm, CommWindowDeregister, win);
 }
 
 NCCL_EXPORT ncclResult_t pncclDevCommCreate(ncclComm_t comm, const void *requirements,
                                             void *devComm)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin = NULL;
     if (real == NULL)
         return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommCreate)");
-    const ncclResult_t result = get_twin(comm, NCCL_CALL, &twin);
-    return result != ncclSuccess
-               ? result
-               : result_of_real(real->DevCommCreate(twin, requirements, devComm), twin);
+    RETURN_FROM_TWIN(comm, DevCommCreate, requirements, devComm);
 }
 
 NCCL_EXPORT ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const void *devComm)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin = NULL;
     if (real == NULL)
         return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommDestroy)");
-    const ncclResult_t result = get_twin(comm, NCCL_CALL, &twin);
-    return result != ncclSuccess ? result
-                                 : result_of_real(real->DevCommDestroy(twin, devComm), twin);
+    RETURN_FROM_TWIN(comm, DevCommDestroy, devComm);
 }
 
-/* Windows are made of memory that the real library allocated. */
+/* The real library makes windows of memory that it allocated. */
 NCCL_EXPORT ncclResult_t pncclMemAlloc(void **ptr, size_t size)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
@@ -209,3 +260,151 @@ NCCL_EXPORT ncclResult_t pncclMemFree(void *ptr)
 }
 
 NCCL_MEMORY_FUNCTIONS(NCCL_ALIAS)
+
+/* ---- communicators since 2.29 ------------------------------------------------------------ */
+
+NCCL_EXPORT ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
+{
+    ncclResult_t result;
+    return nccl_usable(comm, NCCL_CALL, &result) == NULL ? result : pncclGetUniqueId(uniqueId);
+}
+
+static ncclResult_t grow(ncclComm_t comm, int n_ranks, const ncclUniqueId *id, int rank,
+                         ncclComm_t *comm_out, const ncclConfig_t *given)
+{
+    gyre_unique_id own_id;
+    ncclResult_t result;
+    if (comm == NULL && id == NULL)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommGrow: a new rank needs the unique id; a rank of the "
+                           "communicator passes its communicator");
+    if (comm == NULL)
+        return nccl_comm_init(comm_out, n_ranks, id, rank, given);
+    gyre_comm *own = nccl_usable(comm, "ncclCommGrow", &result);
+    if (own == NULL)
+        return result;
+    if (id != NULL)
+        memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
+    const gyre_unique_id *own_id_or_null = id != NULL ? &own_id : NULL;
+    if (rank == -1 && comm_out != NULL)
+        return nccl_comm_grow(own, n_ranks, own_id_or_null, comm_out, given);
+    nccl_refuse(ncclInvalidArgument,
+                comm_out == NULL
+                    ? "ncclCommGrow: newcomm is NULL"
+                    : "ncclCommGrow: a rank of the communicator keeps its rank and passes -1");
+    nccl_comm_refuse_growth(own, n_ranks, own_id_or_null);
+    return ncclInvalidArgument;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId,
+                                       int rank, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+    if (newcomm != NULL)
+        *newcomm = NULL;
+    return nccl_group_note(grow(comm, nRanks, uniqueId, rank, newcomm, config));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags)
+{
+    (void)comm;
+    (void)flags;
+    return nccl_unsupported("gyre does not suspend communicators (ncclCommSuspend), because other "
+                            "ranks map the memory of their connections; destroy it instead");
+}
+
+NCCL_EXPORT ncclResult_t pncclCommResume(ncclComm_t comm)
+{
+    (void)comm;
+    return nccl_unsupported("gyre does not suspend communicators (ncclCommResume)");
+}
+
+/* All connection memory is mapped by other ranks, so none of it can be suspended. */
+NCCL_EXPORT ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
+{
+    gyre_properties facts = GYRE_PROPERTIES_INIT;
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own == NULL)
+        return result;
+    if (value == NULL || (int)stat < ncclStatGpuMemSuspend || (int)stat > ncclStatGpuMemTotal)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommMemStats: value is NULL, or stat is none of 0..3");
+    result = nccl_result_of(gyre_comm_properties(own, &facts));
+    if (result == ncclSuccess)
+        *value =
+            stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal ? facts.device_bytes : 0;
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclSetEncryption(const ncclEncryptionConfig_t *config)
+{
+    const ncclResult_t result = nccl_check_head(
+        "ncclSetEncryption: the config is not as NCCL_ENCRYPTION_CONFIG_INITIALIZER makes it",
+        config, NCCL_API_MAGIC, sizeof(*config));
+    if (result != ncclSuccess)
+        return result;
+    if (config->mode == NCCL_ENCRYPTION_MODE_NONE)
+        return ncclSuccess;
+    return nccl_refuse(ncclInvalidUsage,
+                       "gyre does not encrypt its sockets (ncclSetEncryption): ranks prove that "
+                       "they know the job's secret, but the data is sent in the clear");
+}
+
+static void fill_in(const gyre_properties *facts, ncclCommProperties_t *props)
+{
+    props->rank = facts->rank;
+    props->nRanks = facts->n_ranks;
+    props->cudaDev = facts->device_ordinal;
+    props->nvmlDev = facts->device_ordinal;
+    props->nLsaTeams = facts->can_window ? 1 : facts->n_ranks;
+    props->hostRmaSupport = facts->device_kind == GYRE_DEVICE_HOST;
+    props->commHash = facts->id;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
+{
+    gyre_properties facts = GYRE_PROPERTIES_INIT;
+    ncclCommProperties_t known;
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
+    if (own == NULL)
+        return result;
+    result = nccl_check_head("ncclCommQueryProperties: the properties are not as "
+                             "NCCL_COMM_PROPERTIES_INITIALIZER makes them",
+                             props, NCCL_API_MAGIC, offsetof(ncclCommProperties_t, rank));
+    if (result == ncclSuccess)
+        result = nccl_result_of(gyre_comm_properties(own, &facts));
+    if (result != ncclSuccess)
+        return result;
+    memset(&known, 0, sizeof(known)); /* all that describes the device API is 0 */
+    known.size = props->size;
+    known.magic = props->magic;
+    known.version = props->version;
+    fill_in(&facts, &known);
+    memcpy(props, &known, known.size < sizeof(known) ? known.size : sizeof(known));
+    return ncclSuccess;
+}
+
+NCCL_LATER_COMM_FUNCTIONS(NCCL_ALIAS)
+NCCL_PROPERTY_FUNCTIONS(NCCL_ALIAS)
+
+/* ---- the device API ---------------------------------------------------------------------- */
+
+/* The result of a refused function, by its type. A team of no ranks and a negative number cannot be
+ * taken for an answer. */
+static const ncclTeam_t no_team = {0, 0, 0};
+#define RESULT_ncclTeam_t(refusal)   ((void)(refusal), no_team)
+#define RESULT_ncclResult_t(refusal) (refusal)
+#define RESULT_int(refusal)          ((void)(refusal), -1)
+
+/* A function of NCCL_DEVICE_FUNCTIONS, which uses none of its arguments. */
+#define REFUSE(type, name, parameters)                                                 \
+    NCCL_EXPORT type pnccl##name parameters                                            \
+    {                                                                                  \
+        return RESULT_##type(                                                          \
+            nccl_unsupported("gyre does not have NCCL's device API (nccl" #name ")")); \
+    }
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NCCL_DEVICE_FUNCTIONS(REFUSE)
+NCCL_DEVICE_FUNCTIONS(NCCL_ALIAS)

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Translates the statuses of gyre to NCCL's results, and keeps their causes.
+ * The library's version, errors and parameters. Statuses of gyre become NCCL's results.
+ * Parameters are gyre's variables: a key is GYRE_X, NCCL_X or X, and a handle points to the
+ * variable's name.
  */
 #include "core/nccl/nccl_shim.h"
 
+#include "core/foundation/base/text.h"
+#include "core/nccl/nccl_later.h"
+
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Thread_local char last_error[NCCL_CAUSE_MAX_BYTES];
@@ -130,3 +138,188 @@ NCCL_EXPORT const char *pncclGetLastError(ncclComm_t comm)
 NCCL_EXPORT void pncclResetDebugInit(void) {}
 
 NCCL_RESULT_FUNCTIONS(NCCL_ALIAS)
+
+/* ---- parameters -------------------------------------------------------------------------- */
+
+enum { MAX_KEYS = 256, VALUE_BYTES = 1024 };
+
+/* The name of gyre's variable; NULL with a last error if there is none. */
+static const char *find(const char *key)
+{
+    char text[160];
+    const char *bare = key;
+    const char *name = NULL;
+    if (key == NULL) {
+        nccl_refuse(ncclInvalidArgument, "the parameter's key is NULL");
+        return NULL;
+    }
+    if (strncmp(key, "GYRE_", 5) == 0 || strncmp(key, "NCCL_", 5) == 0)
+        bare = key + 5;
+    for (int i = 0; (name = gyre_get_variable_name(i)) != NULL; i++)
+        if (strcmp(name + 5, bare) == 0)
+            return name;
+    snprintf(text, sizeof(text), "gyre has no parameter %.80s (ncclParamGetAllParameterKeys)", key);
+    nccl_refuse(ncclInvalidArgument, text);
+    return NULL;
+}
+
+/* The name of the variable that a handle of ncclParamBind() is; NULL if it is none. */
+static const char *name_of(ncclParamHandle_t handle)
+{
+    const char *name = NULL;
+    for (int i = 0; (name = gyre_get_variable_name(i)) != NULL; i++)
+        if (name == (const char *)handle)
+            break;
+    return name;
+}
+
+static ncclResult_t read_text(const char *name, char text_out[VALUE_BYTES])
+{
+    if (name == NULL)
+        return nccl_refuse(ncclInvalidArgument,
+                           "the parameter's handle is not one that ncclParamBind made");
+    return nccl_result_of(gyre_get_variable(name, text_out, VALUE_BYTES));
+}
+
+NCCL_EXPORT ncclResult_t pncclParamBind(ncclParamHandle_t *out, const char *key)
+{
+    if (out == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclParamBind: out is NULL");
+    const char *name = find(key);
+    if (name == NULL)
+        return ncclInvalidArgument;
+    *out = (ncclParamHandle_t)(uintptr_t)name;
+    return ncclSuccess;
+}
+
+/* The number that a text is: decimal, with K, M or G for powers of 1024, or a word for yes or no.
+ * Returns 0 if it is none. */
+static int parse(const char *text, int64_t *value_out)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};
+    char *end = NULL;
+    int shift = 0;
+    for (int i = 0; i < 6; i++)
+        if (gyre_text_same(text, words[i])) {
+            *value_out = i % 2;
+            return 1;
+        }
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || errno != 0)
+        return 0;
+    if (*end != '\0')
+        shift = gyre_text_same(end, "K")   ? 10
+                : gyre_text_same(end, "M") ? 20
+                : gyre_text_same(end, "G") ? 30
+                                           : -1;
+    if (shift < 0 || value > INT64_MAX >> shift || value < INT64_MIN >> shift)
+        return 0;
+    *value_out = (int64_t)value * ((int64_t)1 << shift);
+    return 1;
+}
+
+static ncclResult_t read_number(ncclParamHandle_t handle, int64_t lowest, uint64_t highest,
+                                const void *out, int64_t *value_out)
+{
+    char text[VALUE_BYTES] = "";
+    char cause[VALUE_BYTES + 160];
+    const char *name = name_of(handle);
+    if (out == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclParamGet: out is NULL");
+    const ncclResult_t result = read_text(name, text);
+    if (result != ncclSuccess)
+        return result;
+    if (parse(text, value_out) && *value_out >= lowest &&
+        (*value_out < 0 || (uint64_t)*value_out <= highest))
+        return ncclSuccess;
+    snprintf(cause, sizeof(cause), "%s is \"%s\", no number of %" PRId64 "..%" PRIu64, name, text,
+             lowest, highest);
+    return nccl_refuse(ncclInvalidArgument, cause);
+}
+
+#define GET_NUMBER(name, type, lowest, highest)                                   \
+    NCCL_EXPORT ncclResult_t pncclParamGet##name(ncclParamHandle_t h, type *out)  \
+    {                                                                             \
+        int64_t value = 0;                                                        \
+        const ncclResult_t result = read_number(h, lowest, highest, out, &value); \
+        if (result == ncclSuccess)                                                \
+            *out = (type)value;                                                   \
+        return result;                                                            \
+    }
+
+GET_NUMBER(I8, int8_t, INT8_MIN, INT8_MAX)
+GET_NUMBER(I16, int16_t, INT16_MIN, INT16_MAX)
+GET_NUMBER(I32, int32_t, INT32_MIN, INT32_MAX)
+GET_NUMBER(I64, int64_t, INT64_MIN, INT64_MAX)
+GET_NUMBER(U8, uint8_t, 0, UINT8_MAX)
+GET_NUMBER(U16, uint16_t, 0, UINT16_MAX)
+GET_NUMBER(U32, uint32_t, 0, UINT32_MAX)
+GET_NUMBER(U64, uint64_t, 0, UINT64_MAX)
+
+NCCL_EXPORT ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char **out)
+{
+    static _Thread_local char text[VALUE_BYTES];
+    if (out == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclParamGetStr: out is NULL");
+    const ncclResult_t result = read_text(name_of(h), text);
+    if (result == ncclSuccess)
+        *out = text;
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
+{
+    char text[VALUE_BYTES] = "";
+    if (out == NULL || len == NULL || maxLen < 0)
+        return nccl_refuse(ncclInvalidArgument, "ncclParamGet: out or len is NULL, or maxLen < 0");
+    const ncclResult_t result = read_text(name_of(h), text);
+    if (result != ncclSuccess)
+        return result;
+    const size_t n_bytes = strlen(text) + 1;
+    if (n_bytes > (size_t)maxLen)
+        return nccl_refuse(ncclInvalidArgument, "ncclParamGet: maxLen is too small for the value");
+    memcpy(out, text, n_bytes);
+    *len = (int)n_bytes;
+    return ncclSuccess;
+}
+
+NCCL_EXPORT ncclResult_t pncclParamGetParameter(const char *key, const char **value, int *valueLen)
+{
+    static _Thread_local char text[VALUE_BYTES];
+    if (value == NULL || valueLen == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclParamGetParameter: value or valueLen is NULL");
+    const char *name = find(key);
+    const ncclResult_t result = name == NULL ? ncclInvalidArgument : read_text(name, text);
+    if (result != ncclSuccess)
+        return result;
+    *value = text;
+    *valueLen = (int)strlen(text);
+    return ncclSuccess;
+}
+
+NCCL_EXPORT ncclResult_t pncclParamGetAllParameterKeys(const char ***table, int *tableLen)
+{
+    static _Thread_local const char *keys[MAX_KEYS];
+    int n = 0;
+    if (table == NULL || tableLen == NULL)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclParamGetAllParameterKeys: table or tableLen is NULL");
+    while (n < MAX_KEYS && (keys[n] = gyre_get_variable_name(n)) != NULL)
+        n++;
+    *table = keys;
+    *tableLen = n;
+    return ncclSuccess;
+}
+
+/* The caller asks for text, and gyre.h has no log, so the text goes to standard error. */
+NCCL_EXPORT void pncclParamDumpAll(void)
+{
+    char text[VALUE_BYTES];
+    const char *name;
+    for (int i = 0; (name = gyre_get_variable_name(i)) != NULL; i++)
+        if (gyre_get_variable(name, text, sizeof(text)) == GYRE_SUCCESS)
+            fprintf(stderr, "%s=%s\n", name, text);
+}
+
+NCCL_PARAM_FUNCTIONS(NCCL_ALIAS)

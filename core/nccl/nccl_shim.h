@@ -11,15 +11,14 @@
 
 #include "core/gyre.h"
 #include "core/nccl/nccl.h"
-#include "core/nccl/nccl_windows.h"
 
 #include <pthread.h>
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
 
-/* An entry of NCCL's function tables (nccl.h) as an alias: ncclX is a weak name for the function
- * pncclX. A profiling tool can then define its own ncclX and call pncclX in it. An alias must stand
- * in the file that defines its function. */
+/* An entry of NCCL's function tables (nccl.h) as an alias: ncclX is a weak name for pncclX, so that
+ * a profiling tool can define its own ncclX and call pncclX in it. An alias must stand in the file
+ * that defines its function. */
 #define NCCL_ALIAS(type, name, parameters) \
     NCCL_EXPORT type nccl##name parameters __attribute__((weak, alias("pnccl" #name)));
 
@@ -33,18 +32,27 @@ struct nccl_comm {
     ncclComm_t twin;        /* the communicator of the same ranks in NVIDIA's library, made when the
                              * first call is passed on; atomic */
     pthread_mutex_t making; /* held while the twin is made */
-    struct nccl_comm *next; /* in the table of handles; this and the next four under its lock */
-    int n_users;            /* the live handle, a group that is to make `comm`, and calls */
-    int is_promised;        /* 1: the end of a group will set `comm` */
-    int is_dropped;         /* 1: the user ended the handle before that; the group's end ends it */
-    int is_aborted;         /* 1: the user ended the handle by an abort */
-    int is_finalized;       /* 1: the user finalized or revoked it; atomic */
-    int is_revoked;         /* 1: the user revoked it; atomic */
-    unsigned n_forks;       /* nccl_n_forks() when the handle was made */
-    ncclResult_t failure;   /* why the group could not make `comm`; atomic */
-    struct nccl_comm *next_promised; /* next one that the end of its thread's group completes */
+    struct nccl_comm
+        *next;        /* in the table of handles; this and the next four fields under its lock */
+    int n_users;      /* the live handle, a group that is to make `comm`, and calls */
+    int is_promised;  /* 1: the end of a group will set `comm` */
+    int is_dropped;   /* 1: the user ended the handle before that; the group's end ends it */
+    int is_aborted;   /* 1: the user ended the handle by an abort */
+    int is_finalized; /* 1: the user finalized or revoked it; atomic */
+    int is_revoked;   /* 1: the user revoked it; atomic */
+    unsigned n_forks; /* nccl_n_forks() when the handle was made */
+    ncclResult_t failure;            /* why the group could not make `comm`; atomic */
+    struct nccl_comm *next_promised; /* the next one that the end of its thread's group completes */
     int wants_profile;               /* 1: a profiler plugin is named and does not know it yet */
     struct nccl_profile *profile;    /* NULL = no plugin; nccl_profile.c */
+};
+
+/* A symmetric window that the caller wants, which is a window of gyre. */
+struct nccl_window_wish {
+    gyre_comm *comm;
+    void *buffer;
+    size_t n_bytes;
+    ncclWindow_t *win; /* receives the window; unchanged if none is made; may be NULL */
 };
 
 /* ---- nccl_result.c ------------------------------------------------------------------------ */
@@ -66,22 +74,22 @@ ncclResult_t nccl_result_of(gyre_status status);
 
 /* ---- nccl_handles.c ----------------------------------------------------------------------- */
 
-/* The name of the function that a user has called, of the pnccl function that calls this. */
+/* The name of the function that a user has called, in the pncclX function that it is. */
 #define NCCL_CALL (__func__ + 1)
 
 /** nccl_comm_pin - what a handle stands for. It is not freed before nccl_comm_unpin(). Any thread.
  * @call: the function that the user called, for the error's text. Returns NULL with a last error if
- * the handle is NULL, was destroyed or aborted, or was never made (ncclInvalidArgument), or is of
- * the process that this one was forked from (ncclInvalidUsage). */
+ *   the handle is NULL, was destroyed or aborted, or was never made (ncclInvalidArgument), or is of
+ *   the process that this one was forked from (ncclInvalidUsage). */
 struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 void nccl_comm_unpin(struct nccl_comm *comm);
 
-/** nccl_usable - the gyre communicator of a handle. Returns NULL if the handle is refused as by
- * nccl_comm_pin(), or has none before its group ends; the last error then says which. gyre itself
- * refuses a communicator that another thread has destroyed since. */
+/** nccl_usable - the gyre communicator of a handle. Returns NULL, with a last error, if the handle
+ * is refused as by nccl_comm_pin(), or has none before its group ends. gyre itself refuses a
+ * communicator that another thread has destroyed since. */
 gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 
-/** nccl_comm_new - without a communicator and without a handle. nccl_comm_unpin() frees it. NULL =
+/** nccl_comm_new - without a communicator and without a handle; nccl_comm_unpin() frees it. NULL =
  * out of memory. */
 struct nccl_comm *nccl_comm_new(void);
 
@@ -94,7 +102,7 @@ void nccl_comm_promise(struct nccl_comm *comm);
 int nccl_comm_keep_promise(struct nccl_comm *comm);
 
 /** nccl_comm_claim - end a handle: no later call finds it. If the result has is_dropped set, the
- * end of a group ends the communicator; else the caller does. The caller unpins it. Returns NULL as
+ * end of a group ends the communicator; else the caller does, and unpins it. Returns NULL as
  * nccl_comm_pin(). */
 struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int aborts,
                                   ncclResult_t *result_out);
@@ -104,7 +112,7 @@ struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int abort
 /** nccl_check_head - was a struct of the user's initialised? NCCL's structs with settings begin
  * with their size, a magic number, and the version of the header that the user was compiled with.
  * @what: the struct and its initialiser, for the error's text. @least_bytes: of its first version.
- * Errors: ncclInvalidArgument, also if `given` is NULL. */
+ *   Errors: ncclInvalidArgument, also if `given` is NULL. */
 ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
                              size_t least_bytes);
 
@@ -114,8 +122,8 @@ ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out
 
 /* ---- nccl_comm.c -------------------------------------------------------------------------- */
 
-/** nccl_comm_init - a rank joins a new communicator.
- * @given: NULL = all defaults. *comm_out is set, and NULL after a failure. */
+/** nccl_comm_init - a rank joins a new communicator. @given: NULL = all defaults. *comm_out is set,
+ * and NULL after a failure. */
 ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
                             const ncclConfig_t *given);
 
@@ -123,8 +131,8 @@ ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueI
 ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *id,
                             ncclComm_t *comm_out, const ncclConfig_t *given);
 
-/** nccl_comm_refuse_growth - tell the other ranks of a growth this thread's last error, because
- * they wait for this rank. The last error stays. */
+/** nccl_comm_refuse_growth - tell the other ranks of a growth, which wait for this rank, this
+ * thread's last error. It stays. */
 void nccl_comm_refuse_growth(gyre_comm *own, int n_ranks, const gyre_unique_id *id);
 
 /** nccl_comm_end - destroy the communicators, after an abort if the handle ended by one.
@@ -141,7 +149,6 @@ int nccl_group_depth(void);
  * handle of another number is the parent's: its lock and its plugin may be in any state. */
 unsigned nccl_n_forks(void);
 
-/** nccl_group_is_open - is this thread inside a group? */
 int nccl_group_is_open(void);
 
 /** nccl_group_note - record the result of a call in a group. If a call failed, the group's end
@@ -163,18 +170,51 @@ void nccl_group_forget(const gyre_comm *comm);
  * the communicator is made. May be repeated. Only by a thread that may make calls on it. */
 void nccl_profile_attach(struct nccl_comm *comm);
 
-/** nccl_profile_enter / nccl_profile_exit - around a call on a live handle that is profiled. A call
- * outside groups becomes a group of its own then, as in NCCL. @is_own_group: what enter returned.
- */
+/** nccl_profile_enter, nccl_profile_exit - around a call on a live handle that is profiled. A call
+ * outside groups becomes a group of its own, as in NCCL. @is_own_group: what enter returned. */
 int nccl_profile_enter(ncclComm_t handle);
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result);
 
 /** nccl_profile_forget - in a forked child: the thread's open group is the parent's. */
 void nccl_profile_forget(void);
 
-/** nccl_profile_group_ending / nccl_profile_group_ended - around the end of the thread's outermost
+/** nccl_profile_group_ending, nccl_profile_group_ended - around the end of the thread's outermost
  * group. */
 void nccl_profile_group_ending(void);
 void nccl_profile_group_ended(void);
+
+/** nccl_plugin_is_asked - is NCCL_PROFILER_PLUGIN set, and did no earlier attempt fail? */
+bool nccl_plugin_is_asked(void);
+
+/** nccl_plugin_forget - in a forked child, which starts the plugin anew. */
+void nccl_plugin_forget(void);
+
+/* ---- nccl_real.c -------------------------------------------------------------------------- */
+
+/* GYRE_NCCL_FALLBACK=path names a real libnccl.so.2, to which calls that gyre does not have are
+ * passed on. It does not know gyre's communicators, so each communicator with such a call gets a
+ * twin there. The functions that are used of it: X(name, parameters) */
+#define NCCL_FALLBACK_FUNCTIONS(X)                                                  \
+    X(GetUniqueId, (ncclUniqueId * uniqueId))                                       \
+    X(CommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) \
+    X(CommDestroy, (ncclComm_t comm))                                               \
+    X(CommAbort, (ncclComm_t comm))                                                 \
+    X(CommWindowRegister,                                                           \
+      (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags))  \
+    X(CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win))                    \
+    X(DevCommCreate, (ncclComm_t comm, const void *requirements, void *devComm))    \
+    X(DevCommDestroy, (ncclComm_t comm, const void *devComm))                       \
+    X(MemAlloc, (void **ptr, size_t size))                                          \
+    X(MemFree, (void *ptr))
+
+struct nccl_fallback {
+#define NCCL_FALLBACK_FIELD(name, parameters) ncclResult_t(*name) parameters;
+    NCCL_FALLBACK_FUNCTIONS(NCCL_FALLBACK_FIELD)
+#undef NCCL_FALLBACK_FIELD
+    const char *(*GetLastError)(ncclComm_t comm);
+};
+
+/** nccl_fallback_get - the real library, or NULL if there is none. The first call loads it. */
+const struct nccl_fallback *nccl_fallback_get(void);
 
 #endif

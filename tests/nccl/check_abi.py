@@ -41,8 +41,8 @@ def theirs():
 
 
 def of_device_table(shim):
-    """The functions that nccl_device.c makes of one table, all of them refused."""
-    with open(os.path.join(shim, "nccl_device.c"), encoding="utf-8") as file:
+    """The functions that nccl_real.c makes of one table, all of them refused."""
+    with open(os.path.join(shim, "nccl_real.c"), encoding="utf-8") as file:
         assert re.search(r"^NCCL_DEVICE_FUNCTIONS\(REFUSE\)$", file.read(), re.M)
     with open(os.path.join(shim, "nccl_device.h"), encoding="utf-8") as file:
         table = re.search(r"^#define NCCL_DEVICE_FUNCTIONS\(X\)(.*?)\n\n", file.read(), re.M | re.S)

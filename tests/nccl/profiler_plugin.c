@@ -157,7 +157,8 @@ static ncclResult_t init(void **context, int *mask, const char *name, uint64_t i
     return n_hosts == 1 ? join(context, id, mask, name, n_ranks, rank, log) : ncclInternalError;
 }
 
-EXPORT const struct nccl_plugin_v4 ncclProfiler_v4 = {"test", init, start, stop, record, finalize};
+EXPORT const struct nccl_plugin ncclProfiler_v4 = {"test", {.v4 = init}, start,
+                                                   stop,   record,       finalize};
 #elif PLUGIN_VERSION > 0
 static ncclResult_t init(void **context, uint64_t id, int *mask, const char *name, int n_hosts,
                          int n_ranks, int rank, nccl_plugin_log *log)
@@ -167,9 +168,11 @@ static ncclResult_t init(void **context, uint64_t id, int *mask, const char *nam
 
 #define STOP (PLUGIN_VERSION == 1 ? NULL : stop)
 #if PLUGIN_VERSION == 6
-EXPORT const struct nccl_plugin_v5 ncclProfiler_v6 = {"test", init, start, STOP, record, finalize};
+EXPORT const struct nccl_plugin ncclProfiler_v6 = {"test", {.v5 = init}, start,
+                                                   STOP,   record,       finalize};
 #else
-EXPORT const struct nccl_plugin_v5 ncclProfiler_v5 = {"test", init, start, STOP, record, finalize};
+EXPORT const struct nccl_plugin ncclProfiler_v5 = {"test", {.v5 = init}, start,
+                                                   STOP,   record,       finalize};
 #endif
 #else
 EXPORT int profiler_without_a_table(void);
