@@ -133,7 +133,7 @@ typedef enum gyre_dtype {
 } gyre_dtype;
 
 /** Reductions. Integer sums and products wrap. GYRE_AVG of floats multiplies each element by 1/n,
- * rounds the product to the type, and then sums. GYRE_AVG of integers sums first and then divides,
+ * rounds the product to the type, and then sums; of integers it sums first and then divides,
  * rounding towards zero. gyre_op_create_premul_sum() makes further operations. */
 typedef enum gyre_op {
     GYRE_SUM = 0,
@@ -154,10 +154,9 @@ typedef enum gyre_device_kind {
 /** One rank's handle of a communicator. */
 typedef struct gyre_comm gyre_comm;
 
-/** A stream of the communicator's device. On CUDA it is a cudaStream_t. On the host it comes from
- * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own
- * default stream, and a thread that ends waits until its default stream has carried out all calls.
- */
+/** A stream of the communicator's device: on CUDA a cudaStream_t, on the host from
+ * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own,
+ * and a thread that ends waits until it has carried out all calls. */
 typedef void *gyre_stream;
 
 #define GYRE_UNIQUE_ID_BYTES 128
@@ -169,9 +168,8 @@ typedef struct gyre_unique_id {
 
 #define GYRE_CONFIG_UNDEFINED (-1)
 
-/** The settings of a new communicator. Always start from GYRE_CONFIG_INIT. A field that stays
- * undefined takes the value of its GYRE_* variable, else of its NCCL_* variable, else the built-in
- * default. */
+/** The settings of a new communicator. Always start from GYRE_CONFIG_INIT. An undefined field takes
+ * the value of its GYRE_* variable, else of its NCCL_* variable, else the built-in default. */
 typedef struct gyre_config {
     uint32_t struct_bytes; /* sizeof(gyre_config) of the caller */
     uint32_t version;      /* GYRE_VERSION of the caller */
@@ -188,9 +186,9 @@ typedef struct gyre_config {
     const char *name;      /* for messages; NULL = derived from the unique id */
     const char *net;       /* "IB" or "Socket", in upper or lower case, as GYRE_NET: the transport
                             * between hosts; or NULL */
-    const char *refusal;   /* NULL; else the call fails with INVALID_ARGUMENT and this text as its
-                            * cause, and init, split and growth tell the ranks that wait for this
-                            * one. For a layer above gyre.h that finds arguments of its own wrong */
+    const char *refusal;   /* NULL; else the call fails with INVALID_ARGUMENT and this cause, and
+                            * init, split and growth tell the ranks that wait for this one. For a
+                            * layer above gyre.h that finds arguments of its own wrong */
 } gyre_config;
 
 #define GYRE_CONFIG_INIT                                                            \
@@ -203,9 +201,8 @@ typedef struct gyre_config {
 
 /* ---- library ---------------------------------------------------------------------------- */
 
-/** gyre_get_version - the GYRE_VERSION of the library that is loaded, which may differ from the
- * header's.
- * @version_out: receives the version. Errors: INVALID_ARGUMENT (NULL). */
+/** gyre_get_version - the GYRE_VERSION of the loaded library, which may differ from the header's.
+ * Errors: INVALID_ARGUMENT (NULL). */
 GYRE_API gyre_status gyre_get_version(int *version_out);
 
 /** gyre_get_device - the device that a communicator made with GYRE_CONFIG_INIT would use on this
@@ -217,8 +214,8 @@ GYRE_API gyre_status gyre_get_device(int *ordinal_out);
 /** gyre_get_variable - the value of a GYRE_* variable: the environment's, else the default.
  * @name: with or without the prefix, e.g. "GYRE_DEBUG" or "DEBUG".
  * @text_out: receives the value and its NUL, at most text_bytes; "" when unset.
- * Errors: INVALID_ARGUMENT (there is no such variable; a value of the environment does not parse;
- * text_bytes is too small). */
+ * Errors: INVALID_ARGUMENT (no such variable; a value of the environment does not parse; text_bytes
+ * is too small). */
 GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes);
 
 /** gyre_get_variable_name - the name of a variable with its prefix, e.g. "GYRE_DEBUG". Never freed.
@@ -226,14 +223,14 @@ GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t 
 GYRE_API const char *gyre_get_variable_name(int index);
 
 /** gyre_log_text - write a line to gyre's log, as a warning or as information of the subsystem
- * INIT. Whether it is written depends on GYRE_DEBUG, as for gyre's own lines. Any thread. */
+ * INIT, if GYRE_DEBUG asks for such lines. Any thread. */
 GYRE_API void gyre_log_text(bool is_warning, const char *text);
 
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
-/** gyre_last_error - the cause of the last call that failed on this thread, or "". The text is
- * valid until this thread's next gyre call. */
+/** gyre_last_error - the cause of the last call that failed on this thread, or "". Valid until this
+ * thread's next gyre call. */
 GYRE_API const char *gyre_last_error(void);
 
 /* ---- threads ---------------------------------------------------------------------------- *
@@ -245,11 +242,11 @@ GYRE_API const char *gyre_last_error(void);
  * collectives, gyre_send, gyre_recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split,
  * gyre_comm_finalize, gyre_comm_grow, gyre_comm_observe, gyre_window_*, gyre_put, gyre_signal,
  * gyre_wait_signal, and gyre_group_end() of a group that has calls on the handle. Threads may take
- * turns if the order of the calls is the same on all ranks. If a second thread makes such a call
- * while the first is in one, the second call fails with INVALID_USAGE and the communicator ends on
- * all ranks with that cause, because no order of the two calls would be the same on every rank. Any
- * thread may at any time call gyre_comm_abort, _async_error, _last_error, _count, _rank, _device,
- * _properties, _dump, _register, _deregister and _shrink.
+ * turns if the order of the calls is the same on all ranks. A second thread's call at the same time
+ * fails with INVALID_USAGE, and the communicator ends on all ranks with that cause, because no
+ * order of the two calls would be the same on every rank. Any thread may at any time call
+ * gyre_comm_abort, _async_error, _last_error, _count, _rank, _device, _properties, _dump,
+ * _register, _deregister and _shrink.
  *
  * Destroying. If several threads destroy one handle, one of them succeeds; the others get
  * INVALID_USAGE, and so does every later use of the handle. gyre_comm_destroy() waits for a call
@@ -258,19 +255,18 @@ GYRE_API const char *gyre_last_error(void);
  * Several handles. Threads may make calls on different communicators, and on different ranks'
  * handles of one communicator, at the same time.
  *
- * Streams. Any thread may enqueue on a stream. A stream carries out one call after the other.
- * Therefore, if communicators share a stream, all ranks must enqueue their calls in the same order;
+ * Streams. Any thread may enqueue on a stream, which carries out one call after the other. So if
+ * communicators share a stream, all ranks must enqueue their calls in the same order;
  * gyre_group_end() takes care of this for the calls of a group (see "groups"). On the host every
- * rank of a communicator needs its own stream. If the latest call on a stream is unfinished and
- * belongs to another rank of the same communicator, the new call fails with INVALID_USAGE and the
- * communicator ends. A thread that serves several ranks on the host therefore needs
- * gyre_stream_create(), because NULL is only one stream for each thread. On GPUs every rank has its
- * own GPU.
+ * rank of a communicator needs its own stream: a call on a stream whose latest call is unfinished
+ * and of another rank of the communicator fails with INVALID_USAGE, and the communicator ends. A
+ * thread that serves several ranks there needs gyre_stream_create(), because NULL is one stream for
+ * each thread. On GPUs every rank has its own GPU.
  *
  * Groups. A group belongs to the thread that starts it. It holds no calls of other threads.
  *
- * GPUs. A collective of one rank can wait on the GPU for another rank of the same process. It ends
- * only if the other rank's call is made. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first
+ * GPUs. A collective of one rank can wait on the GPU for another rank of the same process, and ends
+ * only if that rank's call is made. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first
  * launch of a kernel (which loads its module) can wait until running kernels end. A thread that
  * does one of these between two ranks' calls, or before its own rank's call, can therefore block
  * for ever. To avoid this: allocate before the calls; use a thread for each GPU, or a group; set
@@ -279,27 +275,25 @@ GYRE_API const char *gyre_last_error(void);
 
 /* ---- communicators ---------------------------------------------------------------------- */
 
-/* Communicators that do not block (config.blocking = 0). The calls that wait for other ranks are
- * init, split, shrink, grow and finalize. They return GYRE_IN_PROGRESS at once and go on in the
- * background; so does the gyre_group_end() of a group with such calls. The new handle is set when
- * the call returns. Wrong arguments are still reported by the call itself. Poll
- * gyre_comm_async_error() until it is no longer GYRE_IN_PROGRESS: on the new communicator and, for
- * split, shrink and grow, on the parent. Until then other calls on them are refused, except abort
- * and destroy. A failure in the background becomes the communicator's error, and its handle must
- * still be destroyed. Collectives never wait for other ranks, so they return as on any
- * communicator.
+/* Communicators that do not block (config.blocking = 0). Init, split, shrink, grow and finalize,
+ * and the gyre_group_end() of a group with such calls, return GYRE_IN_PROGRESS at once and go on in
+ * the background. The new handle is set when the call returns, and wrong arguments are reported by
+ * the call itself. Poll gyre_comm_async_error() until it is no longer GYRE_IN_PROGRESS: on the new
+ * communicator and, for split, shrink and grow, on the parent. Until then other calls on them are
+ * refused, except abort and destroy. A failure in the background becomes the communicator's error,
+ * and its handle must still be destroyed. Collectives never wait for other ranks, so they return as
+ * on any communicator.
  *
  * A process may fork(). The child has none of its parent's communicators and streams: calls with
  * their handles fail with INVALID_USAGE, and so does waiting for a default stream that has work of
- * the parent's. The child can make communicators and streams of its own; on GPUs only if the parent
- * had not used CUDA before the fork. */
+ * the parent's. The child can make its own; on GPUs only if the parent had not used CUDA before the
+ * fork. */
 
-/** gyre_get_unique_id - start a rendezvous in this process.
+/** gyre_get_unique_id - start a rendezvous in this process, on a thread of its own. It ends with
+ * the communicator, or when GYRE_BOOTSTRAP_TIMEOUT passes and nobody used the id. The process need
+ * not be a rank, but the communicator fails when it ends.
  * @id_out: receives 128 bytes. Give them to every rank of one communicator; an id makes only one.
- * The rendezvous is a thread of this process. It ends when the communicator ends, or when
- * GYRE_BOOTSTRAP_TIMEOUT passes and nobody used the id. The process need not be a rank, but it must
- * live as long as the communicator: the communicator fails when the process ends. Errors: SYSTEM
- * (no usable interface, no socket), INVALID_ARGUMENT. */
+ * Errors: SYSTEM (no usable interface, no socket), INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
 
 /** What the launcher of this process (torchrun, mpirun, srun, ...) says in the environment. */
@@ -322,15 +316,15 @@ typedef struct gyre_launch {
         sizeof(gyre_launch), GYRE_VERSION, 0, 1, -1, -1, 0, "", "", "", "" \
     }
 
-/** gyre_get_launch - find out which launcher started this process. The innermost one counts.
+/** gyre_get_launch - find out which launcher started this process; the innermost one counts.
  * @launch_out: initialised with GYRE_LAUNCH_INIT.
  * Errors: INVALID_ARGUMENT, INVALID_USAGE (launchers disagree, or one is unknown: the process would
  * run as a lonely copy). The cause names the variables, their values and the remedy. */
 GYRE_API gyre_status gyre_get_launch(gyre_launch *launch_out);
 
 /** gyre_get_launch_id - one unique id for all processes that the launcher started, each of which
- * calls this. Rank 0 listens at the launch's port on all addresses (GYRE_SOCKET_IFNAME: on those
- * of its interfaces, loopback and the address's own). Another job's processes are told why.
+ * calls this. Rank 0 listens at the launch's port on all addresses (GYRE_SOCKET_IFNAME: on those of
+ * its interfaces, loopback and the address's own). Another job's processes are told why.
  * @launch: from gyre_get_launch(); local_rank and n_local_ranks are filled in where they were -1.
  * @number: 0, 1, 2, ..., of the id, the same on all ranks.
  * @timeout_ms: 0 = GYRE_BOOTSTRAP_TIMEOUT.
@@ -353,23 +347,22 @@ GYRE_API gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks,
                                          const gyre_unique_id *id, int rank,
                                          const gyre_config *config);
 
-/** gyre_comm_init_all - make a communicator whose ranks all live in this process.
+/** gyre_comm_init_all - make a communicator whose ranks all live in this process. Always blocks,
+ * also with config.blocking = 0, because it waits for no other process.
  * @comms_out: receives n_ranks handles, by rank.
- * @device_ordinals: n_ranks CUDA ordinals, or NULL for 0..n_ranks-1. Ignored on the host.
- * Always blocks, also with config.blocking = 0, because it waits for no other process. */
+ * @device_ordinals: n_ranks CUDA ordinals, or NULL for 0..n_ranks-1. Ignored on the host. */
 GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
                                         const int *device_ordinals, const gyre_config *config);
 
 #define GYRE_SPLIT_NOCOLOR (-1)
 
 /** gyre_comm_split - divide a communicator's ranks into new communicators. Every rank of `comm`
- * calls this.
- * @color: ranks with the same color form one new communicator. A rank with GYRE_SPLIT_NOCOLOR
- * joins none and gets NULL.
+ * calls this. In a group, other calls on `comm` must stand before the split, because the split
+ * begins at once; so they must before shrink and growth.
+ * @color: ranks with the same color form one new communicator. A rank with GYRE_SPLIT_NOCOLOR joins
+ * none and gets NULL.
  * @key: the new ranks are ordered by key, and by the parent's rank where keys are equal.
  * @config: NULL = the parent's.
- * In a group, other calls on `comm` must stand before the split, because the split begins at once.
- * The same holds for shrink and growth.
  * Errors: INVALID_ARGUMENT (a bad argument of any rank of the same color, reported on every rank of
  * that color), and those of gyre_comm_init_rank(). */
 GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
@@ -416,23 +409,20 @@ GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 /** gyre_comm_destroy - finalize if that has not been done, then free the communicator. The handle
  * is invalid afterwards. If several threads destroy one handle, one succeeds and the others get
  * INVALID_USAGE. The process may exit when this returns: a process that destroys its last handle of
- * a communicator waits until the other ranks have left too, at most 10 s. So processes destroy
+ * a communicator waits at most 10 s until the other ranks have left too. So processes destroy
  * several communicators in the same order, or finalize all of them first. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
-/** gyre_comm_abort - end all operations at once, without waiting for other ranks. Running
- * operations end with ABORTED on this rank and with REMOTE on the other ranks. Any thread may call
- * it. The handle stays valid for queries until gyre_comm_destroy(). */
+/** gyre_comm_abort - end all operations at once, without waiting for other ranks: with ABORTED on
+ * this rank and with REMOTE on the others. Any thread. The handle stays valid for queries until
+ * gyre_comm_destroy(). */
 GYRE_API gyre_status gyre_comm_abort(gyre_comm *comm);
 
-/** gyre_comm_count - how many ranks the communicator has. Also of a communicator that failed or was
- * finalized.
- * @n_ranks_out: receives the number, >= 1.
- * Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or still being made). */
+/** gyre_comm_count - the number of ranks, >= 1. Also of a communicator that failed or was
+ * finalized. Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or still being made). */
 GYRE_API gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out);
 
-/** gyre_comm_rank - the rank of this handle, as gyre_comm_count().
- * @rank_out: receives the rank, 0 <= rank < n_ranks. */
+/** gyre_comm_rank - the rank of this handle, 0 <= rank < n_ranks, as gyre_comm_count(). */
 GYRE_API gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out);
 
 /** gyre_comm_device - the device that this rank's buffers and streams belong to.
@@ -473,8 +463,7 @@ typedef struct gyre_properties {
 GYRE_API gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_out);
 
 /** gyre_comm_exchange - all-gather a few bytes of host memory over TCP, for set-up data such as
- * another library's id. Every rank calls this, outside groups. It blocks, also with
- * config.blocking = 0.
+ * another library's id. Every rank calls this, outside groups. Always blocks.
  * @mine: n_bytes of this rank; at most 1 MiB / n_ranks, the same size on all ranks.
  * @all_out: n_ranks * n_bytes; rank r's bytes start at r * n_bytes. */
 GYRE_API gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes,
@@ -489,11 +478,10 @@ GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
  * right. */
 GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out);
 
-/** gyre_comm_dump - write where the ranks are in their calls, for a person to read: of each rank
- * the call that it waits in; of each of its workers the channel, the step of the program and the
- * slot that it waits for; and the chain of waits that begins at this rank. Asks the other ranks
- * over TCP and waits at most 3 s for their answers. Running calls are not disturbed. On GPUs the
- * steps are not known.
+/** gyre_comm_dump - write where the ranks are in their calls, for a person to read: the call that
+ * each rank waits in; the channel, step and awaited slot of each of its workers; and the chain of
+ * waits that begins at this rank. Asks the other ranks over TCP and waits at most 3 s for their
+ * answers. Running calls are not disturbed. On GPUs the steps are not known.
  * @fd: an open file descriptor, for example 2 (standard error). The format of the text may change.
  * Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or still being made), TIMEOUT (nothing
  * could be printed), SYSTEM (the write failed). */
@@ -505,8 +493,7 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
  * group together. A group is needed when one thread serves several ranks, and for sends and
  * receives that must not wait for each other. Groups nest. A call with a wrong argument reports it
  * itself and leaves the group usable. If the calls of one communicator name several streams, they
- * are enqueued as if on each of them: they begin after all earlier work on those streams, and later
- * work on any of the streams waits for them.
+ * begin after all earlier work on those streams, and later work on any of them waits for them.
  *
  * Sends and receives. The collectives of one communicator are carried out in order, then its sends
  * and receives, wherever they stand in the group. A send or receive waits for no other call of the
@@ -514,19 +501,19 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
  * the matching calls in groups of their own, or in none. There are two exceptions. If a group has
  * both collectives and messages of a communicator, both ends of each message must be in the group
  * of the same collectives. And on GPUs the second send to one rank, or receive from it, begins when
- * the group's first sends and receives, with all ranks, have ended, and so on. So both ends of a
+ * the group's first sends and receives, with all ranks, have ended, and so on; so both ends of a
  * second message should be in one group.
  *
  * Order. The collectives of one communicator keep their order, and so do the messages of a pair of
  * ranks in one direction. The communicators of a group are launched one after the other, in the
- * order in which they were made. Communicators that were made at the same time are launched in an
- * order that is the same on all their ranks. So each rank may name the communicators of a group in
- * its own order, also if they share a stream, and even if only one rank names a communicator first,
- * because it has a send that the others do not have.
+ * order in which they were made; those that were made at the same time in an order that is the same
+ * on all their ranks. So each rank may name the communicators of a group in its own order, also if
+ * they share a stream, and even if only one rank names a communicator first, because it has a send
+ * that the others do not have.
  *
  * With GYRE_CHECK=calls, gyre_group_end() waits until all ranks have made the group's collectives.
- * It launches each collective after all ranks' calls were compared and the collectives before it
- * were launched. */
+ * It launches each one after all ranks' calls were compared and the collectives before it were
+ * launched. */
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 
@@ -540,10 +527,10 @@ GYRE_API gyre_status gyre_group_end(void);
  * simulate). */
 GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
 
-/** gyre_group_cancel - end the group without launching its calls. It is for callers that treat a
- * group with a failed call as a failed group. Communicators that the group makes are made
- * nevertheless; the call waits for them and reports their failures, or returns IN_PROGRESS, as
- * gyre_group_end() does.
+/** gyre_group_cancel - end the group without launching its calls, for callers that treat a group
+ * with a failed call as a failed group. Communicators that the group makes are made nevertheless;
+ * the call waits for them and reports their failures, or returns IN_PROGRESS, as gyre_group_end()
+ * does.
  * Errors: INVALID_USAGE (no group is open, or it is inside another group, which stays open). */
 GYRE_API gyre_status gyre_group_cancel(void);
 
@@ -624,7 +611,7 @@ typedef enum gyre_call_kind {
     GYRE_CALL_SCATTER = 7
 } gyre_call_kind;
 
-/** A collective with terms of its own. Always start from GYRE_CALL_ARGS_INIT. */
+/** A collective with options of its own. Always start from GYRE_CALL_ARGS_INIT. */
 typedef struct gyre_call_args {
     uint32_t struct_bytes; /* sizeof(gyre_call_args) of the caller */
     uint32_t version;      /* GYRE_VERSION of the caller */
@@ -636,7 +623,7 @@ typedef struct gyre_call_args {
     gyre_dtype dtype;
     gyre_op op;            /* where the collective reduces */
     const char *algorithm; /* allowed algorithms, as in GYRE_ALGO: "ring" or "^tree,direct"; NULL =
-                            * all that GYRE_ALGO allows */
+                            * all that it allows */
     const char
         *protocol;    /* allowed protocols inside hosts, as in GYRE_PROTO, no slash; NULL = all */
     int min_channels; /* 1..64, within those of the communicator; 0 = the communicator's */
@@ -741,11 +728,10 @@ GYRE_API gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *obs
  */
 typedef struct gyre_registration_opaque *gyre_registration;
 
-/** gyre_comm_register - tell the communicator that calls will use this buffer repeatedly. This is a
- * hint that NCCL's ABI needs: it changes neither speed nor results. The call is local and any
- * thread may make it. Ranges may overlap. Registering the same range again returns the same handle,
- * which must then be given back as often. Deregister a buffer before you free its memory, or
- * destroy the communicator first.
+/** gyre_comm_register - tell the communicator that calls will use this buffer repeatedly. NCCL's
+ * ABI needs this hint; it changes neither speed nor results. Local, any thread. Ranges may overlap.
+ * Registering the same range again returns the same handle, which must then be given back as often.
+ * Deregister a buffer before you free its memory, or destroy the communicator first.
  * @buffer: start of n_bytes (> 0) on the communicator's device.
  * Errors: INVALID_ARGUMENT (not memory of that device), INVALID_USAGE, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
@@ -756,8 +742,8 @@ GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, siz
  * Errors: INVALID_ARGUMENT (not a handle of this communicator, or already given back). */
 GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 
-/** The number of a set of buffers, one on each rank, that all ranks can write to. The number is the
- * same on all ranks. 0 is no window. */
+/** A set of buffers, one on each rank, that all ranks can write to. Its number is the same on all
+ * ranks. 0 is no window. */
 typedef unsigned gyre_window;
 
 /** gyre_window_register - let all ranks reach each other's buffers. One-sided calls write there. If
@@ -880,9 +866,8 @@ GYRE_API gyre_status gyre_stream_destroy(gyre_stream stream, gyre_device_kind ki
 
 /** gyre_stream_synchronize - wait until all operations enqueued so far are done. On the host it
  * returns the first failure of an operation on the stream since the last gyre_stream_synchronize().
- * On CUDA, NULL is the default stream of the thread's current device. That can be another stream
- * than the one that a collective with NULL used, because a collective takes its communicator's
- * device. */
+ * On CUDA, NULL is the default stream of the thread's current device, while a collective with NULL
+ * uses that of its communicator's device. */
 GYRE_API gyre_status gyre_stream_synchronize(gyre_stream stream, gyre_device_kind kind);
 
 /** gyre_stream_query - SUCCESS when all operations are done, else IN_PROGRESS. Never blocks. */
