@@ -8,7 +8,6 @@
 #include "bench/driver/dump.h"
 #include "bench/driver/interrupt.h"
 #include "bench/engines/accuracy.h"
-#include "bench/engines/compare_algos.h"
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
 #include "bench/tools/predict.h"

@@ -14,15 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The least number of results of a line. */
-#define MIN_RESULTS (1 << 18)
+#define MIN_RESULTS (1 << 18) /* of a line */
 
-/* The factors by which errors may differ by chance. Two sums of the same inputs in different
- * orders, with as many roundings, have the same bound and the same distribution of errors.
- * Therefore their means over MIN_RESULTS differ by less than 1 %. Their largest errors are single
- * values from the tail of the distribution: they were at most a factor of 1.19 apart in 180 trials
- * of 2, 4 and 8 addends, of five types, and of 65536 and 262144 results each (simulated on the
- * host, 2026-11). With two ranks there is one addition, and correct engines do not differ. */
+/* The factors by which errors may differ by chance. Sums of the same inputs in different orders,
+ * with as many roundings, have the same distribution of errors: their means over MIN_RESULTS differ
+ * by less than 1 %, their largest errors were at most a factor of 1.19 apart in 180 trials of 2, 4
+ * and 8 addends, five types, and 65536 and 262144 results each (simulated on the host, 2026-11). */
 #define MAX_FACTOR  1.25
 #define MEAN_FACTOR 1.02
 
@@ -65,19 +62,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     return GYRE_SUCCESS;
 }
 
-static gyre_status run_side(struct bench_rank *rank, const struct side *side,
-                            const struct bench_call *call)
-{
-    if (side->engine == NULL) {
-        GYRE_TRY(bench_enqueue(rank, call));
-        return bench_wait(rank);
-    }
-    GYRE_TRY(side->engine->ops->run(side->engine->state, call));
-    return side->engine->ops->wait(side->engine->state);
-}
-
-/* Measures one call. The result is cleared first, so that the result of the other side cannot be
- * taken for this one. */
+/* The result is cleared first, so that that of the other side cannot be taken for this one. */
 static gyre_status measure_call(struct bench_rank *rank, const struct bench_case *what,
                                 struct side *side)
 {
@@ -89,23 +74,17 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     /* The cast removes the const that bench_call_of() added. */
     GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->member.rank, what->count,
                                 (void *)(uintptr_t)call.send));
-    GYRE_TRY(run_side(rank, side, &call));
+    if (side->engine == NULL) {
+        GYRE_TRY(bench_enqueue(rank, &call));
+        GYRE_TRY(bench_wait(rank));
+    } else {
+        GYRE_TRY(side->engine->ops->run(side->engine->state, &call));
+        GYRE_TRY(side->engine->ops->wait(side->engine->state));
+    }
     return gyre_accuracy_check(device, &inputs, what->count, call.recv, &side->error);
 }
 
-static gyre_status measure_sides(struct bench_rank *rank, const struct bench_case *what,
-                                 struct sides *sides)
-{
-    for (size_t n_results = 0; n_results < MIN_RESULTS; n_results += what->count) {
-        rank->seed++;
-        for (int i = 0; i < sides->n; i++)
-            GYRE_TRY(measure_call(rank, what, &sides->list[i]));
-    }
-    return GYRE_SUCCESS;
-}
-
-/* Lists gyre, and the engine's modes if it can do the case. If not, rank 0 prints the reason once
- * for each type. */
+/* Lists gyre, and the engine's modes if it can do the case; else rank 0 prints why, once a type. */
 static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
                        const struct bench_case *what, struct counts *counts,
                        struct sides *sides_out)
@@ -190,7 +169,13 @@ static gyre_status measure_case(struct bench_rank *rank, const struct bench_engi
         return GYRE_SUCCESS;
     bench_progress_begin(rank->progress, what->n_bytes, "measuring errors");
     list_sides(rank, engine, what, counts, &sides);
-    GYRE_TRY(bench_rank_agree(rank, measure_sides(rank, what, &sides)));
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t n_results = 0; n_results < MIN_RESULTS; n_results += what->count) {
+        rank->seed++;
+        for (int i = 0; i < sides.n && status == GYRE_SUCCESS; i++)
+            status = measure_call(rank, what, &sides.list[i]);
+    }
+    GYRE_TRY(bench_rank_agree(rank, status));
     for (int i = 0; i < sides.n; i++) {
         struct side *side = &sides.list[i];
         double worst[] = {side->error.max, side->error.sum / (double)side->error.n_elems};

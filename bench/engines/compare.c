@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interleaving: gyre and each mode of the engine are sampled in turn, round after round, so
- * that changes of clocks or neighbours affect all of them. Each round gives one ratio, and the
- * result is the median of the ratios.
+ * gyre and each mode of the engine are sampled in turns, round after round. Each round gives one
+ * ratio, and the result is the median of the ratios.
  */
 #include "bench/engines/compare.h"
 
+#include "bench/driver/graph.h"
 #include "bench/driver/measure.h"
-#include "bench/engines/batch.h"
+#include "core/engine/comm/local.h"
+#include "core/foundation/base/util.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,53 +23,150 @@
 #define MAX_CALLS       2000
 #define MIN_CALLS       3
 #define PROBE_CALLS     3
-/* Replays of a graph follow each other for about this long before they are waited for. Then the
- * launch, the wait and the skew of the ranks, ten microseconds or more, are a small part of a call.
- */
+/* Replays of a graph follow each other for about this long, so that the launch, the wait and the
+ * skew of the ranks, ten microseconds or more, are a small part of a call. */
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
+/* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
+ */
+struct batch {
+    const struct bench_engine *engine;       /* NULL = gyre */
+    const struct bench_contender *contender; /* of gyre's call; NULL = as it is */
+    const struct bench_call *call;
+    int n_batch;
+    struct bench_graph *graph; /* NULL = not captured */
+    int n_replays;
+};
+
 /* The batches of a comparison in the order of their turns: gyre's, then one for each mode. */
 struct batches {
-    struct bench_batch list[BENCH_MAX_CONTENDERS];
+    struct batch list[BENCH_MAX_CONTENDERS];
     struct bench_call calls[BENCH_MAX_CONTENDERS];
     int n;
 };
+
+static gyre_status enqueue_batch(struct bench_rank *rank, const struct batch *batch)
+{
+    for (int i = 0; i < batch->n_batch; i++)
+        GYRE_TRY(batch->engine == NULL
+                     ? bench_enqueue(rank, batch->call)
+                     : batch->engine->ops->run(batch->engine->state, batch->call));
+    return GYRE_SUCCESS;
+}
+
+/* @host_us: the time of the enqueue is added; none of graphs, whose launch enqueues all calls. */
+static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch, double *host_us)
+{
+    const uint64_t start_ns = gyre_now_ns();
+    if (batch->graph == NULL)
+        GYRE_TRY(enqueue_batch(rank, batch));
+    if (batch->graph == NULL && (batch->engine == NULL || batch->engine->ops->is_on_stream))
+        *host_us += (double)(gyre_now_ns() - start_ns) / 1e3;
+    for (int i = 0; i < batch->n_replays && batch->graph != NULL; i++)
+        GYRE_TRY(bench_graph_launch(batch->graph, rank->stream));
+    return batch->engine == NULL || batch->graph != NULL
+               ? bench_wait(rank)
+               : batch->engine->ops->wait(batch->engine->state);
+}
+
+/* Makes the plan choose the batch's contender, and runs the call once, because making the plan anew
+ * must not be timed. Does nothing for a batch without a contender, or with a graph. */
+static gyre_status select_batch(struct bench_rank *rank, const struct batch *batch)
+{
+    if (batch->contender == NULL || batch->graph != NULL)
+        return GYRE_SUCCESS;
+    struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
+    char name[BENCH_CONTENDER_BYTES];
+    snprintf(name, sizeof(name), "%s", batch->contender->name);
+    char *protos = strchr(name, '@');
+    if (protos != NULL)
+        *protos++ = '\0';
+    const bool is_file = strcmp(name, "file") == 0;
+    const struct gyre_filter_words words = {.algos = is_file ? "" : name,
+                                            .protos = protos,
+                                            .algo_source = "--compare-algos",
+                                            .proto_source = "--compare-algos"};
+    GYRE_TRY(gyre_plan_restrict(plans, &words));
+    if (is_file)
+        gyre_plan_resume_file(plans);
+    GYRE_TRY(bench_enqueue(rank, batch->call));
+    return bench_wait(rank);
+}
+
+/* The caller closes batch->graph. */
+static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
+{
+    GYRE_TRY(select_batch(rank, batch));
+    /* The first call may load a program, which cannot be captured. */
+    GYRE_TRY(enqueue_batch(rank, batch));
+    GYRE_TRY(bench_wait(rank));
+    GYRE_TRY(bench_graph_begin(rank->stream));
+    const gyre_status status = enqueue_batch(rank, batch);
+    const gyre_status ended = bench_graph_end(rank->stream, &batch->graph);
+    GYRE_TRY(status);
+    GYRE_TRY(ended);
+    double host_us = 0;
+    return run_batch(rank, batch, &host_us); /* the first launch also uploads the graph */
+}
+
+/* Times n samples of one engine. Collective.
+ * @us: us[i] becomes the time of a call of sample i, the longest over the ranks.
+ * @host_us: the times of this rank's enqueues are added.
+ * @turn_us_out: the time that the slowest rank took for all samples, divided by the calls. */
+static gyre_status time_batch(struct bench_rank *rank, const struct batch *batch, double *us,
+                              size_t n, double *host_us, double *turn_us_out)
+{
+    gyre_status status = GYRE_SUCCESS;
+    *turn_us_out = 0;
+    if (batch->contender != NULL)
+        GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
+    GYRE_TRY(bench_ranks_barrier(&rank->member));
+    for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
+        const uint64_t start_ns = gyre_now_ns();
+        status = run_batch(rank, batch, host_us);
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3 / (batch->n_batch * batch->n_replays);
+        *turn_us_out += us[i] / (double)n;
+    }
+    GYRE_TRY(bench_rank_agree(rank, status));
+    GYRE_TRY(bench_max_over_ranks(rank, turn_us_out, 1));
+    return bench_max_over_ranks(rank, us, n);
+}
+
+void bench_comparison_judge(double *turns, struct bench_comparison *comparison)
+{
+    const size_t n_rounds = (size_t)comparison->n_rounds;
+    double *ratios = turns + (size_t)(1 + comparison->n_modes) * n_rounds;
+    comparison->mode = 0;
+    for (int i = 0; i < comparison->n_modes; i++) {
+        const double *row = turns + (size_t)(1 + i) * n_rounds;
+        comparison->mode_us[i] = bench_median_of_row(row, ratios, n_rounds);
+        if (comparison->mode_us[i] < comparison->mode_us[comparison->mode])
+            comparison->mode = i;
+    }
+    comparison->reference_us = comparison->mode_us[comparison->mode];
+    const double *reference = turns + (size_t)(1 + comparison->mode) * n_rounds;
+    for (size_t round = 0; round < n_rounds; round++)
+        ratios[round] = reference[round] / turns[round];
+    comparison->ratio = bench_median_of(ratios, n_rounds);
+    size_t spread = 0; /* 1.96 standard deviations of the median's rank, on both sides */
+    while ((double)(spread * spread) < 3.84 * (double)n_rounds)
+        spread++;
+    const size_t low = spread < n_rounds ? (n_rounds - spread) / 2 : 0;
+    comparison->ratio_low = ratios[low]; /* bench_median_of() has sorted the ratios */
+    comparison->ratio_high = ratios[n_rounds - 1 - low];
+    comparison->gyre_us = bench_median_of(turns, n_rounds);
+}
 
 static int clamp(double value, int least, int most)
 {
     return value > most ? most : value < least ? least : (int)value;
 }
 
-/* The time of a call in a turn. On a GPU it is the median of the samples. In host memory it is the
- * mean, because calls do not end one by one there: a rank that only sends may end many calls before
- * their data have arrived, and ranks that share a core end several calls each time they run. Most
- * calls are then short and a few are long, so that the median can be less than the links allow.
- * @us: the samples, which keep their order. @turn_us: of bench_batch_time(). */
-static double time_of_turn(const struct bench_rank *rank, const double *us, size_t n,
-                           double *scratch, double turn_us)
-{
-    return rank->device_kind == GYRE_DEVICE_HOST ? turn_us : bench_median_of_row(us, scratch, n);
-}
-
-static double larger_of(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double shortest_of(const double *us, size_t n)
-{
-    double shortest = us[0];
-    for (size_t i = 1; i < n; i++)
-        shortest = us[i] < shortest ? us[i] : shortest;
-    return shortest;
-}
-
 /* Warms all batches up, and finds how many replays fill a sample and how many samples fill a turn.
- * All ranks get the same numbers. The shortest sample of a batch counts: ranks that share cores do
- * not all begin a turn at once, so the first call of each turn takes long, and with few calls in a
- * turn its time would be that of the beginning. For the same reason the calls of the fastest engine
- * fill a turn, as far as the turn of the slowest one does not get too long. */
+ * All ranks get the same numbers. On the host the shortest sample counts, because ranks that share
+ * cores do not begin a turn at once, and the fastest engine fills the turn, as far as the turn of
+ * the slowest one does not get too long. */
 static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batches,
                                   int *n_calls_out)
 {
@@ -76,17 +176,16 @@ static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batch
     for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
         slowest_us = 0;
         for (int i = 0; i < batches->n; i++) {
-            GYRE_TRY(
-                bench_batch_time(rank, &batches->list[i], us, PROBE_CALLS, &host_us, &turn_us));
-            const double call_us =
-                is_host ? shortest_of(us, PROBE_CALLS) : bench_median_of(us, PROBE_CALLS);
-            slowest_us = larger_of(slowest_us, call_us);
+            GYRE_TRY(time_batch(rank, &batches->list[i], us, PROBE_CALLS, &host_us, &turn_us));
+            const struct bench_stats stats = bench_stats_of(us, PROBE_CALLS);
+            const double call_us = is_host ? stats.min : stats.median;
+            slowest_us = fmax(slowest_us, call_us);
             fastest_us = i == 0 || call_us < fastest_us ? call_us : fastest_us;
         }
     }
     if (is_host)
-        slowest_us = larger_of(fastest_us, slowest_us * SAMPLES_US / LONGEST_TURN_US);
-    const double batch_us = batches->list[0].n_batch * (slowest_us > 0.1 ? slowest_us : 0.1);
+        slowest_us = fmax(fastest_us, slowest_us * SAMPLES_US / LONGEST_TURN_US);
+    const double batch_us = batches->list[0].n_batch * fmax(slowest_us, 0.1);
     const bool is_captured = batches->list[0].graph != NULL;
     const int n_replays = is_captured ? clamp(REPLAYS_US / batch_us, 1, MOST_REPLAYS) : 1;
     for (int i = 0; i < batches->n; i++)
@@ -102,8 +201,8 @@ static gyre_status run_engine(void *context, const struct bench_call *call)
     return engine->ops->wait(engine->state);
 }
 
-/* A comparison with an engine that computes something else would mean nothing. All ranks know the
- * number of wrong values. Rank 0 reports it, and the other ranks only learn of the failure. */
+/* A comparison with an engine that computes something else would mean nothing. Rank 0 reports it.
+ */
 static gyre_status check_engine(struct bench_rank *rank, const struct bench_engine *engine,
                                 const struct bench_call *call)
 {
@@ -120,12 +219,11 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
     return bench_rank_agree(rank, status);
 }
 
-/* Samples of a comparison. */
 struct samples {
     double *all;     /* n_rounds * n_calls for each batch */
     double *turns;   /* n_rounds for each batch, and one row more */
-    double *scratch; /* n_calls: scratch space */
-    double *pair;    /* three rows of n_rounds: scratch space */
+    double *scratch; /* n_calls */
+    double *pair;    /* scratch space, three rows of n_rounds */
 };
 
 static void fill_extremes(const struct samples *samples, int reference,
@@ -169,9 +267,13 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
         for (int i = 0; i < batches->n; i++) {
             double *at = samples->all + ((size_t)i * n_rounds + round) * n_calls;
             double turn_us;
-            GYRE_TRY(bench_batch_time(rank, &batches->list[i], at, n_calls, &host_us[i], &turn_us));
+            GYRE_TRY(time_batch(rank, &batches->list[i], at, n_calls, &host_us[i], &turn_us));
+            /* In host memory the mean counts: there calls do not end one by one, so most are short
+             * and a few long, and their median can be less than the links allow. */
             samples->turns[(size_t)i * n_rounds + round] =
-                time_of_turn(rank, at, n_calls, samples->scratch, turn_us);
+                rank->device_kind == GYRE_DEVICE_HOST
+                    ? turn_us
+                    : bench_median_of_row(at, samples->scratch, n_calls);
         }
     if (batches->list[0].contender != NULL) {
         judge_contenders(samples, batches, result);
@@ -186,7 +288,6 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
     return GYRE_SUCCESS;
 }
 
-/* Allocates the samples once their number is known, and runs the rounds. */
 static gyre_status compare_batches(struct bench_rank *rank, struct batches *batches,
                                    struct bench_comparison *result)
 {
@@ -231,10 +332,10 @@ static void list_batches(const struct bench_rank *rank, const struct bench_engin
             own == NULL ? *call : bench_call_of(rank, own, &call->what, call->is_in_place);
     }
     for (int i = 0; i < batches_out->n; i++)
-        batches_out->list[i] = (struct bench_batch){.engine = i == 0 ? NULL : engine,
-                                                    .call = &batches_out->calls[i],
-                                                    .n_batch = n_batch,
-                                                    .n_replays = 1};
+        batches_out->list[i] = (struct batch){.engine = i == 0 ? NULL : engine,
+                                              .call = &batches_out->calls[i],
+                                              .n_batch = n_batch,
+                                              .n_replays = 1};
 }
 
 /* Captures graphs where -G asks for them, and compares. */
@@ -244,7 +345,7 @@ static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *
     gyre_status status = GYRE_SUCCESS;
     for (int i = 0; i < batches->n && rank->options->n_graph_launches > 0 && can_capture; i++) {
         if (status == GYRE_SUCCESS)
-            status = bench_batch_capture(rank, &batches->list[i]);
+            status = capture_batch(rank, &batches->list[i]);
         status = bench_rank_agree(rank, status);
     }
     if (status == GYRE_SUCCESS)
@@ -278,11 +379,10 @@ static gyre_status run_gyre(void *context, const struct bench_call *call)
     return bench_wait(rank);
 }
 
-/* The time of a contender that gives wrong values would mean nothing. */
-static gyre_status check_contender(struct bench_rank *rank, const struct bench_batch *batch)
+static gyre_status check_contender(struct bench_rank *rank, const struct batch *batch)
 {
     int64_t n_wrong = 0;
-    GYRE_TRY(bench_rank_agree(rank, bench_batch_select(rank, batch)));
+    GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
     if (rank->options->n_checks == 0)
         return GYRE_SUCCESS;
     GYRE_TRY(bench_check_all(rank, batch->call, run_gyre, rank, &n_wrong));
@@ -300,10 +400,10 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_conte
     struct batches batches = {.n = n_contenders};
     for (int i = 0; i < n_contenders; i++) {
         batches.calls[i] = *call;
-        batches.list[i] = (struct bench_batch){.contender = &contenders[i],
-                                               .call = &batches.calls[i],
-                                               .n_batch = rank->options->n_iters,
-                                               .n_replays = 1};
+        batches.list[i] = (struct batch){.contender = &contenders[i],
+                                         .call = &batches.calls[i],
+                                         .n_batch = rank->options->n_iters,
+                                         .n_replays = 1};
     }
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
     comparisons_out[0] =
@@ -314,4 +414,25 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_conte
             contenders[i].plan = bench_plan_of(rank, call);
     }
     return capture_and_compare(rank, &batches, true, comparisons_out);
+}
+
+gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out)
+{
+    static const struct bench_engine_ops *const engines[] = {
+        &bench_engine_old,
+#ifdef GYRE_BENCH_WITH_MPI
+        &bench_engine_mpi,
+#endif
+#ifdef GYRE_BENCH_WITH_NCCL
+        &bench_engine_nccl,
+#endif
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(engines); i++)
+        if (strcmp(name, engines[i]->name) == 0) {
+            *ops_out = engines[i];
+            return GYRE_SUCCESS;
+        }
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "--compare %s: this bench was built without it; a build %s has it", name,
+                     strcmp(name, "mpi") == 0 ? "on a machine with MPI" : "with GYRE_CUDA=ON");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times of gyre and of another engine, for the same calls in the same run. The engines take turns,
- * so that changes of the machine affect both.
+ * Times of gyre and of another engine, or of gyre's algorithms, for the same calls in the same run.
+ * They take turns, so that changes of the machine affect all.
  */
 #ifndef GYRE_BENCH_COMPARE_H
 #define GYRE_BENCH_COMPARE_H
@@ -31,12 +31,11 @@ struct bench_comparison {
     int n_batch; /* calls in one sample: 1, or as many as one wait covers */
 };
 
-/** bench_comparison_judge - compute times, mode and ratios from the times of the rounds. The mode
- * with the lowest median stands for the engine, so that gyre never looks better because an engine
- * has several modes. Pure.
- * @turns: the time of a call in each turn, in microseconds, in rows of comparison->n_rounds: one
- * row for gyre, one for each of comparison->n_modes, and one row of scratch space. The rows are
- * sorted afterwards.
+/** bench_comparison_judge - times, mode and ratios from the times of the rounds. The mode with the
+ * lowest median stands for the engine, so that gyre never looks better because an engine has
+ * several modes. Pure.
+ * @turns: the time of a call in each turn, in us, in rows of comparison->n_rounds: one for gyre,
+ * one for each of comparison->n_modes, and one of scratch space. gyre's row is sorted afterwards.
  * @comparison: n_rounds and n_modes are read, the results are filled in. */
 void bench_comparison_judge(double *turns, struct bench_comparison *comparison);
 
@@ -46,12 +45,11 @@ struct bench_contender {
     struct gyre_plan_summary plan; /* of the latest call that was compared; on rank 0 */
 };
 
-/** bench_compare_contenders - time a call of gyre by several algorithms in turns, as
- * bench_compare() does with an engine. Collective; all ranks get the same result. Afterwards the
- * plan chooses the last contender. Rank 0 fills in how each contender carries out the call.
- * @n_contenders: 2 to BENCH_MAX_CONTENDERS.
+/** bench_compare_contenders - time a call of gyre by several algorithms in turns. Collective; all
+ * ranks get the same result. Afterwards the plan chooses the last contender. Rank 0 fills in how
+ * each contender carries out the call.
  * @comparisons_out: n_contenders - 1. In comparison i, contender 0 stands for gyre and contender
- * i + 1 for the engine, so that the ratio is the time of contender i + 1 over that of contender 0.
+ * i + 1 for the engine.
  * Errors: those of the plan for an algorithm that cannot carry out the call; INTERNAL (wrong
  * values). */
 gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_contender *contenders,
@@ -59,12 +57,19 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_conte
                                      struct bench_comparison *comparisons_out);
 
 /** bench_compare - time a call of gyre and of the engine in turns. Collective; all ranks get the
- * same result. A sample is one call, or -n calls on a stream, or with -G the replays of a graph of
- * -n calls that fill a millisecond. A sample lasts until its calls are done, and counts as long as
- * its slowest rank.
+ * same result. A sample is one call, or -n calls on a stream, or with -G replays of a graph of -n
+ * calls. It lasts until its calls are done, and counts as long as its slowest rank.
  * Errors: UNSUPPORTED (the engine cannot run this case), INTERNAL (the engine's own result is
  * wrong). */
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out);
+
+struct bench_setting;
+
+/** bench_compare_algos - --compare-algos: time all sizes by the algorithms of the list in turns,
+ * and print a line for each. Rank 0 prints, and writes the files of --json and --csv. Collective.
+ * Errors: as bench_compare_contenders(); UNSUPPORTED (point to point); SYSTEM (a file cannot be
+ * written). */
+gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting);
 
 #endif

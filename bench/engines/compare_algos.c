@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of --compare-algos. The first algorithm of the list is the one that the others are held
- * against.
+ * The table of --compare-algos. The others are held against the first algorithm of the list.
  */
-#include "bench/engines/compare_algos.h"
+#include "bench/engines/compare.h"
 
 #include "bench/driver/measure.h"
 #include "bench/driver/streams.h"
+#include "bench/report/output.h"
 #include "bench/report/tidy.h"
 
 #include <stdio.h>
@@ -31,27 +31,6 @@ static gyre_status open_files(const struct bench_setting *setting, struct files 
     if (setting->options->csv_path != NULL)
         return bench_tidy_open(setting->options->csv_path, false, &files->tidy);
     return GYRE_SUCCESS;
-}
-
-static gyre_status close_files(struct files *files)
-{
-    const gyre_status status = bench_tidy_close(files->tidy);
-    const gyre_status closed = bench_json_close(files->json, NULL);
-    return status != GYRE_SUCCESS ? status : closed;
-}
-
-/* The options were checked before. */
-static void parse_list(const char *text, struct list *list)
-{
-    list->n = 0;
-    while (*text != '\0' && list->n < BENCH_MAX_CONTENDERS) {
-        const size_t n_bytes = strcspn(text, ",");
-        char *name = list->names[list->n];
-        snprintf(name, sizeof(list->names[0]), "%.*s", (int)n_bytes, text);
-        list->contenders[list->n++] = (struct bench_contender){.name = name};
-        text += n_bytes;
-        text += *text == ',';
-    }
 }
 
 static void print_header(const struct bench_rank *rank, const struct list *list)
@@ -155,10 +134,18 @@ static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_set
 
 gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting)
 {
-    struct list list;
+    struct list list = {.n = 0};
     struct files files = {NULL, NULL};
-    parse_list(rank->options->compare_algos, &list);
+    /* the options were checked before */
+    for (const char *at = rank->options->compare_algos; *at != '\0'; at += *at == ',') {
+        const size_t n_bytes = strcspn(at, ",");
+        char *name = list.names[list.n];
+        snprintf(name, sizeof(list.names[0]), "%.*s", (int)n_bytes, at);
+        list.contenders[list.n++] = (struct bench_contender){.name = name};
+        at += n_bytes;
+    }
     const gyre_status status = compare_sizes(rank, setting, &list, &files);
-    const gyre_status closed = close_files(&files);
-    return status != GYRE_SUCCESS ? status : closed;
+    const gyre_status tidied = bench_tidy_close(files.tidy);
+    const gyre_status closed = bench_json_close(files.json, NULL);
+    return status != GYRE_SUCCESS ? status : tidied != GYRE_SUCCESS ? tidied : closed;
 }

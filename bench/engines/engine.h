@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A collective library that is measured beside gyre (--compare): one table of operations for each
- * such engine, and one file for each table.
+ * A collective library that is measured beside gyre (--compare): a table of operations, in a file
+ * of its own.
  */
 #ifndef GYRE_BENCH_ENGINE_H
 #define GYRE_BENCH_ENGINE_H
@@ -10,7 +10,7 @@
 
 #define BENCH_MAX_MODES 4
 
-/* A mode: one way to measure an engine. Modes differ in the buffers of the calls. */
+/* One way to measure an engine. Modes differ in the buffers of the calls. */
 struct bench_mode {
     const char *name;
     const struct bench_buffers *buffers; /* NULL = the buffers of gyre's calls */
@@ -50,8 +50,7 @@ extern const struct bench_engine_ops bench_engine_old;
 extern const struct bench_engine_ops bench_engine_nccl;
 #endif
 
-/** bench_engine_find - find the engine with this name. Errors: UNSUPPORTED with the reason (this
- * build does not contain the engine). */
+/** bench_engine_find - Errors: UNSUPPORTED (this build does not contain the engine). */
 gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out);
 
 struct bench_engine {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MPI as the compared engine (--compare mpi): its collectives over the same buffers in host memory.
- * Each rank is one process, and MPI is called from its main thread only. MPI's default error
- * handler ends the whole job with a message, so the results of MPI calls need no check.
+ * MPI as the compared engine (--compare mpi), over the same buffers in host memory. Each rank is
+ * one process, whose main thread alone calls MPI. MPI's default error handler ends the job with a
+ * message, so the results of its calls need no check.
  */
 #include "bench/engines/engine.h"
 
@@ -83,79 +83,6 @@ static int mpi_modes(void *state, struct bench_mode *modes_out)
     return 1;
 }
 
-/* MPI's broadcast has one buffer: the input on the root, and the output on all other ranks. */
-static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    int rank;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    void *buffer = rank == call->what.root ? (void *)(uintptr_t)call->send : call->recv;
-    MPI_Bcast(buffer, count, type, call->what.root, MPI_COMM_WORLD);
-    /* gyre's root also writes its receive buffer, so MPI's root must do the same work */
-    if (rank == call->what.root && call->recv != call->send)
-        memcpy(call->recv, call->send, call->what.n_bytes);
-}
-
-static void run_send_recv(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    int rank;
-    int n_ranks;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
-    MPI_Sendrecv(call->send, count, type, (rank + 1) % n_ranks, 0, call->recv, count, type,
-                 (rank + n_ranks - 1) % n_ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-}
-
-static void run_all_reduce(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Allreduce(call->send, call->recv, count, type, op_of(call->what.op), MPI_COMM_WORLD);
-}
-
-static void run_reduce(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Reduce(call->send, call->recv, count, type, op_of(call->what.op), call->what.root,
-               MPI_COMM_WORLD);
-}
-
-static void run_all_gather(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Allgather(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
-}
-
-static void run_reduce_scatter(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Reduce_scatter_block(call->send, call->recv, count, type, op_of(call->what.op),
-                             MPI_COMM_WORLD);
-}
-
-static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
-}
-
-static void run_gather(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Gather(call->send, count, type, call->recv, count, type, call->what.root, MPI_COMM_WORLD);
-}
-
-static void run_scatter(const struct bench_call *call, int count, MPI_Datatype type)
-{
-    MPI_Scatter(call->send, count, type, call->recv, count, type, call->what.root, MPI_COMM_WORLD);
-}
-
-/* Indexed by collective. */
-static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
-                                              MPI_Datatype type) = {
-    [GYRE_COLL_ALL_REDUCE] = run_all_reduce,
-    [GYRE_COLL_BROADCAST] = run_broadcast,
-    [GYRE_COLL_REDUCE] = run_reduce,
-    [GYRE_COLL_ALL_GATHER] = run_all_gather,
-    [GYRE_COLL_REDUCE_SCATTER] = run_reduce_scatter,
-    [GYRE_COLL_ALL_TO_ALL] = run_all_to_all,
-    [GYRE_COLL_SEND_RECV] = run_send_recv,
-    [GYRE_COLL_GATHER] = run_gather,
-    [GYRE_COLL_SCATTER] = run_scatter,
-};
-
 static gyre_status mpi_check(void *state, const struct bench_call *call)
 {
     (void)state;
@@ -172,8 +99,50 @@ static gyre_status mpi_check(void *state, const struct bench_call *call)
 
 static gyre_status mpi_run(void *state, const struct bench_call *call)
 {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    const MPI_Datatype type = type_of(call->what.dtype);
+    const MPI_Op op = op_of(call->what.op);
+    const void *send = call->send;
+    void *recv = call->recv;
+    const int count = (int)call->what.count, root = call->what.root;
+    int rank, n_ranks;
     (void)state;
-    runs[call->what.coll](call, (int)call->what.count, type_of(call->what.dtype));
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &n_ranks);
+    switch (call->what.coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        MPI_Allreduce(send, recv, count, type, op, world);
+        break;
+    case GYRE_COLL_BROADCAST:
+        /* MPI has one buffer: the input on the root, the output on all other ranks. gyre's root
+         * also writes its receive buffer, so MPI's root must do the same work. */
+        MPI_Bcast(rank == root ? (void *)(uintptr_t)send : recv, count, type, root, world);
+        if (rank == root && recv != send)
+            memcpy(recv, send, call->what.n_bytes);
+        break;
+    case GYRE_COLL_REDUCE:
+        MPI_Reduce(send, recv, count, type, op, root, world);
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        MPI_Allgather(send, count, type, recv, count, type, world);
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(send, recv, count, type, op, world);
+        break;
+    case GYRE_COLL_ALL_TO_ALL:
+        MPI_Alltoall(send, count, type, recv, count, type, world);
+        break;
+    case GYRE_COLL_GATHER:
+        MPI_Gather(send, count, type, recv, count, type, root, world);
+        break;
+    case GYRE_COLL_SCATTER:
+        MPI_Scatter(send, count, type, recv, count, type, root, world);
+        break;
+    default: /* sends and receives */
+        MPI_Sendrecv(send, count, type, (rank + 1) % n_ranks, 0, recv, count, type,
+                     (rank + n_ranks - 1) % n_ranks, 0, world, MPI_STATUS_IGNORE);
+        break;
+    }
     return GYRE_SUCCESS;
 }
 

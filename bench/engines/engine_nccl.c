@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL as the compared engine (--compare nccl). It is loaded at run time and runs on the rank's
- * stream, in the modes that --nccl-mode names. Modes that need NCCL's own buffers have a pair each,
- * and the zero-sm mode has a communicator of its own, because the policy belongs to a communicator.
+ * NCCL as the compared engine (--compare nccl), in the modes that --nccl-mode names. zero-sm has a
+ * communicator of its own, because the policy belongs to a communicator.
  */
 #include "bench/engines/engine.h"
-#include "bench/engines/nccl_window.h"
+#include "bench/engines/nccl.h"
 #include "core/foundation/device/cuda_error.h"
 
 #include <stdio.h>
@@ -48,12 +47,11 @@ static bool wants_plain(const struct nccl *nccl)
     return mode == BENCH_NCCL_BEST || mode == BENCH_NCCL_PLAIN;
 }
 
-/* The variables that NCCL reads when a communicator is made: those of --nccl-algo and --nccl-proto.
- */
+/* What --nccl-algo and --nccl-proto set; NCCL reads them when a communicator is made. */
 static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO"};
 
-/* Only local rank 0 sets them. The all-gather of the id, which comes later, makes all threads see
- * them. */
+/* By local rank 0 alone. The all-gather of the id, which comes later, makes all threads see them.
+ */
 static void pin_variables(struct nccl *nccl)
 {
     const struct bench_options *options = nccl->rank->options;
@@ -68,8 +66,7 @@ static void pin_variables(struct nccl *nccl)
     }
 }
 
-/* Restores the variables, because gyre reads them too when the next combination of --sweep makes a
- * communicator. */
+/* gyre reads the variables too, when the next combination of --sweep makes a communicator. */
 static void restore_variables(struct nccl *nccl)
 {
     for (int i = 0; i < N_PINNED; i++) {
@@ -124,8 +121,8 @@ static gyre_status prepare(struct nccl *nccl)
     return GYRE_SUCCESS;
 }
 
-/* If one rank is missing, ncclCommInitRank() would wait for ever. NCCL refuses to mix versions, but
- * its message does not name the ranks. */
+/* If one rank is missing, ncclCommInitRank() waits for ever. NCCL refuses to mix versions without
+ * naming the ranks. */
 static gyre_status check_reports(const struct bench_rank *rank, const struct init_report *all)
 {
     for (int i = 0; i < rank->member.n_ranks; i++)
@@ -175,8 +172,8 @@ static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy, v
     return status;
 }
 
-/* Opens the buffers of a mode, and the communicator of zero-sm. All ranks have the same version of
- * NCCL, so all of them find the same functions. */
+/* Opens the buffers of a mode, and the communicator of zero-sm. All ranks have one version of NCCL,
+ * so they find the same functions. */
 static gyre_status open_own(struct nccl *nccl, int own)
 {
     const struct bench_rank *rank = nccl->rank;
@@ -194,8 +191,8 @@ static gyre_status open_own(struct nccl *nccl, int own)
     return bench_nccl_windows_open(&rank->member, comm, rank->buffers.n_bytes, &nccl->own[own]);
 }
 
-/* Whether all ranks found that NCCL lacks a mode. Collective. Ranks that found different things
- * must not go on: some of them would wait for the others in the next mode. */
+/* Did all ranks find that NCCL lacks a mode? Collective. Ranks that found different things must not
+ * go on: some would wait for the others in the next mode. */
 static gyre_status agree_on_lack(const struct bench_rank *rank, gyre_status status,
                                  bool *is_lacking_out)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Another libgyre.so as the compared engine (--compare old --old-lib FILE), such as that of an
- * earlier version: loaded beside the linked library, with a communicator, buffers and, in host
- * memory, a stream of its own. With a copy of the linked version it shows the scatter of the
- * comparison itself.
+ * Another libgyre.so as the compared engine (--compare old --old-lib FILE), with a communicator,
+ * buffers and, in host memory, a stream of its own. A copy of the linked version shows the scatter
+ * of the comparison itself.
  */
 #include "bench/driver/library.h"
 #include "bench/engines/engine.h"
@@ -31,9 +30,8 @@ static gyre_status pass_on(const struct old *old, gyre_status status)
                                               old->library.last_error());
 }
 
-/* RTLD_DEEPBIND: the library calls its own functions, although the bench has others of the same
- * names. It stays loaded, because its threads may end later. ISO C has no cast from the result of
- * dlsym() to a function, so the bytes of the pointer are copied. */
+/* RTLD_DEEPBIND: the library calls its own functions, not the bench's of the same names. It stays
+ * loaded, because its threads may end later. */
 static gyre_status load(struct old *old)
 {
     const char *path = old->rank->options->old_library;
@@ -75,7 +73,7 @@ static gyre_status join(struct old *old)
     return bench_ranks_agree(member, status);
 }
 
-/* Buffers of the library's own, because only those can be windows in host memory. */
+/* Only the library's own buffers can be windows in host memory. */
 static gyre_status open_buffers(struct old *old)
 {
     const struct bench_rank *rank = old->rank;

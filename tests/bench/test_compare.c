@@ -5,7 +5,7 @@
  */
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
-#include "bench/engines/nccl_window.h"
+#include "bench/engines/nccl.h"
 #include "tests/nccl/fake_nccl.h"
 #include "tests/support/check.h"
 

@@ -3,7 +3,7 @@
  * bench: NCCL's functions as the benches call them, with gyre's libnccl.so.2 on host memory in
  * NCCL's place. The expected values are formulas over rank and index.
  */
-#include "bench/engines/nccl_api.h"
+#include "bench/engines/nccl.h"
 #include "tests/support/check.h"
 
 #include <dlfcn.h>

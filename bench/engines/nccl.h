@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's functions, looked up in whatever libnccl.so.2 the user names. Their types are written out
- * here instead of coming from nccl.h, so that one build of the benches can load any NCCL from 2.20
- * to 2.32 and tests can load a stand-in on host memory.
+ * NCCL's functions and buffers, of whatever libnccl.so.2 the user names. Their types are written
+ * out here, so that one build can load any NCCL from 2.20 to 2.32, and tests a stand-in on host
+ * memory.
  */
-#ifndef GYRE_BENCH_NCCL_API_H
-#define GYRE_BENCH_NCCL_API_H
+#ifndef GYRE_BENCH_NCCL_H
+#define GYRE_BENCH_NCCL_H
 
 #include "bench/driver/rank.h"
 
@@ -14,9 +14,9 @@ struct bench_nccl_id {
     char bytes[128];
 };
 
-/* ncclConfig_t as of 2.28. NCCL reads `size` first and copies no more bytes than it knows, and it
- * sets a field to its default if the field is newer than `version`. Therefore an older NCCL ignores
- * the end of this struct, and a newer NCCL uses defaults for the fields that are missing here. */
+/* ncclConfig_t as of 2.28. NCCL copies no more bytes than it knows, and sets fields that are newer
+ * than `version` to their defaults. So an older NCCL ignores the end of this struct, and a newer
+ * one has defaults for what is missing here. */
 struct bench_nccl_config {
     size_t size;
     unsigned magic;
@@ -65,9 +65,8 @@ struct bench_nccl_config {
     X(group_start, ncclGroupStart, int, (void))                                                   \
     X(group_end, ncclGroupEnd, int, (void))
 
-/* X(member, symbol, result, parameters). NULL in the struct if the
- * library lacks the function. Without the configuration there is no zero-sm mode. For the others a
- * group of sends and receives stands in. */
+/* NULL in the struct if the library lacks the function. Without the configuration there is no
+ * zero-sm mode; for the others a group of sends and receives stands in. */
 #define BENCH_NCCL_OPTIONAL_TABLE(X)                                \
     X(init_config, ncclCommInitRankConfig, int,                     \
       (void **comm, int n_ranks, struct bench_nccl_id id, int rank, \
@@ -94,34 +93,83 @@ struct bench_nccl_api {
 #undef BENCH_NCCL_MEMBER
 };
 
-/** bench_nccl_find - look up a function of a library. @function_out: the address of a pointer to a
- * function of the right type. Returns false and stores NULL if the library lacks it. */
+/** bench_nccl_find - look up a function. @function_out: the address of a pointer to it. Returns
+ * false and stores NULL if the library lacks it. */
 bool bench_nccl_find(void *library, const char *symbol, void *function_out);
 
-/** bench_nccl_api_load - load a library and look up its functions. @path: as dlopen() takes it.
- * Errors: UNSUPPORTED (no such library, a function of the required table is missing, older than
+/** bench_nccl_api_load - load a library, @path as dlopen() takes it, and look up its functions.
+ * Errors: UNSUPPORTED (no such library, a required function is missing, older than
  * BENCH_NCCL_MIN_VERSION, gyre's own libnccl.so.2). */
 gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out);
 
 /** bench_nccl_api_look_up - as bench_nccl_api_load() for a library that is loaded, gyre's too. */
 gyre_status bench_nccl_api_look_up(void *library, const char *path, struct bench_nccl_api *api_out);
 
-/** bench_nccl_api_missing - list the collectives that the library lacks, and say what stands in for
- * them; "" if it has all of them. */
+/** bench_nccl_api_missing - the collectives that the library lacks and what stands in for them; ""
+ * if it has all of them. */
 void bench_nccl_api_missing(const struct bench_nccl_api *api, char *text_out, size_t n_bytes);
 
-/** bench_nccl_api_check - turn one of NCCL's results into a status. @call: its name in the message.
- * Errors: DEVICE with NCCL's own text. */
+/** bench_nccl_api_check - Errors: DEVICE with NCCL's text, if @result of @call is one. */
 gyre_status bench_nccl_api_check(const struct bench_nccl_api *api, int result, const char *call);
 
-/** bench_nccl_config_of - a configuration with all defaults and this policy for multiprocessors. */
+/** bench_nccl_config_of - all defaults, and this policy for multiprocessors. */
 struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, int cta_policy);
 
 #define BENCH_NCCL_POLICY_ZERO 2 /* NCCL_CTA_POLICY_ZERO: use no multiprocessors where possible */
 
-/** bench_nccl_call - carry out a call over a communicator of NCCL's, on a stream. */
 gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
                             const struct bench_member *member, const struct bench_call *call,
                             void *stream);
+
+enum bench_nccl_buffer_kind {
+    BENCH_NCCL_IN_WINDOWS, /* ncclCommWindowRegister() with the flag for symmetric windows */
+    BENCH_NCCL_REGISTERED, /* ncclCommRegister() */
+};
+
+/* X(member, symbol, result, parameters, the kind that needs it, or -1 = both) */
+#define BENCH_NCCL_WINDOW_TABLE(X)                                                                \
+    X(alloc, ncclMemAlloc, int, (void **ptr, size_t n_bytes), -1)                                 \
+    X(free, ncclMemFree, int, (void *ptr), -1)                                                    \
+    X(add, ncclCommWindowRegister, int,                                                           \
+      (void *comm, void *base, size_t n_bytes, void **window, int flags), BENCH_NCCL_IN_WINDOWS)  \
+    X(remove, ncclCommWindowDeregister, int, (void *comm, void *window), BENCH_NCCL_IN_WINDOWS)   \
+    X(add_buffer, ncclCommRegister, int, (void *comm, void *base, size_t n_bytes, void **handle), \
+      BENCH_NCCL_REGISTERED)                                                                      \
+    X(remove_buffer, ncclCommDeregister, int, (void *comm, void *handle), BENCH_NCCL_REGISTERED)  \
+    X(error_text, ncclGetErrorString, const char *, (int result), -1)
+
+#define BENCH_NCCL_WINDOW_SYMMETRIC 1 /* NCCL_WIN_COLL_SYMMETRIC */
+
+/* Buffers that NCCL allocates itself and knows in advance: symmetric windows for its kernels on
+ * symmetric memory (2.27) and its copy engines (2.28), registrations for rings without staging
+ * (2.19).
+ */
+struct bench_nccl_windows {
+#define BENCH_NCCL_WINDOW_MEMBER(member, symbol, result, parameters, kind) \
+    result(*member) parameters;
+    BENCH_NCCL_WINDOW_TABLE(BENCH_NCCL_WINDOW_MEMBER)
+#undef BENCH_NCCL_WINDOW_MEMBER
+    enum bench_nccl_buffer_kind kind;
+    void *comm; /* the ncclComm_t; NULL until bench_nccl_windows_open() */
+    struct bench_buffers buffers;
+    void *handles[2]; /* of send and recv: windows or registrations */
+};
+
+/** bench_nccl_windows_load - look up the functions that buffers of this kind need.
+ * @library: from dlopen(). @path: its name in messages. Errors: UNSUPPORTED. */
+gyre_status bench_nccl_windows_load(void *library, const char *path,
+                                    enum bench_nccl_buffer_kind kind,
+                                    struct bench_nccl_windows *windows_out);
+
+/** bench_nccl_windows_open - allocate both buffers of at least n_bytes each and register them.
+ * Collective; the rank's GPU must be the current one. Close the windows after a failure too.
+ * @comm: outlives the windows.
+ * Errors: DEVICE (with NCCL's own text), UNSUPPORTED (NCCL makes no windows here). */
+gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
+                                    struct bench_nccl_windows *windows);
+
+/** bench_nccl_windows_close - @is_orderly: all ranks close together and the communicator works;
+ * deregistering may wait for the other ranks. Else it was aborted, which ends its windows too. */
+void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly);
 
 #endif
