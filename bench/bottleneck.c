@@ -6,7 +6,7 @@
  *    bottleneck --params 7e9 --tokens 4e6 --hosts 2x8 --nic-rate 50
  */
 #include "bench/driver/streams.h"
-#include "bench/report/report_times.h"
+#include "bench/report/report_reader.h"
 #include "bench/tools/bottleneck_output.h"
 
 #include <math.h>

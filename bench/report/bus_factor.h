@@ -7,9 +7,17 @@
 
 #include "core/foundation/model/types.h"
 
-/** bench_bus_factor - busbw / algbw of a collective. The factor says how many times the data
- * crosses the busiest link of an ideal algorithm. The factors are those of nccl-tests, so that
- * figures can be compared. Pure. */
-double bench_bus_factor(enum gyre_collective coll, unsigned n_ranks);
+/** bench_bus_factor - busbw / algbw of a collective: how many times the data crosses the busiest
+ * link of an ideal algorithm, as in nccl-tests. Of n blocks a rank keeps its own, so (n - 1) / n of
+ * the data crosses its link, in an all-reduce twice: to reduce, and to distribute the result. Where
+ * every rank sends or receives the whole vector once, the factor is 1. */
+static inline double bench_bus_factor(enum gyre_collective coll, unsigned n_ranks)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    const double others = (double)(n_ranks - 1) / n_ranks;
+    if (coll == GYRE_COLL_ALL_REDUCE)
+        return 2 * others;
+    return traits->in_blocks || traits->out_blocks ? others : 1;
+}
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The JSON report, whose schema is bench/report/report.schema.json. The whole file is replaced
- * after every row, so it is valid whenever it is read. Only an allow-list of environment variables
- * is reported.
+ * after every row, so it is valid whenever it is read.
  */
 #include "bench/report/output.h"
 
@@ -176,7 +175,7 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
     return GYRE_SUCCESS;
 }
 
-/* A name such as /dev/stdout gets the whole report at the end. */
+/* /dev/stdout and the like get the whole report at the end. */
 static gyre_status write_so_far(const struct bench_json *json)
 {
     return bench_table_file_is_direct(json->path) ? GYRE_SUCCESS
@@ -206,8 +205,7 @@ static void add_timing(struct json_object *row, const char *key, const struct be
     add_number(us, "max", timing->us.max);
 }
 
-/* Writes a number, or null if it is unknown. */
-static void add_known(struct json_object *object, const char *key, int64_t number)
+static void add_number_or_null(struct json_object *object, const char *key, int64_t number)
 {
     if (number > 0)
         add_int(object, key, number);
@@ -215,7 +213,7 @@ static void add_known(struct json_object *object, const char *key, int64_t numbe
         json_object_object_add(object, key, NULL);
 }
 
-static void add_version(struct json_object *object, const char *key, const char *text)
+static void add_text_or_null(struct json_object *object, const char *key, const char *text)
 {
     if (text[0] != '\0')
         add_text(object, key, text);
@@ -231,27 +229,27 @@ static void add_versions(struct json_object *row, const struct bench_json *json)
     snprintf(reference, sizeof(reference), "%.*s", bench_n_reference_version(setting),
              setting->reference);
     add_text(versions, "gyre", json->gyre_version);
-    add_version(versions, "reference", reference);
-    add_version(versions, "cuda_driver", setting->machine->cuda_driver);
-    add_version(versions, "cuda_runtime", setting->machine->cuda_runtime);
+    add_text_or_null(versions, "reference", reference);
+    add_text_or_null(versions, "cuda_driver", setting->machine->cuda_driver);
+    add_text_or_null(versions, "cuda_runtime", setting->machine->cuda_runtime);
 }
 
-/* Each of gyre's blocks has a multiprocessor to itself while there are enough of them. NCCL's
- * interface does not tell how many multiprocessors NCCL uses. */
+/* Each of gyre's blocks has a multiprocessor to itself while there are enough of them. NCCL does
+ * not tell how many it uses. */
 static void add_sms(struct json_object *row, const struct bench_setting *setting,
                     const struct gyre_plan_summary *plan)
 {
     const unsigned n_sms = setting->machine->n_sms;
     struct json_object *sms = add_object(row, "sms");
-    add_known(sms, "gyre", plan->n_blocks < n_sms ? plan->n_blocks : n_sms);
+    add_number_or_null(sms, "gyre", plan->n_blocks < n_sms ? plan->n_blocks : n_sms);
     json_object_object_add(sms, "reference", NULL);
 }
 
 static void add_clocks(struct json_object *row, const struct bench_clocks *clocks)
 {
     struct json_object *object = add_object(row, "clocks");
-    add_known(object, "sm_mhz", clocks->sm_mhz);
-    add_known(object, "memory_mhz", clocks->memory_mhz);
+    add_number_or_null(object, "sm_mhz", clocks->sm_mhz);
+    add_number_or_null(object, "memory_mhz", clocks->memory_mhz);
 }
 
 static void add_comparison(struct json_object *row, const char *key,

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Versions from the CUDA runtime and clocks from NVML. Without CUDA all values are unknown.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/report/machine.h"
 
 #include "bench/driver/measure.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of a rank's GPU for reports: its multiprocessors, its clocks (from NVML) and the
- * versions of CUDA. For ranks on host memory, and where NVML is missing, the values are unknown.
+ * A rank's GPU in reports: its multiprocessors, its clocks (from NVML) and the versions of CUDA. On
+ * host memory, without CUDA and without NVML they are unknown.
  */
 #ifndef GYRE_BENCH_MACHINE_H
 #define GYRE_BENCH_MACHINE_H
@@ -22,14 +22,12 @@ struct bench_clocks {
     unsigned memory_mhz;
 };
 
-/** bench_machine_open / close - find out what does not change during a run. Values that cannot be
- * found stay unknown, without an error. */
+/** bench_machine_open / close - find out what does not change during a run. */
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 
-/** bench_machine_clocks - read the current clocks and take the lowest over the ranks, because the
- * slowest GPU sets the pace. The clocks are unknown if they are unknown on any rank. Collective;
- * all ranks get the same result. */
+/** bench_machine_clocks - the lowest clocks over the ranks now, because the slowest GPU sets the
+ * pace; unknown if they are so on any rank. Collective; all ranks get the same result. */
 gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_machine *machine,
                                  struct bench_clocks *clocks_out);
 

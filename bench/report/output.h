@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The outputs of rank 0: the text table (with nccl-tests' header, columns and footer), CSV and
- * JSON. All three are written from the same rows. The CSV and JSON files are complete after every
- * row, so they are valid however the run ends. Until the first row the old files stay.
+ * The outputs of rank 0: the text table, CSV and JSON, from the same rows. The files are complete
+ * after every row, so they are valid however the run ends. Until the first row the old files stay.
  */
 #ifndef GYRE_BENCH_OUTPUT_H
 #define GYRE_BENCH_OUTPUT_H
@@ -15,18 +14,16 @@
 
 #include <stdio.h>
 
-/* The place at which one rank runs. The ranks gather these, so all texts have a fixed size and end
- * with NUL. */
+/* Where one rank runs. The ranks gather these, so all texts have a fixed size and end with NUL. */
 struct bench_place {
     int rank;
     int pid;
     int device;
     char host[64];
     char pci[24];
-    char device_text[64]; /* description of the device for people */
+    char device_text[64]; /* for people */
 };
 
-/* Facts that stay the same during the run. */
 struct bench_setting {
     const struct bench_options *options;
     const struct bench_kind *kind;
@@ -69,28 +66,22 @@ gyre_status bench_output_open(const struct bench_setting *setting,
                               struct bench_output **output_out);
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row);
 
-/** bench_output_close - print the footer, close the files and free the output. NULL does
- * nothing. */
+/** bench_output_close - print the footer, and close the files. NULL does nothing. */
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary);
 
-/* ---- the file formats ------------------------------------------------------------------- */
-
-void bench_csv_header(FILE *file);
-void bench_csv_row(FILE *file, const struct bench_setting *setting, const struct bench_row *row);
-
-/** bench_n_hosts - how many different hosts the ranks run on. Pure. */
+/** bench_n_hosts - of the ranks. Pure. */
 unsigned bench_n_hosts(const struct bench_setting *setting);
 
-/** bench_n_reference_version - the length of the engine's name and version, with which
- * setting->reference begins. Its modes follow behind a comma. Pure. */
+/** bench_n_reference_version - the length of the engine's name and version in setting->reference.
+ * Its modes follow behind a comma. Pure. */
 int bench_n_reference_version(const struct bench_setting *setting);
 
 struct bench_json;
 
-/** bench_json_open - start a report. The first row writes the file. Errors: UNSUPPORTED if the
- * build has no json-c. */
+/** bench_json_open - start a report, whose first row writes the file. Errors: UNSUPPORTED (this
+ * build has no json-c). */
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
-/** bench_json_row - add a row and write the file again; the new file replaces the old one. */
+/** bench_json_row - add a row and replace the file. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
 /** bench_json_contender - likewise, one algorithm of --compare-algos. NULL does nothing.
  * @comparison: with the first algorithm; NULL = this is the first one. */
@@ -99,8 +90,7 @@ gyre_status bench_json_contender(struct bench_json *json, const struct bench_cas
                                  const struct bench_comparison *comparison);
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary);
 
-/** bench_is_reported - may this environment variable ("NAME=value") appear in a report? Only the
- * names of an allow-list may. Pure. */
+/** bench_is_reported - may this variable ("NAME=value") appear in a report? Pure. */
 bool bench_is_reported(const char *variable);
 /** bench_is_secret - must the value of this variable be hidden? Pure. */
 bool bench_is_secret(const char *variable);

@@ -1,21 +1,169 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reading reports back for tune.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/report/report_reader.h"
+
+#include "algorithms/algorithm.h"
+
+#include <math.h>
+#include <string.h>
+
+double bench_time_curve_at(const struct bench_time_curve *curve, double n_bytes,
+                           bool *is_beyond_out)
+{
+    const struct bench_time_point *points = curve->points;
+    const int last = curve->n_points - 1;
+    int next = 0;
+    *is_beyond_out = n_bytes < (double)points[0].n_bytes || n_bytes > (double)points[last].n_bytes;
+    if (n_bytes <= (double)points[0].n_bytes)
+        return points[0].us;
+    if (n_bytes >= (double)points[last].n_bytes)
+        return points[last].us * n_bytes / (double)points[last].n_bytes;
+    while ((double)points[next].n_bytes < n_bytes)
+        next++;
+    const struct bench_time_point *low = &points[next - 1], *high = &points[next];
+    const double part =
+        log(n_bytes / (double)low->n_bytes) / log((double)high->n_bytes / (double)low->n_bytes);
+    return low->us * pow(high->us / low->us, part);
+}
 
 #ifdef GYRE_BENCH_WITH_JSON
 
-#include "algorithms/algorithm.h"
 #include "bench/report/json_add.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
-#include <string.h>
 
 #define SCHEMA_VERSION 1
+
+/* The member of an object, or NULL if there is none of that type. */
+static struct json_object *member(struct json_object *object, const char *key, json_type type)
+{
+    struct json_object *found = NULL;
+    if (!json_object_is_type(object, json_type_object) ||
+        !json_object_object_get_ex(object, key, &found) || !json_object_is_type(found, type))
+        return NULL;
+    return found;
+}
+
+static const char *text_of(struct json_object *object, const char *key)
+{
+    struct json_object *found = member(object, key, json_type_string);
+    return found == NULL ? "" : json_object_get_string(found);
+}
+
+static int64_t int_of(struct json_object *object, const char *key)
+{
+    return json_object_get_int64(member(object, key, json_type_int));
+}
+
+/* A time in microseconds; 0 if there is none. */
+static double us_of(struct json_object *row, const char *object, const char *key)
+{
+    struct json_object *found = NULL;
+    struct json_object *timing = member(row, object, json_type_object);
+    if (timing == NULL || !json_object_object_get_ex(timing, key, &found))
+        return 0;
+    const double us = json_object_get_double(found);
+    return isfinite(us) && us > 0 ? us : 0;
+}
+
+/* The time of a call out of place, or that of the rounds of --compare; 0 = there is none. */
+static double time_of(struct json_object *row)
+{
+    const double us = us_of(row, "comparison", "gyre_us");
+    return us > 0 ? us : us_of(row, "out_of_place", "time_us");
+}
+
+static bool is_wrong(struct json_object *row)
+{
+    return int_of(member(row, "out_of_place", json_type_object), "wrong") > 0 ||
+           int_of(member(row, "in_place", json_type_object), "wrong") > 0;
+}
+
+static gyre_status add_point(struct bench_time_curve *curve, uint64_t n_bytes, double us)
+{
+    struct bench_time_point *points = curve->points;
+    int at = 0;
+    while (at < curve->n_points && points[at].n_bytes < n_bytes)
+        at++;
+    if (at < curve->n_points && points[at].n_bytes == n_bytes) {
+        points[at].us = (points[at].us * points[at].n_rows + us) / (points[at].n_rows + 1);
+        points[at].n_rows++;
+        return GYRE_SUCCESS;
+    }
+    if (curve->n_points == BENCH_MAX_TIME_POINTS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has more than %d sizes",
+                         BENCH_MAX_TIME_POINTS);
+    memmove(&points[at + 1], &points[at], (size_t)(curve->n_points - at) * sizeof(points[0]));
+    points[at] = (struct bench_time_point){.n_bytes = n_bytes, .us = us, .n_rows = 1};
+    curve->n_points++;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status add_row(struct json_object *row, struct bench_time_curve *curve, int *n_rows)
+{
+    const int64_t n_bytes = int_of(row, "bytes");
+    const double us = time_of(row);
+    if (n_bytes <= 0 || us <= 0)
+        return GYRE_SUCCESS;
+    if (is_wrong(row))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the results of %lld bytes were wrong, so its times say nothing",
+                         (long long)n_bytes);
+    (*n_rows)++;
+    return add_point(curve, (uint64_t)n_bytes, us);
+}
+
+static unsigned count_hosts(struct json_object *places)
+{
+    const size_t n = places == NULL ? 0 : json_object_array_length(places);
+    unsigned n_hosts = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *host = text_of(json_object_array_get_idx(places, i), "host");
+        size_t before = 0;
+        while (before < i &&
+               strcmp(host, text_of(json_object_array_get_idx(places, before), "host")) != 0)
+            before++;
+        n_hosts += before == i;
+    }
+    return n_hosts;
+}
+
+static gyre_status add_report(struct json_object *root, struct bench_report_times *times)
+{
+    struct json_object *results = member(root, "results", json_type_array);
+    struct json_object *settings = member(root, "settings", json_type_object);
+    const int coll = gyre_collective_find(text_of(root, "collective"));
+    const int64_t n_ranks = int_of(settings, "ranks");
+    const unsigned n_hosts = count_hosts(member(root, "places", json_type_array));
+    int n_rows = 0;
+    if (results == NULL || coll < 0 || n_ranks < 1 || n_ranks > GYRE_MAX_RANKS || n_hosts == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "it is not the report of a bench (made by --json)");
+    if (times->n_ranks > 0 && (times->n_ranks != n_ranks || times->n_hosts != n_hosts))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "it is of %lld ranks on %u hosts, the reports before are of %u on %u",
+                         (long long)n_ranks, n_hosts, times->n_ranks, times->n_hosts);
+    for (size_t i = 0; i < json_object_array_length(results); i++)
+        GYRE_TRY(add_row(json_object_array_get_idx(results, i), &times->of[coll], &n_rows));
+    if (n_rows == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no row with a time");
+    times->n_ranks = (unsigned)n_ranks;
+    times->n_hosts = n_hosts;
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_report_times_add(const char *path, struct bench_report_times *times)
+{
+    struct json_object *root = NULL;
+    GYRE_TRY(bench_json_read(path, &root));
+    const gyre_status status = add_report(root, times);
+    json_object_put(root);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
+}
+
+/* ---- rows for tune ------------------------------------------------------------------------ */
 
 /* The result of reading, so far. */
 struct reading {
@@ -25,39 +173,6 @@ struct reading {
     size_t n_rows;
     bool has_device;
 };
-
-/* The member of an object, or NULL if there is none. */
-static struct json_object *member(struct json_object *object, const char *key)
-{
-    struct json_object *found = NULL;
-    return json_object_object_get_ex(object, key, &found) ? found : NULL;
-}
-
-static const char *text_of(struct json_object *object, const char *key)
-{
-    struct json_object *found = member(object, key);
-    return json_object_is_type(found, json_type_string) ? json_object_get_string(found) : "";
-}
-
-static int64_t int_of(struct json_object *object, const char *key)
-{
-    return json_object_get_int64(member(object, key));
-}
-
-/* The time of a call out of place in microseconds; 0 if there is none. */
-static double time_of(struct json_object *result)
-{
-    struct json_object *compared = member(result, "comparison");
-    struct json_object *alone = member(result, "out_of_place");
-    return compared != NULL ? json_object_get_double(member(compared, "gyre_us"))
-                            : json_object_get_double(member(alone, "time_us"));
-}
-
-static bool is_for_a_fit(enum gyre_collective coll)
-{
-    return coll == GYRE_COLL_ALL_REDUCE || coll == GYRE_COLL_ALL_GATHER ||
-           coll == GYRE_COLL_REDUCE_SCATTER;
-}
 
 static void read_result(struct reading *reading, struct json_object *result,
                         enum gyre_collective coll, uint32_t n_ranks)
@@ -87,28 +202,19 @@ static void read_result(struct reading *reading, struct json_object *result,
         reading->rows[reading->n_rows++] = row;
 }
 
-/* Constants are fitted to one host only, so reports of several hosts are skipped. */
-static bool is_one_host(struct json_object *places)
-{
-    const size_t n =
-        json_object_is_type(places, json_type_array) ? json_object_array_length(places) : 0;
-    for (size_t i = 1; i < n; i++)
-        if (strcmp(text_of(json_object_array_get_idx(places, i), "host"),
-                   text_of(json_object_array_get_idx(places, 0), "host")) != 0)
-            return false;
-    return true;
-}
-
 static gyre_status read_report(struct reading *reading, struct json_object *root)
 {
-    struct json_object *settings = member(root, "settings"), *results = member(root, "results");
+    struct json_object *settings = member(root, "settings", json_type_object);
+    struct json_object *results = member(root, "results", json_type_array);
     const int coll = gyre_collective_find(text_of(root, "collective"));
     const int64_t n_ranks = int_of(settings, "ranks");
     const bool is_cuda = strcmp(text_of(settings, "device"), "cuda") == 0;
     const gyre_device_kind kind = is_cuda ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
-    if (coll < 0 || settings == NULL || !json_object_is_type(results, json_type_array) ||
-        !is_for_a_fit((enum gyre_collective)coll) || n_ranks < 2 || n_ranks > GYRE_MAX_RANKS ||
-        !is_one_host(member(root, "places")))
+    const bool is_for_a_fit = coll == GYRE_COLL_ALL_REDUCE || coll == GYRE_COLL_ALL_GATHER ||
+                              coll == GYRE_COLL_REDUCE_SCATTER;
+    /* constants are fitted to one host only */
+    if (!is_for_a_fit || settings == NULL || results == NULL || n_ranks < 2 ||
+        n_ranks > GYRE_MAX_RANKS || count_hosts(member(root, "places", json_type_array)) > 1)
         return GYRE_SUCCESS; /* not a report of calls that can be fitted */
     if (int_of(root, "schema_version") != SCHEMA_VERSION)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d",
@@ -167,6 +273,14 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
 }
 
 #else
+
+gyre_status bench_report_times_add(const char *path, struct bench_report_times *times)
+{
+    (void)path;
+    (void)times;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "--from: built without json-c; install libjson-c-dev and build again");
+}
 
 gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *facts_out,
                                struct bench_fit_row *rows_out, size_t most_rows, size_t *n_rows_out)

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Files that grow while a program measures (table_file.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/report/table_file.h"
 
 #include "core/foundation/base/file.h"
@@ -32,15 +29,8 @@ bool bench_table_file_is_direct(const char *path)
            strncmp(path, "/proc/self/fd/", 14) == 0;
 }
 
-/* Is it written directly, or a pipe or a device elsewhere? */
-static bool is_special(const char *path)
-{
-    struct stat there;
-    return bench_table_file_is_direct(path) || (stat(path, &there) == 0 && !S_ISREG(there.st_mode));
-}
-
-/* A descriptor of this process is duplicated, because the duplicate shares its position: opened by
- * its name, a regular file behind it would be written at two places in turns. */
+/* A descriptor of this process is duplicated: the duplicate shares its position, where a regular
+ * file opened by its name would be written at two places in turns. */
 static FILE *open_to_append(const char *path)
 {
     static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
@@ -73,8 +63,10 @@ gyre_status bench_table_file_append(const char *option, const char *path, const 
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
                                   struct bench_table_file *file_out)
 {
+    struct stat there;
     *file_out = (struct bench_table_file){.option = option, .path = path};
-    if (appends || is_special(path)) {
+    if (appends || bench_table_file_is_direct(path) ||
+        (stat(path, &there) == 0 && !S_ISREG(there.st_mode))) {
         file_out->file = open_to_append(path);
         return file_out->file != NULL ? GYRE_SUCCESS
                                       : gyre_fail_errno(errno, "%s %s", option, path);

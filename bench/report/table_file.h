@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that a user names and that grows while a program measures. Until the first call of
- * bench_table_file_put() the file keeps what it had, so a wrong option, an unreadable input or a
- * failed start does not destroy the results of an earlier run. After each call the file is whole.
+ * A file that a user names and that grows while a program measures. Until the first
+ * bench_table_file_put() it keeps what it had, so a failed start does not destroy the results of an
+ * earlier run. After each put the file is whole.
  */
 #ifndef GYRE_BENCH_TABLE_FILE_H
 #define GYRE_BENCH_TABLE_FILE_H
@@ -34,21 +34,20 @@ gyre_status bench_table_file_check(const char *option, const char *path);
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
                                   struct bench_table_file *file_out);
 
-/** bench_table_file_is_direct - is it the name of an open descriptor such as /dev/stdout, or of a
- * device? Such a name may lead to a regular file that the shell keeps open, so the file is written
- * directly and not replaced. The files of /dev/shm are ordinary ones. */
+/** bench_table_file_is_direct - does it name an open descriptor such as /dev/stdout, or a device?
+ * It may lead to a regular file that the shell keeps open, so it is written directly and not
+ * replaced. The files of /dev/shm are ordinary ones. */
 bool bench_table_file_is_direct(const char *path);
 
-/** bench_table_file_append - write a text to such a name, behind what is there. Errors: SYSTEM. */
+/** bench_table_file_append - write behind what such a name has. Errors: SYSTEM. */
 gyre_status bench_table_file_append(const char *option, const char *path, const char *text);
 
 /** bench_table_file_put - bring everything that was printed so far into the file. Errors: SYSTEM.
  */
 gyre_status bench_table_file_put(struct bench_table_file *file);
 
-/** bench_table_file_close - free everything. What was printed after the last
- * bench_table_file_put() is lost, unless the file is written directly. A file of zeros does
- * nothing. Errors: SYSTEM. */
+/** bench_table_file_close - what was printed after the last put is lost, unless the file is written
+ * directly. A file of zeros does nothing. Errors: SYSTEM. */
 gyre_status bench_table_file_close(struct bench_table_file *file);
 
 #endif

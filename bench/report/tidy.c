@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Writes the tidy CSV. Texts that come from users, as names of programs and of files, are quoted
- * where CSV asks for it. All other fields are names and numbers.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/report/tidy.h"
 
 #include "bench/report/bus_factor.h"
@@ -46,7 +42,7 @@ gyre_status bench_tidy_open(const char *path, bool appends, struct bench_tidy **
     return GYRE_SUCCESS;
 }
 
-/* Writes a field and the comma behind it. */
+/* Texts that come from users are quoted where CSV asks for it. */
 static void put_text(FILE *file, const char *text)
 {
     gyre_text_put_csv(file, text);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tidy CSV: one line for each time, and in each line what was timed and on which machine, so
- * files of several runs and machines can be put together as they are. It does not say how the
- * machine was set up; the JSON reports do. --compare-algos and
- * --sweep of the benches write it, and schedule --predict. `gyre plot --table` has the same names
- * of columns.
+ * The tidy CSV of --compare-algos, --sweep and schedule --predict: a line for each time with what
+ * was timed on which machine, so that files of several runs can be put together as they are. `gyre
+ * plot
+ * --table` has the same columns.
  */
 #ifndef GYRE_BENCH_TIDY_H
 #define GYRE_BENCH_TIDY_H
@@ -36,17 +35,16 @@ struct bench_tidy_row {
 
 struct bench_tidy;
 
-/** bench_tidy_open - open the file.
- * @appends: keep the lines that the file has. The line of names is written if there are none.
- * Otherwise the first line replaces the file, so a failure before it leaves the file as it is.
- * Errors: INVALID_ARGUMENT (a link to nothing, "-"), SYSTEM. */
+/** bench_tidy_open - @appends: keep the lines that the file has; the line of names is written if
+ * there are none. Otherwise the first line replaces the file. Errors: INVALID_ARGUMENT (a link to
+ * nothing, "-"), SYSTEM. */
 gyre_status bench_tidy_open(const char *path, bool appends, struct bench_tidy **tidy_out);
 
-/** bench_tidy_row - write a line. It is in the file when the call returns. NULL does nothing.
- * Errors: SYSTEM. */
+/** bench_tidy_row - the line is in the file when the call returns. NULL does nothing. Errors:
+ * SYSTEM. */
 gyre_status bench_tidy_row(struct bench_tidy *tidy, const struct bench_tidy_row *row);
 
-/** bench_tidy_close - close the file. NULL does nothing. Errors: SYSTEM. */
+/** bench_tidy_close - NULL does nothing. Errors: SYSTEM. */
 gyre_status bench_tidy_close(struct bench_tidy *tidy);
 
 #endif
