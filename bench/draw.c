@@ -7,9 +7,7 @@
  *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
  *    draw --file mine.txt --svg mine.svg
  */
-#include "bench/draw/measured.h"
 #include "bench/draw/page.h"
-#include "bench/draw/times.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/programs.h"
 #include "bench/tools/shape_options.h"

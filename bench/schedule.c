@@ -10,8 +10,6 @@
 #include "bench/driver/streams.h"
 #include "bench/tools/msccl.h"
 #include "bench/tools/programs.h"
-#include "bench/tools/schedule_fabric.h"
-#include "bench/tools/schedule_json.h"
 #include "bench/tools/shape_options.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/program_file.h"

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens a drawing (bench/draw/drawing.h): checks the programs, lists their steps, walks them
- * (drawing_walk.c) and asks the verifier for its verdict.
+ * Opens a drawing: checks the programs, walks them (drawing_walk.c) and asks the verifier for its
+ * verdict. Also the values that ranks hold after a round, their meaning, and predicted times.
  */
 #include "bench/draw/drawing.h"
 
-#include "bench/draw/drawing_walk.h"
+#include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Check that the programs can be drawn, and count the chunks of a rank. */
 static gyre_status check(struct bench_drawing *drawing)
 {
     uint64_t n_steps = 0;
@@ -63,8 +62,7 @@ static gyre_status open_steps(struct bench_drawing *drawing)
     return GYRE_SUCCESS;
 }
 
-/* Verify the programs out of place, then in place. The drawing keeps the report of the first
- * refusal. */
+/* Out of place, then in place. The report of the first refusal is kept. */
 static gyre_status verify(struct bench_drawing *drawing)
 {
     for (int i = 0; i < 2; i++) {
@@ -135,4 +133,153 @@ gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_o
     }
     *title_out = title;
     return GYRE_SUCCESS;
+}
+
+/* ---- the state after a round ---------------------------------------------------------------- */
+
+/* An input is at the chunk with its number or, where OUT alone consists of blocks, at the rank's
+ * block. */
+static void place_inputs(const struct bench_drawing *drawing, uint32_t *now)
+{
+    for (uint32_t i = 0; i < drawing->n_values && drawing->values[i].n_operands == 0; i++) {
+        const struct bench_draw_value *value = &drawing->values[i];
+        const struct gyre_collective_traits *traits =
+            &gyre_collectives[drawing->programs[value->rank]->coll];
+        const uint32_t part = traits->out_blocks && !traits->in_blocks ? value->rank : value->chunk;
+        now[(size_t)value->rank * drawing->n_parts + part] = i + 1;
+    }
+}
+
+gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
+                                  struct bench_draw_state *state_out)
+{
+    const size_t n = (size_t)drawing->n_ranks * drawing->n_parts;
+    state_out->now = calloc(n, sizeof(*state_out->now));
+    state_out->out = calloc(n, sizeof(*state_out->out));
+    if (state_out->now == NULL || state_out->out == NULL) {
+        bench_draw_state_close(state_out);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing of %zu chunks", n);
+    }
+    place_inputs(drawing, state_out->now);
+    return GYRE_SUCCESS;
+}
+
+void bench_draw_state_close(struct bench_draw_state *state)
+{
+    free(state->now);
+    free(state->out);
+    state->now = state->out = NULL;
+}
+
+void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32_t step_number,
+                      struct bench_draw_state *state)
+{
+    const struct gyre_program *program = drawing->programs[rank];
+    const struct gyre_step *step = &program->steps[step_number];
+    const uint32_t value = drawing->steps[drawing->first_step[rank] + step_number].value;
+    state->now[(size_t)rank * drawing->n_parts + step->chunk] = value;
+    for (uint32_t i = 0; i < step->n_outs; i++) {
+        const struct gyre_operand operand = step->outs[i];
+        if (operand.kind == GYRE_OPERAND_OUT)
+            state->out[(size_t)rank * drawing->n_parts + operand.index] = value;
+        else if (operand.is_placed != 0)
+            state->out[(size_t)program->connections[operand.index].peer * drawing->n_parts +
+                       step->chunk] = value;
+    }
+}
+
+/* ---- the meaning of a value ---------------------------------------------------------------- */
+
+uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has)
+{
+    if (value == BENCH_DRAW_NOTHING)
+        return 0;
+    const struct bench_draw_value *known = &drawing->values[value - 1];
+    uint32_t n = 0;
+    if (known->n_operands == 0) {
+        has[known->rank] = true;
+        return 1;
+    }
+    for (uint32_t i = 0; i < known->n_operands; i++)
+        n += bench_draw_contributors(drawing, drawing->operands[known->first_operand + i], has);
+    return n;
+}
+
+bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint32_t chunk,
+                        uint32_t value)
+{
+    const struct gyre_program *program = drawing->programs[rank];
+    const struct gyre_expectation expect = gyre_verify_expect(program, chunk);
+    if (value == BENCH_DRAW_NOTHING || !expect.is_owned ||
+        chunk >= gyre_program_n_parts(program, GYRE_OPERAND_OUT))
+        return false;
+    const struct bench_draw_value *known = &drawing->values[value - 1];
+    if (known->chunk != expect.chunk)
+        return false;
+    if (!expect.from_all)
+        return known->n_operands == 0 && known->rank == expect.source;
+    bool *has = calloc(drawing->n_ranks, sizeof(*has));
+    if (has == NULL)
+        return false; /* only a mark in a picture is lost */
+    const bool is_whole =
+        known->is_final && bench_draw_contributors(drawing, value, has) == drawing->n_ranks;
+    free(has);
+    return is_whole;
+}
+
+/* ---- predicted times ------------------------------------------------------------------------ */
+
+/* Of all variants together; they take about a second. The drawing shows one variant. */
+#define MAX_SIMULATED_STEPS 1000000
+
+struct recorder {
+    struct bench_draw_times *times;
+    uint32_t variant;
+    uint32_t capacity;
+    gyre_status status;
+};
+
+static gyre_status grow(struct recorder *recorder)
+{
+    const uint32_t capacity = recorder->capacity == 0 ? 1024 : 2 * recorder->capacity;
+    if (recorder->times->n_steps >= BENCH_DRAW_MAX_STEPS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "the call has more than %u steps: give fewer --bytes or a larger --tile",
+                         BENCH_DRAW_MAX_STEPS);
+    struct gyre_simulated_step *steps = realloc(recorder->times->steps, capacity * sizeof(*steps));
+    if (steps == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the times of %u steps", capacity);
+    recorder->times->steps = steps;
+    recorder->capacity = capacity;
+    return GYRE_SUCCESS;
+}
+
+static void record(void *observer, const struct gyre_simulated_step *step)
+{
+    struct recorder *recorder = observer;
+    struct bench_draw_times *times = recorder->times;
+    if (step->variant != recorder->variant || recorder->status != GYRE_SUCCESS)
+        return;
+    if (times->n_steps == recorder->capacity)
+        recorder->status = grow(recorder);
+    if (recorder->status != GYRE_SUCCESS)
+        return;
+    times->steps[times->n_steps++] = *step;
+    if (step->tile >= times->n_tiles)
+        times->n_tiles = (uint32_t)step->tile + 1;
+}
+
+gyre_status bench_draw_find_times(struct bench_drawing *drawing,
+                                  const struct bench_schedule_request *request, uint64_t n_bytes)
+{
+    struct bench_draw_times *times = &drawing->times;
+    struct recorder recorder = {.times = times, .variant = drawing->variant};
+    times->simulation.observe = record;
+    times->simulation.observer = &recorder;
+    times->cost = request->cost == NULL ? "h200" : request->cost;
+    const gyre_status status = bench_schedule_simulate(request, n_bytes, MAX_SIMULATED_STEPS,
+                                                       &times->simulation, &times->prediction);
+    times->simulation.observe = NULL;
+    times->simulation.observer = NULL;
+    return status == GYRE_SUCCESS ? recorder.status : status;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks the programs of a drawing. The rounds come from the walk of
- * core/foundation/model/schedule.h, and the values from the verifier's expressions. FIFOs keep
- * their order, so the n-th slot that is received is the n-th slot that was sent.
+ * Walks the programs of a drawing. FIFOs keep their order, so the n-th slot that is received is the
+ * n-th slot that was sent.
  */
-#include "bench/draw/drawing_walk.h"
+#include "bench/draw/drawing.h"
 
 #include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
@@ -15,7 +14,7 @@
 
 _Static_assert(BENCH_DRAW_NOTHING == GYRE_NO_VALUE, "values have the verifier's numbers");
 
-/* A slot that was sent and not yet received. */
+/* sent and not yet received */
 struct slot {
     uint32_t value;
     uint32_t next; /* index in `slots`; 0 = the last one */
@@ -28,17 +27,16 @@ struct fifo {
 
 /* A value of the drawing is a value of the verifier's store, of one chunk. */
 struct known {
-    uint32_t stored; /* number in the store */
-    uint32_t next;   /* an older value of the drawing with the same number in the store, or 0 */
+    uint32_t stored;
+    uint32_t next; /* older value with the same number in the store, or 0 */
 };
 
-/* The state of the walk, besides the drawing. */
 struct walk {
     struct bench_drawing *drawing;
     struct gyre_values *values;
-    struct known *known; /* by value of the drawing; number 0 is unused */
+    struct known *known; /* by value; number 0 is unused */
     uint32_t known_capacity;
-    uint32_t *newest; /* by number in the store: the newest value of the drawing, or 0 */
+    uint32_t *newest; /* by number in the store: newest value, or 0 */
     uint32_t newest_capacity;
     struct bench_draw_state state;
     uint32_t n_lanes;
@@ -47,7 +45,7 @@ struct walk {
     uint32_t n_slots, slots_capacity;
     uint32_t n_scratch;    /* of the rank with the most */
     uint32_t *scratch;     /* [rank][n_scratch] */
-    uint32_t *first_input; /* by rank: the value of IN(0); its other inputs follow */
+    uint32_t *first_input; /* by rank: value of IN(0); other inputs follow */
 };
 
 static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, size_t elem_bytes)
@@ -66,8 +64,8 @@ static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, 
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-/* Add a value to the drawing. @stored: its number in the verifier's store, which has `value` as its
- * newest value of the drawing from now on. */
+/* @stored: its number in the verifier's store, which has `value` as its newest value from now on.
+ */
 static gyre_status add_value(struct walk *walk, uint32_t stored, struct bench_draw_value value,
                              uint32_t *value_out)
 {
@@ -84,7 +82,7 @@ static gyre_status add_value(struct walk *walk, uint32_t stored, struct bench_dr
     return GYRE_SUCCESS;
 }
 
-/* Make `newest` long enough for a number of the store, which numbers its values in order. */
+/* The store numbers its values in order. */
 static gyre_status reserve_newest(struct walk *walk, uint32_t stored)
 {
     const uint32_t n_before = walk->newest_capacity;
@@ -93,8 +91,7 @@ static gyre_status reserve_newest(struct walk *walk, uint32_t stored)
     return GYRE_SUCCESS;
 }
 
-/* Find the reduction of these operands, which the store knows as `stored`, in the drawing, or add
- * it. */
+/* The store knows the reduction as `stored`. If it is not in the drawing, add it. */
 static gyre_status remember(struct walk *walk, uint32_t stored, const uint32_t *ins, uint32_t n_ins,
                             uint32_t *value_out)
 {
@@ -117,7 +114,6 @@ static gyre_status remember(struct walk *walk, uint32_t stored, const uint32_t *
     return add_value(walk, stored, value, value_out);
 }
 
-/* Add all inputs, before there is any result. */
 static gyre_status add_inputs(struct walk *walk)
 {
     struct bench_drawing *drawing = walk->drawing;
@@ -262,7 +258,7 @@ static gyre_status run_walk(struct walk *walk)
     return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);
 }
 
-/* Find the lanes and scratch areas of the program that has the most. */
+/* of the program that has the most */
 static void measure_programs(struct walk *walk)
 {
     const struct bench_drawing *drawing = walk->drawing;

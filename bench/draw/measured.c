@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns the steps of a trace into steps with times, as the simulator gives them (measured.h).
+ * Turns the steps of a trace into steps with times, as the simulator gives them.
  */
-#include "bench/draw/measured.h"
+#include "bench/draw/drawing.h"
 
 #include "bench/explain/trace_reader.h"
 
@@ -13,7 +13,7 @@
 
 struct arrival {
     uint64_t id;
-    double seen_us;  /* when the receiver saw the slot; 0 = it did not have to wait for it */
+    double seen_us;  /* 0 = the receiver did not wait for the slot */
     double ready_us; /* when its step began */
 };
 
@@ -44,7 +44,6 @@ static gyre_status collect_arrivals(const struct bench_trace *trace, struct arri
     return GYRE_SUCCESS;
 }
 
-/* The slots that a step of a program sends. */
 static uint32_t count_sends(const struct gyre_step *step)
 {
     uint32_t n_sends = 0;
@@ -59,7 +58,6 @@ static bool is_shown(const struct bench_drawing *drawing, const struct bench_tra
     return step->call == call && step->channel == (int)drawing->variant;
 }
 
-/* Does the step belong to the drawing's programs? */
 static bool fits(const struct bench_drawing *drawing, const struct bench_trace_step *step)
 {
     if (step->pid < 0 || step->pid >= (int64_t)drawing->n_ranks || step->tile < 0)
@@ -72,7 +70,7 @@ static bool fits(const struct bench_drawing *drawing, const struct bench_trace_s
            step->n_outs == count_sends(&program->steps[worker->first_step + (uint32_t)step->step]);
 }
 
-/* The number of tiles of a call. 0 = the call did not run these programs. */
+/* 0 = the call did not run these programs. */
 static uint32_t count_tiles(const struct bench_drawing *drawing, const struct bench_trace *trace,
                             int call)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws a picture for papers and slides, with the rounds side by side, one panel for each
- * (svg_panel.c). Every value is defined once and used for every rank that has it.
+ * Draws a picture with the rounds side by side, one panel for each. Every value is defined once and
+ * used for every rank that has it.
  */
 #include "bench/draw/svg.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BARS     24000 /* of all panels together: about a megabyte */
+#define MAX_BARS     24000 /* about a megabyte */
 #define MAX_COLUMNS  4
 #define MARGIN       16
 #define HEADER_ROOM  40
@@ -36,7 +36,7 @@ static const char style[] =
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Define the symbol of a value, with a cell for each rank that contributes. */
+/* A cell for each rank that contributes. */
 static void define_value(const struct bench_svg *picture, uint32_t value)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -56,8 +56,7 @@ static void define_value(const struct bench_svg *picture, uint32_t value)
     fputs("</symbol>\n", picture->file);
 }
 
-/* Advance the state to the state after so many rounds. Panels are drawn in order, so the state
- * never goes back. */
+/* Panels are drawn in order, so the state never goes back. */
 static void advance(struct bench_svg *picture, uint32_t n_rounds)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -96,8 +95,7 @@ static gyre_status define_values(struct bench_svg *picture)
 
 /* ---- the picture -------------------------------------------------------------------------- */
 
-/* Choose the panels: all rounds if there is room, else the first, the last, and others evenly
- * between. */
+/* All rounds if there is room, else the first, the last, and others evenly between. */
 static void choose_panels(struct bench_svg *picture, int round)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -119,7 +117,7 @@ static void choose_panels(struct bench_svg *picture, int round)
         picture->n_columns = gyre_min_u32(picture->n_panels, 2);
 }
 
-/* Draw the verifier's finding in lines. Returns the number of lines. */
+/* Returns the number of lines. */
 static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t most_letters)
 {
     const struct bench_drawing *drawing = picture->drawing;

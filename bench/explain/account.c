@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks over the steps of each call and rank (account.h). Where one thread runs all workers of a
- * rank, its steps are one sequence. Elsewhere each worker is a sequence of its own, and the result
- * is the mean over the workers. Every moment of a sequence is counted once.
+ * Walks over the steps of each call and rank. Where one thread runs all workers of a rank, its
+ * steps are one sequence. Elsewhere each worker is a sequence of its own, and the result is the
+ * mean over the workers. Every moment of a sequence is counted once.
  */
-#include "bench/explain/account.h"
+#include "bench/explain/trace_reader.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static bool collect_sent(const struct bench_trace *trace, struct sent_slots *sen
     return true;
 }
 
-/* When the last slot of a step was sent. INFINITY: that of some slot is not known. */
+/* INFINITY = not known of some slot. */
 static double find_sent(const struct bench_trace *trace, const struct bench_trace_step *step,
                         struct sent_slots *sent)
 {
@@ -76,7 +76,7 @@ static double clamp(double value, double low, double high)
     return fmin(fmax(value, low), high);
 }
 
-/* Adds the time from *now_us to the end of the step. @weight: of this sequence. */
+/* From *now_us to the end of the step. @weight: of this sequence. */
 static void add_step(const struct bench_trace_step *step, double sent_us, double weight,
                      double *now_us, double *spent_us)
 {
@@ -94,7 +94,7 @@ static void add_step(const struct bench_trace_step *step, double sent_us, double
     *now_us = end_us;
 }
 
-/* Steps of one call and rank, sorted by lane if its workers have threads of their own. */
+/* The steps are sorted by lane if workers have threads of their own. */
 static void add_steps(const struct bench_trace *trace, const struct bench_trace_step *steps,
                       uint32_t n_steps, struct sent_slots *sent, struct bench_account *account)
 {
@@ -139,8 +139,8 @@ static int compare_calls(const void *left, const void *right)
     return (a->launch_us < 0) - (b->launch_us < 0); /* launches come before runs */
 }
 
-/* Makes one entry of the launch and the run of a call. Launches without a run are dropped, because
- * the call did not end. */
+/* One entry for the launch and the run of a call. Launches without a run are dropped: the call did
+ * not end. */
 static void join_calls(struct bench_trace *trace)
 {
     uint32_t n = 0;

@@ -7,7 +7,7 @@
  *    gyre explain trace.0.json trace.1.json predicted.json --json explained.json
  */
 #include "bench/command/command.h"
-#include "bench/explain/account.h"
+#include "bench/explain/trace_reader.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
 
@@ -16,10 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DIFFERENCE 0.05  /* between the sum of the parts and the measured time */
-#define MAX_RANKS      16384 /* as many as the simulator can have */
+#define MAX_DIFFERENCE 0.05 /* between the sum of the parts and the measured time */
+#define MAX_RANKS      16384
 
-/* All traces of one source. */
 struct source {
     struct bench_trace trace;
     struct bench_accounts accounts;
@@ -32,7 +31,6 @@ struct options {
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-/* Calls of the same kind. */
 struct group {
     const struct bench_trace_call *like;
     int rank; /* -1 = all ranks */
@@ -47,7 +45,6 @@ static bool is_alike(const struct bench_trace_call *a, const struct bench_trace_
            strcmp(a->algorithm, b->algorithm) == 0;
 }
 
-/* Means over the calls of one kind, on one rank or on all. */
 static struct group sum_up(const struct bench_accounts *accounts,
                            const struct bench_trace_call *like, int rank)
 {
@@ -75,7 +72,6 @@ static double sum_of(const double *spent_us)
     return sum_us;
 }
 
-/* Is this account the first of its kind? */
 static bool is_first(const struct bench_accounts *accounts, uint32_t at)
 {
     for (uint32_t i = 0; i < at; i++)
@@ -92,7 +88,7 @@ static int count_ranks(const struct bench_accounts *accounts)
     return n_ranks;
 }
 
-/* Counts accounts whose parts do not add up to the measured time. */
+/* Accounts whose parts do not add up to the measured time. */
 static uint32_t count_wrong(const struct bench_accounts *accounts)
 {
     uint32_t n = 0;
@@ -169,8 +165,7 @@ static void print_source(const char *title, const struct source *source,
                accounts->n_unpaired);
 }
 
-/* Prints the difference between each kind of measured call and its prediction. The algorithms may
- * have different names, because a program from a file has its own. */
+/* The algorithms may have different names, because a program from a file has its own. */
 static void print_differences(const struct source *measured, const struct source *predicted)
 {
     for (uint32_t i = 0; i < measured->accounts.n; i++) {
@@ -264,8 +259,7 @@ static gyre_status write_json(const char *path, const struct source *measured,
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-/* Ranks that communicators can have, none of them read from an earlier file.
- * @n_before: the ranks of earlier files. */
+/* The ranks must be possible, and not in an earlier file. @n_before: ranks of earlier files. */
 static gyre_status check_ranks(const char *path, const struct bench_trace *trace, uint32_t n_before)
 {
     for (uint32_t i = n_before; i < trace->n_ranks; i++) {

@@ -27,7 +27,6 @@ void bench_trace_free(struct bench_trace *trace)
 
 #define MAX_FILE_BYTES ((size_t)1 << 30)
 
-/* Makes room for one more element. */
 static bool grow(void **array, uint32_t n, uint32_t *capacity, size_t element_bytes)
 {
     if (n < *capacity)
@@ -65,7 +64,6 @@ static const char *text(const struct json_object *object, const char *name)
     return words != NULL ? words : "";
 }
 
-/* Adds the ids of a step's slots. */
 static bool add_ids(struct bench_trace *trace, const struct json_object *args, const char *name,
                     uint32_t *first_out, uint32_t *n_out)
 {
@@ -111,13 +109,13 @@ static bool add_step(struct bench_trace *trace, const struct json_object *event,
     if (!add_ids(trace, args, "received", &step->first_in, &step->n_ins) ||
         !add_ids(trace, args, "sent", &step->first_out, &step->n_outs))
         return false;
-    /* An event that lacks a time is left out: comparisons with NAN are false. */
+    /* an event that lacks a time is left out: comparisons with NAN are false */
     trace->n_steps += step->begin_us <= step->data_us && step->data_us <= step->ready_us &&
                       step->ready_us <= step->end_us;
     return true;
 }
 
-/* Launches and calls: two slices make one entry, later (join_calls()). */
+/* join_calls() makes one entry of a launch and its run. */
 static bool add_call(struct bench_trace *trace, const struct json_object *event,
                      const struct json_object *args)
 {
@@ -173,8 +171,7 @@ static bool add_event(struct bench_trace *trace, const struct json_object *event
     return true;
 }
 
-/* How far the process numbers of a file are shifted, so that no rank of it has the number of a rank
- * of an earlier file. */
+/* So that no rank of a file has the process number of a rank of an earlier file. */
 static int64_t find_shift(const struct bench_trace *trace, const struct json_object *events)
 {
     int64_t most = -1;

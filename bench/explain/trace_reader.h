@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads the traces that GYRE_TRACE_FILE and schedule --trace write (docs/trace.md), as far as
- * `explain` and `draw` need them. Files are not trusted.
+ * `explain` and `draw` need them, and says where the time of calls went. Files are not trusted.
  */
 #ifndef GYRE_BENCH_TRACE_READER_H
 #define GYRE_BENCH_TRACE_READER_H
@@ -11,23 +11,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Times in microseconds. A step waited for data from begin to data, then for credit to ready. */
+/* A step waited for data from begin to data, then for credit to ready. */
 struct bench_trace_step {
     int64_t pid;
-    int lane; /* worker of a channel */
+    int lane;
     int call;
     int channel, worker, tile, step;
     double n_bytes; /* of each slot */
     bool reduces;
     double begin_us, data_us, ready_us, end_us;
-    uint32_t first_in, n_ins; /* hashes of the ids of the slots, in `ids` */
+    uint32_t first_in, n_ins; /* hashes of the slots' ids, in `ids` */
     uint32_t first_out, n_outs;
 };
 
 struct bench_trace_call {
     int64_t pid;
     int call;
-    double launch_us; /* when the caller began; below 0: it is not known */
+    double launch_us; /* below 0: not known */
     double begin_us;  /* of its first step */
     double end_us;
     double n_bytes;
@@ -35,8 +35,8 @@ struct bench_trace_call {
     char algorithm[16]; /* "" = only the launch is known */
 };
 
-/* The process number of a rank is that of its file, unless an earlier file has the number, too.
- * Then all numbers of the later file are shifted. */
+/* If an earlier file has a process number of a file, too, all numbers of the later file are
+ * shifted. */
 struct bench_trace_rank {
     int64_t pid;
     int rank;
@@ -44,7 +44,7 @@ struct bench_trace_rank {
     bool shares_a_thread;
     double complete_from_us;
     double n_lost;
-    double n_left_out; /* launches that were not recorded */
+    double n_left_out; /* not recorded */
 };
 
 struct bench_trace {
@@ -53,16 +53,59 @@ struct bench_trace {
     struct bench_trace_step *steps;
     uint64_t *ids;
     uint32_t n_ranks, n_calls, n_steps, n_ids;
-    int64_t pid_shift; /* of the file that is being read */
+    int64_t pid_shift; /* of the present file */
     uint32_t ranks_capacity, calls_capacity, steps_capacity, ids_capacity;
 };
 
-/** bench_trace_read - add the events of a file to one of two traces, which are all zero at first.
- * @traces: the measured one, and the simulated one. @is_simulated_out: which of them.
+/** bench_trace_read - add the events of a file to one of two traces, the measured and the simulated
+ * one, which are all zero at first.
  * Errors: INVALID_ARGUMENT (not a trace of gyre), UNSUPPORTED (built without json-c),
  * OUT_OF_MEMORY, SYSTEM. */
 gyre_status bench_trace_read(const char *path, struct bench_trace *traces, bool *is_simulated_out);
 
 void bench_trace_free(struct bench_trace *trace);
+
+/* ---- where the time went ------------------------------------------------------------------ */
+
+/* X(enum suffix, name, meaning) */
+#define BENCH_SPENT_TABLE(X)                                                     \
+    X(LAUNCH, launch, "from the call to the start of its first step")            \
+    X(PEER, peer, "waiting for a slot that the peer had not sent yet")           \
+    X(CREDIT, credit, "waiting for a peer to free a slot, or to enter the call") \
+    X(WIRE, wire, "waiting for a slot that the peer had sent")                   \
+    X(REDUCE, reduce, "steps with several inputs")                               \
+    X(COPY, copy, "steps with one input")                                        \
+    X(OTHER, other, "no step ran and none had been found waiting")
+
+enum bench_spent {
+#define BENCH_SPENT_ENUM(id, name, meaning) BENCH_SPENT_##id,
+    BENCH_SPENT_TABLE(BENCH_SPENT_ENUM)
+#undef BENCH_SPENT_ENUM
+        BENCH_N_SPENT
+};
+
+extern const char *const bench_spent_names[BENCH_N_SPENT];
+extern const char *const bench_spent_meanings[BENCH_N_SPENT];
+
+/* One call on one rank. Its time begins when the caller launches it, or when the rank's call before
+ * it has ended, if that is later; it ends with the rank's last step. */
+struct bench_account {
+    const struct bench_trace_call *call;
+    int rank;
+    double measured_us;
+    double spent_us[BENCH_N_SPENT]; /* with several threads: means over the workers */
+};
+
+struct bench_accounts {
+    struct bench_account *accounts; /* by rank and call */
+    uint32_t n;
+    uint32_t n_left_out; /* calls with lost events */
+    double n_unrecorded; /* launches without steps */
+    uint32_t n_unpaired; /* slots without a sending step */
+};
+
+/** bench_account_all - for all calls of a trace, whose order changes. The accounts point into it.
+ * Errors: OUT_OF_MEMORY. */
+gyre_status bench_account_all(struct bench_trace *trace, struct bench_accounts *accounts_out);
 
 #endif

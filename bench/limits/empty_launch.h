@@ -14,20 +14,18 @@
 extern "C" {
 #endif
 
-/* The kernel's argument, which it does not read. */
 struct bench_empty_args {
     char bytes[BENCH_PARAMETER_BYTES];
 };
 
 extern const void *const bench_empty_kernel;
 
-/** bench_launch_empty - launch a kernel of one warp that has BENCH_PARAMETER_BYTES of parameters
- * and does nothing, on a stream of the current GPU. The first launch also loads it. Errors: DEVICE.
- */
+/** bench_launch_empty - launch a kernel of one warp that does nothing on a stream of the current
+ * GPU. The first launch also loads it. Errors: DEVICE. */
 gyre_status bench_launch_empty(gyre_stream stream);
 
-/** bench_time_launches - time n_launches of that kernel one after the other, and wait for them.
- * @stream: of GPU `ordinal`. @us_out: time of one launch. Errors: DEVICE. */
+/** bench_time_launches - n_launches one after the other, waited for. @stream: of GPU `ordinal`.
+ * @us_out: of one launch. Errors: DEVICE. */
 gyre_status bench_time_launches(int ordinal, gyre_stream stream, int n_launches, double *us_out);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A kernel that does nothing. Its parameters are as long as those of gyre's kernels for short
- * calls.
+ * A kernel that does nothing, and the time of its launches. Its parameters are as long as those of
+ * gyre's kernels for short calls.
  */
 #include "bench/limits/empty_launch.h"
 
+#include "core/foundation/base/util.h"
 #include "core/foundation/device/cuda_error.h"
 
 static __global__ void empty(const __grid_constant__ struct bench_empty_args) {}
@@ -18,4 +19,29 @@ extern "C" gyre_status bench_launch_empty(gyre_stream stream)
     GYRE_CUDA_TRY(
         cudaLaunchKernel(bench_empty_kernel, dim3(1), dim3(32), params, 0, (cudaStream_t)stream));
     return GYRE_SUCCESS;
+}
+
+#define N_WARMUP 10
+
+static gyre_status time_on_current(cudaStream_t stream, int n_launches, double *us_out)
+{
+    for (int i = 0; i < N_WARMUP; i++)
+        GYRE_TRY(bench_launch_empty(stream));
+    GYRE_CUDA_TRY(cudaStreamSynchronize(stream));
+    const uint64_t start_ns = gyre_now_ns();
+    for (int i = 0; i < n_launches; i++)
+        GYRE_TRY(bench_launch_empty(stream));
+    *us_out = (double)(gyre_now_ns() - start_ns) / 1e3 / n_launches;
+    GYRE_CUDA_TRY(cudaStreamSynchronize(stream));
+    return GYRE_SUCCESS;
+}
+
+extern "C" gyre_status bench_time_launches(int ordinal, gyre_stream stream, int n_launches,
+                                           double *us_out)
+{
+    int previous;
+    GYRE_TRY(gyre_cuda_enter(ordinal, &previous));
+    const gyre_status status = time_on_current((cudaStream_t)stream, n_launches, us_out);
+    gyre_cuda_leave(ordinal, previous);
+    return status;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `limits` measures, and in which order: launches and local memory first, then rings. The
- * largest ring comes first, so that a slow machine that runs out of time lacks only small ones.
+ * What `limits` measures: launches and local memory first, then rings. The largest ring comes
+ * first, so that a slow machine that runs out of time lacks only small ones.
  */
 #include "bench/limits/limits.h"
 
 #ifdef BENCH_WITH_LIMITS
 
 #include "bench/driver/graph.h"
-#include "bench/limits/limits_rig.h"
+#include "bench/limits/limits_kernels.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@
 
 #define BUFFER_BYTES (512ULL << 20)
 
-/* No ring begins after this time, so that everything ends within 20 s. Over PCIe 3 at 12 GB/s, a
- * ring of 21 large points of five passes each takes 5 s. */
+/* No ring begins later, so that everything ends within 20 s: over PCIe 3 at 12 GB/s, a ring of 21
+ * large points of five passes each takes 5 s. */
 #define RINGS_NS         14000000000ULL
 
 #define N_LAUNCHES       5000
@@ -31,7 +31,7 @@ static double us_since(uint64_t begin_ns)
     return (double)(gyre_now_ns() - begin_ns) / 1e3;
 }
 
-/* Times kernels of one stream, with a wait after each or only after the last. */
+/* Waits after each kernel, or only after the last. */
 static gyre_status time_launches(gyre_stream stream, int n_launches, bool waits, double *us_out)
 {
     const uint64_t begin_ns = gyre_now_ns();
@@ -101,7 +101,7 @@ static gyre_status measure_memory(struct bench_rig *rig, struct bench_limits *li
     return GYRE_SUCCESS;
 }
 
-/* The two GPUs write a word in turn, each into the other's `to` buffer. */
+/* Each GPU writes a word into the other's `to` buffer in turn. */
 static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limits)
 {
     for (int i = 0; i < 2; i++)
@@ -125,7 +125,7 @@ static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limi
     return GYRE_SUCCESS;
 }
 
-/* Checks that all GPUs of a ring can access each other. If not, a note names two that cannot. */
+/* If not, a note names two that cannot. */
 static bool is_connected(const struct bench_rig *rig, int n_gpus, struct bench_limits *limits)
 {
     char what[32];
@@ -160,7 +160,6 @@ static gyre_status measure_ring(struct bench_rig *rig, int n_gpus, struct bench_
     return GYRE_SUCCESS;
 }
 
-/* Measures everything that needs two GPUs. */
 static gyre_status measure_rings(struct bench_rig *rig, uint64_t begin_ns,
                                  struct bench_limits *limits)
 {

@@ -1,37 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels whose rates `limits` measures, and the sync kernel that holds a stream back until
- * the host has filled it. All of them are enqueued on a stream of the current GPU. A kernel that
- * waits gives up after BENCH_KERNEL_WAIT_NS and sets is_overdue in the flag page.
+ * The kernels whose rates `limits` measures, the sync kernel that holds a stream back until the
+ * host has filled it, and the rig: the GPUs that are measured, and how a transfer among them is
+ * timed. A kernel that waits gives up after BENCH_KERNEL_WAIT_NS and sets is_overdue in the flag
+ * page.
  */
 #ifndef GYRE_BENCH_LIMITS_KERNELS_H
 #define GYRE_BENCH_LIMITS_KERNELS_H
 
 #include "bench/limits/limits.h"
+#include "core/foundation/device/cuda_error.h"
+#include "core/foundation/device/device.h"
 
 #include <assert.h>
 
 #define BENCH_KERNEL_WAIT_NS 2000000000ULL
-#define BENCH_TMA_BYTES      16384U /* of one bulk copy */
+#define BENCH_TMA_BYTES      16384U
 
 /* The flag page: pinned host memory that all GPUs can access. */
 struct bench_flag_page {
-    uint32_t may_start;    /* releases the sync kernels; written by the host */
-    uint32_t is_overdue;   /* set to 1 by any kernel that gave up; cleared by the host */
-    uint64_t ping_pong_ns; /* time of all rounds; written by the GPU that begins */
+    uint32_t may_start;    /* set by the host; releases the sync kernels */
+    uint32_t is_overdue;   /* set by any kernel that gave up; cleared by the host */
+    uint64_t ping_pong_ns; /* of all rounds; set by the GPU that begins */
 };
 static_assert(sizeof(struct bench_flag_page) == 16, "the same layout on host and GPU");
 
-/* One GPU's part in sending a number to the other GPU and back. */
+/* A number goes to the other GPU and back. */
 struct bench_ping_pong {
-    uint32_t *mine;   /* memory of this GPU, zero at first; written by the other GPU only */
-    uint32_t *theirs; /* memory of the other GPU */
+    uint32_t *mine; /* zero at first; written by the other GPU only */
+    uint32_t *theirs;
     uint32_t n_rounds;
     bool begins;
     struct bench_flag_page *flags;
 };
 
-/* A copy by SMs or by TMA. */
 struct bench_copy {
     void *to;
     const void *from;
@@ -39,12 +41,12 @@ struct bench_copy {
     uint32_t n_blocks;
 };
 
-/* A scatter: piece i of one GPU's buffer goes to GPU i. The GPU's own piece stays. */
+/* Piece i of one GPU's buffer goes to GPU i. The GPU's own piece stays. */
 struct bench_scatter {
     void *to[BENCH_LIMITS_MAX_GPUS];
     const void *from; /* n_gpus pieces */
     uint64_t piece_bytes;
-    uint32_t gpu; /* the GPU that sends */
+    uint32_t gpu; /* that sends */
     uint32_t n_gpus;
 };
 
@@ -52,41 +54,85 @@ struct bench_scatter {
 extern "C" {
 #endif
 
-/** bench_kernels_load - load all kernels on the current GPU. Loading a kernel later, while a sync
- * kernel waits, could wait for that sync kernel (CUDA Programming Guide, "Lazy Loading", "Potential
- * Hazards").
- * @arch: of the GPU. Errors of all functions here: DEVICE. */
+/** bench_kernels_load - load all kernels on the current GPU: loading one later could wait for a
+ * waiting sync kernel (CUDA Programming Guide, "Lazy Loading", "Potential Hazards"). @arch: of the
+ * GPU. Errors of all functions here: DEVICE. */
 gyre_status bench_kernels_load(uint32_t arch);
 
-/** bench_enqueue_sync - enqueue a sync kernel: the rest of the stream starts when the host sets
- * flags->may_start. */
+/** bench_enqueue_sync - the rest of the stream starts when the host sets flags->may_start. */
 gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream);
 
-/** bench_enqueue_copy - copy with 512 threads a block and 16 bytes an access.
- * @copy: from and to memory of any GPU that this GPU can address, aligned to 16 bytes and not
- * overlapping; a multiple of 16 bytes. */
+/** bench_enqueue_copy - 512 threads a block and 16 bytes an access. @copy: memory of any GPU that
+ * this GPU can address, aligned to 16 bytes and not overlapping; a multiple of 16 bytes. */
 gyre_status bench_enqueue_copy(const struct bench_copy *copy, gyre_stream stream);
 
-/** bench_enqueue_scatter - as bench_enqueue_copy(), to all other GPUs at the same time.
- * @scatter: the pieces are multiples of 16 bytes, and the buffers are aligned to 16. */
+/** bench_enqueue_scatter - as bench_enqueue_copy(), to all other GPUs at the same time. */
 gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter, uint32_t n_blocks,
                                   gyre_stream stream);
 
 /** bench_enqueue_tma_copy - one thread of each block moves chunks of BENCH_TMA_BYTES through shared
- * memory by bulk copies (PTX ISA, cp.async.bulk). It needs sm_90 or later.
- * @copy: from memory of this GPU; a multiple of BENCH_TMA_BYTES. */
+ * memory by bulk copies (PTX ISA, cp.async.bulk). It needs sm_90 or later. @copy: from memory of
+ * this GPU; a multiple of BENCH_TMA_BYTES. */
 gyre_status bench_enqueue_tma_copy(const struct bench_copy *copy, struct bench_flag_page *flags,
                                    gyre_stream stream);
 
-/** bench_enqueue_ping_pong - one GPU's side, a kernel of one thread. Both sides must run at the
- * same time. */
+/** bench_enqueue_ping_pong - a kernel of one thread. Both sides must run at the same time. */
 gyre_status bench_enqueue_ping_pong(const struct bench_ping_pong *side, gyre_stream stream);
 
-/** bench_enqueue_nothing - a kernel of one warp that does nothing. */
+/** bench_enqueue_nothing - a kernel of one warp. */
 gyre_status bench_enqueue_nothing(gyre_stream stream);
 
 #ifdef __cplusplus
 }
 #endif
+
+/* ---- the rig ---------------------------------------------------------------------------- */
+
+struct bench_rig_gpu {
+    struct gyre_device *device;
+    struct gyre_device_info info;
+    gyre_stream stream;
+    cudaEvent_t begin;
+    cudaEvent_t end;
+    void *from;                          /* n_bytes; holds the pattern of its GPU's number */
+    void *to;                            /* zeroed before each transfer */
+    bool reaches[BENCH_LIMITS_MAX_GPUS]; /* it can load and store there; true for itself */
+};
+
+struct bench_rig {
+    int n_gpus;
+    uint64_t n_bytes;
+    struct bench_flag_page *flags;
+    struct bench_rig_gpu gpus[BENCH_LIMITS_MAX_GPUS];
+};
+
+/* All GPUs of a ring make it at the same time. */
+struct bench_transfer {
+    enum bench_limits_path path;
+    uint64_t point; /* in the path's unit */
+    int n_gpus;     /* a ring of one copies within its own memory */
+};
+
+/** bench_rig_open - all visible GPUs, up to BENCH_LIMITS_MAX_GPUS, with two buffers of n_bytes
+ * each, and peer access where that is possible. Errors: UNSUPPORTED (no GPU), DEVICE,
+ * OUT_OF_MEMORY. */
+gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out);
+
+/** bench_rig_close - also after bench_rig_open() failed. */
+void bench_rig_close(struct bench_rig *rig);
+
+/** bench_rig_use - the current GPU of this thread. */
+gyre_status bench_rig_use(int gpu);
+
+/** bench_rig_time - the rate for one GPU in one direction: the bytes of a pass over the time of the
+ * slowest GPU, the best of three rounds of several passes. All GPUs start a round together once
+ * everything is enqueued. Afterwards every byte is checked.
+ * Errors: DEVICE (a CUDA call failed, or bytes did not arrive), TIMEOUT. */
+gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *transfer,
+                           double *gbytes_per_s_out);
+
+/** bench_rig_check_overdue - TIMEOUT if a kernel gave up waiting. Call it after the kernels ended.
+ * @what: the measurement, for the message. */
+gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *what);
 
 #endif

@@ -6,20 +6,18 @@
 
 #include "core/foundation/device/cuda_error.h"
 
-/* The shape of the copy kernels. With 132 blocks it stored 364 GB/s to the next GPU (4x H200, CUDA
- * 13.0, 2026-11). */
+/* With 132 blocks this shape stored 364 GB/s to the next GPU (4x H200, CUDA 13.0, 2026-11). */
 #define THREADS 512
-#define UNROLL  4 /* loads in flight for each thread */
+#define UNROLL  4 /* loads in flight of a thread */
 
-/* Polls between two looks at the clock. A flag arrives within a few polls, so its time contains no
- * look at the clock. */
+/* A flag arrives within a few polls, so its time contains no look at the clock. */
 #define POLLS_PER_LOOK 64U
 
-/* Rounds before the timed ones, in which both kernels start. */
+/* Untimed rounds, in which both kernels start. */
 #define WARM_ROUNDS 100U
 
-/* Shared memory of one block: 192 KiB of the 227 KiB that sm_90 has. It holds STAGES chunks, of
- * which STORING may still be read by stores when the next load is issued. */
+/* 192 KiB of the 227 KiB of shared memory that a block of sm_90 has: STAGES chunks, of which
+ * STORING may still be read by stores when the next load is issued. */
 #define STAGES    12U
 #define STORING   4U
 #define TMA_BYTES (STAGES * BENCH_TMA_BYTES)
@@ -45,11 +43,11 @@ static __device__ __forceinline__ uint64_t clock_ns()
 
 struct wait_clock {
     uint32_t n_polls;
-    uint64_t begin_ns; /* time of the first look at the clock; 0 = there was none */
+    uint64_t begin_ns; /* first look at the clock; 0 = none yet */
 };
 
-/* Called after a poll that found nothing. Returns true if the wait took too long, and then sets
- * is_overdue in the flag page. */
+/* Called after a poll that found nothing. If the wait took too long, sets is_overdue and returns
+ * true. */
 static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
                                                   struct bench_flag_page *flags)
 {
@@ -118,8 +116,8 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = from[i];
 }
 
-/* As copy_lines, for every peer in turn. Each GPU begins with the next one, so that no GPU is
- * written by all others at once. */
+/* As copy_lines, for every peer in turn, from the next GPU on, so that no GPU is written by all
+ * others at once. */
 static __global__ void __launch_bounds__(THREADS)
     scatter_lines(const __grid_constant__ struct bench_scatter scatter)
 {
@@ -150,8 +148,7 @@ static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
-/* A stage: a chunk of shared memory, and the barrier that completes when a load has filled the
- * chunk. */
+/* A chunk of shared memory, and the barrier that completes when a load has filled it. */
 struct stage {
     uint32_t chunk;
     uint32_t barrier;
@@ -239,7 +236,6 @@ static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks
 #endif
 }
 
-/* Checks whether the last launch was accepted. */
 static gyre_status launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();

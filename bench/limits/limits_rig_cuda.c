@@ -4,7 +4,7 @@
  * sync kernel, so that its time contains neither the host's calls nor the different starts of the
  * GPUs.
  */
-#include "bench/limits/limits_rig.h"
+#include "bench/limits/limits_kernels.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 
 #define N_ROUNDS   3
-#define ROUND_US   8000.0 /* aimed at for the passes of a round */
+#define ROUND_US   8000.0 /* aimed at for a round */
 #define MIN_PASSES 1
-#define MAX_PASSES 100 /* enqueued at once; a stream takes about 1000 calls without blocking */
+#define MAX_PASSES 100 /* a stream takes about 1000 calls without blocking */
 
 gyre_status bench_rig_use(int gpu)
 {
@@ -93,7 +93,7 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (gpu->stream != NULL) /* work that still runs uses the buffers of other GPUs */
+        if (gpu->stream != NULL) /* running work uses the buffers of other GPUs */
             (void)gpu->device->ops->stream_synchronize(gpu->device, gpu->stream);
         if (gpu->begin != NULL)
             (void)cudaEventDestroy(gpu->begin);
@@ -122,7 +122,7 @@ static uint64_t piece_bytes(const struct bench_rig *rig, int n_gpus)
     return rig->n_bytes / (uint64_t)n_gpus / 16 * 16;
 }
 
-/* The bytes that one GPU moves in one direction. */
+/* by one GPU, in one direction */
 static uint64_t pass_bytes(const struct bench_rig *rig, const struct bench_transfer *transfer)
 {
     if (transfer->path == BENCH_LIMITS_COPY)
@@ -146,7 +146,7 @@ static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_tra
     return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
 }
 
-/* Enqueues one GPU's part of a pass. That GPU must be the current one. */
+/* That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
 {
@@ -198,7 +198,7 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     return GYRE_SUCCESS;
 }
 
-/* Times a round: the time of one pass on the slowest GPU. */
+/* The time of one pass on the slowest GPU. */
 static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer *transfer,
                               int n_passes, double *us_out)
 {
@@ -220,11 +220,10 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
     return GYRE_SUCCESS;
 }
 
-/* Bytes that arrived on one GPU from another. */
 struct arrival {
     int at;
     int from;
-    uint64_t first; /* element of the sender's pattern with which they begin */
+    uint64_t first; /* first element of the sender's pattern */
     const void *buffer;
     uint64_t n_bytes;
 };
@@ -245,8 +244,7 @@ static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival
     return GYRE_SUCCESS;
 }
 
-/* Checks the bytes that GPU `at` received: a piece from each other GPU, or everything from one
- * neighbour. */
+/* A piece came from each other GPU, or everything from one neighbour. */
 static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
                              int at)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gauss-Newton with damping (Levenberg 1944, Marquardt 1963) over the logarithms of the constants.
- * The model is the simulator itself, so derivatives are differences of simulations. Rows that are
- * far off, because of a scheduler tick or a neighbour, get less weight (Huber's weights).
+ * Derivatives are differences of simulations. Rows that are far off, because of a scheduler tick or
+ * a neighbour, get less weight (Huber's weights).
  */
 #include "bench/tools/fit.h"
 
@@ -21,13 +21,12 @@
 #define MOST           7.0  /* of a logarithm: a constant changes by at most a factor of 1100 */
 #define ENOUGH         1e-6 /* relative gain below which the fit ends */
 
-/* One logarithm that is fitted, for one constant or for several that are tied together. */
+/* One fitted logarithm, of one constant or of several that are tied together. */
 struct constant {
     size_t offsets[GYRE_N_LINKS];
     int n_offsets;
 };
 
-/* A simulator and its case. */
 struct model {
     enum gyre_collective coll;
     const struct gyre_algorithm *algorithm;
@@ -62,16 +61,14 @@ static void add_constant(struct fit *fit, size_t offset, size_t tied_offset)
     constant->offsets[constant->n_offsets++] = offset;
     if (tied_offset != offset)
         constant->offsets[constant->n_offsets++] = tied_offset;
-    for (int i = 0; i < constant->n_offsets;
-         i++) /* a logarithm needs a positive value to start from */
+    for (int i = 0; i < constant->n_offsets; i++) /* a logarithm starts from a positive value */
         if (*field_of(&fit->start, constant->offsets[i]) <= 0)
             *field_of(&fit->start, constant->offsets[i]) = 100;
 }
 
 #define OFFSET(field) offsetof(struct gyre_cost, field)
 
-/* The offset of an element of an array in the struct, for an index that is known at run time only.
- */
+/* For an index that is known at run time only. */
 static size_t hop_offset(int proto, int link)
 {
     return OFFSET(hop_ns) + ((size_t)proto * GYRE_N_LINKS + (size_t)link) * sizeof(double);
@@ -93,7 +90,7 @@ static void choose_constants(struct fit *fit)
             continue;
         const size_t step = OFFSET(step_ns) + (size_t)proto * sizeof(double);
         add_constant(fit, step, step);
-        /* Credit travels on the same links as data. */
+        /* credit travels on the same links as data */
         if (has_host)
             add_constant(fit, hop_offset(proto, GYRE_LINK_HOST),
                          proto == GYRE_PROTO_SIMPLE ? OFFSET(credit_ns)
@@ -129,7 +126,7 @@ static struct gyre_cost cost_at(const struct fit *fit, const double *moves)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* The simulator of a row. The first row that needs it opens it. */
+/* The first row that needs a simulator opens it. */
 static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
                               struct gyre_simulator **simulator_out)
 {
@@ -182,7 +179,7 @@ static double weight_of(double error)
     return fabs(error) <= FAR ? 1 : FAR / fabs(error);
 }
 
-/* Computes the errors of all rows with these constants, and their weighted sum of squares. */
+/* The errors of all rows, and their weighted sum of squares. */
 static gyre_status evaluate(struct fit *fit, const double *moves, double *errors, double *sum_out)
 {
     const struct gyre_cost cost = cost_at(fit, moves);
@@ -236,7 +233,7 @@ static void make_equations(struct fit *fit, const double *moves, double damping)
     }
 }
 
-/* Gaussian elimination. The matrix is positive definite, so no rows need be swapped. */
+/* The matrix is positive definite, so no rows need be swapped. */
 static void solve(struct fit *fit, double *change)
 {
     const int n = fit->n_constants;
@@ -261,7 +258,7 @@ static void move(const struct fit *fit, const double *from, const double *change
         to[i] = fmax(-MOST, fmin(MOST, from[i] + change[i]));
 }
 
-/* Iterates until the error no longer falls. @moves: in and out. */
+/* Until the error no longer falls. @moves: in and out. */
 static gyre_status descend(struct fit *fit, double *moves, double *other_errors, int *n_out)
 {
     double damping = 1e-2, sum;

@@ -15,16 +15,14 @@
 
 struct summary {
     int n_sizes;
-    double log_sum;    /* sum of |log(predicted / measured)| */
-    double worst_loss; /* largest loss of the tuner's choice against the fastest choice */
+    double log_sum;    /* of |log(predicted / measured)| */
+    double worst_loss; /* of the tuner's choice against the fastest */
     size_t worst_bytes;
-    int n_losses; /* sizes with a loss of more than MOST_LOSS */
+    int n_losses; /* above MOST_LOSS */
 };
 
-/* A loss up to this does not count. */
 #define MOST_LOSS 0.05
-/* A choice that is this many times as slow as the fastest in its first calls is not measured
- * further. */
+/* A choice that is so many times as slow in its first calls is not measured further. */
 #define MOST_SLOWNESS 3.0
 
 static void print_header(const struct bench_rank *rank)
@@ -54,8 +52,7 @@ static void print_line(const struct bench_case *what, const struct bench_trial *
     fflush(stdout);
 }
 
-/* The fastest trial of a size other than the tuner's own choice, which is the first trial. If there
- * is no other trial, the tuner's. */
+/* Other than the tuner's own choice, the first trial, unless there is no other. */
 static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
 {
     const struct bench_trial *best = &trials[n_trials > 1];
@@ -65,10 +62,9 @@ static const struct bench_trial *find_fastest(const struct bench_trial *trials, 
     return best;
 }
 
-/* The fastest of many trials looks faster than it is, because it was picked for its low time.
- * Therefore it is timed once more beside the tuner's choice, and only this second measurement is
- * reported.
- * @pairs_out: for each size the tuner's trial and the fastest other one. */
+/* The fastest of many trials looks faster than it is, because it was picked for its low time. So it
+ * is timed once more beside the tuner's choice, and only that is reported. @pairs_out: for each
+ * size the tuner's trial and the fastest other one. */
 static void pair_with_fastest(const struct bench_trials *trials, struct bench_trials *pairs_out)
 {
     for (int i = 0, next; i < trials->n_trials; i = next) {

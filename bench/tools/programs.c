@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of all ranks from an algorithm, or from a text file with one program after the other.
+ * Programs of all ranks from an algorithm or a text file, and fabrics.
  */
 #include "bench/tools/programs.h"
 
@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Limit on --file. The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for
- * 4096 ranks. */
+/* The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for 4096. */
 #define MAX_FILE_BYTES ((size_t)2 << 30)
 
 void bench_programs_free(struct bench_programs *programs)
@@ -36,8 +35,7 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
     return true;
 }
 
-/* Reads the whole file into malloc'ed and terminated text. Returns NULL after printing a failure.
- */
+/* malloc'ed and terminated; NULL after printing a failure */
 static char *read_all(const char *user, const char *path)
 {
     char *text = NULL;
@@ -65,4 +63,30 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
     if (status != GYRE_SUCCESS)
         fprintf(stderr, "%s: %s\n", user, gyre_cause());
     return status == GYRE_SUCCESS;
+}
+
+gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    fabric_out->fabric = NULL;
+    if (path == NULL)
+        return GYRE_SUCCESS;
+    gyre_status status = gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, &n_bytes);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--fabric");
+    status = strlen(text) < n_bytes ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                                "it has a byte of value 0, so it is no text")
+                                    : gyre_fabric_from_text(text, &fabric_out->fabric);
+    free(text);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--fabric %s", path);
+    gyre_fabric_group(fabric_out->fabric, &fabric_out->grouping);
+    return GYRE_SUCCESS;
+}
+
+void bench_fabric_close(struct bench_fabric *fabric)
+{
+    gyre_fabric_free(fabric->fabric);
+    fabric->fabric = NULL;
 }

@@ -1,30 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of all ranks of one shape, for the tools that print, prove and draw them. A function
- * that finds a mistake prints it on standard error and returns false.
+ * What tools read or make: the programs of all ranks of one shape, and the fabric of a file. A
+ * function that returns bool prints a mistake on standard error.
  */
 #ifndef GYRE_BENCH_TOOLS_PROGRAMS_H
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
 
 #include "algorithms/algorithm.h"
+#include "algorithms/simulate/fabric.h"
 #include "core/foundation/model/program_file.h"
 
 struct bench_programs {
-    const char *user; /* name of the tool, which messages begin with */
+    const char *user; /* messages begin with it */
     struct gyre_program *of_rank[GYRE_MAX_RANKS];
     int n;
 };
 
 void bench_programs_free(struct bench_programs *programs);
 
-/** bench_programs_emit - the programs of an algorithm, of shape->variant, in place of those that
- * the struct holds. */
+/** bench_programs_emit - of shape->variant, in place of the programs that the struct holds. */
 bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                          struct bench_programs *programs);
 
-/** bench_programs_load - read all programs of a text file.
- * @user: name of the tool, which messages begin with.
- * @path: "-" = standard input. */
+/** bench_programs_load - all programs of a text file. @user: as in struct bench_programs. @path:
+ * "-" = standard input. */
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
+
+struct bench_fabric {
+    struct gyre_fabric *fabric;
+    struct gyre_grouping grouping;
+};
+
+/** bench_fabric_load - @path: NULL = there is none. Errors: INVALID_ARGUMENT with file, line and
+ * reason; SYSTEM; OUT_OF_MEMORY. */
+gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out);
+
+void bench_fabric_close(struct bench_fabric *fabric);
 
 #endif

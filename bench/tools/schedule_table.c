@@ -11,23 +11,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* With so many ranks or more, predictions may be off by a percent. Exact ones would take minutes.
- */
+/* From here on predictions may be off by a percent. Exact ones would take minutes. */
 #define MANY_RANKS 1025
 
 /* Of algorithms in which all pairs of ranks exchange data, in a fabric in which no host is like
- * another one. Each slot that enters or leaves the fabric changes the rates of nearly all others,
- * so that the time grows with the fourth power. From the second number of ranks on these algorithms
- * are left out unless the user names them; above the first number they are refused. */
+ * another one: each slot changes the rates of nearly all others, so the time grows with the fourth
+ * power. From the second number of ranks on these algorithms are left out unless the user names
+ * them; above the first number they are refused. */
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 
-/* The latency of the wire that the shipped constants stand for (core/engine/plan/network_cost.c). A
- * communicator measures it. */
+/* The wire that the shipped constants stand for (core/engine/plan/network_cost.c). A communicator
+ * measures it. */
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
-/* The constants of a shipped table with the hop and the credit of the network that --net names. */
 static struct gyre_cost cost_of_net(const struct gyre_cost *shipped, enum bench_schedule_net net)
 {
     const bool is_rdma = net == BENCH_NET_IB;
@@ -40,10 +38,9 @@ static gyre_status open_costs(struct bench_table *table)
 {
     const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
     const struct gyre_cost *shipped = gyre_cost_find(name);
-    table->facts.device_kind =
-        shipped == &gyre_cost_h200
-            ? GYRE_DEVICE_CUDA
-            : GYRE_DEVICE_HOST; /* a file of constants is for the host device */
+    table->facts.device_kind = shipped == &gyre_cost_h200
+                                   ? GYRE_DEVICE_CUDA
+                                   : GYRE_DEVICE_HOST; /* a file of constants is for the host */
     if (shipped != NULL) {
         table->cost = cost_of_net(shipped, table->request->net);
     } else {
@@ -77,7 +74,7 @@ static gyre_status open_facts(struct bench_table *table)
     facts->is_direct_inside = facts->n_hosts > 1 && facts->n_hosts < facts->n_ranks;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA;
     facts->has_lamport =
-        gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
+        gyre_collectives[request->coll].reduces; /* predictions are for sums of float32 */
     if (facts->n_hosts > 1) {
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
@@ -88,7 +85,7 @@ static gyre_status open_facts(struct bench_table *table)
         facts->spec =
             gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);
     }
-    if (facts->n_hosts > 1) /* as communicators on several hosts */
+    if (facts->n_hosts > 1)
         facts->cost = &table->cost;
     facts->in_window = request->algorithm != NULL && request->algorithm->given != NULL &&
                        request->algorithm->given->is_placed;
@@ -99,7 +96,6 @@ static gyre_status open_facts(struct bench_table *table)
     return gyre_filter_override(&words, &table->filter);
 }
 
-/* Prints why an algorithm is left out. */
 static void print_left_out(const struct bench_table *table, const char *algorithm,
                            const char *reason)
 {
@@ -107,7 +103,7 @@ static void print_left_out(const struct bench_table *table, const char *algorith
         printf("# left out: %s: %s\n", algorithm, reason);
 }
 
-/* Are the slots large enough for the algorithm's ranges? If not, prints the reason. */
+/* Are the slots large enough for the algorithm's ranges? */
 static bool fits(const struct bench_table *table, const struct gyre_algorithm *algorithm,
                  const struct gyre_simulator *simulator)
 {
@@ -126,15 +122,14 @@ static bool fits(const struct bench_table *table, const struct gyre_algorithm *a
     return least_bytes <= tile_bytes;
 }
 
-/* Do all pairs of ranks exchange data through a fabric in which no host stands for the others?
- * Under a single leaf hosts are alike. */
+/* Through a fabric in which no host stands for the others. Under a single leaf hosts are alike. */
 static bool has_unlike_pairs(const struct bench_table *table,
                              const struct gyre_algorithm *algorithm)
 {
     const struct gyre_fabric *fabric = table->request->fabric;
     if (fabric == NULL || (fabric->n_leaves == 1 && gyre_fabric_is_uniform(fabric)))
         return false;
-    /* Recursive doubling has few flows at a time, which take little to simulate. */
+    /* recursive doubling has few flows at a time */
     return table->facts.n_hosts > 1 && algorithm != &gyre_algorithm_doubling &&
            (algorithm->keeps_near >> table->request->coll & 1U) == 0;
 }
@@ -151,8 +146,8 @@ static gyre_status check_pairs(const struct bench_table *table,
         algorithm->name, table->facts.n_ranks, MOST_PAIRED_RANKS_OF_FABRIC);
 }
 
-/* Opens the simulator of an algorithm, unless the algorithm does not suit the table. An algorithm
- * that the user named (@is_asked) is left out by an error only. */
+/* Leaves out algorithms that do not suit the table. One that the user named (@is_asked) is left out
+ * by an error only. */
 static gyre_status add_algorithm(struct bench_table *table, const struct gyre_algorithm *algorithm,
                                  bool is_asked, const struct gyre_shape *shape,
                                  const struct gyre_machine *machine)
@@ -241,7 +236,7 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
         gyre_tuner_fifos(&table->facts, table->algorithms[column], request->coll).n_fifos /
         gyre_simulator_lanes(table->simulators[column]);
     choice->n_channels = (uint32_t)gyre_max_u64(
-        1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
+        1, gyre_min_u64(choice->n_channels, most)); /* as communicators limit it */
     if (request->n_channels > 0)
         choice->n_channels = (uint32_t)request->n_channels;
     if (request->tile_bytes > 0)

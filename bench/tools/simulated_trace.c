@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes trace events of the simulator's steps. The simulator says when each step starts and ends
- * and when its slots are seen by their receivers. From that follows what each step waited for.
+ * Makes trace events of the simulator's steps: from when each step starts and ends, and when its
+ * slots are seen, follows what each step waited for.
  */
 #include "bench/tools/simulated_trace.h"
 
@@ -16,22 +16,21 @@
 #include <string.h>
 
 #define MAX_STEPS  300000
-#define UNIT_BYTES 16 /* chunks begin at multiples of it, as in the simulator */
+#define UNIT_BYTES 16 /* as the simulator cuts */
 
-/* One connection of a rank: slots that it has sent or received so far. */
+/* One connection of a rank. */
 struct end {
     uint32_t n_slots;
-    double *arrived_ns; /* sending ends: by slot, when the receiver sees it */
+    double *arrived_ns; /* sending side, by slot: when it is seen */
     uint32_t capacity;
-    uint32_t partner; /* receiving ends: index of the sending end in the sender's program */
+    uint32_t partner; /* receiving side: connection in the sender's program */
 };
 
-/* One rank's part of one variant. */
 struct part {
     struct gyre_program *program;
     struct gyre_trace_steps steps;
-    struct end *ends; /* by connection */
-    double *free_ns;  /* by worker: when its last step ended */
+    struct end *ends;
+    double *free_ns; /* by worker: end of its last step */
 };
 
 struct trace {
@@ -75,7 +74,6 @@ static gyre_status describe(struct part *part)
     return GYRE_SUCCESS;
 }
 
-/* Finds the sending end of each connection from which a rank receives. */
 static gyre_status pair_ends(const struct trace *trace, uint32_t rank, uint32_t variant)
 {
     const struct part *part = part_of(trace, rank, variant);
@@ -174,8 +172,8 @@ static gyre_status note_arrival(struct end *end, double arrived_ns)
     return GYRE_SUCCESS;
 }
 
-/* Takes the slots of a step: numbers them, and finds out when its data were there. Steps come in
- * the order in which they start, so the sending step of each slot came before. */
+/* Number the slots of a step, and find out when its data were there. Steps come in the order in
+ * which they start, so the sending step of each slot came before. */
 static gyre_status take_slots(const struct trace *trace, const struct gyre_simulated_step *seen,
                               const struct gyre_step *step, struct gyre_trace_event *event,
                               double *data_ns)
@@ -255,7 +253,6 @@ static gyre_status make_event(const struct trace *trace, const struct gyre_simul
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* The launch and the call of a rank. */
 static void write_call(const struct trace *trace, struct gyre_trace_writer *writer,
                        double launched_ns, double end_ns)
 {

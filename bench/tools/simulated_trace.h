@@ -8,10 +8,9 @@
 
 #include "bench/tools/schedule_predict.h"
 
-/** bench_simulated_trace - simulate one call and write its trace. One channel of each variant is in
- * it.
- * @request: names one algorithm. @n_bytes: of the whole vector or of all blocks.
- * Errors: as bench_schedule_simulate(); those of gyre_file_replace(). */
+/** bench_simulated_trace - one channel of each variant is in the trace. @request: names one
+ * algorithm. @n_bytes: of the whole vector or of all blocks. Errors: as bench_schedule_simulate();
+ * those of gyre_file_replace(). */
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
                                   const char *path);
 

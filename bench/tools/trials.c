@@ -14,15 +14,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The calls of one trial in one round last about this long. */
+/* of one trial in one round */
 #define TRIAL_US    5000.0
 #define MAX_CALLS   500
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
 
-/* The first call of a trial loads its program and has cold caches, which takes less than
- * MOST_WARMUP_US. A longer first call is too slow only beyond the further factor FIRST_CALL_DOUBT.
- */
+/* The first call of a trial loads its program and has cold caches, in less than MOST_WARMUP_US. A
+ * longer first call is too slow only beyond the further factor FIRST_CALL_DOUBT. */
 #define MOST_WARMUP_US   10000.0
 #define FIRST_CALL_DOUBT 3.0
 
@@ -46,7 +45,7 @@ static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
            a->tile_bytes == b->tile_bytes;
 }
 
-/* Adds the choice that results from `forced`, unless it is impossible, forbidden, or equal to a
+/* Add the choice that results from `forced`, unless it is impossible, forbidden, or equal to a
  * trial from `first` on. */
 static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
                       const struct gyre_choice *forced, int first, struct bench_trials *trials)
@@ -62,7 +61,7 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
         return;
     trial.choice.n_channels =
-        summary.n_channels; /* fewer, if the program needs several connections a pair */
+        summary.n_channels; /* the program may need several connections a pair */
     trial.predicted_us = summary.predicted_us;
     for (int i = first; i < trials->n_trials; i++)
         if (is_same(&trials->trials[i].choice, &trial.choice))
@@ -82,7 +81,7 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
     add_trial(rank, what, &forced, first, trials);
     for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
         for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
-            /* a tile that is larger than the call is the same as a smaller one */
+            /* a larger tile than the call is the same as a smaller one */
             if (tile < most_bytes && tile * n > call_bytes(what))
                 continue;
             forced.n_channels = n;
@@ -118,8 +117,7 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     return GYRE_SUCCESS;
 }
 
-/* Makes the ranks wait for each other on the stream by a small all-reduce, which is planned as
- * usual. The ranks then differ by the skew of that call only. */
+/* A small all-reduce, planned as usual. The ranks then differ by its skew only. */
 static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
                                       const struct bench_trial *trial)
 {
@@ -131,7 +129,6 @@ static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
     return bench_wait(rank);
 }
 
-/* Times n calls and waits for each. */
 static gyre_status time_calls(const struct bench_rank *rank, const struct bench_trial *trial,
                               const struct bench_call *call, double *us, size_t n)
 {
@@ -147,12 +144,11 @@ static gyre_status time_calls(const struct bench_rank *rank, const struct bench_
     return GYRE_SUCCESS;
 }
 
-/* -G: times n calls of a graph, which all get the mean time. */
+/* -G: all calls get the mean time. */
 static gyre_status time_captured(const struct bench_rank *rank, const struct bench_call *call,
                                  double *us, size_t n)
 {
-    GYRE_TRY(
-        bench_enqueue(rank, call)); /* loading, which the first call may do, cannot be captured */
+    GYRE_TRY(bench_enqueue(rank, call)); /* loading cannot be captured */
     GYRE_TRY(bench_wait(rank));
     GYRE_TRY(bench_time_graph(rank, call, (int)n, &us[0]));
     for (size_t i = 1; i < n; i++)
@@ -160,7 +156,7 @@ static gyre_status time_captured(const struct bench_rank *rank, const struct ben
     return GYRE_SUCCESS;
 }
 
-/* Times n calls of a trial; us[i] becomes the longest time over the ranks. */
+/* us[i] becomes the longest time over the ranks. */
 static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                               size_t n)
 {
@@ -175,7 +171,6 @@ static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial 
     return bench_max_over_ranks(rank, us, n);
 }
 
-/* The shortest time among the trials of this size that were timed. */
 static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
 {
     double fastest = INFINITY;
@@ -186,7 +181,7 @@ static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
     return fastest;
 }
 
-/* @doubt: factor by which the trial may be faster than its first calls were. */
+/* @doubt: the trial may be so many times faster than its first calls. */
 static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial,
                         double doubt)
 {
@@ -194,9 +189,9 @@ static bool is_too_slow(const struct bench_trials *trials, const struct bench_tr
            trial->us > doubt * trials->most_slowness * fastest_us(trials, trial->what.n_bytes);
 }
 
-/* Warms a trial up with one call, then times it twice; the shorter time counts. A trial that is too
- * slow to be explained by the warm-up is not timed again, because large calls in one channel take
- * dozens of times as long as the fastest. All ranks decide alike. */
+/* After one call, time the trial twice; the shorter time counts. A trial that the warm-up cannot
+ * explain is not timed again, because large calls in one channel take dozens of times as long as
+ * the fastest. All ranks decide alike. */
 static gyre_status probe(struct bench_rank *rank, const struct bench_trials *trials,
                          struct bench_trial *trial)
 {
@@ -215,7 +210,6 @@ static gyre_status probe(struct bench_rank *rank, const struct bench_trials *tri
     return GYRE_SUCCESS;
 }
 
-/* The number of calls that fill the trial's part of a round. */
 static size_t choose_n_calls(const struct bench_trial *trial)
 {
     const double n_calls = TRIAL_US / (trial->us > 0.1 ? trial->us : 0.1);
