@@ -85,7 +85,7 @@ function(gyre_install_tools)
   gyre_install(TARGETS ${targets} RUNTIME DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
   gyre_install(DIRECTORY bench/python DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools
     PATTERN __pycache__ EXCLUDE)
-  gyre_install(FILES bench/report/report.schema.json bench/doctor/output/doctor.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
+  gyre_install(FILES bench/report/report.schema.json bench/doctor/doctor.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
   set(made ${CMAKE_BINARY_DIR}/installed)
   file(MAKE_DIRECTORY ${made}/bin ${made}/man)
   file(CREATE_LINK ${GYRE_TOOLS_FROM_BIN}/gyre ${made}/bin/gyre SYMBOLIC)

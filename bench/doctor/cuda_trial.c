@@ -3,7 +3,7 @@
  * The trials of CUDA. The process that tries has a helper, which it starts before it starts CUDA,
  * because CUDA does not survive a fork. The helper opens the memory of each GPU and looks at it.
  */
-#include "bench/doctor/cuda_trial.h"
+#include "bench/doctor/trial.h"
 
 #include "core/foundation/base/util.h"
 

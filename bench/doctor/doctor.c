@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre doctor`: runs the checks, brings the ranks' findings together, writes them.
+ * `gyre doctor`: reads the options and the machine, runs the checks, brings the ranks' findings
+ * together, writes them.
  */
-#include "bench/command/command.h"
-#include "bench/doctor/counters.h"
 #include "bench/doctor/doctor.h"
-#include "bench/doctor/merge.h"
-#include "bench/doctor/options.h"
-#include "bench/doctor/output/output.h"
+
+#include "bench/command/command.h"
+#include "core/foundation/base/file.h"
 #include "core/foundation/base/util.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,93 +18,130 @@
 /* Apart from the severities, so that a script cannot take it for a finding. */
 #define WRONG_USAGE 4
 
+const struct bench_check bench_checks[BENCH_N_CHECKS] = {
+#define X(group, name, needs, title) \
+    {#group "." #name, title, BENCH_NEEDS_##needs, bench_check_##group##_##name},
+#include "bench/doctor/check_table.h"
+#undef X
+};
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+struct options {
+    const char *root; /* "" = this machine */
+    const char *json_path, *markdown_path, *html_path;
+    const char *only; /* the beginning of the ids that run; "" = all */
+    bool is_list, is_help, is_quiet, is_all;
+};
+
+static const char usage[] =
+    "usage: gyre doctor [options]\n"
+    "  --json FILE      write the findings as JSON (bench/doctor/doctor.schema.json)\n"
+    "  --markdown FILE  write them as Markdown, to paste into an issue\n"
+    "  --html FILE      write them as one HTML file that loads nothing\n"
+    "  --only PREFIX    run only the checks whose id begins so: rdma, host.memlock\n"
+    "  --quiet          print problems alone\n"
+    "  --all            print skipped checks too, each with its reason\n"
+    "  --root DIR       read proc, sys, etc and dev below DIR instead of this machine's\n"
+    "  --list           print the id and the title of every check\n"
+    "  -h, --help       print this text\n"
+    "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
+    "measures\n"
+    "the network between them.\n"
+    "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told or a\n"
+    "file could not be written, 4 wrong usage: nothing was checked.\n";
+
+static bool is_known_prefix(const char *prefix)
+{
+    for (int i = 0; i < BENCH_N_CHECKS; i++)
+        if (strncmp(bench_checks[i].id, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
+/* Reads the command line. Returns false after printing what is wrong. */
+static bool parse(int argc, char **argv, struct options *options)
+{
+    const struct {
+        const char *name;
+        const char **value; /* NULL = a flag */
+        bool *flag;
+    } table[] = {
+        {"--json", &options->json_path, NULL}, {"--markdown", &options->markdown_path, NULL},
+        {"--html", &options->html_path, NULL}, {"--only", &options->only, NULL},
+        {"--root", &options->root, NULL},      {"--list", NULL, &options->is_list},
+        {"--quiet", NULL, &options->is_quiet}, {"--all", NULL, &options->is_all},
+        {"--help", NULL, &options->is_help},   {"-h", NULL, &options->is_help}};
+    const size_t n_rows = sizeof(table) / sizeof(table[0]);
+    for (int i = 1; i < argc; i++) {
+        size_t row = 0;
+        while (row < n_rows && strcmp(argv[i], table[row].name) != 0)
+            row++;
+        if (row == n_rows) {
+            fprintf(stderr, "gyre doctor: there is no option %s (gyre doctor --help)\n", argv[i]);
+            return false;
+        }
+        if (table[row].flag != NULL) {
+            *table[row].flag = true;
+        } else if (i + 1 == argc) {
+            fprintf(stderr, "gyre doctor: %s needs a value\n", argv[i]);
+            return false;
+        } else {
+            *table[row].value = argv[++i];
+        }
+    }
+    if (!is_known_prefix(options->only)) {
+        fprintf(stderr, "gyre doctor: no check begins with %s (gyre doctor --list)\n",
+                options->only);
+        return false;
+    }
+    if (options->root[0] != '\0' && !bench_exists(options->root, "/")) {
+        fprintf(stderr, "gyre doctor: --root %s: there is no such folder\n", options->root);
+        return false;
+    }
+    return true;
+}
+
+/* ---- checks -------------------------------------------------------------------------------- */
+
+/* What a check needs and this machine or job lacks, in words; NULL if nothing. */
+static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs needs)
+{
+#define WORDS(name, words) words,
+    static const char *const words[] = {BENCH_NEEDS_TABLE(WORDS)};
+#undef WORDS
+    const struct bench_machine *machine = &doctor->machine;
+    bool has_hardware = false;
+    for (int i = 0; i < machine->n_ports; i++)
+        has_hardware = has_hardware || !machine->ports[i].is_soft;
+    const bool has[] = {
+        [BENCH_NEEDS_NOTHING] = true,
+        [BENCH_NEEDS_PORT] = machine->n_ports > 0,
+        [BENCH_NEEDS_GPU] = machine->has_gpu || machine->has_gpu_driver,
+        [BENCH_NEEDS_CARD] = machine->has_gpu || machine->has_nic,
+        [BENCH_NEEDS_GPU_AND_NIC] = machine->has_gpu && has_hardware,
+        [BENCH_NEEDS_RANKS] = doctor->launcher.n_processes > 1,
+        [BENCH_NEEDS_HOSTS] = doctor->launcher.n_processes > 1,
+    };
+    return has[needs] ? NULL : words[needs];
+}
+
 static void run_checks(struct bench_doctor *doctor, const char *only)
 {
     for (int i = 0; i < BENCH_N_CHECKS; i++) {
+        const struct bench_check *check = &bench_checks[i];
         doctor->check = (enum bench_check_id)i;
-        if (strncmp(bench_checks[i].id, only, strlen(only)) != 0)
+        if (strncmp(check->id, only, strlen(only)) != 0)
             continue;
-        bench_checks[i].run(doctor);
+        const char *lack = find_lack(doctor, check->needs);
+        if (lack != NULL)
+            bench_skip(doctor, "%s", lack);
+        else
+            check->run(doctor);
         /* A check that says nothing must not look like a check without problems. */
-        if (bench_said(doctor) < 0)
+        if (!bench_said(doctor))
             bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the check came to no result");
     }
-}
-
-/* "hostA (rank 0-3), hostB (rank 4-7)" from every rank's facts. */
-static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_t text_bytes)
-{
-    struct bench_launcher *launcher = &doctor->launcher;
-    const int n = launcher->n_processes;
-    size_t used = 0;
-    snprintf(text_out, text_bytes, "%s", doctor->facts.host);
-    if (n == 1)
-        return GYRE_SUCCESS;
-    char(*all)[64] = calloc((size_t)n, sizeof(*all));
-    bool *is_in = calloc((size_t)n, sizeof(*is_in));
-    gyre_status status =
-        all == NULL || is_in == NULL
-            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
-            : launcher->ops->all_gather(launcher, doctor->facts.host, sizeof(*all), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < n && used < text_bytes; i++) {
-        char ranks[64];
-        bool is_first = true;
-        for (int j = 0; j < n; j++) {
-            is_in[j] = strncmp(all[j], all[i], sizeof(*all)) == 0;
-            is_first = is_first && !(j < i && is_in[j]);
-        }
-        bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
-        if (is_first)
-            used += (size_t)snprintf(text_out + used, text_bytes - used, "%s%.63s (rank %s)",
-                                     used > 0 ? ", " : "", all[i], ranks);
-    }
-    free(all);
-    free(is_in);
-    return status;
-}
-
-static gyre_status write_files(const struct bench_doctor_report *report,
-                               const struct bench_doctor_options *options)
-{
-    if (options->json_path != NULL)
-        GYRE_TRY(bench_doctor_write_json(report, options->json_path));
-    if (options->markdown_path != NULL)
-        GYRE_TRY(bench_doctor_write_markdown(report, options->markdown_path));
-    if (options->html_path != NULL)
-        GYRE_TRY(bench_doctor_write_html(report, options->html_path));
-    return GYRE_SUCCESS;
-}
-
-/* Prints and writes the report on rank 0. The other ranks print nothing and end with status 0, so
- * that a launcher reports one failure for the job and not one for each rank. */
-static gyre_status report(struct bench_doctor *doctor, const struct bench_doctor_options *options,
-                          int *exit_status_out)
-{
-    char hosts[1024];
-    struct bench_doctor_report report = {.doctor = doctor, .hosts = hosts};
-    GYRE_TRY(bench_doctor_merge(doctor));
-    GYRE_TRY(name_hosts(doctor, hosts, sizeof(hosts)));
-    *exit_status_out = 0;
-    if (doctor->launcher.process != 0)
-        return GYRE_SUCCESS;
-    bench_findings_sort(&doctor->findings);
-    for (int i = 0; i < doctor->findings.n; i++)
-        report.n_by_severity[doctor->findings.list[i].severity]++;
-    report.exit_status = bench_findings_exit_status(&doctor->findings);
-    bench_doctor_print(&report,
-                       options->is_quiet ? BENCH_PRINT_PROBLEMS
-                       : options->is_all ? BENCH_PRINT_ALL
-                                         : BENCH_PRINT_USUAL,
-                       stdout);
-    *exit_status_out = report.exit_status;
-    return write_files(&report, options);
-}
-
-static void free_matrix(struct bench_matrix *matrix)
-{
-    free(matrix->names);
-    free(matrix->latency_us);
-    free(matrix->gbytes_per_s);
 }
 
 /* Check that all ranks run the same checks as rank 0. Otherwise ranks would wait for each other in
@@ -125,63 +162,143 @@ static gyre_status agree(struct bench_launcher *launcher, const char *only)
     return status;
 }
 
-static int examine(const struct bench_doctor_options *options)
+/* ---- the report ---------------------------------------------------------------------------- */
+
+/* "hostA (rank 0-3), hostB (rank 4-7)" from the names of every rank's host. */
+static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_t text_bytes)
 {
-    int exit_status = CANNOT_TELL;
-    struct bench_doctor *doctor = calloc(1, sizeof(*doctor));
-    gyre_status status = doctor == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                                        : bench_launcher_open(&doctor->launcher);
-    if (status == GYRE_SUCCESS) {
-        status = agree(&doctor->launcher, options->only);
-        if (status != GYRE_SUCCESS)
-            doctor->launcher.ops->close(&doctor->launcher);
+    struct bench_launcher *launcher = &doctor->launcher;
+    const int n = launcher->n_processes;
+    snprintf(text_out, text_bytes, "%s", doctor->host);
+    if (n == 1)
+        return GYRE_SUCCESS;
+    text_out[0] = '\0';
+    char(*all)[64] = calloc((size_t)n, sizeof(*all));
+    bool *is_in = calloc((size_t)n, sizeof(*is_in));
+    gyre_status status = all == NULL || is_in == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
+                             : launcher->ops->all_gather(launcher, doctor->host, sizeof(*all), all);
+    for (int i = 0; status == GYRE_SUCCESS && i < n; i++) {
+        char ranks[64];
+        bool is_first = true;
+        for (int j = 0; j < n; j++) {
+            is_in[j] = strncmp(all[j], all[i], sizeof(*all)) == 0;
+            is_first = is_first && !(j < i && is_in[j]);
+        }
+        bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
+        if (is_first)
+            bench_append(text_out, text_bytes, "%s%.63s (rank %s)", i > 0 ? ", " : "", all[i],
+                         ranks);
     }
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
-        free(doctor);
-        return CANNOT_TELL;
-    }
-    doctor->root = options->root;
-    doctor->environment = environ;
+    free(all);
+    free(is_in);
+    return status;
+}
+
+/* Replaces a file. Errors: as gyre_file_replace(). */
+static gyre_status write_text(const struct bench_doctor_report *report, const char *option,
+                              const char *path,
+                              void (*put)(FILE *file, const struct bench_doctor_report *report))
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    if (file == NULL)
+        return gyre_fail_errno(errno, "%s %s", option, path);
+    put(file, report);
+    const bool is_bad = ferror(file) != 0;
+    const gyre_status status =
+        fclose(file) != 0 || is_bad
+            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%s %s: no memory", option, path)
+            : gyre_file_replace(path, text, n_bytes);
+    free(text);
+    return status;
+}
+
+/* Prints and writes the report on rank 0. The other ranks print nothing and end with status 0, so
+ * that a launcher reports one failure for the job and not one for each rank. */
+static gyre_status report(struct bench_doctor *doctor, const struct options *options,
+                          int *exit_status_out)
+{
+    char hosts[1024];
+    struct bench_doctor_report report = {.doctor = doctor, .hosts = hosts};
+    GYRE_TRY(bench_findings_merge(doctor));
+    GYRE_TRY(name_hosts(doctor, hosts, sizeof(hosts)));
+    *exit_status_out = 0;
+    if (doctor->launcher.process != 0)
+        return GYRE_SUCCESS;
+    bench_findings_sort(&doctor->findings);
+    for (int i = 0; i < doctor->findings.n; i++)
+        report.n_by_severity[doctor->findings.list[i].severity]++;
+    *exit_status_out = report.exit_status = bench_findings_exit_status(&doctor->findings);
+    bench_doctor_print(&report,
+                       options->is_quiet ? BENCH_PRINT_PROBLEMS
+                       : options->is_all ? BENCH_PRINT_ALL
+                                         : BENCH_PRINT_USUAL,
+                       stdout);
+    if (options->json_path != NULL)
+        GYRE_TRY(bench_doctor_write_json(&report, options->json_path));
+    if (options->markdown_path != NULL)
+        GYRE_TRY(
+            write_text(&report, "--markdown", options->markdown_path, bench_doctor_put_markdown));
+    return options->html_path != NULL
+               ? write_text(&report, "--html", options->html_path, bench_doctor_put_html)
+               : GYRE_SUCCESS;
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static void read_params(struct bench_doctor *doctor)
+{
+    char *const nothing[] = {NULL};
     struct gyre_param_sources sources;
     gyre_param_sources_open(&sources);
     doctor->params_status = gyre_params_take(&sources, &doctor->params);
     gyre_param_sources_close(&sources);
-    if (doctor->params_status != GYRE_SUCCESS) {
-        char *const nothing[] = {NULL};
-        snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
-        (void)gyre_params_from(nothing, &doctor->params); /* the defaults, which are legal */
-    }
-    bench_set_host(doctor);
+    if (doctor->params_status == GYRE_SUCCESS)
+        return;
+    snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
+    (void)gyre_params_from(nothing, &doctor->params); /* the defaults, which are legal */
+}
+
+/* With the launcher open: look, and report. */
+static gyre_status examine(struct bench_doctor *doctor, const struct options *options,
+                           int *exit_status_out)
+{
+    GYRE_TRY(agree(&doctor->launcher, options->only));
+    read_params(doctor);
+    GYRE_TRY(bench_machine_read(options->root, &doctor->params, &doctor->machine));
+    bench_facts_gather(doctor);
     run_checks(doctor, options->only);
-    status = report(doctor, options, &exit_status);
-    if (status == GYRE_SUCCESS && doctor->is_out_of_memory)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for all findings");
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "gyre doctor: rank %d: %s\n", doctor->launcher.process, gyre_cause());
-        exit_status = CANNOT_TELL;
-    }
-    doctor->launcher.ops->close(&doctor->launcher);
+    GYRE_TRY(report(doctor, options, exit_status_out));
+    return doctor->is_out_of_memory
+               ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for all findings")
+               : GYRE_SUCCESS;
+}
+
+static void free_doctor(struct bench_doctor *doctor)
+{
     free(doctor->findings.list);
-    free_matrix(&doctor->hosts);
-    free_matrix(&doctor->gpus);
-    free_matrix(&doctor->rails);
+    bench_matrix_free(&doctor->hosts);
+    bench_matrix_free(&doctor->gpus);
+    bench_matrix_free(&doctor->rails);
+    free(doctor->nvml);
     free(doctor->cuda);
     bench_paths_free(doctor->paths);
     bench_counters_free(doctor->before_load);
     bench_counters_free(doctor->after_load);
+    bench_machine_free(&doctor->machine);
     free(doctor);
-    return exit_status;
 }
 
 int bench_command_doctor(int argc, char **argv)
 {
-    struct bench_doctor_options options;
-    if (!bench_doctor_parse(argc, argv, &options))
+    struct options options = {.root = "", .only = ""};
+    if (!parse(argc, argv, &options))
         return WRONG_USAGE;
     if (options.is_help) {
         bench_command_print_examples("doctor", stdout);
-        fputs(bench_doctor_usage, stdout);
+        fputs(usage, stdout);
         return 0;
     }
     if (options.is_list) {
@@ -189,5 +306,23 @@ int bench_command_doctor(int argc, char **argv)
             printf("%-22s %s\n", bench_checks[i].id, bench_checks[i].title);
         return 0;
     }
-    return examine(&options);
+    int exit_status = CANNOT_TELL;
+    struct bench_doctor *doctor = calloc(1, sizeof(*doctor));
+    gyre_status status = doctor == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
+                                        : bench_launcher_open(&doctor->launcher);
+    if (status != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
+        free(doctor);
+        return CANNOT_TELL;
+    }
+    doctor->root = options.root;
+    doctor->environment = environ;
+    status = examine(doctor, &options, &exit_status);
+    if (status != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre doctor: rank %d: %s\n", doctor->launcher.process, gyre_cause());
+        exit_status = CANNOT_TELL;
+    }
+    doctor->launcher.ops->close(&doctor->launcher);
+    free_doctor(doctor);
+    return exit_status;
 }

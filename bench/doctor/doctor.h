@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `gyre doctor`: checks of a machine, or of all machines of a job. A check is a row of
- * check_table.h and a function. It reads files below a root folder (read.h), so tests run the same
- * code on prepared folders, and it says what it found with bench_say().
+ * check_table.h and a function that says what it found with bench_say().
  */
 #ifndef GYRE_BENCH_DOCTOR_H
 #define GYRE_BENCH_DOCTOR_H
 
-#include "bench/doctor/read.h"
+#include "bench/doctor/machine.h"
 #include "bench/launch/launcher.h"
-#include "core/foundation/base/param.h"
 
-#include <stdint.h>
+#include <stdio.h>
 
 /* In ascending order of importance for the reader. */
 enum bench_severity {
@@ -24,7 +22,7 @@ enum bench_severity {
 };
 
 enum bench_check_id {
-#define X(group, name, title) BENCH_CHECK_##group##_##name,
+#define X(group, name, needs, title) BENCH_CHECK_##group##_##name,
 #include "bench/doctor/check_table.h"
 #undef X
     BENCH_N_CHECKS
@@ -32,9 +30,25 @@ enum bench_check_id {
 
 struct bench_doctor;
 
+/* What a check needs; without it the check is skipped with these words. */
+#define BENCH_NEEDS_TABLE(X)                               \
+    X(NOTHING, NULL)                                       \
+    X(PORT, "no RDMA port in /sys/class/infiniband")       \
+    X(GPU, "no NVIDIA GPU on PCI")                         \
+    X(CARD, "neither a GPU nor an RDMA adapter is here")   \
+    X(GPU_AND_NIC, "needs both a GPU and an RDMA adapter") \
+    X(RANKS, "one process: nothing to compare with")       \
+    X(HOSTS, "one process: no pair of hosts")
+
+enum bench_needs {
+#define BENCH_NEEDS_ENUM(name, words) BENCH_NEEDS_##name,
+    BENCH_NEEDS_TABLE(BENCH_NEEDS_ENUM)
+#undef BENCH_NEEDS_ENUM
+};
+
 struct bench_check {
-    const char *id;
-    const char *title;
+    const char *id, *title;
+    enum bench_needs needs;
     void (*run)(struct bench_doctor *doctor);
 };
 
@@ -55,7 +69,6 @@ struct bench_finding {
 struct bench_findings {
     struct bench_finding *list;
     int n;
-    int n_allocated;
 };
 
 /* Facts that all ranks of a job should have in common. X(name, title) */
@@ -76,11 +89,6 @@ enum bench_fact_id {
         BENCH_N_FACTS
 };
 
-struct bench_facts {
-    char host[64]; /* its name */
-    char texts[BENCH_N_FACTS][160];
-};
-
 /* A matrix of measurements between hosts or GPUs. NAN = not measured. */
 struct bench_matrix {
     int n;
@@ -97,17 +105,64 @@ struct bench_doctor {
     struct gyre_params params;
     gyre_status params_status;
     char params_cause[GYRE_CAUSE_MAX_BYTES];
+    struct bench_machine machine;
     enum bench_check_id check; /* the one that runs */
     struct bench_findings findings;
-    struct bench_facts facts; /* filled in by checks as they read */
-    struct bench_matrix hosts;
-    struct bench_matrix gpus;
-    struct bench_matrix rails;
+    char host[64]; /* the host's name */
+    char facts[BENCH_N_FACTS][160];
+    struct bench_matrix hosts, gpus, rails;
     struct bench_counters *before_load, *after_load; /* of job.rails; NULL = it put no load here */
     struct bench_paths *paths;       /* of job.firewall and job.path_mtu; NULL until needed */
-    struct bench_cuda_results *cuda; /* NULL until a check needs them */
+    struct bench_nvml *nvml;         /* of gpu.ecc, gpu.clocks and gpu.link; likewise */
+    struct bench_cuda_results *cuda; /* likewise */
     bool is_out_of_memory;
 };
+
+/* ---- what checks say ----------------------------------------------------------------------- */
+
+/** bench_say - add a finding of the running check.
+ * @subject, @fix: may be NULL. @format: the evidence. */
+void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
+               const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+#define bench_ok(doctor, subject, ...) bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
+#define bench_skip(doctor, ...)        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
+
+/** bench_say_port - bench_say about an RDMA port, whose names are put into the fix. */
+void bench_say_port(struct bench_doctor *doctor, enum bench_severity severity,
+                    const struct bench_rdma_port *port, const char *fix, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/** bench_say_netdev - bench_say about an interface, whose name is put into the fix. */
+void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity, const char *netdev,
+                      const char *fix, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/** bench_say_unreadable - the running check needs a file that cannot be read or understood.
+ * @result: of the read. OK means that the file was read and is not understood. */
+void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
+                          enum bench_read result);
+
+/* A counter that a file shows, and the most that is no finding. */
+struct bench_count {
+    const char *subject, *path;
+    const char *key; /* the words before the number in the file; NULL = it has the number alone */
+    const char *before, *behind; /* words around the number in the evidence */
+    const char *fix;
+    int64_t most;
+};
+
+/** bench_count_judge - read a counter, and warn if it is above the most. Returns 1 if it was read;
+ * an absent file is no finding. */
+int bench_count_judge(struct bench_doctor *doctor, const struct bench_count *count);
+
+/** bench_say_counted - if the check has said nothing: that all is well, or that nothing could be
+ * read. */
+void bench_say_counted(struct bench_doctor *doctor, int n_read, const char *good,
+                       const char *nothing);
+
+/** bench_said - has the running check said anything so far? */
+bool bench_said(const struct bench_doctor *doctor);
 
 /** bench_fix_of_port - a fix with the names of the port that it is about.
  * @fix: NETDEV in it stands for the port's network interface, DEVICE for its RDMA device.
@@ -119,52 +174,119 @@ const char *bench_fix_of_port(const char *fix, const char *device, const char *n
 /** bench_fix_of_interface - likewise, of an interface that need not be one of RDMA. */
 const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out);
 
-/** bench_say - add a finding of the running check.
- * @subject, @fix: may be NULL. @format: the evidence. */
-void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
-               const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
+/** bench_text_clean - make a text safe to print: bytes that a terminal or a JSON reader could
+ * misread become "?". */
+void bench_text_clean(char *text);
 
-/** bench_say_unreadable - the running check needs a file that cannot be read or understood.
- * @result: of the read; ABSENT, DENIED or BROKEN. */
-void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
-                          enum bench_read result);
-
-/** bench_said - the worst severity that the running check has said so far; -1 if nothing. */
-int bench_said(const struct bench_doctor *doctor);
-
-/** bench_set_fact - note a fact that all ranks of a job should have in common. */
-void bench_set_fact(struct bench_doctor *doctor, enum bench_fact_id fact, const char *format, ...)
+/** bench_append - append to a text as much as there is room for. */
+void bench_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/** bench_set_host - read the host's name into the facts. */
-void bench_set_host(struct bench_doctor *doctor);
 
 /** bench_variable - the value of an environment variable, or NULL. */
 const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 
-/** bench_findings_sort - sort by check, then by severity (worst first), then by subject. */
-void bench_findings_sort(struct bench_findings *findings);
+/** bench_fact_of_gids - "mlx5_0:1 RoCE v2 IPv4, ..." of the GIDs that the rules choose. @text: "".
+ */
+void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes);
+
+/** bench_fact_of_driver - "580.65.06". @text: "". */
+void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes);
+
+/** bench_facts_gather - read what ranks compare, whichever checks run. */
+void bench_facts_gather(struct bench_doctor *doctor);
+
+/* ---- findings ------------------------------------------------------------------------------ */
 
 /** bench_findings_add - append a copy. Returns false if there is no memory. */
 bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding);
+
+/** bench_findings_sort - sort by check, then by severity (worst first), then by subject. */
+void bench_findings_sort(struct bench_findings *findings);
 
 /** bench_findings_exit_status - the exit status of `gyre doctor`: 0 = no problem, 1 = a warning, 2
  * = a failure, 3 = no warning, but a check came to no result. */
 int bench_findings_exit_status(const struct bench_findings *findings);
 
-/** bench_finding_doc - the section of the page that explains a check: "docs/doctor.md#hostmemlock".
- * @text_out: 96 bytes; returned. */
-const char *bench_finding_doc(const struct bench_finding *finding, char *text_out,
-                              size_t text_bytes);
+/** bench_findings_merge - gather the findings of all ranks on every rank, and join equal findings.
+ * Findings that are ok or skipped are joined even if their evidence differs. Collective. */
+gyre_status bench_findings_merge(struct bench_doctor *doctor);
 
-/** bench_severity_name - "ok", "skipped", "unknown", "warn", "fail". */
-const char *bench_severity_name(int severity);
+/** bench_ranks_to_text - "0-3,6". @is_in: by rank. Ends with "..." if there is no room. */
+void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t text_bytes);
+
+/* ---- hosts and matrices -------------------------------------------------------------------- */
+
+/* The hosts of a job. The first process of each host takes part in measurements between hosts; the
+ * others only gather. */
+struct bench_hosts {
+    int n;
+    int *leaders;      /* n; process number of each host's first process */
+    char (*names)[64]; /* n; "node1 (rank 0)", because one machine can count as several hosts */
+    int me;            /* this process's host if it is the host's first process; else -1 */
+};
+
+/** bench_hosts_find - find the first process of each host, by the library's own notion of a host.
+ * Collective. Freed by bench_hosts_free(), also after a failure. */
+gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out);
+void bench_hosts_free(struct bench_hosts *hosts);
+
+/** bench_matrix_open - n rows without measurements; the caller fills in names and what, and n when
+ * there is something to print. Errors: OUT_OF_MEMORY. */
+gyre_status bench_matrix_open(struct bench_matrix *matrix, int n);
+void bench_matrix_free(struct bench_matrix *matrix);
+
+/* The rates of a matrix. A pair is the index of its cell, row * n + column. */
+struct bench_matrix_rates {
+    int n_measured;
+    int slow, fast; /* pairs with the lowest and the highest rate; -1 = nothing was measured */
+};
+
+struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix);
 
 /** bench_paths_free - the measurement of packets between hosts; NULL does nothing. */
 void bench_paths_free(struct bench_paths *paths);
 
+/* ---- output -------------------------------------------------------------------------------- */
+
+/* The report that is written: the merged findings of all ranks. */
+struct bench_doctor_report {
+    const struct bench_doctor *doctor;
+    const char *hosts; /* "hostA (rank 0-3), hostB (rank 4-7)" */
+    int n_by_severity[BENCH_N_SEVERITIES];
+    int exit_status;
+};
+
+/** bench_doctor_summary - "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped". Returns text_out. */
+const char *bench_doctor_summary(const struct bench_doctor_report *report, char *text_out,
+                                 size_t text_bytes);
+
+/** bench_finding_doc - the section of the page that explains a check: "docs/doctor.md#hostmemlock".
+ * Returns text_out, of 96 bytes. */
+const char *bench_finding_doc(const struct bench_finding *finding, char *text_out);
+
+/** bench_severity_name - "ok", "skipped", "unknown", "warn", "fail". */
+const char *bench_severity_name(int severity);
+
+/* Which findings are printed for people. */
+enum bench_print {
+    BENCH_PRINT_PROBLEMS, /* not those that are ok or skipped */
+    BENCH_PRINT_USUAL,    /* skipped ones as one line with their number */
+    BENCH_PRINT_ALL
+};
+
+/** bench_doctor_print - print the report for people. Colours are used if `file` is a terminal. */
+void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
+                        FILE *file);
+
+void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report);
+void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report);
+
+/** bench_doctor_write_json - replace a file. Errors: as gyre_file_replace(); UNSUPPORTED if json-c
+ * was missing when this program was built. */
+gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
+
 /* The functions of the rows. */
-#define X(group, name, title) void bench_check_##group##_##name(struct bench_doctor *doctor);
+#define X(group, name, needs, title) void bench_check_##group##_##name(struct bench_doctor *doctor);
 #include "bench/doctor/check_table.h"
 #undef X
 

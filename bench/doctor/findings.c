@@ -1,63 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of findings, and how checks add to it.
+ * The list of findings: how checks add to it, and how ranks join theirs.
  */
 #include "bench/doctor/doctor.h"
+
 #include "core/foundation/base/text.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const struct bench_check bench_checks[BENCH_N_CHECKS] = {
-#define X(group, name, title) {#group "." #name, title, bench_check_##group##_##name},
-#include "bench/doctor/check_table.h"
-#undef X
-};
-
 bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding)
 {
-    if (findings->n == findings->n_allocated) {
-        const int n_allocated = 2 * findings->n_allocated + 16;
-        struct bench_finding *list =
-            realloc(findings->list, (size_t)n_allocated * sizeof(*findings->list));
-        if (list == NULL)
-            return false;
-        findings->list = list;
-        findings->n_allocated = n_allocated;
-    }
+    void *list = bench_grow(findings->list, findings->n, sizeof(*findings->list));
+    if (list == NULL)
+        return false;
+    findings->list = list;
     findings->list[findings->n++] = *finding;
     return true;
 }
 
-/* Make a text safe to print. Files of a broken machine may hold any bytes, so bytes that a terminal
- * or a JSON reader could misread become question marks. */
-static void clean(char *text)
+void bench_text_clean(char *text)
 {
     for (; *text != '\0'; text++)
         if (!gyre_text_is_printable(*text) && *text != '\n')
             *text = *text == '\t' ? ' ' : '?';
 }
 
-void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
-               const char *fix, const char *format, ...)
+static void add(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
+                const char *fix, const char *format, va_list arguments)
 {
     struct bench_finding finding;
-    va_list arguments;
     memset(&finding, 0, sizeof(finding));
     finding.check = (int32_t)doctor->check;
     finding.severity = (int32_t)severity;
     snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
     snprintf(finding.fix, sizeof(finding.fix), "%s", fix == NULL ? "" : fix);
-    va_start(arguments, format);
     vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
-    va_end(arguments);
-    clean(finding.subject);
-    clean(finding.fix);
-    clean(finding.evidence);
+    bench_text_clean(finding.subject);
+    bench_text_clean(finding.fix);
+    bench_text_clean(finding.evidence);
     if (!bench_findings_add(&doctor->findings, &finding))
         doctor->is_out_of_memory = true;
+}
+
+void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
+               const char *fix, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add(doctor, severity, subject, fix, format, arguments);
+    va_end(arguments);
+}
+
+void bench_say_port(struct bench_doctor *doctor, enum bench_severity severity,
+                    const struct bench_rdma_port *port, const char *fix, const char *format, ...)
+{
+    char own_fix[BENCH_FIX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    add(doctor, severity, port->name,
+        fix == NULL ? NULL : bench_fix_of_port(fix, port->device, port->netdev, own_fix), format,
+        arguments);
+    va_end(arguments);
+}
+
+void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity, const char *netdev,
+                      const char *fix, const char *format, ...)
+{
+    char own_fix[BENCH_FIX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    add(doctor, severity, netdev, fix == NULL ? NULL : bench_fix_of_interface(fix, netdev, own_fix),
+        format, arguments);
+    va_end(arguments);
 }
 
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
@@ -72,32 +89,47 @@ void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, cons
                                               : "its content is not understood");
 }
 
-int bench_said(const struct bench_doctor *doctor)
+int bench_count_judge(struct bench_doctor *doctor, const struct bench_count *count)
 {
-    int worst = -1;
-    for (int i = 0; i < doctor->findings.n; i++)
-        if (doctor->findings.list[i].check == (int32_t)doctor->check &&
-            doctor->findings.list[i].severity > worst)
-            worst = doctor->findings.list[i].severity;
-    return worst;
+    char text[2048];
+    int64_t number = 0;
+    const char *at = text;
+    enum bench_read result = bench_read_text(doctor->root, count->path, text, sizeof(text));
+    if (result == BENCH_READ_OK && count->key != NULL && (at = strstr(text, count->key)) != NULL)
+        at += strlen(count->key);
+    if (result == BENCH_READ_OK && (at == NULL || !bench_text_to_number(at, &number) || number < 0))
+        result = BENCH_READ_BROKEN;
+    if (result != BENCH_READ_OK && result != BENCH_READ_ABSENT)
+        bench_say_unreadable(doctor, count->subject, count->path, result);
+    else if (number > count->most)
+        bench_say(doctor, BENCH_WARN, count->subject, count->fix, "%s: %s%" PRId64 "%s",
+                  count->path, count->before, number, count->behind);
+    return result == BENCH_READ_OK;
 }
 
-void bench_set_fact(struct bench_doctor *doctor, enum bench_fact_id fact, const char *format, ...)
+void bench_say_counted(struct bench_doctor *doctor, int n_read, const char *good,
+                       const char *nothing)
 {
+    if (!bench_said(doctor))
+        bench_say(doctor, n_read > 0 ? BENCH_OK : BENCH_SKIPPED, NULL, NULL, "%s",
+                  n_read > 0 ? good : nothing);
+}
+
+bool bench_said(const struct bench_doctor *doctor)
+{
+    for (int i = 0; i < doctor->findings.n; i++)
+        if (doctor->findings.list[i].check == (int32_t)doctor->check)
+            return true;
+    return false;
+}
+
+void bench_append(char *text, size_t text_bytes, const char *format, ...)
+{
+    const size_t used = strlen(text);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(doctor->facts.texts[fact], sizeof(doctor->facts.texts[fact]), format, arguments);
+    vsnprintf(text + used, text_bytes - used, format, arguments);
     va_end(arguments);
-    clean(doctor->facts.texts[fact]);
-}
-
-void bench_set_host(struct bench_doctor *doctor)
-{
-    char *name = doctor->facts.host;
-    if (bench_read_text(doctor->root, "/proc/sys/kernel/hostname", name,
-                        sizeof(doctor->facts.host)) != BENCH_READ_OK)
-        snprintf(name, sizeof(doctor->facts.host), "a host without a name");
-    clean(name);
 }
 
 const char *bench_variable(const struct bench_doctor *doctor, const char *name)
@@ -134,22 +166,156 @@ int bench_findings_exit_status(const struct bench_findings *findings)
     return has[BENCH_FAIL] ? 2 : has[BENCH_WARN] ? 1 : has[BENCH_UNKNOWN] ? 3 : 0;
 }
 
-/* A link names a heading without its dots. */
-const char *bench_finding_doc(const struct bench_finding *finding, char *text_out,
-                              size_t text_bytes)
+/* ---- fixes --------------------------------------------------------------------------------- */
+
+/* Puts the names into a fix, so that its command can be copied.
+ * @unknown: is appended if the text has NETDEV and the interface is not known. */
+static const char *put_names(const char *fix, const char *device, const char *netdev,
+                             const char *unknown, char *text_out)
 {
-    size_t used = (size_t)snprintf(text_out, text_bytes, "docs/doctor.md#");
-    for (const char *at = bench_checks[finding->check].id; *at != '\0' && used + 1 < text_bytes;
-         at++)
-        if (*at != '.')
-            text_out[used++] = *at;
-    text_out[used] = '\0';
+    const char *const words[] = {"NETDEV", "DEVICE"}, *const names[] = {netdev, device};
+    const bool is_unknown = netdev[0] == '\0' && strstr(fix, words[0]) != NULL;
+    text_out[0] = '\0';
+    while (*fix != '\0') {
+        const char *name = NULL;
+        for (int i = 0; i < 2 && name == NULL; i++)
+            if (names[i] != NULL && names[i][0] != '\0' &&
+                strncmp(fix, words[i], strlen(words[i])) == 0) {
+                name = names[i];
+                fix += strlen(words[i]);
+            }
+        if (name != NULL)
+            bench_append(text_out, BENCH_FIX_BYTES, "%s", name);
+        else
+            bench_append(text_out, BENCH_FIX_BYTES, "%c", *fix++);
+    }
+    if (is_unknown)
+        bench_append(text_out, BENCH_FIX_BYTES, "%s", unknown);
     return text_out;
 }
 
-const char *bench_severity_name(int severity)
+const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
+                              char *text_out)
 {
-    static const char *const names[BENCH_N_SEVERITIES] = {"ok", "skipped", "unknown", "warn",
-                                                          "fail"};
-    return names[severity];
+    return put_names(fix, device, netdev,
+                     " (NETDEV is the interface of the port: rdma link show names it)", text_out);
+}
+
+const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out)
+{
+    return put_names(fix, NULL, netdev,
+                     " (NETDEV is an interface of this host: ip link lists them)", text_out);
+}
+
+/* ---- all ranks ----------------------------------------------------------------------------- */
+
+void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t text_bytes)
+{
+    size_t used = 0;
+    text_out[0] = '\0';
+    for (int first = 0; first < n_ranks; first++) {
+        int last = first;
+        if (!is_in[first])
+            continue;
+        while (last + 1 < n_ranks && is_in[last + 1])
+            last++;
+        if (used + 32 > text_bytes) {
+            snprintf(text_out + used, text_bytes - used, ",...");
+            return;
+        }
+        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s%d", used > 0 ? "," : "",
+                                 first);
+        if (last > first)
+            used += (size_t)snprintf(text_out + used, text_bytes - used, "-%d", last);
+        first = last;
+    }
+}
+
+static bool is_same(const struct bench_finding *a, const struct bench_finding *b)
+{
+    return a->check == b->check && a->severity == b->severity &&
+           strcmp(a->subject, b->subject) == 0 &&
+           (a->severity <= BENCH_SKIPPED ||
+            (strcmp(a->evidence, b->evidence) == 0 && strcmp(a->fix, b->fix) == 0));
+}
+
+/* A finding of another process is used only if its fields are legal. */
+static bool is_legal(const struct bench_finding *finding)
+{
+    return finding->check >= 0 && finding->check < BENCH_N_CHECKS && finding->severity >= 0 &&
+           finding->severity < BENCH_N_SEVERITIES &&
+           memchr(finding->subject, 0, sizeof(finding->subject)) != NULL &&
+           memchr(finding->evidence, 0, sizeof(finding->evidence)) != NULL &&
+           memchr(finding->fix, 0, sizeof(finding->fix)) != NULL;
+}
+
+/* @all: n_each findings of every rank. @counts: how many of them are used, by rank. */
+static gyre_status join(const struct bench_doctor *doctor, const struct bench_finding *all,
+                        const int *counts, int n_each, struct bench_findings *merged)
+{
+    const int n_ranks = doctor->launcher.n_processes;
+    bool *owners = calloc((size_t)n_ranks, sizeof(*owners));
+    bool *is_done = calloc((size_t)n_ranks * (size_t)n_each, sizeof(*is_done));
+    gyre_status status = GYRE_SUCCESS;
+    if (owners == NULL || is_done == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings");
+    for (int i = 0; status == GYRE_SUCCESS && i < n_ranks * n_each; i++) {
+        struct bench_finding finding = all[i];
+        if (i % n_each >= counts[i / n_each] || is_done[i] || !is_legal(&finding))
+            continue;
+        memset(owners, 0, (size_t)n_ranks * sizeof(*owners));
+        for (int j = i; j < n_ranks * n_each; j++)
+            if (j % n_each < counts[j / n_each] && is_same(&all[i], &all[j]))
+                is_done[j] = owners[j / n_each] = true;
+        bench_ranks_to_text(owners, n_ranks, finding.ranks, sizeof(finding.ranks));
+        if (!bench_findings_add(merged, &finding))
+            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings");
+    }
+    free(owners);
+    free(is_done);
+    return status;
+}
+
+/* Ranks gather the number of findings of each rank, then the findings. */
+gyre_status bench_findings_merge(struct bench_doctor *doctor)
+{
+    struct bench_launcher *launcher = &doctor->launcher;
+    const size_t n_ranks = (size_t)launcher->n_processes;
+    struct bench_findings merged = {NULL, 0};
+    int n_each = 1;
+    if (n_ranks == 1)
+        return GYRE_SUCCESS;
+    int *counts = calloc(n_ranks, sizeof(*counts));
+    struct bench_finding *mine = NULL, *all = NULL;
+    gyre_status status =
+        counts == NULL
+            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings")
+            : launcher->ops->all_gather(launcher, &doctor->findings.n, sizeof(int), counts);
+    if (status != GYRE_SUCCESS)
+        goto done;
+    for (size_t i = 0; i < n_ranks; i++)
+        n_each = counts[i] > n_each ? counts[i] : n_each;
+    mine = calloc((size_t)n_each, sizeof(*mine));
+    all = calloc(n_ranks * (size_t)n_each, sizeof(*all));
+    if (mine == NULL || all == NULL) {
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings of %zu ranks", n_ranks);
+        goto done;
+    }
+    if (doctor->findings.n > 0)
+        memcpy(mine, doctor->findings.list, (size_t)doctor->findings.n * sizeof(*mine));
+    status = launcher->ops->all_gather(launcher, mine, (size_t)n_each * sizeof(*mine), all);
+    if (status == GYRE_SUCCESS)
+        status = join(doctor, all, counts, n_each, &merged);
+    if (status == GYRE_SUCCESS) {
+        free(doctor->findings.list);
+        doctor->findings = merged;
+        merged.list = NULL;
+    }
+done:
+    free(merged.list);
+    free(counts);
+    free(mine);
+    free(all);
+    return status;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the network interfaces of a root folder.
+ * Reads the network interfaces and addresses of a root folder, and makes the library's choice among
+ * them.
  */
-#include "bench/doctor/net.h"
+#include "bench/doctor/machine.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -87,38 +88,44 @@ static int compare_by_index(const void *a, const void *b)
 }
 
 /* Interfaces in the order of their index, which is the order of getifaddrs(). */
-static void read_devices(const char *root, struct bench_net *net)
+static bool read_devices(struct bench_machine *machine)
 {
     char(*names)[BENCH_NAME_BYTES];
-    int64_t order[BENCH_MAX_NETDEVS][2];
-    int n = bench_read_names(root, "/sys/class/net", &names);
-    if (n > BENCH_MAX_NETDEVS)
-        n = BENCH_MAX_NETDEVS;
-    for (int i = 0; i < n; i++) {
-        order[i][0] = number_of(root, names[i], "ifindex");
+    const int n = bench_read_names(machine->root, "/sys/class/net", &names);
+    int64_t(*order)[2] = calloc((size_t)n + 1, sizeof(*order));
+    machine->netdevs = calloc((size_t)n + 1, sizeof(*machine->netdevs));
+    const bool has_memory = order != NULL && machine->netdevs != NULL;
+    for (int i = 0; has_memory && i < n; i++) {
+        order[i][0] = number_of(machine->root, names[i], "ifindex");
         order[i][1] = i;
     }
-    qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
-    for (int i = 0; i < n; i++) {
+    if (has_memory)
+        qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
+    for (int i = 0; has_memory && i < n; i++) {
         char path[192];
+        const char *name = names[order[i][1]];
         /* A file of the folder, such as bonding_masters, is no interface. */
-        if (bench_exists(root, path_of(names[order[i][1]], "flags", path)))
-            read_device(root, names[order[i][1]], &net->devices[net->n_devices++]);
+        if (bench_exists(machine->root, path_of(name, "flags", path)))
+            read_device(machine->root, name, &machine->netdevs[machine->n_netdevs++]);
     }
+    free(order);
     free(names);
+    return has_memory;
 }
 
 /* ---- addresses of proc/net ----------------------------------------------------------------- */
 
-static bool add_address(const struct bench_net *net, const char *name, int family,
-                        const void *bytes, int prefix_bits,
-                        struct gyre_sock_interface *addresses_out, int *n)
+static struct gyre_sock_interface *add_address(struct bench_machine *machine, const char *name,
+                                               int family, const void *bytes, int prefix_bits)
 {
-    const struct bench_netdev *device = bench_net_find(net, name);
-    if (*n == BENCH_MAX_ADDRESSES || device == NULL)
-        return false;
-    struct gyre_sock_interface *entry = &addresses_out[(*n)++];
-    memset(entry, 0, sizeof(*entry));
+    const struct bench_netdev *device = bench_net_find(machine, name);
+    void *more = device == NULL ? NULL
+                                : bench_grow(machine->addresses, machine->n_addresses,
+                                             sizeof(*machine->addresses));
+    if (more == NULL)
+        return NULL;
+    machine->addresses = more;
+    struct gyre_sock_interface *entry = &machine->addresses[machine->n_addresses++];
     snprintf(entry->name, sizeof(entry->name), "%s", name);
     entry->address.family = (uint16_t)family;
     memcpy(entry->address.bytes, bytes, family == AF_INET ? 4 : 16);
@@ -126,13 +133,13 @@ static bool add_address(const struct bench_net *net, const char *name, int famil
     entry->is_up = device->is_up;
     entry->is_running = device->has_link;
     entry->is_loopback = strcmp(device->kind, "loopback") == 0;
-    return true;
+    return entry;
 }
 
-static bool has_ipv4(const struct gyre_sock_interface *addresses, int n, const char *name)
+static bool has_ipv4(const struct bench_machine *machine, const char *name)
 {
-    for (int i = 0; i < n; i++)
-        if (strcmp(addresses[i].name, name) == 0)
+    for (int i = 0; i < machine->n_addresses; i++)
+        if (strcmp(machine->addresses[i].name, name) == 0)
             return true;
     return false;
 }
@@ -140,8 +147,8 @@ static bool has_ipv4(const struct gyre_sock_interface *addresses, int n, const c
 /* Find the interface whose subnet holds the address, among the routes without a gateway in
  * proc/net/route. Address and routes are in network byte order. If two interfaces are in one
  * subnet, the result is the interface that has no address yet. */
-static int find_route(char *routes, uint32_t address, const struct gyre_sock_interface *addresses,
-                      int n, char *name_out)
+static int find_route(const struct bench_machine *machine, char *routes, uint32_t address,
+                      char *name_out)
 {
     int best = -1;
     for (char *line; (line = bench_next_line(&routes)) != NULL;) {
@@ -153,7 +160,7 @@ static int find_route(char *routes, uint32_t address, const struct gyre_sock_int
             continue;
         const int bits = __builtin_popcount(mask);
         if (bits > best ||
-            (bits == best && has_ipv4(addresses, n, name_out) && !has_ipv4(addresses, n, name))) {
+            (bits == best && has_ipv4(machine, name_out) && !has_ipv4(machine, name))) {
             best = bits;
             snprintf(name_out, 16, "%s", name);
         }
@@ -162,44 +169,41 @@ static int find_route(char *routes, uint32_t address, const struct gyre_sock_int
 }
 
 /* Adds each address that proc/net/fib_trie lists as "/32 host LOCAL", once. */
-static void add_ipv4(const char *root, const struct bench_net *net,
-                     struct gyre_sock_interface *addresses_out, int *n)
+static void add_ipv4(struct bench_machine *machine)
 {
-    char *trie = NULL, *routes = NULL;
+    char *trie = NULL, *routes = NULL, text[32] = "";
     struct in_addr last = {0};
-    char text[32] = "";
-    if (bench_read_all(root, "/proc/net/fib_trie", &trie) == BENCH_READ_OK) {
-        char *rest = trie;
-        for (char *line; (line = bench_next_line(&rest)) != NULL;) {
-            char name[16] = "lo";
-            bool is_known = false;
-            const char *leaf = strstr(line, "|-- ");
-            if (leaf != NULL)
-                snprintf(text, sizeof(text), "%s", leaf + 4);
-            if (strstr(line, "/32 host LOCAL") == NULL || inet_pton(AF_INET, text, &last) != 1)
-                continue;
-            for (int i = 0; i < *n; i++)
-                is_known = is_known || memcmp(addresses_out[i].address.bytes, &last, 4) == 0;
-            int bits = 8;
-            if (text[0] != '1' || strncmp(text, "127.", 4) != 0) {
-                free(routes);
-                bits = bench_read_all(root, "/proc/net/route", &routes) == BENCH_READ_OK
-                           ? find_route(routes, last.s_addr, addresses_out, *n, name)
-                           : -1;
-            }
-            if (!is_known && bits >= 0)
-                add_address(net, name, AF_INET, &last, bits, addresses_out, n);
+    if (bench_read_all(machine->root, "/proc/net/fib_trie", &trie) != BENCH_READ_OK)
+        return;
+    char *rest = trie;
+    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
+        char name[16] = "lo";
+        bool is_known = false;
+        const char *leaf = strstr(line, "|-- ");
+        if (leaf != NULL)
+            snprintf(text, sizeof(text), "%s", leaf + 4);
+        if (strstr(line, "/32 host LOCAL") == NULL || inet_pton(AF_INET, text, &last) != 1)
+            continue;
+        for (int i = 0; i < machine->n_addresses; i++)
+            is_known = is_known || memcmp(machine->addresses[i].address.bytes, &last, 4) == 0;
+        int bits = 8;
+        if (strncmp(text, "127.", 4) != 0) {
+            free(routes);
+            bits = bench_read_all(machine->root, "/proc/net/route", &routes) == BENCH_READ_OK
+                       ? find_route(machine, routes, last.s_addr, name)
+                       : -1;
         }
+        if (!is_known && bits >= 0)
+            add_address(machine, name, AF_INET, &last, bits);
     }
     free(routes);
     free(trie);
 }
 
-static void add_ipv6(const char *root, const struct bench_net *net,
-                     struct gyre_sock_interface *addresses_out, int *n)
+static void add_ipv6(struct bench_machine *machine)
 {
     char *text = NULL;
-    if (bench_read_all(root, "/proc/net/if_inet6", &text) != BENCH_READ_OK)
+    if (bench_read_all(machine->root, "/proc/net/if_inet6", &text) != BENCH_READ_OK)
         return;
     char *rest = text;
     for (char *line; (line = bench_next_line(&rest)) != NULL;) {
@@ -215,20 +219,22 @@ static void add_ipv6(const char *root, const struct bench_net *net,
             is_hex = is_hex && sscanf(hex + 2 * i, "%2x", &byte) == 1;
             bytes[i] = (uint8_t)byte;
         }
-        if (is_hex && add_address(net, name, AF_INET6, bytes, (int)prefix, addresses_out, n) &&
-            gyre_sock_is_link_local(&addresses_out[*n - 1].address))
-            addresses_out[*n - 1].address.scope = index;
+        struct gyre_sock_interface *entry =
+            is_hex ? add_address(machine, name, AF_INET6, bytes, (int)prefix) : NULL;
+        if (entry != NULL && gyre_sock_is_link_local(&entry->address))
+            entry->address.scope = index;
     }
     free(text);
 }
 
 /* Sorts addresses of one family by the order of their interfaces, as getifaddrs() lists them. */
-static void sort_by_device(const struct bench_net *net, struct gyre_sock_interface *list, int n)
+static void sort_by_device(const struct bench_machine *machine, struct gyre_sock_interface *list,
+                           int n)
 {
     int n_sorted = 0;
-    for (int d = 0; d < net->n_devices; d++)
+    for (int k = 0; k < machine->n_netdevs; k++)
         for (int i = n_sorted; i < n; i++)
-            if (strcmp(list[i].name, net->devices[d].name) == 0) {
+            if (strcmp(list[i].name, machine->netdevs[k].name) == 0) {
                 const struct gyre_sock_interface moved = list[i];
                 memmove(&list[n_sorted + 1], &list[n_sorted],
                         (size_t)(i - n_sorted) * sizeof(*list));
@@ -236,74 +242,58 @@ static void sort_by_device(const struct bench_net *net, struct gyre_sock_interfa
             }
 }
 
-int bench_net_addresses_of_proc(const char *root, const struct bench_net *net,
-                                struct gyre_sock_interface *addresses_out)
-{
-    int n = 0;
-    add_ipv4(root, net, addresses_out, &n);
-    sort_by_device(net, addresses_out, n);
-    const int n_ipv4 = n;
-    add_ipv6(root, net, addresses_out, &n);
-    sort_by_device(net, addresses_out + n_ipv4, n - n_ipv4);
-    return n;
-}
-
 /* ---- all together -------------------------------------------------------------------------- */
 
-static gyre_status read_own_addresses(struct bench_net *net)
+bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine)
 {
-    struct gyre_sock_interface *all;
-    int n = 0;
-    GYRE_TRY(gyre_sock_interfaces(&all, &n));
-    net->n_addresses = n < BENCH_MAX_ADDRESSES ? n : BENCH_MAX_ADDRESSES;
-    memcpy(net->addresses, all, (size_t)net->n_addresses * sizeof(*all));
-    free(all);
-    return GYRE_SUCCESS;
+    if (!read_devices(machine))
+        return false;
+    if (machine->root[0] == '\0') {
+        machine->net_status = gyre_sock_interfaces(&machine->addresses, &machine->n_addresses);
+    } else {
+        add_ipv4(machine);
+        const int n_ipv4 = machine->n_addresses;
+        sort_by_device(machine, machine->addresses, n_ipv4);
+        add_ipv6(machine);
+        if (machine->n_addresses > n_ipv4)
+            sort_by_device(machine, machine->addresses + n_ipv4, machine->n_addresses - n_ipv4);
+    }
+    machine->chosen = calloc((size_t)machine->n_addresses + 1, sizeof(*machine->chosen));
+    if (machine->chosen == NULL)
+        return false;
+    const int64_t family = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
+    if (machine->net_status == GYRE_SUCCESS)
+        machine->net_status = gyre_sock_select(machine->addresses, machine->n_addresses,
+                                               gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME),
+                                               family == 0   ? AF_INET
+                                               : family == 1 ? AF_INET6
+                                                             : 0,
+                                               machine->chosen, &machine->n_chosen);
+    if (machine->net_status != GYRE_SUCCESS)
+        snprintf(machine->net_cause, sizeof(machine->net_cause), "%s", gyre_cause());
+    return true;
 }
 
-struct bench_net *bench_net_read(const struct bench_doctor *doctor)
+const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name)
 {
-    struct bench_net *net = calloc(1, sizeof(*net));
-    if (net == NULL)
-        return NULL;
-    read_devices(doctor->root, net);
-    if (doctor->root[0] != '\0')
-        net->n_addresses = bench_net_addresses_of_proc(doctor->root, net, net->addresses);
-    else
-        net->status = read_own_addresses(net);
-    const int64_t family = gyre_param_number(&doctor->params, GYRE_PARAM_SOCKET_FAMILY);
-    if (net->status == GYRE_SUCCESS)
-        net->status = gyre_sock_select(net->addresses, net->n_addresses,
-                                       gyre_param_text(&doctor->params, GYRE_PARAM_SOCKET_IFNAME),
-                                       family == 0   ? AF_INET
-                                       : family == 1 ? AF_INET6
-                                                     : 0,
-                                       net->chosen, &net->n_chosen);
-    if (net->status != GYRE_SUCCESS)
-        snprintf(net->cause, sizeof(net->cause), "%s", gyre_cause());
-    return net;
-}
-
-const struct bench_netdev *bench_net_find(const struct bench_net *net, const char *name)
-{
-    for (int i = 0; i < net->n_devices; i++)
-        if (strcmp(net->devices[i].name, name) == 0)
-            return &net->devices[i];
+    for (int i = 0; i < machine->n_netdevs; i++)
+        if (strcmp(machine->netdevs[i].name, name) == 0)
+            return &machine->netdevs[i];
     return NULL;
 }
 
-const struct bench_netdev *bench_net_first(const struct bench_net *net)
+const struct bench_netdev *bench_net_first(const struct bench_machine *machine)
 {
-    return net->n_chosen > 0 && !net->chosen[0].is_loopback
-               ? bench_net_find(net, net->chosen[0].name)
+    return machine->n_chosen > 0 && !machine->chosen[0].is_loopback
+               ? bench_net_find(machine, machine->chosen[0].name)
                : NULL;
 }
 
-const char *bench_net_real(const struct bench_net *net)
+const char *bench_net_real(const struct bench_machine *machine)
 {
     const struct bench_netdev *best = NULL;
-    for (int i = 0; i < net->n_devices; i++) {
-        const struct bench_netdev *device = &net->devices[i];
+    for (int i = 0; i < machine->n_netdevs; i++) {
+        const struct bench_netdev *device = &machine->netdevs[i];
         const bool is_real = (strcmp(device->kind, "physical") == 0 && device->master[0] == '\0') ||
                              strcmp(device->kind, "bond") == 0;
         if (is_real &&

@@ -2,7 +2,7 @@
  *
  * Calls NVML. The few types that are needed are declared here, as in NVML's public API reference.
  */
-#include "bench/doctor/nvml.h"
+#include "bench/doctor/trial.h"
 
 #include "core/foundation/topo/topo.h"
 

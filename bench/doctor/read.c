@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bounded reading of files below a root folder.
+ * Bounded reading of files below a root folder; PCI functions and lists of processors.
  */
-#include "bench/doctor/read.h"
+#include "bench/doctor/machine.h"
 
 #include "core/foundation/base/text.h"
 
@@ -16,8 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_BYTES ((size_t)1 << 20)
-#define MOST_NAMES 4096
+#define MOST_BYTES    ((size_t)64 << 20)
+#define VENDOR_NVIDIA 0x10de
+#define MOST_CPUS     4096
 
 static enum bench_read result_of(int error_number)
 {
@@ -68,33 +69,47 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
     return result;
 }
 
+/* Ends a text without the blanks at its end. One that is empty or has a NUL inside is broken. */
+static enum bench_read finish_text(enum bench_read result, char *text, size_t n)
+{
+    text[n] = '\0';
+    while (result == BENCH_READ_OK && n > 0 && gyre_text_is_space(text[n - 1]))
+        text[--n] = '\0';
+    if (result == BENCH_READ_OK && (n == 0 || strlen(text) != n))
+        result = BENCH_READ_BROKEN;
+    if (result != BENCH_READ_OK)
+        text[0] = '\0';
+    return result;
+}
+
 enum bench_read bench_read_text(const char *root, const char *path, char *text_out,
                                 size_t text_bytes)
 {
     size_t n = 0;
-    enum bench_read result = bench_read_bytes(root, path, text_out, text_bytes - 1, &n);
-    text_out[n] = '\0';
-    while (result == BENCH_READ_OK && n > 0 && gyre_text_is_space(text_out[n - 1]))
-        text_out[--n] = '\0';
-    if (result == BENCH_READ_OK && (n == 0 || strlen(text_out) != n))
-        result = BENCH_READ_BROKEN;
-    if (result != BENCH_READ_OK)
-        text_out[0] = '\0';
-    return result;
+    const enum bench_read result = bench_read_bytes(root, path, text_out, text_bytes - 1, &n);
+    return finish_text(result, text_out, n);
 }
 
 enum bench_read bench_read_all(const char *root, const char *path, char **text_out)
 {
-    char *text = malloc(MOST_BYTES);
     *text_out = NULL;
-    if (text == NULL)
-        return BENCH_READ_BROKEN;
-    const enum bench_read result = bench_read_text(root, path, text, MOST_BYTES);
-    if (result == BENCH_READ_OK)
-        *text_out = text;
-    else
-        free(text);
-    return result;
+    for (size_t n_max = (size_t)1 << 20;; n_max *= 4) {
+        size_t n = 0;
+        char *text = malloc(n_max + 1);
+        if (text == NULL)
+            return BENCH_READ_BROKEN;
+        enum bench_read result = bench_read_bytes(root, path, text, n_max, &n);
+        if (n == n_max && n_max < MOST_BYTES) {
+            free(text);
+            continue;
+        }
+        result = finish_text(result, text, n);
+        if (result == BENCH_READ_OK)
+            *text_out = text;
+        else
+            free(text);
+        return result;
+    }
 }
 
 bool bench_text_to_number(const char *text, int64_t *number_out)
@@ -143,21 +158,35 @@ static int compare_names(const void *a, const void *b)
 int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES])
 {
     char whole[PATH_MAX];
+    char(*names)[BENCH_NAME_BYTES] = NULL;
     int n = 0;
-    *names_out = NULL;
     DIR *folder = join(root, path, whole) ? opendir(whole) : NULL;
-    if (folder == NULL)
-        return 0;
-    char(*names)[BENCH_NAME_BYTES] = calloc(MOST_NAMES, sizeof(*names));
-    for (struct dirent *entry;
-         names != NULL && n < MOST_NAMES && (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.' && strlen(entry->d_name) < BENCH_NAME_BYTES)
-            snprintf(names[n++], sizeof(names[0]), "%.63s", entry->d_name);
-    closedir(folder);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) >= BENCH_NAME_BYTES)
+            continue;
+        void *more = bench_grow(names, n, sizeof(*names));
+        if (more == NULL)
+            break;
+        names = more;
+        snprintf(names[n++], sizeof(names[0]), "%.63s", entry->d_name);
+    }
+    if (folder != NULL)
+        closedir(folder);
     if (n > 0)
         qsort(names, (size_t)n, sizeof(*names), compare_names);
     *names_out = names;
     return n;
+}
+
+void *bench_grow(void *list, int n, size_t item_bytes)
+{
+    if ((n & (n - 1)) != 0)
+        return list; /* the room for the items doubles at powers of two */
+    const size_t room = n == 0 ? 1 : 2 * (size_t)n;
+    char *more = realloc(list, room * item_bytes);
+    if (more != NULL)
+        memset(more + (size_t)n * item_bytes, 0, (room - (size_t)n) * item_bytes);
+    return more;
 }
 
 bool bench_exists(const char *root, const char *path)
@@ -178,4 +207,151 @@ char *bench_next_line(char **rest)
     if (*rest == NULL || **rest == '\0')
         return NULL;
     return strsep(rest, "\n");
+}
+
+/* ---- PCI ------------------------------------------------------------------------------- */
+
+const char *bench_pci_path(const char *bus_id, const char *file, char *text_out)
+{
+    snprintf(text_out, 192, "/sys/bus/pci/devices/%.63s/%.63s", bus_id, file);
+    return text_out;
+}
+
+/* All PCI functions that the root shows. */
+static bool read_pci(struct bench_machine *machine)
+{
+    char(*names)[BENCH_NAME_BYTES];
+    const int n = bench_read_names(machine->root, "/sys/bus/pci/devices", &names);
+    machine->pci = calloc((size_t)n + 1, sizeof(*machine->pci));
+    for (int i = 0; machine->pci != NULL && i < n; i++) {
+        char path[192];
+        int64_t class = 0, vendor = 0;
+        if (bench_read_number(machine->root, bench_pci_path(names[i], "class", path), &class) !=
+                BENCH_READ_OK ||
+            bench_read_number(machine->root, bench_pci_path(names[i], "vendor", path), &vendor) !=
+                BENCH_READ_OK)
+            continue;
+        struct bench_pci *pci = &machine->pci[machine->n_pci++];
+        memcpy(pci->bus_id, names[i], sizeof(pci->bus_id));
+        pci->class = (uint32_t) class;
+        pci->vendor = (uint32_t)vendor;
+        pci->is_gpu = vendor == VENDOR_NVIDIA && class >> 16 == 0x03;
+        pci->is_nic = bench_exists(machine->root, bench_pci_path(names[i], "infiniband", path));
+        machine->has_gpu = machine->has_gpu || pci->is_gpu;
+        machine->has_nic = machine->has_nic || pci->is_nic;
+    }
+    free(names);
+    return machine->pci != NULL;
+}
+
+/* A file with a width ("16") or a speed ("16.0 GT/s PCIe"). */
+static enum bench_read read_figure(const char *root, const char *bus_id, const char *file,
+                                   double *figure_out)
+{
+    char path[192], text[64];
+    char *end = NULL;
+    const enum bench_read result =
+        bench_read_text(root, bench_pci_path(bus_id, file, path), text, sizeof(text));
+    if (result != BENCH_READ_OK)
+        return result;
+    if (strncmp(text, "Unknown", 7) == 0)
+        return BENCH_READ_ABSENT;
+    *figure_out = gyre_text_to_double(text, &end);
+    return end == text || *figure_out < 0 || *figure_out > 1000 ? BENCH_READ_BROKEN : BENCH_READ_OK;
+}
+
+enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
+                                    struct bench_pci_link *link_out)
+{
+    double width = 0, most_width = 0;
+    const struct {
+        const char *file;
+        double *figure;
+    } files[] = {{"current_link_width", &width},
+                 {"max_link_width", &most_width},
+                 {"current_link_speed", &link_out->gt_per_s},
+                 {"max_link_speed", &link_out->most_gt_per_s}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        const enum bench_read result = read_figure(root, bus_id, files[i].file, files[i].figure);
+        if (result != BENCH_READ_OK)
+            return result;
+    }
+    link_out->width = (int)width;
+    link_out->most_width = (int)most_width;
+    return width == 0 || most_width > 32 ? BENCH_READ_ABSENT : BENCH_READ_OK;
+}
+
+/* PCI Express Base Specification: generations 1 and 2 send 10 bits a byte, 3 to 5 send 130 bits for
+ * 128, 6 sends 242 bytes of 256. */
+double bench_pci_gbit_per_s(int width, double gt_per_s)
+{
+    const double part = gt_per_s < 6 ? 0.8 : gt_per_s < 40 ? 128.0 / 130.0 : 242.0 / 256.0;
+    return width * gt_per_s * part;
+}
+
+/* Reads "0-15,32-47" into a set. Returns the number of processors, or -1. */
+static int read_cpus(const char *list, bool *set_out)
+{
+    int n = 0;
+    memset(set_out, 0, MOST_CPUS * sizeof(*set_out));
+    while (*list != '\0') {
+        char *end = NULL;
+        const long first = strtol(list, &end, 10);
+        long last = first;
+        if (end == list)
+            return -1;
+        if (*end == '-') {
+            list = end + 1;
+            last = strtol(list, &end, 10);
+            if (end == list)
+                return -1;
+        }
+        if (first < 0 || last < first || last >= MOST_CPUS || (*end != ',' && *end != '\0'))
+            return -1;
+        for (long cpu = first; cpu <= last; cpu++) {
+            n += !set_out[cpu];
+            set_out[cpu] = true;
+        }
+        list = end + (*end == ',');
+    }
+    return n;
+}
+
+int bench_cpus_count(const char *list)
+{
+    bool set[MOST_CPUS];
+    return read_cpus(list, set);
+}
+
+int bench_cpus_overlap(const char *a, const char *b)
+{
+    bool first[MOST_CPUS], second[MOST_CPUS];
+    if (read_cpus(a, first) < 0 || read_cpus(b, second) < 0)
+        return -1;
+    for (int cpu = 0; cpu < MOST_CPUS; cpu++)
+        if (first[cpu] && second[cpu])
+            return 1;
+    return 0;
+}
+
+/* ---- the whole machine --------------------------------------------------------------------- */
+
+gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
+                               struct bench_machine *machine_out)
+{
+    *machine_out = (struct bench_machine){.root = root};
+    machine_out->has_gpu_driver = bench_exists(root, "/proc/driver/nvidia/version");
+    return read_pci(machine_out) && bench_net_read(params, machine_out) &&
+                   bench_rdma_read(machine_out)
+               ? GYRE_SUCCESS
+               : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for what the machine shows");
+}
+
+void bench_machine_free(struct bench_machine *machine)
+{
+    free(machine->pci);
+    free(machine->netdevs);
+    free(machine->addresses);
+    free(machine->chosen);
+    free(machine->ports);
 }

@@ -70,7 +70,7 @@ def examine_machine(machine, *options, **variables):
 
 def schema():
     """The schema with its references put in place, as check_schema() knows none."""
-    with open(os.path.join(SOURCE, "bench/doctor/output/doctor.schema.json"), encoding="utf-8") as file:
+    with open(os.path.join(SOURCE, "bench/doctor/doctor.schema.json"), encoding="utf-8") as file:
         whole = json.load(file)
     matrix = whole["$defs"]["matrix"]
     whole["properties"]["matrix"]["properties"] = {"gpus": matrix, "hosts": matrix, "rails": matrix}

@@ -2,7 +2,7 @@
  *
  * The trial of CUDA over the stand-in for libcuda, in a prepared root.
  */
-#include "bench/doctor/cuda_trial.h"
+#include "bench/doctor/trial.h"
 #include "tests/support/check.h"
 
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
  * The measured copies of gyre doctor, between devices of the host; and what the parent makes of
  * children that hang, die or fail.
  */
-#include "bench/doctor/pairs.h"
+#include "bench/doctor/trial.h"
 #include "tests/support/check.h"
 
 #include <math.h>

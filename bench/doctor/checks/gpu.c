@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of NVIDIA GPUs and their driver, from procfs, sysfs and the kernel's log.
+ * Checks of NVIDIA GPUs and their driver, from procfs, sysfs, the kernel's log and NVML; and of the
+ * way between GPUs and RDMA adapters.
  */
-#include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
-#include "bench/doctor/pci.h"
+
+#include "bench/command/version.h"
+#include "bench/doctor/trial.h"
+#include "core/foundation/topo/topo.h"
 #include "core/foundation/topo/topo_nvml.h"
 
 #include <ctype.h>
-#include <stdio.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DRIVER_PATH "/proc/driver/nvidia/version"
-
-/* Says "skipped" if there is neither a GPU nor a driver. */
-static bool skip_without_gpu(struct bench_doctor *doctor)
-{
-    if (bench_pci_has_gpu(doctor->root) || bench_exists(doctor->root, DRIVER_PATH))
-        return false;
-    bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "no NVIDIA GPU on PCI");
-    return true;
-}
+#define DRIVER_PATH         "/proc/driver/nvidia/version"
+#define TOLERATED_CORRECTED 1000 /* ECC errors that were corrected since the driver was loaded */
+#define TOLERATED_REPLAYS   1000
 
 /* ---- gpu.driver ---------------------------------------------------------------------------- */
 
@@ -47,21 +44,26 @@ static int oldest_driver(int cuda_major)
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : cuda_major == 11 ? 450 : 0;
 }
 
-/* Find the driver of the GPUs' PCI functions if it is not NVIDIA's. */
-static void find_other_driver(const char *root, char *name_out, size_t name_bytes)
+/* The driver of the GPUs' PCI functions if it is not NVIDIA's; else "". */
+static void find_other_driver(const struct bench_machine *machine, char *name_out,
+                              size_t name_bytes)
 {
-    struct bench_pci *list;
-    const int n = bench_pci_list(root, &list);
     name_out[0] = '\0';
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < machine->n_pci; i++) {
         char path[192], name[BENCH_NAME_BYTES];
-        if (list[i].is_gpu &&
-            bench_read_link(root, bench_pci_path(list[i].bus_id, "driver", path), name,
-                            sizeof(name)) == BENCH_READ_OK &&
+        if (machine->pci[i].is_gpu &&
+            bench_read_link(machine->root, bench_pci_path(machine->pci[i].bus_id, "driver", path),
+                            name, sizeof(name)) == BENCH_READ_OK &&
             strcmp(name, "nvidia") != 0)
             snprintf(name_out, name_bytes, "%s", name);
     }
-    free(list);
+}
+
+void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes)
+{
+    char version[1024];
+    if (bench_read_text(doctor->root, DRIVER_PATH, version, sizeof(version)) == BENCH_READ_OK)
+        find_version(version, text, text_bytes);
 }
 
 /* The library of the driver must have the version of the kernel module; otherwise NVML refuses to
@@ -88,10 +90,9 @@ static void check_nvml(struct bench_doctor *doctor)
 
 void bench_check_gpu_driver(struct bench_doctor *doctor)
 {
-    char text[1024], version[64] = "", other[BENCH_NAME_BYTES];
-    if (skip_without_gpu(doctor))
-        return;
-    find_other_driver(doctor->root, other, sizeof(other));
+    char text[1024], other[BENCH_NAME_BYTES];
+    const char *version = doctor->facts[BENCH_FACT_DRIVER];
+    find_other_driver(&doctor->machine, other, sizeof(other));
     const enum bench_read result = bench_read_text(doctor->root, DRIVER_PATH, text, sizeof(text));
     const int cuda_major = bench_version_cuda() / 10;
     if (other[0] != '\0' && result == BENCH_READ_ABSENT)
@@ -104,32 +105,27 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
                   "modprobe nvidia; if that fails, install the driver: apt install "
                   "nvidia-open; containers: docker run --gpus all",
                   DRIVER_PATH ": absent, though NVIDIA GPUs are on PCI: the driver is not loaded");
-    else if (result != BENCH_READ_OK || !find_version(text, version, sizeof(version)))
-        bench_say_unreadable(doctor, NULL, DRIVER_PATH,
-                             result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
+    else if (version[0] == '\0')
+        bench_say_unreadable(doctor, NULL, DRIVER_PATH, result);
     else if (atoi(version) < oldest_driver(cuda_major))
         bench_say(doctor, BENCH_FAIL, NULL, "install a newer driver, or build for an older CUDA",
                   DRIVER_PATH
                   ": %s, but CUDA %d, with which this gyre was built, needs %d or newer",
                   version, cuda_major, oldest_driver(cuda_major));
-    if (version[0] != '\0') {
-        bench_set_fact(doctor, BENCH_FACT_DRIVER, "%s", version);
+    if (version[0] != '\0')
         check_nvml(doctor);
-    }
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL, DRIVER_PATH ": %s, %s%s", version,
-                  strstr(text, "Open Kernel Module") != NULL ? "open" : "closed",
-                  cuda_major == 0 ? "; this gyre was built without CUDA" : "");
+    if (!bench_said(doctor))
+        bench_ok(doctor, NULL, DRIVER_PATH ": %s, %s%s", version,
+                 strstr(text, "Open Kernel Module") != NULL ? "open" : "closed",
+                 cuda_major == 0 ? "; this gyre was built without CUDA" : "");
 }
 
 void bench_check_gpu_device_files(struct bench_doctor *doctor)
 {
     static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia-uvm"};
     int n_gpus = 0;
-    if (skip_without_gpu(doctor))
-        return;
-    if (!bench_exists(doctor->root, DRIVER_PATH)) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "the driver is not loaded (gpu.driver)");
+    if (!doctor->machine.has_gpu_driver) {
+        bench_skip(doctor, "the driver is not loaded (gpu.driver)");
         return;
     }
     for (int i = 0; i < 64; i++) {
@@ -146,44 +142,39 @@ void bench_check_gpu_device_files(struct bench_doctor *doctor)
         bench_say(doctor, BENCH_FAIL, NULL,
                   "nvidia-modprobe -c 0; containers: docker run --gpus all",
                   "/dev/nvidia0 and so on: none can be opened");
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL, "/dev/nvidia*: %d GPUs can be opened", n_gpus);
+    if (!bench_said(doctor))
+        bench_ok(doctor, NULL, "/dev/nvidia*: %d GPUs can be opened", n_gpus);
 }
 
 /* ---- gpu.pcie ------------------------------------------------------------------------------ */
 
 void bench_check_gpu_pcie(struct bench_doctor *doctor)
 {
-    struct bench_pci *list;
-    const int n = bench_pci_list(doctor->root, &list);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < doctor->machine.n_pci; i++) {
+        const char *bus_id = doctor->machine.pci[i].bus_id;
         struct bench_pci_link link;
-        if (!list[i].is_gpu)
+        if (!doctor->machine.pci[i].is_gpu)
             continue;
-        const enum bench_read result = bench_pci_read_link(doctor->root, list[i].bus_id, &link);
+        const enum bench_read result = bench_pci_read_link(doctor->root, bus_id, &link);
         if (result == BENCH_READ_ABSENT)
             continue; /* the link of a GPU in a virtual machine may be hidden */
         if (result != BENCH_READ_OK)
-            bench_say_unreadable(doctor, list[i].bus_id, "its PCI link (current_link_width, ...)",
-                                 result);
+            bench_say_unreadable(doctor, bus_id, "its PCI link (current_link_width, ...)", result);
         else if (link.width < link.most_width)
-            bench_say(doctor, BENCH_WARN, list[i].bus_id,
+            bench_say(doctor, BENCH_WARN, bus_id,
                       "seat the GPU again, or in a slot with all lanes; look at the slot's setting "
                       "in the firmware",
                       "/sys/bus/pci/devices/%s: x%d, could be x%d: %.4g instead of %.4g Gbit/s",
-                      list[i].bus_id, link.width, link.most_width,
+                      bus_id, link.width, link.most_width,
                       bench_pci_gbit_per_s(link.width, link.most_gt_per_s),
                       bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s));
         else
-            bench_say(doctor, BENCH_OK, list[i].bus_id, NULL,
-                      "/sys/bus/pci/devices/%s: x%d at %.4g of %.4g GT/s%s", list[i].bus_id,
-                      link.width, link.gt_per_s, link.most_gt_per_s,
-                      link.gt_per_s < link.most_gt_per_s ? "; an idle GPU slows its link down"
-                                                         : "");
+            bench_ok(doctor, bus_id, "/sys/bus/pci/devices/%s: x%d at %.4g of %.4g GT/s%s", bus_id,
+                     link.width, link.gt_per_s, link.most_gt_per_s,
+                     link.gt_per_s < link.most_gt_per_s ? "; an idle GPU slows its link down" : "");
     }
-    free(list);
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "no NVIDIA GPU with a PCI link of its own");
+    if (!bench_said(doctor))
+        bench_skip(doctor, "no NVIDIA GPU with a PCI link of its own");
 }
 
 /* ---- gpu.xid ------------------------------------------------------------------------------- */
@@ -203,12 +194,9 @@ void bench_check_gpu_xid(struct bench_doctor *doctor)
     char *text = NULL;
     char last[256] = "";
     int n_errors = 0, n_grave = 0;
-    if (skip_without_gpu(doctor))
-        return;
     const enum bench_read result = bench_read_all(doctor->root, "/dev/kmsg", &text);
     if (result == BENCH_READ_ABSENT) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL,
-                  "/dev/kmsg is not here; on the host: dmesg | grep Xid");
+        bench_skip(doctor, "/dev/kmsg is not here; on the host: dmesg | grep Xid");
         return;
     }
     if (result != BENCH_READ_OK) {
@@ -229,7 +217,7 @@ void bench_check_gpu_xid(struct bench_doctor *doctor)
     }
     free(text);
     if (n_errors == 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL, "/dev/kmsg: no Xid of a GPU since the start");
+        bench_ok(doctor, NULL, "/dev/kmsg: no Xid of a GPU since the start");
     else
         bench_say(doctor, n_grave > 0 ? BENCH_FAIL : BENCH_WARN, NULL,
                   "look the number up in NVIDIA's list of XID errors; nvidia-smi -q -d ECC; reset "
@@ -245,11 +233,9 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
     struct gyre_nvml_gpu *gpus = NULL;
     size_t n = 0;
     uint32_t most = 0;
-    if (skip_without_gpu(doctor))
-        return;
     if (doctor->root[0] != '\0' || gyre_nvml_scan("libnvidia-ml.so.1", &gpus, &n) != GYRE_SUCCESS ||
         n == 0) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "NVML does not answer here (gpu.driver)");
+        bench_skip(doctor, "NVML does not answer here (gpu.driver)");
         free(gpus);
         return;
     }
@@ -261,8 +247,208 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
                       "nvidia-smi nvlink -s -i GPU; dmesg | grep Xid; systemctl status "
                       "nvidia-fabricmanager",
                       "NVML: %u active NVLinks, other GPUs have %u", gpus[i].n_links, most);
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL, "NVML: %u active NVLinks on each of %zu GPUs", most,
-                  n);
+    if (!bench_said(doctor))
+        bench_ok(doctor, NULL, "NVML: %u active NVLinks on each of %zu GPUs", most, n);
     free(gpus);
+}
+
+/* ---- NVML: gpu.ecc, gpu.clocks, gpu.link ---------------------------------------------------- */
+
+/* The GPUs, read once. NULL after saying why there are none. */
+static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
+{
+    struct bench_nvml *nvml = doctor->nvml;
+    if (nvml == NULL && (nvml = doctor->nvml = calloc(1, sizeof(*nvml))) != NULL &&
+        bench_nvml_read(doctor->root, nvml->gpus, &nvml->n) != GYRE_SUCCESS)
+        snprintf(nvml->cause, sizeof(nvml->cause), "%.255s", gyre_cause());
+    if (nvml == NULL)
+        return NULL;
+    if (nvml->n == 0)
+        bench_skip(doctor, "%s",
+                   nvml->cause[0] != '\0' ? nvml->cause : "NVML shows no GPU to this process");
+    return nvml->n > 0 ? nvml : NULL;
+}
+
+/* NVML tells some numbers of some GPUs only: those are -1, which no report should show. */
+static const char *number_of(int64_t number, char *text_out, size_t text_bytes)
+{
+    if (number < 0)
+        snprintf(text_out, text_bytes, "?");
+    else
+        snprintf(text_out, text_bytes, "%" PRId64, number);
+    return text_out;
+}
+
+static void check_ecc(struct bench_doctor *doctor, const struct bench_nvml_gpu *gpu)
+{
+    char uncorrected[32];
+    if (gpu->n_uncorrected > 0 || gpu->n_rows_failed > 0)
+        bench_say(doctor, BENCH_FAIL, gpu->bus_id,
+                  "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; reset the GPU (nvidia-smi -r -i GPU); "
+                  "if errors come back, have it replaced",
+                  "NVML: %s memory errors that ECC could not correct%s",
+                  number_of(gpu->n_uncorrected, uncorrected, sizeof(uncorrected)),
+                  gpu->n_rows_failed > 0 ? "; a row could not be replaced" : "");
+    else if (gpu->n_rows_pending > 0)
+        bench_say(doctor, BENCH_WARN, gpu->bus_id, "nvidia-smi -r -i GPU, or reboot",
+                  "NVML: bad memory rows are replaced at the next reset of the GPU");
+    else if (gpu->n_corrected > TOLERATED_CORRECTED)
+        bench_say(doctor, BENCH_WARN, gpu->bus_id,
+                  "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; watch whether the number grows",
+                  "NVML: ECC corrected %" PRId64 " memory errors since the driver was loaded",
+                  gpu->n_corrected);
+    else if (gpu->has_ecc < 0)
+        bench_say(doctor, BENCH_SKIPPED, gpu->bus_id, NULL, "NVML: this GPU has no ECC");
+    else if (gpu->has_ecc == 0)
+        bench_say(doctor, BENCH_SKIPPED, gpu->bus_id, NULL,
+                  "NVML: ECC is off, so memory errors are not counted (nvidia-smi -e 1 -i GPU)");
+    else if (gpu->n_corrected < 0 || gpu->n_uncorrected < 0)
+        bench_say(doctor, BENCH_UNKNOWN, gpu->bus_id, "nvidia-smi -q -d ECC -i GPU",
+                  "NVML: ECC is on, but the number of memory errors cannot be read");
+    else
+        bench_ok(doctor, gpu->bus_id,
+                 "NVML: ECC is on; errors since the driver was loaded: %" PRId64
+                 " corrected, %" PRId64 " not",
+                 gpu->n_corrected, gpu->n_uncorrected);
+}
+
+void bench_check_gpu_ecc(struct bench_doctor *doctor)
+{
+    const struct bench_nvml *nvml = nvml_of(doctor);
+    for (int i = 0; nvml != NULL && i < nvml->n; i++)
+        check_ecc(doctor, &nvml->gpus[i]);
+}
+
+void bench_check_gpu_clocks(struct bench_doctor *doctor)
+{
+    const struct bench_nvml *nvml = nvml_of(doctor);
+    for (int i = 0; nvml != NULL && i < nvml->n; i++) {
+        const struct bench_nvml_gpu *gpu = &nvml->gpus[i];
+        char reasons[256], most[32], celsius[32];
+        bool is_bad = false;
+        bench_nvml_reasons(gpu->reasons, &is_bad, reasons, sizeof(reasons));
+        const char *fix =
+            is_bad ? "look at fans, air flow, power supplies and cables; nvidia-smi -q -d "
+                     "PERFORMANCE,TEMPERATURE,POWER -i GPU"
+                   : NULL;
+        if (gpu->sm_mhz < 0 || gpu->reasons < 0)
+            bench_say(doctor, BENCH_UNKNOWN, gpu->bus_id, NULL,
+                      "NVML does not tell the clocks of this GPU, or why they are low");
+        else
+            bench_say(doctor, is_bad ? BENCH_WARN : BENCH_OK, gpu->bus_id, fix,
+                      "NVML: %" PRId64 " of %s MHz, %s degrees; %s%s", gpu->sm_mhz,
+                      number_of(gpu->most_sm_mhz, most, sizeof(most)),
+                      number_of(gpu->celsius, celsius, sizeof(celsius)),
+                      reasons[0] == '\0' ? "nothing but idleness holds the clocks down"
+                                         : "the clocks are held down: ",
+                      reasons);
+    }
+}
+
+void bench_check_gpu_link(struct bench_doctor *doctor)
+{
+    const struct bench_nvml *nvml = nvml_of(doctor);
+    for (int i = 0; nvml != NULL && i < nvml->n; i++) {
+        const struct bench_nvml_gpu *gpu = &nvml->gpus[i];
+        char generation[32], most_generation[32], most_width[32], replays[32];
+        number_of(gpu->generation, generation, sizeof(generation));
+        number_of(gpu->most_generation, most_generation, sizeof(most_generation));
+        number_of(gpu->most_width, most_width, sizeof(most_width));
+        number_of(gpu->n_replays, replays, sizeof(replays));
+        const bool is_bad = gpu->width < gpu->most_width || gpu->n_replays > TOLERATED_REPLAYS;
+        const bool is_known = gpu->most_width >= 0 && gpu->n_replays >= 0;
+        if (gpu->width < 0)
+            bench_say(doctor, BENCH_SKIPPED, gpu->bus_id, NULL,
+                      "NVML does not tell the PCI link of this GPU");
+        else
+            bench_say(doctor,
+                      is_bad     ? BENCH_WARN
+                      : is_known ? BENCH_OK
+                                 : BENCH_UNKNOWN,
+                      gpu->bus_id,
+                      is_bad ? "seat the GPU and its riser again; look at the slot's setting in "
+                               "the firmware; dmesg | grep -i aer"
+                             : NULL,
+                      "NVML: generation %s of %s, x%" PRId64
+                      " of x%s, %s packets were sent again%s",
+                      generation, most_generation, gpu->width, most_width, replays,
+                      is_known ? "" : "; NVML does not tell what stands as ?");
+    }
+}
+
+/* ---- rdma.peermem -------------------------------------------------------------------------- */
+
+void bench_check_rdma_peermem(struct bench_doctor *doctor)
+{
+    char *version = NULL;
+    const enum bench_read result = bench_read_all(doctor->root, DRIVER_PATH, &version);
+    const bool is_open = version != NULL && strstr(version, "Open Kernel Module") != NULL;
+    free(version);
+    if (bench_exists(doctor->root, "/sys/module/nvidia_peermem") ||
+        bench_exists(doctor->root, "/sys/kernel/mm/memory_peers/nv_mem"))
+        bench_ok(doctor, NULL,
+                 "/sys/module/nvidia_peermem: loaded%s; gyre proves it by a trial registration",
+                 is_open ? ", and the open driver offers dma-buf" : "");
+    else if (is_open)
+        bench_ok(doctor, NULL,
+                 "/proc/driver/nvidia/version: the open driver, which offers dma-buf; "
+                 "nvidia_peermem is not needed");
+    else if (result != BENCH_READ_OK)
+        bench_say_unreadable(doctor, NULL, DRIVER_PATH, result);
+    else
+        bench_say(
+            doctor, BENCH_WARN, NULL,
+            "modprobe nvidia-peermem (echo nvidia-peermem > /etc/modules-load.d/"
+            "nvidia-peermem.conf), or install the open driver",
+            "neither /sys/module/nvidia_peermem nor the open NVIDIA driver: NICs cannot reach "
+            "GPU memory, and every byte goes through host memory");
+}
+
+/* ---- rdma.gpu_distance --------------------------------------------------------------------- */
+
+static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo, int32_t gpu)
+{
+    int32_t net = -1;
+    char subject[32];
+    const char *bus_id = topo->nodes[gpu].bus_id;
+    snprintf(subject, sizeof(subject), "%s", bus_id);
+    if (gyre_topo_nearest_nets(topo, gpu, true, 1, &net) == 0)
+        return;
+    const enum gyre_topo_level level = gyre_topo_level_between(topo, gpu, net);
+    const char *name = topo->nodes[net].name;
+    if (level == GYRE_TOPO_SYS)
+        bench_say(doctor, BENCH_WARN, subject,
+                  "bind the rank to the NUMA node of its GPU, and look whether an adapter of that "
+                  "node is missing: gyre topo",
+                  "its nearest RDMA port, %s, is on another NUMA node (SYS): GPUDirect crosses the "
+                  "processors' link",
+                  name);
+    else if (level == GYRE_TOPO_PHB)
+        bench_say(
+            doctor, BENCH_OK, subject, NULL,
+            "nearest RDMA port %s, through the processor's host bridge (PHB), which is beyond the "
+            "default of GYRE_NET_GDR_LEVEL (PXB): bytes go through host memory",
+            name);
+    else
+        bench_ok(doctor, subject, "nearest RDMA port %s (%s)", name, gyre_topo_level_name(level));
+}
+
+void bench_check_rdma_gpu_distance(struct bench_doctor *doctor)
+{
+    char sysfs[PATH_MAX];
+    struct gyre_topo topo;
+    const bool is_fixture = doctor->root[0] != '\0';
+    snprintf(sysfs, sizeof(sysfs), "%s/sys", doctor->root);
+    const struct gyre_topo_detect_options options = {.sysfs_root = sysfs,
+                                                     .nvml_library = is_fixture ? "" : NULL};
+    if (gyre_topo_detect(&options, &topo) != GYRE_SUCCESS) {
+        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "/sys/bus/pci/devices: %s", gyre_cause());
+        return;
+    }
+    for (int32_t gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, 0); gpu >= 0;
+         gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, gpu + 1))
+        check_gpu(doctor, &topo, gpu);
+    gyre_topo_fini(&topo);
+    if (!bench_said(doctor))
+        bench_skip(doctor, "needs both a GPU and an RDMA adapter");
 }

@@ -4,16 +4,15 @@
  * and the processors that handle interrupts.
  */
 #include "bench/doctor/doctor.h"
-#include "bench/doctor/pci.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* PCI Express Base Specification 5.0, 7.6.3 and 7.7.8: extended capabilities begin at 0x100; the
  * control register of Access Control Services is 6 bytes behind the capability's header. */
 #define CONFIG_BYTES       4096
+#define CLASS_BRIDGE       0x0604 /* the upper two bytes of the class */
 #define FIRST_EXTENDED     0x100
 #define CAPABILITY_ACS     0x000d
 #define ACS_CONTROL_OFFSET 6
@@ -51,39 +50,30 @@ static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *
 
 void bench_check_host_acs(struct bench_doctor *doctor)
 {
-    struct bench_pci *list;
-    char path[192], fix[160];
-    int n_bridges = 0, n_redirect = 0, n_unread = 0;
-    char found[512] = "", first[BENCH_NAME_BYTES] = "";
+    const struct bench_machine *machine = &doctor->machine;
+    char path[192], fix[160], found[512] = "";
+    const char *first = "";
+    int n_bridges = 0, n_unread = 0;
     enum bench_read worst = BENCH_READ_OK;
-    const int n = bench_pci_list(doctor->root, &list);
-    const bool is_needed = bench_pci_has_gpu(doctor->root) || bench_pci_has_nic(doctor->root);
-    for (int i = 0; is_needed && i < n; i++) {
+    for (int i = 0; i < machine->n_pci; i++) {
+        const struct bench_pci *pci = &machine->pci[i];
         unsigned control = 0;
-        if (list[i].class >> 8 != BENCH_PCI_CLASS_BRIDGE)
+        if (pci->class >> 8 != CLASS_BRIDGE)
             continue;
         n_bridges++;
-        const enum bench_read result = read_acs(doctor->root, list[i].bus_id, &control);
-        if (result != BENCH_READ_OK) {
-            worst = result > worst ? result : worst;
-            n_unread++;
-        } else if ((control & ACS_REDIRECT) != 0) {
-            const size_t used = strlen(found);
-            snprintf(found + used, sizeof(found) - used, " %s (control %04x)", list[i].bus_id,
-                     control);
-            if (n_redirect++ == 0)
-                memcpy(first, list[i].bus_id, sizeof(first));
-        }
+        const enum bench_read result = read_acs(doctor->root, pci->bus_id, &control);
+        worst = result > worst ? result : worst;
+        n_unread += result != BENCH_READ_OK;
+        if (result != BENCH_READ_OK || (control & ACS_REDIRECT) == 0)
+            continue;
+        bench_append(found, sizeof(found), " %s (control %04x)", pci->bus_id, control);
+        first = first[0] == '\0' ? pci->bus_id : first;
     }
-    free(list);
-    snprintf(
-        fix, sizeof(fix),
-        "setpci -s %s ECAP_ACS+0x6.w=0000 for each bridge, at every boot; or switch ACS off in "
-        "the firmware",
-        first);
-    if (!is_needed)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "neither a GPU nor an RDMA adapter is here");
-    else if (n_redirect > 0)
+    snprintf(fix, sizeof(fix),
+             "setpci -s %s ECAP_ACS+0x6.w=0000 for each bridge, at every boot; or switch ACS off "
+             "in the firmware",
+             first);
+    if (found[0] != '\0')
         bench_say(doctor, BENCH_WARN, NULL, fix,
                   "PCI bridges that send traffic between devices to the root complex, so that "
                   "direct copies between GPUs and NICs are slow or hang:%s",
@@ -91,68 +81,42 @@ void bench_check_host_acs(struct bench_doctor *doctor)
     else if (n_unread > 0)
         bench_say_unreadable(doctor, NULL, "/sys/bus/pci/devices/*/config of bridges", worst);
     else
-        bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "%s: none of %d bridges redirects traffic between devices",
-                  bench_pci_path("*", "config", path), n_bridges);
+        bench_ok(doctor, NULL, "%s: none of %d bridges redirects traffic between devices",
+                 bench_pci_path("*", "config", path), n_bridges);
 }
 
 void bench_check_host_iommu(struct bench_doctor *doctor)
 {
-    struct bench_pci *list;
-    int n_translated = 0, n_seen = 0;
+    const struct bench_machine *machine = &doctor->machine;
     char found[512] = "";
-    const int n = bench_pci_list(doctor->root, &list);
-    for (int i = 0; i < n; i++) {
+    int n_cards = 0;
+    for (int i = 0; i < machine->n_pci; i++) {
+        const struct bench_pci *pci = &machine->pci[i];
         char path[192], group[BENCH_NAME_BYTES], type[32];
-        if (!list[i].is_gpu && !list[i].is_nic)
+        if (!pci->is_gpu && !pci->is_nic)
             continue;
-        n_seen++;
-        if (bench_read_link(doctor->root, bench_pci_path(list[i].bus_id, "iommu_group", path),
-                            group, sizeof(group)) != BENCH_READ_OK)
+        n_cards++;
+        if (bench_read_link(doctor->root, bench_pci_path(pci->bus_id, "iommu_group", path), group,
+                            sizeof(group)) != BENCH_READ_OK)
             continue; /* no IOMMU for this device */
         snprintf(path, sizeof(path), "/sys/kernel/iommu_groups/%.63s/type", group);
         const enum bench_read result = bench_read_text(doctor->root, path, type, sizeof(type));
-        if (result != BENCH_READ_OK)
-            bench_say_unreadable(doctor, list[i].bus_id, path, result);
-        else if (strncmp(type, "DMA", 3) == 0) {
-            const size_t used = strlen(found);
-            snprintf(found + used, sizeof(found) - used, " %s", list[i].bus_id);
-            n_translated++;
-        } else if (strcmp(type, "identity") != 0)
-            bench_say_unreadable(doctor, list[i].bus_id, path, BENCH_READ_BROKEN);
+        if (strncmp(type, "DMA", 3) == 0)
+            bench_append(found, sizeof(found), " %s", pci->bus_id);
+        else if (result != BENCH_READ_OK || strcmp(type, "identity") != 0)
+            bench_say_unreadable(doctor, pci->bus_id, path, result);
     }
-    free(list);
-    if (n_seen == 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "neither a GPU nor an RDMA adapter is here");
-    else if (n_translated > 0)
+    if (found[0] != '\0')
         bench_say(
             doctor, BENCH_WARN, NULL,
             "boot with iommu=pt (intel_iommu=on iommu=pt), or without an IOMMU",
             "/sys/kernel/iommu_groups/*/type: the IOMMU translates the addresses of%s; direct "
             "copies between devices then go through it",
             found);
-    else if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "/sys/kernel/iommu_groups: no address of %d GPUs and RDMA adapters is translated",
-                  n_seen);
-}
-
-/* ---- host.pci_errors ----------------------------------------------------------------------- */
-
-/* The total of one of the kernel's lists of errors, such as "TOTAL_ERR_FATAL 0". */
-static enum bench_read read_errors(const char *root, const char *bus_id, const char *file,
-                                   const char *total, int64_t *number_out)
-{
-    char path[192], text[2048];
-    const enum bench_read result =
-        bench_read_text(root, bench_pci_path(bus_id, file, path), text, sizeof(text));
-    if (result != BENCH_READ_OK)
-        return result;
-    const char *line = strstr(text, total);
-    return line != NULL && bench_text_to_number(line + strlen(total), number_out) &&
-                   *number_out >= 0
-               ? BENCH_READ_OK
-               : BENCH_READ_BROKEN;
+    else if (!bench_said(doctor))
+        bench_ok(doctor, NULL,
+                 "/sys/kernel/iommu_groups: no address of %d GPUs and RDMA adapters is translated",
+                 n_cards);
 }
 
 void bench_check_host_pci_errors(struct bench_doctor *doctor)
@@ -163,38 +127,29 @@ void bench_check_host_pci_errors(struct bench_doctor *doctor)
     } lists[] = {{"aer_dev_fatal", "TOTAL_ERR_FATAL ", 0},
                  {"aer_dev_nonfatal", "TOTAL_ERR_NONFATAL ", 0},
                  {"aer_dev_correctable", "TOTAL_ERR_COR ", 1000}};
-    struct bench_pci *pci;
+    const struct bench_machine *machine = &doctor->machine;
     int n_read = 0;
-    const int n = bench_pci_list(doctor->root, &pci);
-    for (int i = 0; i < n; i++) {
-        if (!pci[i].is_gpu && !pci[i].is_nic)
-            continue;
+    for (int i = 0; i < machine->n_pci; i++)
         for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
-            int64_t errors = 0;
-            const enum bench_read result =
-                read_errors(doctor->root, pci[i].bus_id, lists[k].file, lists[k].total, &errors);
-            if (result == BENCH_READ_OK && errors > lists[k].most)
-                bench_say(doctor, BENCH_WARN, pci[i].bus_id,
-                          "dmesg | grep -i aer; seat the card and its cable again, then have the "
-                          "slot and the card looked at",
-                          "/sys/bus/pci/devices/%s/%s: %s%" PRId64, pci[i].bus_id, lists[k].file,
-                          lists[k].total, errors);
-            else if (result == BENCH_READ_BROKEN || result == BENCH_READ_DENIED)
-                bench_say_unreadable(doctor, pci[i].bus_id, lists[k].file, result);
-            n_read += result == BENCH_READ_OK;
+            const struct bench_pci *pci = &machine->pci[i];
+            char path[192];
+            const struct bench_count count = {
+                .subject = pci->bus_id,
+                .path = bench_pci_path(pci->bus_id, lists[k].file, path),
+                .key = lists[k].total,
+                .before = lists[k].total,
+                .behind = "",
+                .most = lists[k].most,
+                .fix = "dmesg | grep -i aer; seat the card and its cable again, then have the "
+                       "slot and the card looked at"};
+            if (pci->is_gpu || pci->is_nic)
+                n_read += bench_count_judge(doctor, &count);
         }
-    }
-    free(pci);
-    if (bench_said(doctor) >= 0)
-        return;
-    if (n_read == 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL,
-                  "no GPU or RDMA adapter whose errors the kernel counts "
-                  "(/sys/bus/pci/devices/*/aer_dev_fatal)");
-    else
-        bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "/sys/bus/pci/devices/*/aer_dev_*: no errors of GPUs and RDMA adapters to speak "
-                  "of");
+    bench_say_counted(
+        doctor, n_read,
+        "/sys/bus/pci/devices/*/aer_dev_*: no errors of GPUs and RDMA adapters to speak of",
+        "no GPU or RDMA adapter whose errors the kernel counts "
+        "(/sys/bus/pci/devices/*/aer_dev_fatal)");
 }
 
 /* ---- host.irq ------------------------------------------------------------------------------ */
@@ -226,45 +181,43 @@ static enum bench_read count_near(const char *root, const char *bus_id, const ch
 
 void bench_check_host_irq(struct bench_doctor *doctor)
 {
-    struct bench_pci *list;
+    const struct bench_machine *machine = &doctor->machine;
     char(*nodes)[BENCH_NAME_BYTES];
     int n_nodes = 0, n_nics = 0;
     const int n_entries = bench_read_names(doctor->root, "/sys/devices/system/node", &nodes);
     for (int i = 0; i < n_entries; i++)
         n_nodes += strncmp(nodes[i], "node", 4) == 0;
     free(nodes);
-    const int n = bench_pci_list(doctor->root, &list);
-    for (int i = 0; n_nodes > 1 && i < n; i++) {
+    for (int i = 0; n_nodes > 1 && i < machine->n_pci; i++) {
+        const struct bench_pci *pci = &machine->pci[i];
         char path[192], near_cpus[1024];
         int n_irqs = 0, n_near = 0;
-        if (list[i].class >> 16 != 0x02 ||
-            bench_read_text(doctor->root, bench_pci_path(list[i].bus_id, "local_cpulist", path),
+        if (pci->class >> 16 != 0x02 ||
+            bench_read_text(doctor->root, bench_pci_path(pci->bus_id, "local_cpulist", path),
                             near_cpus, sizeof(near_cpus)) != BENCH_READ_OK)
             continue;
         n_nics++;
         const enum bench_read result =
-            count_near(doctor->root, list[i].bus_id, near_cpus, &n_irqs, &n_near);
+            count_near(doctor->root, pci->bus_id, near_cpus, &n_irqs, &n_near);
         if (result != BENCH_READ_OK)
-            bench_say_unreadable(doctor, list[i].bus_id, "/proc/irq/*/smp_affinity_list", result);
+            bench_say_unreadable(doctor, pci->bus_id, "/proc/irq/*/smp_affinity_list", result);
         else if (n_irqs > 0 && n_near == 0)
             bench_say(
-                doctor, BENCH_WARN, list[i].bus_id,
+                doctor, BENCH_WARN, pci->bus_id,
                 "set_irq_affinity_bynode.sh NODE INTERFACE of the NIC's driver package, or "
                 "write the near processors to /proc/irq/*/smp_affinity_list",
                 "/proc/irq/*/smp_affinity_list: all %d interrupts go to processors of another "
                 "NUMA node; those near the adapter are %s",
                 n_irqs, near_cpus);
     }
-    free(list);
-    if (bench_said(doctor) >= 0)
+    if (bench_said(doctor))
         return;
     if (n_nodes <= 1 || n_nics == 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL,
-                  n_nodes <= 1 ? "one NUMA node: every processor is near"
-                               : "no network adapter on PCI");
+        bench_skip(doctor, n_nodes <= 1 ? "one NUMA node: every processor is near"
+                                        : "no network adapter on PCI");
     else
-        bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "/proc/irq/*/smp_affinity_list: interrupts of %d adapters go to processors near "
-                  "them",
-                  n_nics);
+        bench_ok(
+            doctor, NULL,
+            "/proc/irq/*/smp_affinity_list: interrupts of %d adapters go to processors near them",
+            n_nics);
 }

@@ -3,9 +3,8 @@
  * Checks of the job: how it was started, on which processors, and with which variables.
  */
 #include "bench/doctor/doctor.h"
-#include "bench/doctor/pci.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +13,8 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
     const struct bench_launcher *launcher = &doctor->launcher;
     const char *slurm = bench_variable(doctor, "SLURM_JOB_NUM_NODES");
     if (launcher->n_processes > 1)
-        bench_say(doctor, BENCH_OK, NULL, NULL, "%s: %d processes%s%s", launcher->launch.name,
-                  launcher->n_processes, launcher->launch.choice[0] != '\0' ? "; " : "",
-                  launcher->launch.choice);
+        bench_ok(doctor, NULL, "%s: %d processes%s%s", launcher->launch.name, launcher->n_processes,
+                 launcher->launch.choice[0] != '\0' ? "; " : "", launcher->launch.choice);
     else if (slurm != NULL && atoi(slurm) > 1)
         bench_say(doctor, BENCH_WARN, NULL,
                   "srun --mpi=pmix gyre doctor, or mpirun gyre doctor, inside the allocation",
@@ -24,7 +22,7 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
                   "at",
                   slurm);
     else
-        bench_say(doctor, BENCH_OK, NULL, NULL, "no launcher: this machine alone is looked at");
+        bench_ok(doctor, NULL, "no launcher: this machine alone is looked at");
 }
 
 /* ---- processors ---------------------------------------------------------------------------- */
@@ -47,23 +45,14 @@ static int count_allowed(const char *root, enum bench_read *result_out)
     return n;
 }
 
-static int count_gpus(const char *root)
-{
-    struct bench_pci *list;
-    int n_gpus = 0;
-    const int n = bench_pci_list(root, &list);
-    for (int i = 0; i < n; i++)
-        n_gpus += list[i].is_gpu;
-    free(list);
-    return n_gpus;
-}
-
 void bench_check_job_oversubscription(struct bench_doctor *doctor)
 {
     enum bench_read result;
     const int n_ranks = doctor->launcher.n_local_processes;
     const int n_cpus = count_allowed(doctor->root, &result);
-    const int n_gpus = count_gpus(doctor->root);
+    int n_gpus = 0;
+    for (int i = 0; i < doctor->machine.n_pci; i++)
+        n_gpus += doctor->machine.pci[i].is_gpu;
     if (n_cpus <= 0)
         bench_say_unreadable(doctor, NULL, "/proc/self/status (Cpus_allowed_list)", result);
     else if (n_gpus > 0 && n_ranks > n_gpus)
@@ -74,9 +63,9 @@ void bench_check_job_oversubscription(struct bench_doctor *doctor)
                   "%d ranks on this host share %d processors: waits yield, and times vary", n_ranks,
                   n_cpus);
     else
-        bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "/proc/self/status: %d processors for this process; ranks on this host: %d",
-                  n_cpus, n_ranks);
+        bench_ok(doctor, NULL,
+                 "/proc/self/status: %d processors for this process; ranks on this host: %d",
+                 n_cpus, n_ranks);
 }
 
 void bench_check_job_binding(struct bench_doctor *doctor)
@@ -92,8 +81,7 @@ void bench_check_job_binding(struct bench_doctor *doctor)
         bench_read_text(doctor->root, "/sys/devices/system/cpu/online", online, sizeof(online));
     const int n_online = result == BENCH_READ_OK ? bench_cpus_count(online) : -1;
     if (n_online < 0)
-        bench_say_unreadable(doctor, NULL, "/sys/devices/system/cpu/online",
-                             result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
+        bench_say_unreadable(doctor, NULL, "/sys/devices/system/cpu/online", result);
     else if (n_cpus == 1 && n_online > 1)
         bench_say(doctor, BENCH_WARN, NULL,
                   "mpirun --bind-to none, or --map-by numa:PE=4; srun --cpus-per-task=4",
@@ -101,8 +89,7 @@ void bench_check_job_binding(struct bench_doctor *doctor)
                   "thread that serves the network shares it with the program",
                   n_online);
     else
-        bench_say(doctor, BENCH_OK, NULL, NULL, "/proc/self/status: %d of %d processors", n_cpus,
-                  n_online);
+        bench_ok(doctor, NULL, "/proc/self/status: %d of %d processors", n_cpus, n_online);
 }
 
 /* ---- job.variables ------------------------------------------------------------------------- */
@@ -123,7 +110,6 @@ void bench_check_job_variables(struct bench_doctor *doctor)
     for (char *const *entry = doctor->environment; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
         char name[64];
-        const size_t used = strlen(ignored);
         if (!gyre_param_guess(*entry, &guess) || guess.is_error)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(*entry, "="), *entry);
@@ -131,12 +117,116 @@ void bench_check_job_variables(struct bench_doctor *doctor)
             bench_say(doctor, BENCH_WARN, name, "correct the name; gyre env lists all variables",
                       "%s is unknown and has no effect: did you mean %s?", name, guess.nearest);
         else
-            snprintf(ignored + used, sizeof(ignored) - used, " %s", name);
+            bench_append(ignored, sizeof(ignored), " %s", name);
     }
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         n_set += gyre_param_is_set(&doctor->params, (enum gyre_param_id)id);
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "%d variables are set; variables of NCCL that gyre does not have, and ignores:%s",
-                  n_set, ignored[0] == '\0' ? " none" : ignored);
+    if (!bench_said(doctor))
+        bench_ok(doctor, NULL,
+                 "%d variables are set; variables of NCCL that gyre does not have, and ignores:%s",
+                 n_set, ignored[0] == '\0' ? " none" : ignored);
+}
+
+/* ---- job.harmful --------------------------------------------------------------------------- */
+
+/* A machine on which a value does harm. */
+enum harmed { ANY, WITH_RDMA, WITH_RDMA_AND_GPU, WITH_SOFT_RDMA };
+
+/* Values that are legal and nearly always a mistake: switches that were left on after a search for
+ * an error, and values that were copied from another cluster. */
+static const struct harmful {
+    enum gyre_param_id id;
+    const char *values; /* blanks around each; NULL = what is read as 1 */
+    enum harmed harmed;
+    const char *harm;
+} harmful[] = {
+    {GYRE_PARAM_P2P_DISABLE, NULL, ANY,
+     "ranks of a host do not address each other's memory; if it was set because copies hang, look "
+     "at host.acs and "
+     "host.iommu"},
+    {GYRE_PARAM_SHM_DISABLE, NULL, ANY, "processes of a host talk over TCP"},
+    {GYRE_PARAM_IB_DISABLE, NULL, WITH_RDMA, "RDMA ports are here and active, but TCP is used"},
+    {GYRE_PARAM_NET, NULL, WITH_RDMA, "RDMA ports are here and active, but TCP is used"},
+    {GYRE_PARAM_TRANSPORT, " socket ", ANY, "everything goes over TCP, inside hosts too"},
+    {GYRE_PARAM_NET_GDR_LEVEL, " LOC ", WITH_RDMA_AND_GPU, "no NIC may reach GPU memory"},
+    {GYRE_PARAM_DEBUG, " TRACE ", ANY, "each call is logged, which takes longer than the call"},
+    {GYRE_PARAM_IB_RETRY_CNT, " 7 ", WITH_SOFT_RDMA,
+     "Soft-RoCE takes 7 for ever: a lost peer is never reported"},
+    {GYRE_PARAM_SOCKET_IFNAME, " lo =lo ", ANY, "ranks on other hosts cannot reach loopback"},
+};
+
+static void warn(struct bench_doctor *doctor, enum gyre_param_id id, const char *harm)
+{
+    char fix[64];
+    const char *source = gyre_param_source(&doctor->params, id);
+    snprintf(fix, sizeof(fix), "unset %s", source);
+    bench_say(doctor, BENCH_WARN, source, fix, "%s=%s: %s", source,
+              gyre_param_text(&doctor->params, id), harm);
+}
+
+/* Check a traffic class, which is a whole byte of the IP header: DSCP times 4, plus two bits for
+ * ECN. If ECN is in use, these bits have the value 2 ("can be marked"). */
+static void check_class(struct bench_doctor *doctor, enum gyre_param_id id)
+{
+    char harm[256];
+    const int64_t class = gyre_param_number(&doctor->params, id);
+    if (!gyre_param_is_set(&doctor->params, id) || (class & 1) == 0)
+        return;
+    snprintf(harm, sizeof(harm),
+             "it is the whole byte of the IP header: DSCP %" PRId64 ", ECN bits %" PRId64 "%" PRId64
+             ", hardly what was meant; DSCP 26 is 106, priority 5 is 160",
+             class >> 2, class >> 1 & 1, class & 1);
+    warn(doctor, id, harm);
+}
+
+static void check_timeout(struct bench_doctor *doctor)
+{
+    char harm[256];
+    const int64_t exponent = gyre_param_number(&doctor->params, GYRE_PARAM_IB_TIMEOUT);
+    const int64_t retries = gyre_param_number(&doctor->params, GYRE_PARAM_IB_RETRY_CNT);
+    if (!gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_TIMEOUT) || exponent < 20)
+        return;
+    /* IBTA: 4.096 us times two to the power of the value */
+    snprintf(harm, sizeof(harm),
+             "a peer that is gone is noticed by the adapter after %.0f s at the earliest",
+             4.096e-6 * (double)(1ULL << exponent) * (double)(retries + 1));
+    warn(doctor, GYRE_PARAM_IB_TIMEOUT, harm);
+}
+
+void bench_check_job_harmful(struct bench_doctor *doctor)
+{
+    const struct bench_machine *machine = &doctor->machine;
+    const char *visible = bench_variable(doctor, "CUDA_VISIBLE_DEVICES");
+    bool is_here[] = {[ANY] = true, [WITH_SOFT_RDMA] = false};
+    for (int i = 0; i < machine->n_ports; i++) {
+        is_here[WITH_SOFT_RDMA] = is_here[WITH_SOFT_RDMA] || machine->ports[i].is_soft;
+        is_here[WITH_RDMA] =
+            is_here[WITH_RDMA] || (!machine->ports[i].is_soft && machine->ports[i].is_active);
+    }
+    is_here[WITH_RDMA_AND_GPU] = is_here[WITH_RDMA] && machine->has_gpu;
+    for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++) {
+        const struct harmful *row = &harmful[i];
+        char value[128];
+        snprintf(value, sizeof(value), " %.120s ", gyre_param_text(&doctor->params, row->id));
+        const bool is_bad = row->values != NULL ? strstr(row->values, value) != NULL
+                                                : gyre_param_number(&doctor->params, row->id) == 1;
+        if (gyre_param_is_set(&doctor->params, row->id) && is_bad && is_here[row->harmed])
+            warn(doctor, row->id, row->harm);
+    }
+    if (gyre_param_has(&doctor->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS))
+        warn(doctor, GYRE_PARAM_CHECK, "each call waits for all ranks before it begins");
+    check_class(doctor, GYRE_PARAM_IB_TC);
+    check_class(doctor, GYRE_PARAM_IB_FIFO_TC);
+    check_timeout(doctor);
+    if (gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_GID_INDEX) &&
+        strcmp(gyre_param_text(&doctor->params, GYRE_PARAM_IB_GID_INDEX), "-1") != 0)
+        warn(doctor, GYRE_PARAM_IB_GID_INDEX,
+             "rows of the GID table differ between hosts and move after a link failure; the rules "
+             "find the right one "
+             "(rdma.gid)");
+    if (visible != NULL && machine->has_gpu && (visible[0] == '\0' || strcmp(visible, "-1") == 0))
+        bench_say(doctor, BENCH_WARN, "CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES",
+                  "CUDA_VISIBLE_DEVICES=%s hides all GPUs", visible);
+    if (!bench_said(doctor))
+        bench_ok(doctor, NULL, "no variable that is nearly always a mistake");
 }

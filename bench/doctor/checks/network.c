@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the network between the hosts of a job. It uses gyre's own transport between each pair
- * of hosts, in both directions, one pair at a time. The first process of each host takes part in
- * the measurement; the other processes wait in the gathers.
+ * The hosts of a job, and the measured network between them: gyre's own transport between each pair
+ * of hosts, in both directions, one pair at a time. The first process of each host takes part; the
+ * others wait in the gathers.
  */
-#include "bench/doctor/hosts.h"
+#include "bench/doctor/doctor.h"
+
 #include "bench/launch/rendezvous.h"
 #include "core/foundation/base/util.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,95 @@
 #define N_LARGE     4
 #define TIMEOUT_MS  20000
 #define BUDGET_NS   (40 * 1000000000ULL) /* for all pairs; hosts beyond it are not measured */
+
+/* ---- hosts and matrices -------------------------------------------------------------------- */
+
+/* The host of one process. Processes all-gather it, so its layout is fixed. */
+struct place {
+    char host[64];
+    uint64_t hash;
+};
+
+static void fill(struct bench_hosts *hosts, const struct place *all, int n, int process)
+{
+    for (int i = 0; i < n; i++) {
+        bool is_first = true;
+        for (int j = 0; j < i; j++)
+            is_first = is_first && all[j].hash != all[i].hash;
+        if (!is_first)
+            continue;
+        if (i == process)
+            hosts->me = hosts->n;
+        snprintf(hosts->names[hosts->n], sizeof(*hosts->names), "%.40s (rank %d)", all[i].host, i);
+        hosts->leaders[hosts->n++] = i;
+    }
+}
+
+gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out)
+{
+    struct bench_launcher *launcher = &doctor->launcher;
+    const int n = launcher->n_processes;
+    struct place mine, *all = calloc((size_t)n, sizeof(*all));
+    memset(&mine, 0, sizeof(mine));
+    memcpy(mine.host, doctor->host, sizeof(mine.host));
+    *hosts_out = (struct bench_hosts){.me = -1};
+    hosts_out->leaders = calloc((size_t)n, sizeof(*hosts_out->leaders));
+    hosts_out->names = calloc((size_t)n, sizeof(*hosts_out->names));
+    gyre_status status =
+        all == NULL || hosts_out->leaders == NULL || hosts_out->names == NULL
+            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
+            : gyre_host_hash(gyre_param_text(&doctor->params, GYRE_PARAM_HOSTID), &mine.hash);
+    if (status == GYRE_SUCCESS)
+        status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
+    if (status == GYRE_SUCCESS)
+        fill(hosts_out, all, n, launcher->process);
+    free(all);
+    return status;
+}
+
+void bench_hosts_free(struct bench_hosts *hosts)
+{
+    free(hosts->leaders);
+    free(hosts->names);
+    hosts->leaders = NULL;
+    hosts->names = NULL;
+}
+
+gyre_status bench_matrix_open(struct bench_matrix *matrix, int n)
+{
+    const size_t n_cells = (size_t)n * (size_t)n;
+    matrix->names = calloc((size_t)n, sizeof(*matrix->names));
+    matrix->latency_us = calloc(n_cells, sizeof(double));
+    matrix->gbytes_per_s = calloc(n_cells, sizeof(double));
+    if (matrix->names == NULL || matrix->latency_us == NULL || matrix->gbytes_per_s == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a matrix of %d rows", n);
+    for (size_t i = 0; i < n_cells; i++)
+        matrix->latency_us[i] = matrix->gbytes_per_s[i] = (double)NAN;
+    return GYRE_SUCCESS;
+}
+
+struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix)
+{
+    struct bench_matrix_rates rates = {.slow = -1, .fast = -1};
+    for (int i = 0; i < matrix->n * matrix->n; i++) {
+        const double rate = matrix->gbytes_per_s[i];
+        if (isnan(rate))
+            continue;
+        rates.n_measured++;
+        rates.slow = rates.slow < 0 || rate < matrix->gbytes_per_s[rates.slow] ? i : rates.slow;
+        rates.fast = rates.fast < 0 || rate > matrix->gbytes_per_s[rates.fast] ? i : rates.fast;
+    }
+    return rates;
+}
+
+void bench_matrix_free(struct bench_matrix *matrix)
+{
+    free(matrix->names);
+    free(matrix->latency_us);
+    free(matrix->gbytes_per_s);
+}
+
+/* ---- job.network --------------------------------------------------------------------------- */
 
 /* The processes that measure. */
 struct rig {
@@ -195,7 +285,7 @@ void bench_check_job_network(struct bench_doctor *doctor)
     bool is_over = false;
     const int n = doctor->launcher.n_processes;
     if (n == 1) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "one process: no network to measure");
+        bench_skip(doctor, "one process: no network to measure");
         return;
     }
     memset(&mine, 0, sizeof(mine));
@@ -203,7 +293,7 @@ void bench_check_job_network(struct bench_doctor *doctor)
     gyre_status status = all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
                                      : bench_hosts_find(doctor, &rig.hosts);
     if (status == GYRE_SUCCESS && rig.hosts.n == 1) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "all %d processes are on one host", n);
+        bench_skip(doctor, "all %d processes are on one host", n);
         goto done;
     }
     if (status == GYRE_SUCCESS)

@@ -5,12 +5,11 @@
  * Pairs of one rail come first, because gyre needs those; then pairs across rails. One pair is
  * tried at a time. The first process of each host takes part; the others wait in the gathers.
  */
-#include "bench/doctor/counters.h"
-#include "bench/doctor/hosts.h"
+#include "bench/doctor/doctor.h"
+
 #include "core/foundation/base/util.h"
 #include "transport/ib/ib_trial.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,10 +328,10 @@ static void run(struct rig *rig)
         return;
     say_ports(rig);
     if (rig->trial != NULL)
-        rig->doctor->before_load = bench_counters_read(rig->doctor->root);
+        rig->doctor->before_load = bench_counters_read(&rig->doctor->machine);
     try_all(rig, is_failed);
     if (rig->trial != NULL)
-        rig->doctor->after_load = bench_counters_read(rig->doctor->root);
+        rig->doctor->after_load = bench_counters_read(&rig->doctor->machine);
     say_across(rig, is_failed);
     judge(rig);
     if (rig->is_over || rig->n_left_out > 0 || rig->n_said > MAX_SAID)
@@ -347,10 +346,6 @@ static void run(struct rig *rig)
 void bench_check_job_rails(struct bench_doctor *doctor)
 {
     const size_t n = (size_t)doctor->launcher.n_processes;
-    if (n == 1) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "one process: no pair of hosts");
-        return;
-    }
     struct rig *rig = calloc(1, sizeof(*rig));
     if (rig == NULL)
         return;
@@ -367,10 +362,9 @@ void bench_check_job_rails(struct bench_doctor *doctor)
     if (status != GYRE_SUCCESS)
         bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
     else if (rig->hosts.n == 1)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "all %zu processes are on one host", n);
+        bench_skip(doctor, "all %zu processes are on one host", n);
     else if (rig->n_rails == 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "no host has an RDMA port: %.319s",
-                  rig->offers[0].cause);
+        bench_skip(doctor, "no host has an RDMA port: %.319s", rig->offers[0].cause);
     else
         run(rig);
     gyre_ib_trial_close(rig->trial);

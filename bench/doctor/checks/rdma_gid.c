@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows which row of its GID table each RoCE port uses. Every row is listed with its type, its
- * address, and the reason why it is used or not. The library's own rules make the choice
+ * The GID that each RoCE port uses: every row of its table is listed with its type, its address,
+ * and the reason why it is used or not. The library's own rules make the choice
  * (transport/ib/rules/ib_gid.h).
  */
-#include "bench/doctor/rdma.h"
+#include "bench/doctor/doctor.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct table {
-    struct gyre_ib_gid_row rows[BENCH_MAX_GIDS];
-    char reasons[BENCH_MAX_GIDS][GYRE_IB_GID_REASON_BYTES];
-    int n;
+    struct gyre_ib_gid_row *rows;
+    char (*reasons)[GYRE_IB_GID_REASON_BYTES];
+    int n;      /* -1 = a row is not understood */
     int chosen; /* position in rows; -1 = none */
+    struct gyre_ib_gid_rules rules;
+    gyre_status status; /* of the choice; the cause is gyre_cause() */
 };
 
 static const char *type_name(const struct gyre_ib_gid_row *row)
@@ -24,32 +25,73 @@ static const char *type_name(const struct gyre_ib_gid_row *row)
                                               : "type not readable";
 }
 
-static void list_rows(const struct table *table, bool is_forced, char *text_out, size_t text_bytes)
+static struct table read_table(const struct bench_doctor *doctor,
+                               const struct bench_rdma_port *port)
 {
-    size_t used = 0;
+    struct table table = {.chosen = -1, .rules = {.forced_index = -1}};
+    table.n = bench_rdma_gids(&doctor->machine, port, &table.rows);
+    table.reasons = calloc((size_t)(table.n > 0 ? table.n : 1), sizeof(*table.reasons));
+    if (table.reasons == NULL)
+        table.n = -1;
+    if (table.n < 0)
+        return table;
+    table.status = gyre_ib_gid_rules_from(&doctor->params, port->device, &table.rules);
+    if (table.status == GYRE_SUCCESS)
+        table.status =
+            gyre_ib_gid_choose(table.rows, table.n, &table.rules, &table.chosen, table.reasons);
+    return table;
+}
+
+static void free_table(struct table *table)
+{
+    free(table->rows);
+    free(table->reasons);
+}
+
+void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes)
+{
+    for (int i = 0; i < doctor->machine.n_ports; i++) {
+        const struct bench_rdma_port *port = &doctor->machine.ports[i];
+        if (!port->is_roce || !port->is_active)
+            continue;
+        struct table table = read_table(doctor, port);
+        if (table.n >= 0 && table.status == GYRE_SUCCESS) {
+            const struct gyre_ib_gid_row *row = &table.rows[table.chosen];
+            const enum gyre_ib_gid_class class = gyre_ib_gid_classify(row->raw);
+            bench_append(text, text_bytes, "%s%s %s %s", text[0] == '\0' ? "" : ", ", port->name,
+                         type_name(row),
+                         class == GYRE_IB_GID_IPV4         ? "IPv4"
+                         : class == GYRE_IB_GID_LINK_LOCAL ? "link-local"
+                                                           : "IPv6");
+        }
+        free_table(&table);
+    }
+}
+
+/* @is_forced: the choice is by a variable. */
+static void list_rows(const struct table *table, char *text_out, size_t text_bytes)
+{
     text_out[0] = '\0';
-    for (int i = 0; i < table->n && used < text_bytes; i++) {
+    for (int i = 0; i < table->n; i++) {
         char address[48], verdict[GYRE_IB_GID_REASON_BYTES];
         const struct gyre_ib_gid_row *row = &table->rows[i];
-        snprintf(verdict, sizeof(verdict), "%s", table->reasons[i]);
-        if (i == table->chosen)
-            snprintf(verdict, sizeof(verdict), "used");
-        else if (verdict[0] == '\0' && table->chosen >= 0)
+        snprintf(verdict, sizeof(verdict), "%s", i == table->chosen ? "used" : table->reasons[i]);
+        if (verdict[0] == '\0' && table->chosen >= 0)
             snprintf(verdict, sizeof(verdict), "would do, but row %u is %s",
-                     table->rows[table->chosen].index, is_forced ? "forced" : "better");
-        used += (size_t)snprintf(
-            text_out + used, text_bytes - used, "\n[%u] %s, %s%s%s: %s", row->index,
-            gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
-            row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
+                     table->rows[table->chosen].index,
+                     table->rules.forced_index >= 0 ? "forced" : "better");
+        bench_append(text_out, text_bytes, "\n[%u] %s, %s%s%s: %s", row->index,
+                     gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
+                     row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
     }
 }
 
 /* Reports the effect of a forced index, to which the rules do not apply. */
 static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_port *port,
-                         const struct gyre_ib_gid_rules *rules, const struct table *table,
-                         const char *rows)
+                         const struct table *table, const char *rows)
 {
-    struct gyre_ib_gid_rules free_rules = *rules;
+    struct gyre_ib_gid_rules free_rules = table->rules;
+    const char *reason = table->reasons[table->chosen];
     int best = -1;
     char fix[128];
     free_rules.forced_index = -1;
@@ -58,84 +100,55 @@ static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_po
     const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_GID_INDEX);
     snprintf(fix, sizeof(fix), "unset %s: the rules choose%s", source,
              has_best ? " a row that works" : "");
-    if (table->reasons[table->chosen][0] == '\0' && has_best && best == table->chosen)
-        bench_say(doctor, BENCH_OK, port->name, NULL,
-                  "%s=%d, which the rules choose too; the index may move after a link failure%s",
-                  source, rules->forced_index, rows);
+    if (reason[0] == '\0' && has_best && best == table->chosen)
+        bench_ok(doctor, port->name,
+                 "%s=%d, which the rules choose too; the index may move after a link failure%s",
+                 source, table->rules.forced_index, rows);
     else
-        bench_say(doctor, table->reasons[table->chosen][0] != '\0' ? BENCH_FAIL : BENCH_WARN,
-                  port->name, fix, "%s=%d forces a row that the rules would not use: %s%s", source,
-                  rules->forced_index,
-                  table->reasons[table->chosen][0] != '\0' ? table->reasons[table->chosen]
-                                                           : "another one is better",
+        bench_say(doctor, reason[0] != '\0' ? BENCH_FAIL : BENCH_WARN, port->name, fix,
+                  "%s=%d forces a row that the rules would not use: %s%s", source,
+                  table->rules.forced_index, reason[0] != '\0' ? reason : "another one is better",
                   rows);
 }
 
 static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port *port,
-                       struct table *table)
+                       const struct table *table)
 {
-    struct gyre_ib_gid_rules rules = {.forced_index = -1};
-    char rows[1200], path[256], fix[BENCH_FIX_BYTES];
-    bench_fix_of_port("give the interface an IPv4 address: ip addr add A.B.C.D/24 dev NETDEV; for "
-                      "RoCE v2: cma_roce_mode -d DEVICE -m 2",
-                      port->device, port->netdev, fix);
-    table->chosen = -1;
-    memset(table->reasons, 0, sizeof(table->reasons));
-    table->n = bench_rdma_gids(doctor, port, table->rows);
-    if (table->n < 0) {
+    static const char fix[] =
+        "give the interface an IPv4 address: ip addr add A.B.C.D/24 dev NETDEV; for "
+        "RoCE v2: cma_roce_mode -d DEVICE -m 2";
+    char rows[1200], path[256];
+    list_rows(table, rows, sizeof(rows));
+    if (table->n < 0)
         bench_say_unreadable(doctor, port->name, bench_rdma_path(port, "gids/*", path),
                              BENCH_READ_BROKEN);
-        return;
-    }
-    gyre_status status = gyre_ib_gid_rules_from(&doctor->params, port->device, &rules);
-    if (status == GYRE_SUCCESS)
-        status = gyre_ib_gid_choose(table->rows, table->n, &rules, &table->chosen, table->reasons);
-    list_rows(table, rules.forced_index >= 0, rows, sizeof(rows));
-    if (status != GYRE_SUCCESS) {
-        bench_say(doctor, BENCH_FAIL, port->name,
-                  rules.forced_index >= 0 ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the "
-                                            "rules choose"
-                                          : fix,
-                  "%.300s%s", gyre_cause(), rows);
-        return;
-    }
-    const struct gyre_ib_gid_row *row = &table->rows[table->chosen];
-    const enum gyre_ib_gid_class class = gyre_ib_gid_classify(row->raw);
-    const size_t used = strlen(doctor->facts.texts[BENCH_FACT_GID]);
-    char fact[128];
-    snprintf(fact, sizeof(fact), "%s %s %s", port->name, type_name(row),
-             class == GYRE_IB_GID_IPV4         ? "IPv4"
-             : class == GYRE_IB_GID_LINK_LOCAL ? "link-local"
-                                               : "IPv6");
-    if (used + strlen(fact) + 2 < sizeof(doctor->facts.texts[0]))
-        snprintf(doctor->facts.texts[BENCH_FACT_GID] + used, sizeof(doctor->facts.texts[0]) - used,
-                 "%s%s", used > 0 ? ", " : "", fact);
-    if (rules.forced_index >= 0)
-        check_forced(doctor, port, &rules, table, rows);
-    else if (class == GYRE_IB_GID_LINK_LOCAL)
-        bench_say(doctor, BENCH_WARN, port->name, fix,
-                  "only a link-local address can be used, which works within one switched network "
-                  "at best%s",
-                  rows);
+    else if (table->status != GYRE_SUCCESS)
+        bench_say_port(doctor, BENCH_FAIL, port,
+                       table->rules.forced_index >= 0
+                           ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the rules choose"
+                           : fix,
+                       "%.300s%s", gyre_cause(), rows);
+    else if (table->rules.forced_index >= 0)
+        check_forced(doctor, port, table, rows);
+    else if (gyre_ib_gid_classify(table->rows[table->chosen].raw) == GYRE_IB_GID_LINK_LOCAL)
+        bench_say_port(doctor, BENCH_WARN, port, fix,
+                       "only a link-local address can be used, which works within one switched "
+                       "network at best%s",
+                       rows);
     else
-        bench_say(doctor, BENCH_OK, port->name, NULL, "row %u is used%s", row->index, rows);
+        bench_ok(doctor, port->name, "row %u is used%s", table->rows[table->chosen].index, rows);
 }
 
 void bench_check_rdma_gid(struct bench_doctor *doctor)
 {
-    struct bench_rdma *rdma = bench_rdma_read(doctor->root);
-    struct table *table = calloc(1, sizeof(*table));
-    if (table == NULL || bench_rdma_skip(doctor, rdma)) {
-        free(rdma);
-        free(table);
-        return;
+    for (int i = 0; i < doctor->machine.n_ports; i++) {
+        const struct bench_rdma_port *port = &doctor->machine.ports[i];
+        if (!port->is_roce || !port->is_active)
+            continue;
+        struct table table = read_table(doctor, port);
+        check_port(doctor, port, &table);
+        free_table(&table);
     }
-    for (int i = 0; i < rdma->n_ports; i++)
-        if (bench_rdma_is_roce(&rdma->ports[i]) && bench_rdma_is_active(&rdma->ports[i]))
-            check_port(doctor, &rdma->ports[i], table);
-    if (bench_said(doctor) < 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL,
-                  "no active RoCE port; InfiniBand addresses ports by LID");
-    free(rdma);
-    free(table);
+    if (!bench_said(doctor))
+        bench_skip(doctor, "no active RoCE port; InfiniBand addresses ports by LID");
 }

@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of GPUs by trial: copies over the PCI link, memory shared between processes, and dma-buf.
- * One trial serves all three.
+ * Checks of GPUs by trial: copies over the PCI link, memory shared between processes, dma-buf (one
+ * trial serves all three), and measured copies between each pair of GPUs.
  */
-#include "bench/doctor/cuda_trial.h"
 #include "bench/doctor/doctor.h"
-#include "bench/doctor/pci.h"
+
+#include "bench/command/version.h"
+#include "bench/doctor/trial.h"
 #include "core/foundation/base/text.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Without persistence mode the driver may take several seconds to start each of eight GPUs. */
 static const struct bench_cuda_limits limits = {.start_ms = 60000, .gpu_ms = 20000};
-
-/* What keeps this process from trying; NULL if nothing does. */
-static const char *reason_against(const struct bench_doctor *doctor)
-{
-    const bool has_gpu = bench_pci_has_gpu(doctor->root) ||
-                         bench_exists(doctor->root, "/proc/driver/nvidia/version");
-    return !has_gpu ? "no NVIDIA GPU on PCI"
-           : doctor->root[0] != '\0' && !bench_exists(doctor->root, "/lib/libcuda.so.1")
-               ? "the root has no lib/libcuda.so.1"
-           : doctor->launcher.local_process != 0 ? "the first process of the host tries"
-                                                 : NULL;
-}
+#define PAIRS_MS 30000
 
 /* The number of bytes that the link of a GPU can carry in a nanosecond; 0 = unknown. */
 static double link_gbytes_per_s(const char *root, const char *bus_id)
@@ -57,10 +47,10 @@ static void say_copies(struct bench_doctor *doctor, const struct bench_cuda_gpu 
                   "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s",
                   gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
     else
-        bench_say(doctor, BENCH_OK, gpu->bus_id, NULL,
-                  "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s; every byte was "
-                  "checked",
-                  gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
+        bench_ok(doctor, gpu->bus_id,
+                 "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s; every byte was "
+                 "checked",
+                 gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
 }
 
 static void say_ipc(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
@@ -71,18 +61,18 @@ static void say_ipc(struct bench_doctor *doctor, const struct bench_cuda_gpu *gp
                   "of other processes then share host memory",
                   "a second process cannot open this GPU's memory: %.159s", gpu->ipc_cause);
     else
-        bench_say(doctor, BENCH_OK, gpu->bus_id, NULL,
-                  "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and read "
-                  "them right");
+        bench_ok(doctor, gpu->bus_id,
+                 "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and read "
+                 "them right");
 }
 
 static void say_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
 {
-    const bool has_nic = bench_pci_has_nic(doctor->root);
+    const bool has_nic = doctor->machine.has_nic;
     if (gpu->dmabuf_cause[0] == '\0')
-        bench_say(doctor, BENCH_OK, gpu->bus_id, NULL,
-                  "64 KiB of this GPU were exported as a dma-buf "
-                  "(cuMemGetHandleForAddressRange)");
+        bench_ok(doctor, gpu->bus_id,
+                 "64 KiB of this GPU were exported as a dma-buf "
+                 "(cuMemGetHandleForAddressRange)");
     else
         bench_say(doctor, has_nic ? BENCH_WARN : BENCH_SKIPPED, gpu->bus_id,
                   has_nic ? "the open NVIDIA kernel driver has dma-buf: apt install nvidia-open; "
@@ -111,9 +101,13 @@ static const struct bench_cuda_results *results_of(struct bench_doctor *doctor)
 static void say_gpus(struct bench_doctor *doctor,
                      void (*say)(struct bench_doctor *, const struct bench_cuda_gpu *))
 {
-    const char *reason = reason_against(doctor);
+    const char *reason = doctor->root[0] != '\0' && !bench_exists(doctor->root, "/lib/libcuda.so.1")
+                             ? "the root has no lib/libcuda.so.1"
+                         : doctor->launcher.local_process != 0
+                             ? "the first process of the host tries"
+                             : NULL;
     if (reason != NULL) {
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "%s", reason);
+        bench_skip(doctor, "%s", reason);
         return;
     }
     const struct bench_cuda_results *results = results_of(doctor);
@@ -129,13 +123,13 @@ static void say_gpus(struct bench_doctor *doctor,
                       "not tried, because the GPU is in use: %.159s", gpu->busy_cause);
     }
     if (results->status == (int32_t)GYRE_ERROR_UNSUPPORTED)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "%s", results->cause);
+        bench_skip(doctor, "%s", results->cause);
     else if (results->status != (int32_t)GYRE_SUCCESS)
         bench_say(doctor, BENCH_FAIL, NULL,
                   "look at gpu.driver, gpu.device_files and gpu.xid; nvidia-smi -q",
                   "%s (GPUs that were tried before: %d)", results->cause, results->n);
     else if (results->n == 0)
-        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "CUDA shows no GPU to this process");
+        bench_skip(doctor, "CUDA shows no GPU to this process");
 }
 
 void bench_check_gpu_copies(struct bench_doctor *doctor)
@@ -151,4 +145,76 @@ void bench_check_gpu_ipc(struct bench_doctor *doctor)
 void bench_check_gpu_dmabuf(struct bench_doctor *doctor)
 {
     say_gpus(doctor, say_dmabuf);
+}
+
+/* ---- gpu.pairs ----------------------------------------------------------------------------- */
+
+/* Copies the measurements into the report's matrix. Returns false if there is no memory. */
+static bool keep(struct bench_matrix *matrix, const struct bench_pairs *pairs)
+{
+    const size_t n = (size_t)pairs->n;
+    if (bench_matrix_open(matrix, pairs->n) != GYRE_SUCCESS)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(matrix->names[i], sizeof(matrix->names[i]), "GPU%zu", i);
+        for (size_t j = 0; j < n; j++) {
+            matrix->latency_us[i * n + j] = pairs->latency_us[i][j];
+            matrix->gbytes_per_s[i * n + j] = pairs->gbytes_per_s[i][j];
+        }
+    }
+    snprintf(matrix->what, sizeof(matrix->what), "copies between GPUs");
+    matrix->n = pairs->n;
+    return true;
+}
+
+/* Says how the measured pairs compare. */
+static void judge(struct bench_doctor *doctor)
+{
+    const struct bench_matrix *matrix = &doctor->gpus;
+    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
+    if (rates.slow < 0)
+        return;
+    const double slowest = matrix->gbytes_per_s[rates.slow],
+                 fastest = matrix->gbytes_per_s[rates.fast];
+    const bool is_slow = slowest < fastest / 2;
+    bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
+              is_slow ? "gyre topo shows how the two are joined; look at gpu.nvlink, gpu.pcie, "
+                        "host.acs"
+                      : NULL,
+              "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest "
+              "%.4g GB/s",
+              matrix->n, rates.slow / matrix->n, rates.slow % matrix->n, slowest, fastest);
+}
+
+void bench_check_gpu_pairs(struct bench_doctor *doctor)
+{
+    const char *reason =
+        doctor->root[0] != '\0' ? "nothing is measured with --root"
+        : !doctor->machine.has_gpu && !doctor->machine.has_gpu_driver ? "no NVIDIA GPU on PCI"
+        : bench_version_cuda() == 0                                   ? "built without CUDA"
+        : doctor->launcher.local_process != 0 ? "the first process of the host measures"
+                                              : NULL;
+    if (reason != NULL) {
+        bench_skip(doctor, "%s", reason);
+        return;
+    }
+    struct bench_pairs *pairs = calloc(1, sizeof(*pairs));
+    if (pairs == NULL)
+        return;
+    const gyre_status status =
+        bench_pairs_run(bench_pairs_measure, GYRE_DEVICE_CUDA, PAIRS_MS, pairs);
+    const bool is_kept = pairs->n < 2 || keep(&doctor->gpus, pairs);
+    if (status != GYRE_SUCCESS && pairs->from >= 0)
+        bench_say(doctor, BENCH_FAIL, NULL,
+                  "look at host.acs and host.iommu; until it is mended: GYRE_P2P_DISABLE=1",
+                  "GPU%d to GPU%d: %s%s", pairs->from, pairs->to,
+                  status == GYRE_ERROR_TIMEOUT ? "the copy hangs: " : "", gyre_cause());
+    else if (status != GYRE_SUCCESS)
+        bench_say(doctor, BENCH_FAIL, NULL, "look at gpu.driver, gpu.device_files and gpu.xid",
+                  "before the first copy: %s", gyre_cause());
+    else if (pairs->n < 2)
+        bench_skip(doctor, "%d GPU can be used: there is no pair", pairs->n);
+    else if (is_kept)
+        judge(doctor);
+    free(pairs);
 }

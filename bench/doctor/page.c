@@ -4,11 +4,9 @@
  * colour goes from red for the slowest pair to green for the fastest one.
  */
 #include "bench/command/version.h"
-#include "bench/doctor/output/output.h"
-#include "core/foundation/base/file.h"
+#include "bench/doctor/doctor.h"
 #include "core/foundation/base/text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +55,7 @@ static void put_finding(FILE *file, const struct bench_finding *finding)
     put_lines(finding->fix, file);
     fputs("</pre>", file);
     if (finding->severity >= BENCH_UNKNOWN)
-        gyre_text_put_markup(file, bench_finding_doc(finding, doc, sizeof(doc)));
+        gyre_text_put_markup(file, bench_finding_doc(finding, doc));
     fputs("</td></tr>\n", file);
 }
 
@@ -103,21 +101,21 @@ static void put_heat_map(FILE *file, const struct bench_matrix *matrix, const do
 
 static void put_matrix(FILE *file, const struct bench_matrix *matrix)
 {
-    int from = 0, to = 0;
-    if (matrix->n == 0)
+    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
+    if (n == 0)
         return;
     put_heat_map(file, matrix, matrix->gbytes_per_s, "GB/s", true);
     put_heat_map(file, matrix, matrix->latency_us, "latency in microseconds", false);
-    if (!bench_matrix_slowest(matrix, &from, &to))
+    if (slow < 0)
         return;
     fputs("<p>Slowest pair: <b>", file);
-    gyre_text_put_markup(file, matrix->names[from]);
+    gyre_text_put_markup(file, matrix->names[slow / n]);
     fputs("</b> to <b>", file);
-    gyre_text_put_markup(file, matrix->names[to]);
+    gyre_text_put_markup(file, matrix->names[slow % n]);
     fputs("</b></p>\n", file);
 }
 
-static void put_report(FILE *file, const struct bench_doctor_report *report)
+void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
 {
     static const enum bench_severity order[BENCH_N_SEVERITIES] = {
         BENCH_FAIL, BENCH_WARN, BENCH_UNKNOWN, BENCH_OK, BENCH_SKIPPED};
@@ -141,22 +139,4 @@ static void put_report(FILE *file, const struct bench_doctor_report *report)
     put_matrix(file, &report->doctor->hosts);
     put_matrix(file, &report->doctor->rails);
     fputs("</body></html>\n", file);
-}
-
-gyre_status bench_doctor_write_html(const struct bench_doctor_report *report, const char *path)
-{
-    char *text = NULL;
-    size_t n_bytes = 0;
-    FILE *file = open_memstream(&text, &n_bytes);
-    if (file == NULL)
-        return gyre_fail_errno(errno, "--html %s", path);
-    put_report(file, report);
-    const bool is_bad = ferror(file) != 0;
-    if (fclose(file) != 0 || is_bad) {
-        free(text);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "--html %s: no memory", path);
-    }
-    const gyre_status status = gyre_file_replace(path, text, n_bytes);
-    free(text);
-    return status;
 }

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Findings as text for a terminal, as Markdown to paste into an issue, and as JSON, whose schema is
+ * doctor.schema.json. In text, a check without a problem takes one line; a problem is printed with
+ * its evidence, its fix and the page that explains it.
+ */
+#include "bench/command/version.h"
+#include "bench/doctor/doctor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef GYRE_BENCH_WITH_JSON
+#include "bench/report/json_add.h"
+#endif
+
+const char *bench_doctor_summary(const struct bench_doctor_report *report, char *text_out,
+                                 size_t text_bytes)
+{
+    const int *n = report->n_by_severity;
+    snprintf(text_out, text_bytes, "%d fail, %d warn, %d unknown, %d ok, %d skipped", n[BENCH_FAIL],
+             n[BENCH_WARN], n[BENCH_UNKNOWN], n[BENCH_OK], n[BENCH_SKIPPED]);
+    return text_out;
+}
+
+/* A link names a heading without its dots. */
+const char *bench_finding_doc(const struct bench_finding *finding, char *text_out)
+{
+    size_t used = (size_t)snprintf(text_out, 96, "docs/doctor.md#");
+    for (const char *at = bench_checks[finding->check].id; *at != '\0' && used + 1 < 96; at++)
+        if (*at != '.')
+            text_out[used++] = *at;
+    text_out[used] = '\0';
+    return text_out;
+}
+
+const char *bench_severity_name(int severity)
+{
+    static const char *const names[BENCH_N_SEVERITIES] = {"ok", "skipped", "unknown", "warn",
+                                                          "fail"};
+    return names[severity];
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+/* Prints text whose lines after the first one are indented. */
+static void print_lines(FILE *file, int indent, const char *text)
+{
+    for (;;) {
+        const size_t n_line = strcspn(text, "\n");
+        fprintf(file, "%.*s\n", (int)n_line, text);
+        if (text[n_line] == '\0')
+            return;
+        text += n_line + 1;
+        fprintf(file, "%*s", indent, "");
+    }
+}
+
+static void print_finding(const struct bench_finding *finding, bool has_colours, FILE *file)
+{
+    static const char *const colours[BENCH_N_SEVERITIES] = {"\033[32m", "\033[2m", "\033[35m",
+                                                            "\033[33m", "\033[31m"};
+    char doc[96];
+    fprintf(file, "  %s%-8s%s %-22s ", has_colours ? colours[finding->severity] : "",
+            bench_severity_name(finding->severity), has_colours ? "\033[0m" : "",
+            bench_checks[finding->check].id);
+    if (finding->ranks[0] != '\0')
+        fprintf(file, "[rank %s] ", finding->ranks);
+    if (finding->subject[0] != '\0')
+        fprintf(file, "%s: ", finding->subject);
+    print_lines(file, 13, finding->evidence);
+    if (finding->severity < BENCH_UNKNOWN)
+        return;
+    if (finding->fix[0] != '\0') {
+        fprintf(file, "%*sfix: ", 13, "");
+        print_lines(file, 18, finding->fix);
+    }
+    fprintf(file, "%*ssee: %s\n", 13, "", bench_finding_doc(finding, doc));
+}
+
+static void print_values(const struct bench_matrix *matrix, const double *values, FILE *file)
+{
+    int width = 12;
+    for (int i = 0; i < matrix->n; i++)
+        width = (int)strlen(matrix->names[i]) > width ? (int)strlen(matrix->names[i]) : width;
+    fprintf(file, "    %-*s", width, "from \\ to");
+    for (int j = 0; j < matrix->n; j++)
+        fprintf(file, " %*s", width, matrix->names[j]);
+    fputs("\n", file);
+    for (int i = 0; i < matrix->n; i++) {
+        fprintf(file, "    %-*s", width, matrix->names[i]);
+        for (int j = 0; j < matrix->n; j++)
+            if (i == j || isnan(values[i * matrix->n + j]))
+                fprintf(file, " %*s", width, i == j ? "-" : "?");
+            else
+                fprintf(file, " %*.4g", width, values[i * matrix->n + j]);
+        fputs("\n", file);
+    }
+}
+
+static void print_matrix(const struct bench_matrix *matrix, FILE *file)
+{
+    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
+    if (n == 0)
+        return;
+    fprintf(file, "\n%s: GB/s\n", matrix->what);
+    print_values(matrix, matrix->gbytes_per_s, file);
+    fprintf(file, "%s: latency in microseconds\n", matrix->what);
+    print_values(matrix, matrix->latency_us, file);
+    if (slow >= 0)
+        fprintf(file, "slowest: %s to %s, %.4g GB/s\n", matrix->names[slow / n],
+                matrix->names[slow % n], matrix->gbytes_per_s[slow]);
+}
+
+static bool is_printed(const struct bench_finding *finding, enum bench_print which)
+{
+    return which == BENCH_PRINT_ALL || finding->severity >= BENCH_UNKNOWN ||
+           (which == BENCH_PRINT_USUAL && finding->severity != BENCH_SKIPPED);
+}
+
+void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
+                        FILE *file)
+{
+    const struct bench_findings *findings = &report->doctor->findings;
+    /* Open MPI gives its processes a terminal even if its own output goes to a file. */
+    const bool has_colours = report->doctor->launcher.n_processes == 1 &&
+                             isatty(fileno(file)) == 1 && getenv("NO_COLOR") == NULL;
+    char summary[128];
+    fprintf(file, "gyre doctor on %s\n", report->hosts);
+    for (int i = 0; i < findings->n; i++)
+        if (is_printed(&findings->list[i], which))
+            print_finding(&findings->list[i], has_colours, file);
+    if (which == BENCH_PRINT_USUAL && report->n_by_severity[BENCH_SKIPPED] > 0)
+        fprintf(file, "  skipped  %d checks do not apply here; --all prints each with its reason\n",
+                report->n_by_severity[BENCH_SKIPPED]);
+    print_matrix(&report->doctor->gpus, file);
+    print_matrix(&report->doctor->hosts, file);
+    print_matrix(&report->doctor->rails, file);
+    fprintf(file, "%s\n", bench_doctor_summary(report, summary, sizeof(summary)));
+}
+
+/* ---- Markdown ------------------------------------------------------------------------------ */
+
+/* Writes text that is to stand in a cell: a bar would end the cell, a newline the table. */
+static void put_cell(FILE *file, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '|' || *text == '\\' || *text == '`' || *text == '<' || *text == '*')
+            fputc('\\', file);
+        if (*text == '\n')
+            fputs("<br>", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+static void put_problem(FILE *file, const struct bench_finding *finding)
+{
+    char doc[96];
+    fprintf(file, "- **%s** `%s`%s%s", bench_severity_name(finding->severity),
+            bench_checks[finding->check].id, finding->ranks[0] != '\0' ? ", rank " : "",
+            finding->ranks);
+    if (finding->subject[0] != '\0')
+        fprintf(file, ", `%s`", finding->subject);
+    fputs("\n\n", file);
+    for (const char *line = finding->evidence; *line != '\0';) {
+        const int n_line = (int)strcspn(line, "\n");
+        fprintf(file, "      %.*s\n", n_line, line);
+        line += n_line + (line[n_line] == '\n');
+    }
+    if (finding->fix[0] != '\0')
+        fprintf(file, "\n  Fix: `%s`\n", finding->fix);
+    fprintf(file, "\n  See [%s](%s)\n\n", bench_checks[finding->check].title,
+            bench_finding_doc(finding, doc));
+}
+
+static void put_values(FILE *file, const struct bench_matrix *matrix, const char *unit,
+                       const double *values)
+{
+    fprintf(file, "\n%s, %s:\n\n| from \\\\ to |", matrix->what, unit);
+    for (int j = 0; j < matrix->n; j++)
+        fprintf(file, " %s |", matrix->names[j]);
+    fputs("\n|---|", file);
+    for (int j = 0; j < matrix->n; j++)
+        fputs("---|", file);
+    for (int i = 0; i < matrix->n; i++) {
+        fprintf(file, "\n| %s |", matrix->names[i]);
+        for (int j = 0; j < matrix->n; j++)
+            if (i == j || isnan(values[i * matrix->n + j]))
+                fputs(i == j ? " |" : " ? |", file);
+            else
+                fprintf(file, " %.4g |", values[i * matrix->n + j]);
+    }
+    fputs("\n", file);
+}
+
+static void put_matrix(FILE *file, const struct bench_matrix *matrix)
+{
+    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
+    if (n == 0)
+        return;
+    put_values(file, matrix, "GB/s", matrix->gbytes_per_s);
+    put_values(file, matrix, "latency in us", matrix->latency_us);
+    if (slow >= 0)
+        fprintf(file, "\nSlowest: %s to %s.\n", matrix->names[slow / n], matrix->names[slow % n]);
+}
+
+void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report)
+{
+    const struct bench_findings *findings = &report->doctor->findings;
+    char summary[128];
+    fprintf(file, "# gyre doctor: %s\n\ngyre %s (%s) on %s\n\n",
+            bench_doctor_summary(report, summary, sizeof(summary)), bench_version_text(),
+            bench_version_commit(), report->hosts);
+    for (int i = 0; i < findings->n; i++)
+        if (findings->list[i].severity >= BENCH_UNKNOWN)
+            put_problem(file, &findings->list[i]);
+    fputs("| check | | rank | of | evidence |\n|---|---|---|---|---|\n", file);
+    for (int i = 0; i < findings->n; i++) {
+        const struct bench_finding *finding = &findings->list[i];
+        fprintf(file, "| `%s` | %s | %s | ", bench_checks[finding->check].id,
+                bench_severity_name(finding->severity), finding->ranks);
+        put_cell(file, finding->subject);
+        fputs(" | ", file);
+        put_cell(file, finding->evidence);
+        fputs(" |\n", file);
+    }
+    put_matrix(file, &report->doctor->gpus);
+    put_matrix(file, &report->doctor->hosts);
+    put_matrix(file, &report->doctor->rails);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+#ifdef GYRE_BENCH_WITH_JSON
+
+static void add_finding(struct json_object *list, const struct bench_finding *finding)
+{
+    char doc[96];
+    struct json_object *object = json_object_new_object();
+    add_text(object, "id", bench_checks[finding->check].id);
+    add_text(object, "severity", bench_severity_name(finding->severity));
+    add_text(object, "subject", finding->subject);
+    add_text(object, "ranks", finding->ranks);
+    add_text(object, "evidence", finding->evidence);
+    add_text(object, "fix", finding->fix);
+    add_text(object, "doc", bench_finding_doc(finding, doc));
+    json_object_array_add(list, object);
+}
+
+/* Rows of numbers; null where nothing was measured. */
+static void add_rows(struct json_object *object, const char *key, const double *values, int n)
+{
+    struct json_object *rows = add_array(object, key);
+    for (int i = 0; i < n; i++) {
+        struct json_object *row = json_object_new_array();
+        for (int j = 0; j < n; j++)
+            json_object_array_add(row, i == j || isnan(values[i * n + j])
+                                           ? NULL
+                                           : json_object_new_double(values[i * n + j]));
+        json_object_array_add(rows, row);
+    }
+}
+
+static void add_matrix(struct json_object *object, const char *key,
+                       const struct bench_matrix *matrix)
+{
+    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
+    if (n == 0) {
+        json_object_object_add(object, key, NULL);
+        return;
+    }
+    struct json_object *child = add_object(object, key);
+    struct json_object *names = add_array(child, "names");
+    for (int i = 0; i < n; i++)
+        json_object_array_add(names, json_text(matrix->names[i]));
+    add_rows(child, "gbytes_per_s", matrix->gbytes_per_s, matrix->n);
+    add_rows(child, "latency_us", matrix->latency_us, matrix->n);
+    struct json_object *slowest = add_array(child, "slowest");
+    if (slow >= 0) {
+        json_object_array_add(slowest, json_text(matrix->names[slow / n]));
+        json_object_array_add(slowest, json_text(matrix->names[slow % n]));
+    }
+}
+
+gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path)
+{
+    const struct bench_findings *findings = &report->doctor->findings;
+    struct json_object *root = json_object_new_object();
+    add_int(root, "schema_version", 1);
+    add_text(root, "gyre_version", bench_version_text());
+    add_text(root, "commit", bench_version_commit());
+    add_time(root, "time");
+    add_text(root, "hosts", report->hosts);
+    add_int(root, "exit_status", report->exit_status);
+    struct json_object *checks = add_array(root, "checks");
+    for (int i = 0; i < findings->n; i++)
+        add_finding(checks, &findings->list[i]);
+    struct json_object *matrix = add_object(root, "matrix");
+    add_matrix(matrix, "gpus", &report->doctor->gpus);
+    add_matrix(matrix, "hosts", &report->doctor->hosts);
+    add_matrix(matrix, "rails", &report->doctor->rails);
+    const gyre_status status = bench_json_write(root, path);
+    json_object_put(root);
+    return status;
+}
+
+#else
+
+gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path)
+{
+    (void)report;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "--json %s: built without json-c; install libjson-c-dev and build again",
+                     path);
+}
+
+#endif
