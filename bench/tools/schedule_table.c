@@ -21,8 +21,8 @@
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 
-/* The wire that the shipped constants stand for (core/engine/plan/network_cost.c). A communicator
- * measures it. */
+/* The latency of the wire that the shipped constants stand for (core/engine/plan/tuning_file.c). A
+ * communicator measures it. */
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
@@ -49,6 +49,7 @@ static gyre_status open_costs(struct bench_table *table)
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "--cost is host, h200 or a file");
         table->cost = tuning.cost;
+        gyre_tuning_free(&tuning);
     }
     const struct gyre_fabric *fabric = table->request->fabric;
     const double nic_rate = fabric == NULL

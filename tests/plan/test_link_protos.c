@@ -6,7 +6,7 @@
  */
 #include "core/foundation/base/util.h"
 #include "core/engine/links/fifo_spec.h"
-#include "core/engine/plan/network_cost.h"
+#include "core/engine/plan/tuning_file.h"
 #include "core/engine/plan/tuner/tuner.h"
 #include "kernels/cuda/host/lower.h"
 #include "tests/support/check.h"

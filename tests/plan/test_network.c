@@ -4,7 +4,7 @@
  */
 #include "core/engine/links/network.h"
 
-#include "core/engine/plan/network_cost.h"
+#include "core/engine/plan/tuning_file.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -675,6 +675,64 @@ static void a_file_of_constants_counts_not_its_words(void)
     unlink(other_path);
 }
 
+/* The way of an all-reduce of so many bytes among four ranks in host memory. */
+static struct gyre_choice choose_tuned(const struct gyre_tuning *tuning, const char *algos,
+                                       uint64_t n_bytes)
+{
+    struct gyre_tuner_facts facts = host_facts(4, tuning->is_set ? &tuning->cost : NULL);
+    struct gyre_choice choice;
+    struct gyre_filter filter;
+    facts.user_rows = tuning->rows;
+    CHECK_OK(gyre_filter_parse(algos, "", "", &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+    return choice;
+}
+
+static void rows_of_the_user_come_first(void)
+{
+    static const char rows[] = "measured here, 2026-11\n"
+                               "way all_reduce bytes=1000..2000 -> tree simple\n"
+                               "channels all_reduce bytes>=1M -> 2\n";
+    char path[64], text[512];
+    struct gyre_tuning alone, both, other;
+    write_file(path, rows);
+    CHECK_OK(gyre_tuning_load(path, &alone));
+    unlink(path);
+    CHECK(!alone.is_set && alone.rows != NULL && alone.rows->n_rows == 2);
+    snprintf(text, sizeof(text), "# tuned\n%s\nlaunch_ns = 12.5\n", rows);
+    write_file(path, text);
+    CHECK_OK(gyre_tuning_load(path, &both));
+    unlink(path);
+    CHECK(both.is_set && both.rows->n_rows == 2 && both.hash != alone.hash);
+    CHECK(fabs(both.cost.launch_ns - 12.5) < 1e-12);
+    write_file(path,
+               "measured elsewhere, 2026-12\n\n  way all_reduce  bytes=1000..2000 -> tree simple\n"
+               "channels all_reduce bytes>=1024K -> 2\n");
+    CHECK_OK(gyre_tuning_load(path, &other));
+    unlink(path);
+    CHECK(other.hash == alone.hash);
+
+    /* 999 B by host.rows or by a prediction, 1000 B by the user's row. */
+    struct gyre_choice choice = choose_tuned(&alone, "", 999);
+    CHECK(choice.algorithm == &gyre_algorithm_direct);
+    CHECK(strcmp(choice.won[GYRE_WON_WAY]->file, "host.rows") == 0);
+    CHECK(choose_tuned(&both, "", 999).won[GYRE_WON_WAY] == NULL);
+    for (int i = 0; i < 2; i++) {
+        choice = choose_tuned(i == 0 ? &alone : &both, "", 1000);
+        CHECK(choice.algorithm == &gyre_algorithm_tree);
+        CHECK(choice.won[GYRE_WON_WAY] == &(i == 0 ? &alone : &both)->rows->rows[0]);
+        CHECK(choice.won[GYRE_WON_WAY]->line == (i == 0 ? 2 : 3));
+        CHECK(choose_tuned(i == 0 ? &alone : &both, "ring", 1000).algorithm ==
+              &gyre_algorithm_ring);
+    }
+    choice = choose_tuned(&alone, "", 1 << 20);
+    CHECK(choice.n_channels == 2 && choice.won[GYRE_WON_CHANNELS] == &alone.rows->rows[1]);
+    CHECK(choose_tuned(&alone, "", (1 << 20) - 1).n_channels == 1);
+    gyre_tuning_free(&alone);
+    gyre_tuning_free(&both);
+    gyre_tuning_free(&other);
+}
+
 static void bad_files_are_named(void)
 {
     char path[64];
@@ -686,6 +744,9 @@ static void bad_files_are_named(void)
     write_file(path, "launch_ns = 1\nlunch_ns = 2\n");
     CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, path);
     CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "line 2");
+    unlink(path);
+    write_file(path, "launch_ns = 1\nmeasured here\nway all_reduce fast -> ring simple\n");
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, ":3: \"fast\"");
     unlink(path);
     memset(text, '\n', 19999);
     text[19999] = '\0';
@@ -773,6 +834,7 @@ static const struct test_case cases[] = {
     {"the constants decide", the_constants_decide},
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
     {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
+    {"rows of the user come first", rows_of_the_user_come_first},
     {"bad files are named", bad_files_are_named},
     {"what is next best stands in for ll128", what_is_next_best_stands_in_for_ll128},
     {"all-to-alls in lines go as all-gathers do", all_to_alls_in_lines_go_as_all_gathers_do},

@@ -120,6 +120,7 @@ void gyre_comm_free(gyre_comm *comm)
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
     gyre_algo_file_free(&comm->algo_file);
+    gyre_tuning_free(&comm->tuning);
     gyre_put_peers_close(comm);
     gyre_signals_fini(comm);
     gyre_windows_fini(comm);

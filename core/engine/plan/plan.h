@@ -11,7 +11,6 @@
 #include "core/engine/links/fifo_spec.h"
 #include "core/engine/plan/algo_file.h"
 #include "core/engine/plan/call.h"
-#include "core/engine/plan/network_cost.h"
 #include "core/engine/plan/plan_table.h"
 #include "core/engine/plan/tuning_file.h"
 #include "kernels/executor.h"

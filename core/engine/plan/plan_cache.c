@@ -7,7 +7,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/plan/network_cost.h"
+#include "core/engine/plan/tuning_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -133,6 +133,7 @@ static void choose_cost(struct gyre_plan_cache *cache, const struct gyre_plan_co
     cache->is_tuned = config->tuning->is_set && is_host;
     cache->network_cost =
         gyre_network_cost(is_host ? &gyre_cost_host : &gyre_cost_h200, &config->links->network);
+    cache->facts.user_rows = config->tuning->rows;
     if (cache->is_tuned)
         cache->facts.cost = &config->tuning->cost;
     else if (cache->facts.n_hosts > 1)

@@ -51,7 +51,7 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
                                struct gyre_choice *choice_out)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    if (facts->cost == NULL)
+    if (facts->cost == NULL || gyre_tuner_users_way(facts, call->coll, n_bytes) != NULL)
         return make_choice(cache, *facts, call, given, n_bytes, choice_out);
     const struct gyre_plan_key key = {
         .count = gyre_tuner_size_class(n_bytes),

@@ -299,12 +299,11 @@ static gyre_status choose_net_proto(const struct asked *asked, enum gyre_proto *
 
 /* ---- the choice ---------------------------------------------------------------------------- */
 
-/* Does a row of the user choose the algorithm? Then nothing is predicted. */
-static bool has_users_way(const struct asked *asked)
+const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts,
+                                            enum gyre_collective coll, uint64_t n_bytes)
 {
-    const struct gyre_row *row = find_way(asked, NULL, ANY_PROTO);
-    return gyre_tuner_is_users(asked->facts, row) &&
-           gyre_filter_allows(&asked->filter, asked->coll, row->algorithm);
+    const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
+    return facts->user_rows != NULL ? gyre_rows_find(facts->user_rows, &call, NULL) : NULL;
 }
 
 /* Results are placed if the algorithm and the protocol can do so. */
@@ -324,6 +323,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     struct asked asked = narrow(facts, filter, coll, n_bytes);
     struct gyre_tuner_facts without_lamport = *facts;
     struct gyre_choice choice = {.algorithm = NULL};
+    const struct gyre_row *users;
     enum gyre_proto net_proto;
     GYRE_TRY(choose_net_proto(&asked, &net_proto));
 
@@ -342,7 +342,9 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     }
 
     /* 2. The fastest prediction, where there are constants for one and no row of the user. */
-    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV && !has_users_way(&asked))
+    users = gyre_tuner_users_way(asked.facts, coll, n_bytes);
+    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV &&
+        (users == NULL || !gyre_filter_allows(&asked.filter, coll, users->algorithm)))
         GYRE_TRY(gyre_tuner_search(asked.facts, &asked.filter, coll, n_bytes, &choice));
     if (choice.algorithm != NULL) {
         choice.path = kernel_path(&asked, &choice);

@@ -214,6 +214,11 @@ const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
                                            const struct gyre_row_call *call,
                                            const struct gyre_row *after);
 
+/** gyre_tuner_users_way - the user's row of kind WAY that fits; NULL if there is none. Nothing is
+ * predicted then, if its algorithm is allowed. */
+const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts,
+                                            enum gyre_collective coll, uint64_t n_bytes);
+
 /** gyre_tuner_is_users - is the row of the user's file? @row: may be NULL. */
 bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row);
 
