@@ -3,7 +3,7 @@
 """The rules of the pages: README.md, CHANGELOG.md and docs/**/*.md.
 
 - No line is longer than 110 columns, but for the reports in docs/examples, which a program wrote.
-- Every link leads to a file of the tree. `[text](../core/engine/call/launch.c#launch)` also names a symbol:
+- Every link leads to a file of the tree. `[text](../core/engine/call/batch.c#enqueue)` also names a symbol:
   the file must define `launch`, on a line that begins in the first column, as definitions do. A link
   to a page may name one of its headings.
 - Every path from the root of the tree, in text, in code and after `gyre` commands, exists; so does a

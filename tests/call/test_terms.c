@@ -3,7 +3,6 @@
  * Collectives whose caller limits algorithm, protocol and channels for the one call.
  */
 #include "algorithms/simulate/simulate.h"
-#include "core/engine/call/launch.h"
 #include "core/engine/comm/comm.h"
 #include "tests/support/ranks.h"
 

@@ -2,7 +2,7 @@
  *
  * The caller: everything that is needed to launch the calls of one communicator on this rank.
  * core/engine/comm makes the caller and sets the functions that it calls in core/engine/comm and
- * core/engine/health.
+ * core/engine/health. Also groups: calls and other tasks of one thread that end together.
  */
 #ifndef GYRE_CALL_CALLER_H
 #define GYRE_CALL_CALLER_H
@@ -50,9 +50,30 @@ struct gyre_caller {
     struct gyre_metrics *metrics;     /* NULL = GYRE_METRICS_FILE is unset */
     struct gyre_observing *observing; /* NULL = no observer */
     uint64_t *n_p2p;                  /* by peer * 2 + is_send: messages so far */
+    uint32_t *latest;                 /* likewise: zeros; room for gyre_order_messages() */
     uint64_t stream;       /* host: address of the stream of this rank's latest launch, 0 = none.
                             * Set under the registry's lock; the caller reads it without */
     uint64_t stream_works; /* n_launched after that launch; one writer: the caller; release */
 };
+
+/** gyre_group_submit - take one call: run it now, or at the end of this thread's group. */
+gyre_status gyre_group_submit(struct gyre_caller *caller, const struct gyre_call *call);
+
+/** gyre_group_is_open - is this thread inside a group? */
+bool gyre_group_is_open(void);
+
+/* A task that runs on another thread and ends with the group: a communicator's init task. */
+struct gyre_group_task {
+    /* Wait for its end and free it. */
+    gyre_status (*finish)(struct gyre_group_task *task);
+};
+
+/** gyre_group_add - the end of this thread's group finishes the task. Errors: OUT_OF_MEMORY; the
+ * task is then finished here. */
+gyre_status gyre_group_add(struct gyre_group_task *task);
+
+/** gyre_group_note_background - make the group's end return IN_PROGRESS, because a communicator
+ * that does not block has work in the background. */
+void gyre_group_note_background(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Comparing calls between ranks before they are launched: one at a time by the calling thread, or
- * those of a group by a thread for each communicator.
+ * those of a batch by a thread for each communicator.
  */
-#include "core/engine/call/compare.h"
+#include "core/engine/call/batch.h"
 
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
@@ -47,13 +47,13 @@ gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_reco
     return status;
 }
 
-/* ---- the calls of a group ----------------------------------------------------------------- */
+/* ---- the collectives of a batch ------------------------------------------------------------ */
 
 struct gyre_comparer {
     struct gyre_caller *caller;
-    const struct gyre_pending *calls;
-    size_t n_calls;
-    uint64_t n_before; /* collectives of the communicator before the group */
+    struct gyre_item *const *items;
+    size_t n_items;
+    uint64_t n_before; /* collectives of the communicator before the batch */
     size_t n_taken;    /* how many the launching thread has taken */
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below */
@@ -79,11 +79,8 @@ static void *run_comparer(void *argument)
     struct gyre_comparer *comparer = argument;
     uint64_t sequence = comparer->n_before;
     gyre_status status = GYRE_SUCCESS;
-    for (size_t i = 0; i < comparer->n_calls && status == GYRE_SUCCESS; i++) {
-        const struct gyre_pending *pending = &comparer->calls[i];
-        if (pending->caller != comparer->caller || pending->call.coll == GYRE_COLL_SEND_RECV)
-            continue;
-        struct gyre_record record = gyre_launch_record(&pending->call);
+    for (size_t i = 0; i < comparer->n_items && status == GYRE_SUCCESS; i++) {
+        struct gyre_record record = gyre_batch_record(&comparer->items[i]->call);
         record.sequence = ++sequence; /* the call log gives the same number at the launch */
         status = gyre_compare_call(comparer->caller, &record);
         report(comparer, status);
@@ -91,15 +88,15 @@ static void *run_comparer(void *argument)
     return NULL;
 }
 
-gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pending *calls,
-                                size_t n_calls, struct gyre_comparer **comparer_out)
+gyre_status gyre_comparer_start(struct gyre_caller *caller, struct gyre_item *const *items,
+                                size_t n_items, struct gyre_comparer **comparer_out)
 {
     struct gyre_comparer *comparer = calloc(1, sizeof(*comparer));
     if (comparer == NULL)
         return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
     comparer->caller = caller;
-    comparer->calls = calls;
-    comparer->n_calls = n_calls;
+    comparer->items = items;
+    comparer->n_items = n_items;
     pthread_mutex_lock(&caller->call_log.lock);
     comparer->n_before = caller->call_log.n_collectives;
     pthread_mutex_unlock(&caller->call_log.lock);
@@ -134,6 +131,8 @@ gyre_status gyre_comparer_take(struct gyre_comparer *comparer)
 
 void gyre_comparer_finish(struct gyre_comparer *comparer)
 {
+    if (comparer == NULL)
+        return;
     pthread_join(comparer->thread, NULL);
     pthread_cond_destroy(&comparer->changed);
     pthread_mutex_destroy(&comparer->lock);

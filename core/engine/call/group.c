@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: the calls of one thread are collected until the outermost group end, which launches them
- * together (launch.c) or only predicts their time. A call outside a group is a group of one.
+ * Groups: the calls of one thread are collected until the outermost group end, which runs them as
+ * one batch or only predicts their time. A call outside a group is a batch of one.
  */
-#include "core/engine/call/group.h"
+#include "core/engine/call/batch.h"
 
-#include "core/engine/call/launch.h"
 #include "core/foundation/base/thread.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* This thread's open group. */
 struct group {
     int depth;
-    struct gyre_pending *calls;
-    size_t n_calls;
-    size_t max_calls;
+    struct gyre_item *items;
+    size_t n_items;
+    size_t max_items;
     struct gyre_group_task **tasks; /* each runs on a thread of its own */
     int n_tasks;
     int max_tasks;
@@ -31,7 +29,7 @@ static _Thread_local struct group group;
 static void drop_inherited(void)
 {
     free(group.tasks);
-    free(group.calls);
+    free(group.items);
     memset(&group, 0, sizeof(group));
 }
 
@@ -42,31 +40,31 @@ bool gyre_group_is_open(void)
     return group.depth > 0;
 }
 
-gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call)
+gyre_status gyre_group_submit(struct gyre_caller *caller, const struct gyre_call *call)
 {
-    gyre_observe_submitted(caller->observing, call);
+    struct gyre_item item = {.caller = caller, .ops = caller->ops, .call = *call};
+    gyre_observe_submitted(caller->observing, &item.call);
     if (group.depth == 0) {
         const struct gyre_float_env callers = gyre_float_begin();
-        const gyre_status status = gyre_launch_one(caller, call);
+        const gyre_status status = gyre_batch_one(&item);
         gyre_float_end(callers);
-        gyre_observed_release(call->observed);
+        gyre_observed_release(item.call.observed);
         return status;
     }
-    if (group.n_calls == group.max_calls) {
-        const size_t more = group.max_calls > 0 ? group.max_calls * 2 : 32;
-        struct gyre_pending *calls = realloc(group.calls, more * sizeof(*calls));
-        if (calls == NULL) {
-            gyre_observed_release(call->observed);
+    if (group.n_items == group.max_items) {
+        const size_t more = group.max_items > 0 ? group.max_items * 2 : 4;
+        struct gyre_item *items = realloc(group.items, more * sizeof(*items));
+        if (items == NULL) {
+            gyre_observed_release(item.call.observed);
             /* Without this call, the sequence of calls on this rank would differ from that on all
              * other ranks. */
             return caller->ops->give_up(caller,
                                         gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         }
-        group.calls = calls;
-        group.max_calls = more;
+        group.items = items;
+        group.max_items = more;
     }
-    group.calls[group.n_calls++] =
-        (struct gyre_pending){.caller = caller, .ops = caller->ops, .call = *call};
+    group.items[group.n_items++] = item;
     return GYRE_SUCCESS;
 }
 
@@ -97,77 +95,70 @@ gyre_status gyre_group_start(void)
     return GYRE_SUCCESS;
 }
 
-/* Takes this thread's group and leaves an empty one. */
-static struct group take_group(void)
+/* Takes this thread's group, leaves an empty one, and waits for all tasks. Returns the first
+ * failure of a task. */
+static gyre_status take_group(struct group *ending_out)
 {
-    const struct group ending = group;
+    struct gyre_failure failure;
+    failure.status = GYRE_SUCCESS;
+    *ending_out = group;
     memset(&group, 0, sizeof(group));
-    return ending;
+    for (int i = 0; i < ending_out->n_tasks; i++)
+        gyre_failure_note(&failure, ending_out->tasks[i]->finish(ending_out->tasks[i]));
+    return gyre_failure_tell(&failure);
 }
 
-static void free_group(const struct group *ending)
+static gyre_status end_group(const struct group *ending, gyre_status status)
 {
-    for (size_t i = 0; i < ending->n_calls; i++)
-        gyre_observed_release(ending->calls[i].call.observed);
+    for (size_t i = 0; i < ending->n_items; i++)
+        gyre_observed_release(ending->items[i].call.observed);
     free(ending->tasks);
-    free(ending->calls);
-}
-
-/* Waits for all tasks. Returns the first failure. */
-static gyre_status finish_tasks(const struct group *ending)
-{
-    gyre_status status = GYRE_SUCCESS;
-    char cause[GYRE_CAUSE_MAX_BYTES] = "";
-    for (int i = 0; i < ending->n_tasks; i++) {
-        const gyre_status made = ending->tasks[i]->finish(ending->tasks[i]);
-        if (status != GYRE_SUCCESS || made == GYRE_SUCCESS)
-            continue;
-        status = made;
-        snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    }
-    if (status != GYRE_SUCCESS)
-        gyre_set_cause(cause);
-    return status;
+    free(ending->items);
+    return status == GYRE_SUCCESS && ending->has_background ? GYRE_IN_PROGRESS : status;
 }
 
 gyre_status gyre_group_end(void)
 {
+    struct group ending;
     if (group.depth == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_end without group_start on this thread");
     if (--group.depth > 0)
         return GYRE_SUCCESS;
-    const struct group ending = take_group();
-    gyre_status status = finish_tasks(&ending);
-    if (status == GYRE_SUCCESS && ending.n_calls > 0) {
+    gyre_status status = take_group(&ending);
+    if (status == GYRE_SUCCESS && ending.n_items > 0) {
         const struct gyre_float_env callers = gyre_float_begin();
-        status = gyre_launch_all(ending.calls, ending.n_calls);
+        status = gyre_batch_run(ending.items, ending.n_items);
         gyre_float_end(callers);
     }
-    if (status == GYRE_SUCCESS && ending.has_background)
-        status = GYRE_IN_PROGRESS;
-    free_group(&ending);
-    return status;
+    return end_group(&ending, status);
+}
+
+/* Only the outermost group can be taken as a whole. @verb: of the sentence that says so. */
+static gyre_status check_outermost(const char *function, const char *verb)
+{
+    if (group.depth == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s without group_start on this thread",
+                         function);
+    if (group.depth > 1)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s inside another group: only the outermost %s",
+                         function, verb);
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_group_cancel(void)
 {
-    if (group.depth != 1)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_cancel %s",
-                         group.depth == 0 ? "without group_start on this thread"
-                                          : "inside another group: only the outermost ends");
-    const struct group ending = take_group();
-    gyre_status status = finish_tasks(&ending);
-    if (status == GYRE_SUCCESS && ending.has_background)
-        status = GYRE_IN_PROGRESS;
-    free_group(&ending);
-    return status;
+    struct group ending;
+    GYRE_TRY(check_outermost("group_cancel", "ends"));
+    const gyre_status status = take_group(&ending);
+    return end_group(&ending, status);
 }
 
 /* ---- simulation --------------------------------------------------------------------------- */
 
-static gyre_status predict_call(const struct gyre_caller *caller, const struct gyre_call *call,
-                                double *time_ns_out)
+static gyre_status predict_call(const struct gyre_item *item, double *time_ns_out)
 {
+    struct gyre_plan_cache *plans = item->caller->plans;
+    const struct gyre_call *call = &item->call;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     struct gyre_choice choice;
     if (call->coll == GYRE_COLL_SEND_RECV)
@@ -175,27 +166,26 @@ static gyre_status predict_call(const struct gyre_caller *caller, const struct g
                          "group_simulate_end: the group has sends or receives; only collectives "
                          "can be predicted");
     *time_ns_out = 0;
-    if (call->count == 0 || caller->member->n_ranks == 1)
+    if (call->count == 0 || item->caller->member->n_ranks == 1)
         return GYRE_SUCCESS;
-    GYRE_TRY(gyre_plan_choice(caller->plans, call, &choice));
-    return gyre_tuner_predict(gyre_plan_facts(caller->plans), gyre_plan_cost(caller->plans),
-                              call->coll, &choice, n_bytes, time_ns_out);
+    GYRE_TRY(gyre_plan_choice(plans, call, &choice));
+    return gyre_tuner_predict(gyre_plan_facts(plans), gyre_plan_cost(plans), call->coll, &choice,
+                              n_bytes, time_ns_out);
 }
 
-/* Predicts all calls of a communicator together. @first: its first call in `calls`; for any other
- * call the prediction is 0. */
-static gyre_status predict_comm(const struct gyre_pending *calls, size_t n_calls, size_t first,
+/* Predicts all calls of the communicator of items[first] together; 0 if that is not its first call.
+ */
+static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, size_t first,
                                 double *time_ns_out)
 {
     *time_ns_out = 0;
-    for (size_t i = 0; i < first; i++)
-        if (calls[i].caller == calls[first].caller)
-            return GYRE_SUCCESS;
-    for (size_t i = first; i < n_calls; i++) {
+    for (size_t i = 0; i < n_items; i++) {
         double time_ns;
-        if (calls[i].caller != calls[first].caller)
+        if (items[i].caller != items[first].caller)
             continue;
-        GYRE_TRY(predict_call(calls[i].caller, &calls[i].call, &time_ns));
+        if (i < first)
+            return GYRE_SUCCESS;
+        GYRE_TRY(predict_call(&items[i], &time_ns));
         *time_ns_out += time_ns;
     }
     return GYRE_SUCCESS;
@@ -203,24 +193,21 @@ static gyre_status predict_comm(const struct gyre_pending *calls, size_t n_calls
 
 gyre_status gyre_group_simulate_end(double *time_us_out)
 {
+    struct group ending;
+    double longest_ns = 0, time_ns;
     if (time_us_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "group_simulate_end: time_us_out is NULL");
-    if (group.depth != 1)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_simulate_end %s",
-                         group.depth == 0 ? "without group_start on this thread"
-                                          : "inside another group: only the outermost knows all");
-    const struct group ending = take_group();
-    gyre_status status = finish_tasks(&ending);
-    double longest_ns = 0;
+    GYRE_TRY(check_outermost("group_simulate_end", "knows all"));
+    gyre_status status = take_group(&ending);
     const struct gyre_float_env callers = gyre_float_begin();
-    for (size_t i = 0; i < ending.n_calls && status == GYRE_SUCCESS; i++) {
-        double time_ns = 0;
-        status = predict_comm(ending.calls, ending.n_calls, i, &time_ns);
-        longest_ns = time_ns > longest_ns ? time_ns : longest_ns;
+    for (size_t i = 0; i < ending.n_items && status == GYRE_SUCCESS; i++) {
+        status = predict_comm(ending.items, ending.n_items, i, &time_ns);
+        longest_ns = status == GYRE_SUCCESS && time_ns > longest_ns ? time_ns : longest_ns;
     }
     const double longest_us = longest_ns / 1e3;
     gyre_float_end(callers);
-    free_group(&ending);
+    ending.has_background = false; /* the status is that of the prediction */
+    status = end_group(&ending, status);
     if (status == GYRE_SUCCESS)
         *time_us_out = longest_us;
     return status;

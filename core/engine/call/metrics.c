@@ -2,7 +2,7 @@
  *
  * Counts calls and writes the file of metrics.
  */
-#include "core/engine/call/metrics.h"
+#include "core/engine/call/batch.h"
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
@@ -139,16 +139,17 @@ static const struct gyre_span_ops span_ops = {note_begin, note_end, free_span};
 /* Sends and receives that run at the same time count one by one, and their time counts once, in the
  * class of the longest. */
 struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
-                                             const struct gyre_call *const *calls, int n_calls,
+                                             struct gyre_item *const *items, int n_items,
                                              gyre_stream stream)
 {
     uint64_t longest_bytes = 0, all_bytes = 0;
     if (metrics == NULL)
         return NULL;
     pthread_mutex_lock(&metrics->lock);
-    for (int i = 0; i < n_calls; i++) {
-        const uint64_t n_bytes = size_of(metrics, calls[i]);
-        struct cell *cell = &metrics->table.cells[calls[i]->coll][class_of(n_bytes)];
+    for (int i = 0; i < n_items; i++) {
+        const struct gyre_call *call = &items[i]->call;
+        const uint64_t n_bytes = size_of(metrics, call);
+        struct cell *cell = &metrics->table.cells[call->coll][class_of(n_bytes)];
         cell->n_calls++;
         cell->n_bytes += n_bytes;
         all_bytes += n_bytes;
@@ -161,9 +162,9 @@ struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
         return NULL;
     *span = (struct gyre_metrics_span){
         .metrics = metrics,
-        .coll = calls[0]->coll,
+        .coll = items[0]->call.coll,
         .size_class = class_of(longest_bytes),
-        .bus_bytes = (double)all_bytes * bus_factor(calls[0]->coll, metrics->n_ranks),
+        .bus_bytes = (double)all_bytes * bus_factor(items[0]->call.coll, metrics->n_ranks),
     };
     gyre_fetch_add_u32(&metrics->n_holders, 1);
     if (gyre_span_begin(&span->span, &span_ops, stream))

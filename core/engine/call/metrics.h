@@ -10,6 +10,7 @@
 #include "core/engine/links/links.h"
 #include "core/engine/plan/call.h"
 
+struct gyre_item;
 struct gyre_metrics;
 struct gyre_metrics_span;
 
@@ -28,7 +29,7 @@ void gyre_metrics_close(struct gyre_metrics *metrics);
 /** gyre_metrics_begin - calls are about to be launched together on the stream.
  * @metrics: or NULL. Returns NULL if no time is taken. */
 struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
-                                             const struct gyre_call *const *calls, int n_calls,
+                                             struct gyre_item *const *items, int n_items,
                                              gyre_stream stream);
 
 /** gyre_metrics_end - the launch has been made, or has failed. @span: or NULL. */

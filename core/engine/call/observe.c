@@ -9,7 +9,7 @@
  * On GPUs no stream holds a launch. It waits in a list until a later call, or the communicator's
  * end, finds that it is complete, and asks the executor when it ran.
  */
-#include "core/engine/call/observe.h"
+#include "core/engine/call/batch.h"
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
@@ -261,34 +261,31 @@ static struct gyre_observed_launch *new_launch(int n_calls)
     return NULL;
 }
 
-static void add_call(struct gyre_observed_launch *launch, struct gyre_plan_cache *plans,
-                     const struct gyre_call *call)
+static void add_call(struct gyre_observed_launch *launch, const struct gyre_item *item)
 {
-    const struct gyre_plan *plan;
+    const struct gyre_call *call = &item->call;
+    const struct gyre_choice *choice = &item->plan->choice;
     gyre_observed_call *told = &launch->calls[launch->n_calls];
     launch->held[launch->n_calls++] = call->observed;
     gyre_fetch_add_u32(&call->observed->n_holders, 1);
     *told = describe(call);
-    if (gyre_plan_get(plans, call, &plan) != GYRE_SUCCESS)
-        return; /* the plan was found when its work was made, so this does not happen */
-    told->algorithm = plan->choice.algorithm->name;
-    told->protocol = gyre_proto_names[plan->choice.proto];
-    told->n_channels = (int)plan->choice.n_channels;
+    told->algorithm = choice->algorithm->name;
+    told->protocol = gyre_proto_names[choice->proto];
+    told->n_channels = (int)choice->n_channels;
 }
 
-struct gyre_observed_launch *gyre_observe_launching(struct gyre_plan_cache *plans,
-                                                    const struct gyre_call *const *calls,
-                                                    int n_calls, gyre_stream stream)
+struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
+                                                    gyre_stream stream)
 {
     int n_observed = 0;
-    for (int i = 0; i < n_calls; i++)
-        n_observed += calls[i]->observed != NULL;
+    for (int i = 0; i < n_items; i++)
+        n_observed += items[i]->call.observed != NULL;
     struct gyre_observed_launch *launch = n_observed > 0 ? new_launch(n_observed) : NULL;
     if (launch == NULL)
         return NULL;
-    for (int i = 0; i < n_calls; i++)
-        if (calls[i]->observed != NULL)
-            add_call(launch, plans, calls[i]);
+    for (int i = 0; i < n_items; i++)
+        if (items[i]->call.observed != NULL)
+            add_call(launch, items[i]);
     launch->observing = launch->held[0]->observing;
     struct gyre_observing *observing = launch->observing;
     gyre_fetch_add_u32(&observing->n_holders, 1);

@@ -7,6 +7,7 @@
 
 #include "core/engine/plan/plan.h"
 
+struct gyre_item;
 struct gyre_observing;
 struct gyre_observed_launch;
 
@@ -33,11 +34,10 @@ void gyre_observe_submitted(struct gyre_observing *observing, struct gyre_call *
 /** gyre_observed_release - the call has been launched, or never will be. @observed: or NULL. */
 void gyre_observed_release(struct gyre_observed *observed);
 
-/** gyre_observe_launching - the calls are about to be launched together on the stream.
+/** gyre_observe_launching - calls with their plans are about to be launched together on the stream.
  * Returns NULL if none of them is observed. */
-struct gyre_observed_launch *gyre_observe_launching(struct gyre_plan_cache *plans,
-                                                    const struct gyre_call *const *calls,
-                                                    int n_calls, gyre_stream stream);
+struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
+                                                    gyre_stream stream);
 
 /** gyre_observe_launched - the launch has been made, or has failed. @launch: or NULL. */
 void gyre_observe_launched(struct gyre_observed_launch *launch, bool is_launched,

@@ -5,7 +5,7 @@
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
 
-#include "core/engine/call/group.h"
+#include "core/engine/call/caller.h"
 #include "core/engine/health/health.h"
 #include "core/engine/plan/tuning_file.h"
 

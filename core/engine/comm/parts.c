@@ -134,6 +134,7 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_metrics_close(comm->caller.metrics);
     gyre_observing_close(comm->caller.observing);
     free(comm->caller.n_p2p);
+    free(comm->caller.latest);
     gyre_call_log_fini(&comm->caller.call_log);
     gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->member.fault);
@@ -345,7 +346,8 @@ static gyre_status open_caller(gyre_comm *comm)
         .executor = comm->executor,
     };
     caller->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->n_p2p));
-    if (caller->n_p2p == NULL)
+    caller->latest = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->latest));
+    if (caller->n_p2p == NULL || caller->latest == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
     GYRE_TRY(gyre_plan_cache_open(&config, &comm->plans));
     GYRE_TRY(gyre_metrics_open(&comm->member, &comm->links, &caller->metrics));

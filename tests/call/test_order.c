@@ -5,7 +5,7 @@
  * in a launch that has begun.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/call/wave.h"
+#include "core/engine/call/batch.h"
 #include "tests/support/check.h"
 
 enum { MAX_RANKS = 4, MAX_CALLS = 8, MAX_LAUNCHES = 16, MANY_RANKS = 150 };
@@ -41,14 +41,14 @@ static struct gyre_call call_of(int peer, bool is_send, enum gyre_proto proto)
         .coll = GYRE_COLL_SEND_RECV, .root = peer, .is_send = is_send, .count = proto};
 }
 
-static void add_launch(struct rank *own, const struct gyre_call **calls, int n_calls)
+static void add_launch(struct rank *own, struct gyre_item *const *items, int n_calls)
 {
     struct launch *launch = &own->launches[own->n_launches++];
     CHECK(own->n_launches <= MAX_LAUNCHES && n_calls > 0);
     launch->calls = malloc((size_t)n_calls * sizeof(*launch->calls));
     launch->n_calls = n_calls;
     for (int i = 0; i < n_calls; i++)
-        launch->calls[i] = *calls[i];
+        launch->calls[i] = items[i]->call;
 }
 
 static void free_ranks(struct rank *ranks, int n_ranks)
@@ -58,34 +58,34 @@ static void free_ranks(struct rank *ranks, int n_ranks)
             free(ranks[rank].launches[l].calls);
 }
 
-/* Divides one group of a rank. */
-static void launch_group(struct rank *own, const struct gyre_wave_place *place,
+/* Orders one group of a rank. */
+static void launch_group(struct rank *own, const struct gyre_order_place *place,
                          const struct gyre_call *group, int n_run)
 {
-    const size_t n_most = (size_t)n_run + 1;
-    const struct gyre_call **run = malloc(n_most * sizeof(*run));
-    const struct gyre_call **calls = malloc(n_most * sizeof(*calls));
-    struct gyre_wave_call *wave = malloc(n_most * sizeof(*wave));
-    int *ends = malloc(n_most * sizeof(*ends));
-    bool *is_busy = malloc((size_t)place->n_ranks * 2 * sizeof(*is_busy));
-    for (int i = 0; i < n_run; i++)
-        run[i] = &group[i];
-    while (n_run > 0) {
-        const int n_wave = gyre_wave_take(run, &n_run, is_busy, place->n_ranks, wave);
-        for (int i = 0; i < n_wave; i++)
-            wave[i].proto = proto_of(wave[i].call);
-        const int n_launches = gyre_wave_launches(wave, n_wave, place, calls, ends);
-        for (int l = 0; l < n_launches; l++) {
-            const int first = l > 0 ? ends[l - 1] : 0;
-            add_launch(own, &calls[first], ends[l] - first);
-        }
-        CHECK(n_launches > 0 && ends[n_launches - 1] == n_wave);
+    static const struct gyre_plan plans[GYRE_N_PROTOS] = {
+        [GYRE_PROTO_SIMPLE] = {.choice = {.proto = GYRE_PROTO_SIMPLE}},
+        [GYRE_PROTO_LL] = {.choice = {.proto = GYRE_PROTO_LL}},
+        [GYRE_PROTO_LL128] = {.choice = {.proto = GYRE_PROTO_LL128}},
+    };
+    struct gyre_item *items = calloc((size_t)n_run + 1, sizeof(*items));
+    struct gyre_item **run = malloc(((size_t)n_run + 1) * sizeof(*run));
+    uint32_t *latest = calloc((size_t)place->n_ranks * 2, sizeof(*latest));
+    for (int i = 0; i < n_run; i++) {
+        items[i] = (struct gyre_item){.call = group[i], .plan = &plans[proto_of(&group[i])]};
+        run[i] = &items[i];
     }
-    free(is_busy);
-    free(ends);
-    free(wave);
-    free(calls);
+    gyre_order_messages(place, latest, run, n_run);
+    for (int i = 0, end; i < n_run; i = end) {
+        for (end = i + 1; end < n_run && run[end]->launch == run[i]->launch;)
+            end++;
+        CHECK(end == n_run || run[end]->launch == run[i]->launch + 1);
+        add_launch(own, &run[i], end - i);
+    }
+    for (int i = 0; i < place->n_ranks * 2; i++)
+        CHECK(latest[i] == 0);
+    free(latest);
     free(run);
+    free(items);
 }
 
 static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, struct rank *ranks)
@@ -93,7 +93,7 @@ static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, st
     memset(ranks, 0, (size_t)n_ranks * sizeof(*ranks));
     for (int rank = 0; rank < n_ranks; rank++)
         for (int group = 0; group < MAX_CALLS; group++) {
-            const struct gyre_wave_place place = {rank, n_ranks, 132};
+            const struct gyre_order_place place = {rank, n_ranks, 132, false};
             struct gyre_call calls[MAX_CALLS];
             int n_calls = 0;
             for (size_t i = 0; i < n_moves; i++)
@@ -254,7 +254,7 @@ static void all_to_all(int n_ranks, uint32_t most_calls, int expected_launches)
     struct rank *ranks = calloc((size_t)n_ranks, sizeof(*ranks));
     struct gyre_call *group = malloc((size_t)n_ranks * 2 * sizeof(*group));
     for (int rank = 0; rank < n_ranks; rank++) {
-        const struct gyre_wave_place place = {rank, n_ranks, most_calls};
+        const struct gyre_order_place place = {rank, n_ranks, most_calls, false};
         int n_calls = 0;
         for (int peer = 0; peer < n_ranks; peer++) {
             group[n_calls++] = call_of(peer, true, SIMPLE);
@@ -284,7 +284,57 @@ static void more_calls_than_a_gpu_takes_are_several_launches(void)
     all_to_all(1, 1, 1);
 }
 
+/* Where the executor queues works, each message follows the one before it of its peer and
+ * direction.
+ */
+static void queued_messages_follow_those_of_their_peer(void)
+{
+    static const struct gyre_order_place place = {0, 3, 0, true};
+    struct gyre_item items[] = {
+        {.call = {.root = 1, .is_send = true}}, {.call = {.root = 1}},
+        {.call = {.root = 1, .is_send = true}}, {.call = {.root = 2, .is_send = true}},
+        {.call = {.root = 1, .is_send = true}}, {.call = {.root = 1}},
+    };
+    static const uint32_t follows[] = {0, 0, 1, 0, 3, 2};
+    struct gyre_item *run[GYRE_ARRAY_LENGTH(items)];
+    uint32_t latest[6] = {0};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(items); i++)
+        run[i] = &items[i];
+    gyre_order_messages(&place, latest, run, GYRE_ARRAY_LENGTH(items));
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(items); i++)
+        CHECK_MSG(run[i] == &items[i] && run[i]->launch == 0 && run[i]->follows == follows[i],
+                  "message %zu: launch %u, follows %u", i, run[i]->launch, run[i]->follows);
+}
+
+static void a_copy_takes_the_receives_of_a_rank_from_itself(void)
+{
+    char buffers[3];
+    struct gyre_item items[] = {
+        {.call = {.root = 1, .recv = &buffers[0], .count = 5}},
+        {.call = {.root = 0, .is_send = true, .count = 5}},
+        {.call = {.root = 1, .is_send = true, .count = 5}},
+        {.call = {.root = 1, .recv = &buffers[1], .count = 7}},
+        {.call = {.root = 1, .is_send = true, .count = 7}},
+    };
+    struct gyre_item *run[] = {&items[0], &items[1], &items[2], &items[3], &items[4]};
+    size_t n = 5;
+    CHECK_OK(gyre_order_join_copies(1, run, &n));
+    CHECK(n == 3 && run[0] == &items[1] && run[1] == &items[2] && run[2] == &items[4]);
+    CHECK(items[2].call.recv == &buffers[0] && items[4].call.recv == &buffers[1]);
+    CHECK(items[1].call.recv == NULL);
+    struct gyre_item *differ[] = {&items[0], &items[4]};
+    n = 2;
+    CHECK_FAILS(gyre_order_join_copies(1, differ, &n), GYRE_ERROR_INVALID_USAGE, "as many");
+    struct gyre_item *lone[] = {&items[2], &items[0], &items[3]};
+    n = 3;
+    CHECK_FAILS(gyre_order_join_copies(1, lone, &n), GYRE_ERROR_INVALID_USAGE,
+                "without a send to itself");
+}
+
 static const struct test_case cases[] = {
+    {"queued messages follow those of their peer", queued_messages_follow_those_of_their_peer},
+    {"a copy takes the receives of a rank from itself",
+     a_copy_takes_the_receives_of_a_rank_from_itself},
     {"short and long messages of a group do not wait for each other",
      short_and_long_messages_of_a_group_do_not_wait_for_each_other},
     {"a receive that nobody sends to hangs", a_receive_that_nobody_sends_to_hangs},

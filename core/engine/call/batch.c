@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs a batch of calls: plans all of them, then posts, compares and enqueues them, communicator
+ * after communicator.
+ */
+#include "core/engine/call/batch.h"
+
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/host_stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { N_FEW = 8 }; /* for so many calls nothing is allocated */
+
+static bool is_message(const struct gyre_item *item)
+{
+    return item->call.coll == GYRE_COLL_SEND_RECV;
+}
+
+/* Ends the communicator after a failure that the other ranks do not get alike, because they take
+ * part in the call and this rank does not. Usage, arguments and unsupported calls fail everywhere.
+ */
+static void raise_failure(struct gyre_caller *caller, gyre_status status)
+{
+    if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
+        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
+}
+
+/* ---- one launch --------------------------------------------------------------------------- */
+
+/* Refuses two ranks of a communicator on the same host stream. A host stream runs one launch after
+ * the other, so the first rank would wait for the second for ever. On GPUs every rank has a GPU of
+ * its own, and so has streams of its own. */
+static gyre_status take_stream(struct gyre_caller *caller, gyre_stream stream)
+{
+    gyre_stream own;
+    if (caller->member->device_info.kind != GYRE_DEVICE_HOST)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_host_stream_resolve(stream, &own));
+    if (gyre_load_acquire_u64(&caller->stream) == (uint64_t)(uintptr_t)own)
+        return GYRE_SUCCESS;
+    const int other = caller->ops->take_stream(caller, own);
+    if (other < 0)
+        return GYRE_SUCCESS;
+    return caller->ops->give_up(
+        caller,
+        gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                  "rank %d of communicator %s was called on the stream where a call of rank "
+                  "%d waits for it: on the host each rank of a communicator needs a stream "
+                  "of its own (gyre_stream_create; NULL is one stream a thread)",
+                  caller->member->rank, caller->member->name, other));
+}
+
+/* Records a launch for the trace. @first_work: works that were launched before it. */
+static void trace_launch(struct gyre_trace_buffer *buffer, const struct gyre_call *first,
+                         const struct gyre_work *work, uint64_t first_work, uint64_t begin_ns)
+{
+    struct gyre_trace_event *event = gyre_trace_next(buffer);
+    event->kind = GYRE_TRACE_LAUNCH;
+    event->begin_ns = begin_ns;
+    event->end_ns = gyre_now_ns();
+    event->call = first_work;
+    event->sequence = work->sequence;
+    event->n_bytes = first->count * gyre_dtype_bytes(first->dtype);
+    event->program = GYRE_TRACE_NO_PROGRAM;
+    event->step = first->coll;
+    event->n_ins = 0;
+    event->n_outs = 0;
+}
+
+/* Posts the record of a call in the call log, compares the call with those of the other ranks if
+ * that is asked for, and fills in its work. @work_index: the number of works launched before it. */
+static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre_work *work_out)
+{
+    struct gyre_caller *caller = item->caller;
+    const struct gyre_call *call = &item->call;
+    struct gyre_comparer *comparer = item->first->comparer;
+    struct gyre_record record = gyre_batch_record(call);
+    if (is_message(item)) /* the call log numbers collectives */
+        record.sequence = ++caller->n_p2p[call->root * 2 + call->is_send];
+    const uint64_t index = gyre_call_log_post(&caller->call_log, &record);
+    caller->ops->posted(caller, &record);
+    if (!is_message(item) && gyre_compares_calls(caller))
+        GYRE_TRY(comparer != NULL ? gyre_comparer_take(comparer)
+                                  : gyre_compare_call(caller, &record));
+    if (item->plan == NULL) /* fails again, and tells the cause */
+        GYRE_TRY(gyre_plan_get(caller->plans, call, &item->plan));
+    gyre_plan_work(caller->plans, item->plan, call, work_out);
+    work_out->follows = item->follows;
+    work_out->signature = gyre_record_signature(&record, caller->member->rank);
+    work_out->sequence = record.sequence;
+    gyre_call_log_launched(&caller->call_log, work_index, index);
+    return GYRE_SUCCESS;
+}
+
+/* Enqueues calls of one communicator that run at the same time, but for those that follow another
+ * one. Observer and metrics are told ahead of the launch and behind it. */
+static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_stream stream)
+{
+    struct gyre_caller *caller = items[0]->caller;
+    struct gyre_executor *executor = caller->executor;
+    struct gyre_work few[N_FEW];
+    struct gyre_work *works = n_items <= N_FEW ? few : malloc((size_t)n_items * sizeof(*works));
+    const uint64_t n_launched = executor->n_launched;
+    const uint64_t begin_ns = caller->recorded != NULL ? gyre_now_ns() : 0;
+    gyre_status status =
+        works != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group of %d calls", n_items);
+    bool waits = false; /* a call waits for other ranks */
+    for (int i = 0; i < n_items && status == GYRE_SUCCESS; i++) {
+        status = post(items[i], n_launched + (uint64_t)i, &works[i]);
+        waits = waits || (status == GYRE_SUCCESS && items[i]->plan->waits);
+    }
+    if (waits && status == GYRE_SUCCESS) {
+        status = take_stream(caller, stream);
+        if (status == GYRE_SUCCESS)
+            gyre_store_release_u64(&caller->stream_works, n_launched + (uint64_t)n_items);
+    }
+    if (status == GYRE_SUCCESS) {
+        struct gyre_metrics_span *span =
+            gyre_metrics_begin(caller->metrics, items, n_items, stream);
+        struct gyre_observed_launch *observed = gyre_observe_launching(items, n_items, stream);
+        status = executor->ops->launch(executor, works, n_items, stream);
+        gyre_observe_launched(observed, status == GYRE_SUCCESS, stream);
+        gyre_metrics_end(span, status == GYRE_SUCCESS, stream);
+    }
+    if (status == GYRE_SUCCESS && !executor->ops->helps)
+        gyre_links_wake(caller->links);
+    /* A captured launch runs when its graph is launched, or never. */
+    if (status == GYRE_SUCCESS && caller->recorded != NULL && executor->n_launched != n_launched)
+        trace_launch(caller->recorded, &items[0]->call, &works[0], n_launched, begin_ns);
+    raise_failure(caller, status);
+    if (works != few)
+        free(works);
+    return status;
+}
+
+/* ---- the first pass: plan ----------------------------------------------------------------- */
+
+/* This thread holds the communicator, so no window can be registered or freed meanwhile. Loads the
+ * program as well, so that launches follow each other closely. */
+static void plan(struct gyre_item *item)
+{
+    struct gyre_caller *caller = item->caller;
+    gyre_window_find(caller->windows, (uint32_t)caller->member->n_ranks, &item->call);
+    if (gyre_plan_get(caller->plans, &item->call, &item->plan) != GYRE_SUCCESS)
+        item->plan = NULL;
+}
+
+gyre_status gyre_batch_one(struct gyre_item *item)
+{
+    struct gyre_item *items[] = {item};
+    size_t n_messages = 1;
+    item->first = item;
+    if (is_message(item))
+        GYRE_TRY(gyre_order_join_copies(item->caller->member->rank, items, &n_messages));
+    gyre_plan_sweep(item->caller->plans);
+    plan(item);
+    return enqueue(items, 1, item->call.stream);
+}
+
+/* Finds the first call of each call's communicator. All calls of a communicator are enqueued on the
+ * stream of its first call; on separate streams a receive could wait for an earlier send. */
+static void find_firsts(struct gyre_item *items, size_t n_items)
+{
+    struct gyre_item *last = &items[0];
+    items[0].first = &items[0];
+    for (size_t i = 1; i < n_items; i++) {
+        struct gyre_item *first = items[i - 1].first;
+        if (first->caller != items[i].caller)
+            for (first = &items[0]; first != NULL && first->caller != items[i].caller;)
+                first = first->next_first;
+        if (first == NULL)
+            first = last = last->next_first = &items[i];
+        items[i].first = first;
+    }
+}
+
+/* Takes all communicators for this thread. Communicators that another thread has ended since, and
+ * those that have failed, are left out. The other communicators' calls are enqueued all the same,
+ * because their ranks wait for them. */
+static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
+{
+    for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
+        const gyre_status status = first->ops->begin(first->caller);
+        gyre_failure_note(failure, status);
+        if (status == GYRE_SUCCESS) {
+            gyre_plan_sweep(first->caller->plans);
+            continue;
+        }
+        for (size_t i = 0; i < n_items; i++)
+            if (items[i].first == first)
+                items[i].caller = NULL;
+    }
+}
+
+/* Compares calls by communicator, in the order in which those were made. This order is total and
+ * the same on all ranks of a communicator. So two ranks that share several communicators enqueue
+ * them in the same order, even if their calls come in different orders. Ranks of one communicator
+ * that this thread serves keep the order of their calls. Collectives come before messages: a send
+ * between two collectives would wait for its receive, which another rank may have behind both. */
+static int compare_items(const void *left, const void *right)
+{
+    const struct gyre_item *a = *(struct gyre_item *const *)left;
+    const struct gyre_item *b = *(struct gyre_item *const *)right;
+    const struct gyre_member *of_a = a->caller->member, *of_b = b->caller->member;
+    if (of_a->number != of_b->number)
+        return of_a->number < of_b->number ? -1 : 1;
+    if (of_a->job != of_b->job) /* both were made at the same time */
+        return of_a->job < of_b->job ? -1 : 1;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    if (is_message(a) != is_message(b))
+        return is_message(b) ? -1 : 1;
+    return a < b ? -1 : 1;
+}
+
+/* Where the calls of items[i]'s communicator end. @messages_out: where its messages begin. */
+static size_t end_of(struct gyre_item *const *items, size_t n_items, size_t i, size_t *messages_out)
+{
+    const struct gyre_item *first = items[i]->first;
+    while (i < n_items && items[i]->first == first && !is_message(items[i]))
+        i++;
+    *messages_out = i;
+    while (i < n_items && items[i]->first == first)
+        i++;
+    return i;
+}
+
+/* Sorts the calls of live communicators, and plans them. Receives that a send to the own rank
+ * carries out are left out. */
+static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre_item **sorted,
+                            size_t *n_sorted_out)
+{
+    size_t n_sorted = 0, n_left = 0, messages;
+    for (size_t i = 0; i < n_items; i++)
+        if (items[i].caller != NULL)
+            sorted[n_sorted++] = &items[i];
+    qsort(sorted, n_sorted, sizeof(struct gyre_item *), compare_items);
+    for (size_t i = 0, end; i < n_sorted; i = end) {
+        end = end_of(sorted, n_sorted, i, &messages);
+        size_t n_messages = end - messages;
+        GYRE_TRY(gyre_order_join_copies(sorted[i]->caller->member->rank, &sorted[messages],
+                                        &n_messages));
+        for (size_t k = i; k < messages + n_messages; k++)
+            sorted[n_left++] = sorted[k];
+    }
+    for (size_t i = 0; i < n_left; i++)
+        plan(sorted[i]);
+    *n_sorted_out = n_left;
+    return GYRE_SUCCESS;
+}
+
+/* ---- the second pass: enqueue -------------------------------------------------------------- */
+
+/* Orders the stream on which a communicator's calls are enqueued after all other streams that the
+ * calls name (@go_ahead), or orders those streams after it. The first is done for all communicators
+ * before anything is enqueued, because communicators may share streams. */
+static gyre_status order_streams(const struct gyre_item *items, size_t n_items, bool go_ahead)
+{
+    for (size_t i = 0; i < n_items; i++) {
+        if (items[i].caller == NULL)
+            continue;
+        struct gyre_device *device = items[i].caller->member->device;
+        const gyre_stream stream = items[i].first->call.stream;
+        const gyre_stream other = items[i].call.stream;
+        bool is_done = other == stream;
+        for (size_t j = 0; j < i && !is_done; j++)
+            is_done = items[j].caller == items[i].caller && items[j].call.stream == other;
+        if (!is_done)
+            GYRE_TRY(go_ahead ? device->ops->stream_follow(device, stream, other)
+                              : device->ops->stream_follow(device, other, stream));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Enqueues the calls of one communicator: the collectives in order, then the messages. */
+static gyre_status enqueue_part(struct gyre_item **items, size_t n_collectives, size_t n_items)
+{
+    const struct gyre_caller *caller = items[0]->caller;
+    const gyre_stream stream = items[0]->first->call.stream;
+    const struct gyre_order_place place = {
+        .rank = caller->member->rank,
+        .n_ranks = caller->member->n_ranks,
+        .most_calls = caller->links->least_sms,
+        .queues = caller->executor->ops->queues,
+    };
+    for (size_t i = 0; i < n_collectives; i++)
+        GYRE_TRY(enqueue(&items[i], 1, stream));
+    gyre_order_messages(&place, caller->latest, &items[n_collectives],
+                        (int)(n_items - n_collectives));
+    for (size_t i = n_collectives, end; i < n_items; i = end) {
+        for (end = i + 1; end < n_items && items[end]->launch == items[i]->launch;)
+            end++;
+        GYRE_TRY(enqueue(&items[i], (int)(end - i), stream));
+    }
+    return GYRE_SUCCESS;
+}
+
+static void enqueue_all(struct gyre_item **sorted, size_t n_sorted, struct gyre_failure *failure)
+{
+    size_t messages;
+    const bool has_several = n_sorted > 0 && sorted[0]->first != sorted[n_sorted - 1]->first;
+    for (size_t i = 0, end; i < n_sorted && has_several; i = end) {
+        end = end_of(sorted, n_sorted, i, &messages);
+        if (messages > i && gyre_compares_calls(sorted[i]->caller))
+            /* A failure here ends the communicator, and its launches report that. */
+            (void)gyre_comparer_start(sorted[i]->caller, &sorted[i], messages - i,
+                                      &sorted[i]->first->comparer);
+    }
+    for (size_t i = 0, end; i < n_sorted; i = end) {
+        end = end_of(sorted, n_sorted, i, &messages);
+        /* An earlier communicator's failure does not stop this launch, because other ranks wait for
+         * these calls. */
+        gyre_failure_note(failure, enqueue_part(&sorted[i], messages - i, end - i));
+    }
+    for (size_t i = 0; i < n_sorted && has_several; i = end_of(sorted, n_sorted, i, &messages))
+        gyre_comparer_finish(sorted[i]->first->comparer);
+}
+
+/* This thread holds the communicators. */
+static void run_held(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
+{
+    struct gyre_item *few[N_FEW];
+    struct gyre_item **sorted = n_items <= N_FEW ? few : malloc(n_items * sizeof(*sorted));
+    size_t n_sorted = 0;
+    gyre_status status = sorted != NULL ? plan_all(items, n_items, sorted, &n_sorted)
+                                        : gyre_fail_errno(ENOMEM, "group of %zu calls", n_items);
+    if (status == GYRE_SUCCESS)
+        status = order_streams(items, n_items, true);
+    if (status == GYRE_SUCCESS)
+        enqueue_all(sorted, n_sorted, failure);
+    else
+        for (struct gyre_item *first = items; first != NULL; first = first->next_first)
+            if (first->caller != NULL)
+                raise_failure(first->caller, status);
+    gyre_failure_note(failure, status);
+    /* Also after a failure, for the calls that were enqueued. */
+    gyre_failure_note(failure, order_streams(items, n_items, false));
+    if (sorted != few)
+        free(sorted);
+}
+
+gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items)
+{
+    struct gyre_failure failure;
+    failure.status = GYRE_SUCCESS;
+    find_firsts(items, n_items);
+    begin_all(items, n_items, &failure);
+    run_held(items, n_items, &failure);
+    for (struct gyre_item *first = items; first != NULL; first = first->next_first)
+        if (first->caller != NULL)
+            first->ops->end(first->caller);
+    return gyre_failure_tell(&failure);
+}

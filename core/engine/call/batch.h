@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch: the calls of a group, or one call alone. All of its calls are planned, then all are
+ * enqueued. Only core/engine/call includes this header.
+ */
+#ifndef GYRE_CALL_BATCH_H
+#define GYRE_CALL_BATCH_H
+
+#include "core/engine/call/caller.h"
+
+#include <stdio.h>
+
+struct gyre_comparer;
+
+/* A call of a batch, with the facts that no plan has. */
+struct gyre_item {
+    struct gyre_caller *caller; /* NULL: the communicator has ended in the meantime */
+    const struct gyre_caller_ops *ops;
+    struct gyre_call call;
+    /* The fields below are set while the batch runs. */
+    const struct gyre_plan *plan; /* NULL: it could not be made, and enqueuing the call says why */
+    struct gyre_item *first;      /* the communicator's first call in the batch */
+    struct gyre_item *next_first; /* of such a first call: that of the next communicator */
+    struct gyre_comparer *comparer; /* likewise: compares the collectives; NULL = the calling thread
+                                     * does */
+    uint32_t follows; /* message: 1 + place in the launch of the earlier one of the same peer and
+                       * direction, after whose end it begins; 0 = it begins with the launch */
+    uint32_t wave;    /* message: how many of the batch with its peer and direction come before */
+    uint32_t launch;  /* message: number of its launch among those of the communicator */
+};
+
+/** gyre_batch_one - plan and enqueue a call outside any group. This thread holds the communicator.
+ * Errors: those of the call; what other ranks are not refused alike ends the communicator. */
+gyre_status gyre_batch_one(struct gyre_item *item);
+
+/** gyre_batch_run - plan and enqueue calls of any communicators, all by this thread: communicator
+ * after communicator, in the order in which they were made. For each the collectives run in order,
+ * and then the sends and receives, at the same time. Changes @items: those of ended communicators
+ * lose theirs.
+ * Errors: the first; what the other communicators' ranks wait for is enqueued all the same. */
+gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
+
+/* The first failure of several steps, with its cause, which later steps would overwrite. */
+struct gyre_failure {
+    gyre_status status; /* SUCCESS = there is none so far */
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static inline void gyre_failure_note(struct gyre_failure *failure, gyre_status status)
+{
+    if (failure->status != GYRE_SUCCESS || status == GYRE_SUCCESS)
+        return;
+    failure->status = status;
+    snprintf(failure->cause, sizeof(failure->cause), "%s", gyre_cause());
+}
+
+/** gyre_failure_tell - the failure's status; the thread's cause becomes the failure's. */
+static inline gyre_status gyre_failure_tell(const struct gyre_failure *failure)
+{
+    if (failure->status != GYRE_SUCCESS)
+        gyre_set_cause(failure->cause);
+    return failure->status;
+}
+
+/* ---- the order of messages (order.c) ------------------------------------------------------- */
+
+/* The rank whose messages are ordered. */
+struct gyre_order_place {
+    int rank;
+    int n_ranks;
+    uint32_t most_calls; /* of one launch: each takes a multiprocessor at least. 0 = any number */
+    bool queues;         /* the executor heeds gyre_work.follows */
+};
+
+/** gyre_order_messages - put the sends and receives of one communicator into the order in which
+ * they are enqueued, and set their `follows` and `launch`. Pure.
+ *
+ * Where the executor queues works, all are one launch, in which a message waits only for the
+ * earlier ones of the same peer and direction. Elsewhere they are divided into waves, of which each
+ * has the first message of each peer and direction that is left. Both ranks of a message count
+ * alike, so wave k of one rank fits wave k of the other. The calls of a wave with other ranks are
+ * one launch, whatever their protocols: each of them may wait for any other one by way of the other
+ * ranks. The sends come first. This rank's copy to itself waits for nobody, so it may be a launch
+ * of its own, the last one of its wave.
+ *
+ * With more ranks than one launch can serve, messages that go about as far (from rank r to rank r +
+ * k) are one launch, the nearest first. Both ranks count alike, so groups of all ranks complete.
+ * But a call in the group may then wait for another one.
+ * @latest: by peer * 2 + is_send, zeros, which it has again afterwards. @messages: in the order of
+ * the calls; with their plans. */
+void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
+                         struct gyre_item **messages, int n_messages);
+
+/** gyre_order_join_copies - let the sends of a rank to itself carry out the matching receives, each
+ * as one local copy, and take those receives out.
+ * @messages: of one communicator. @n_messages: becomes the number that is left.
+ * Errors: INVALID_USAGE (a send or a receive without its counterpart). */
+gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t *n_messages);
+
+/* ---- GYRE_CHECK=calls: every rank's record of a collective is gathered and compared before the
+ * call is enqueued (compare.c) --------------------------------------------------------------- */
+
+/** gyre_compares_calls - was the communicator made with GYRE_CHECK=calls? */
+bool gyre_compares_calls(const struct gyre_caller *caller);
+
+/** gyre_compare_call - wait for all ranks' records of a collective and compare them. A difference
+ * ends the communicator on every rank. Errors: INVALID_USAGE naming both calls, or what ended the
+ * communicator meanwhile. */
+gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record);
+
+/** gyre_comparer_start - compare the collectives of one communicator in a batch. A thread of its
+ * own runs ahead of the launches, because the launching thread may also serve other ranks of the
+ * communicator and would then wait for itself.
+ * @items: must not move until the comparer is finished. Errors: OUT_OF_MEMORY, SYSTEM; the
+ * communicator then ends on all ranks, which wait for this one. */
+gyre_status gyre_comparer_start(struct gyre_caller *caller, struct gyre_item *const *items,
+                                size_t n_items, struct gyre_comparer **comparer_out);
+
+/** gyre_comparer_take - wait until the communicator's next collective of the batch is compared.
+ * Errors: those of gyre_compare_call(). */
+gyre_status gyre_comparer_take(struct gyre_comparer *comparer);
+
+/** gyre_comparer_finish - wait until all its collectives are compared, or one failed; free it.
+ * @comparer: or NULL. */
+void gyre_comparer_finish(struct gyre_comparer *comparer);
+
+/** gyre_batch_record - the record of a call whose window is known; the record's sequence is 0.
+ * Inline: every call makes a record, and copying it out of a function took 8 ns. */
+static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
+{
+    const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
+    struct gyre_record record = {
+        .count = call->count,
+        .coll = (uint8_t)call->coll,
+        .dtype = (uint8_t)call->dtype,
+        .op = (uint8_t)(op >= GYRE_FIRST_USER_OP ? GYRE_FIRST_USER_OP : op),
+        .is_send = call->is_send,
+        .terms = gyre_call_terms_any(&call->terms) ? gyre_call_terms_hash(&call->terms) : 0,
+        .root = gyre_collectives[call->coll].has_root ? call->root : -1,
+    };
+    if (call->window != NULL) {
+        record.window = call->window->number;
+        record.window_offset = call->window_offset;
+    }
+    return record;
+}
+
+#endif
