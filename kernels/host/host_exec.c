@@ -185,7 +185,7 @@ static void host_unplace(struct gyre_executor *executor, struct gyre_placement *
     (void)placement;
 }
 
-/* The host's streams tell when a task runs (core/engine/call/span.h). */
+/* The host's streams tell when a task runs (core/engine/call/observe.c). */
 static gyre_status host_time_works(struct gyre_executor *executor)
 {
     (void)executor;

@@ -3,7 +3,7 @@
  * gyre_comm_observe: each call goes through its stages in order, and the observer learns what was
  * launched and how.
  */
-#include "core/engine/call/observe.h"
+#include "core/engine/call/caller.h"
 #include "core/engine/comm/comm.h"
 #include "core/foundation/model/types.h"
 #include "tests/support/ranks.h"

@@ -7,10 +7,13 @@
 #define GYRE_CALL_BATCH_H
 
 #include "core/engine/call/caller.h"
+#include "core/foundation/device/host_stream.h"
 
 #include <stdio.h>
 
 struct gyre_comparer;
+struct gyre_metrics_span;
+struct gyre_observed_launch;
 
 /* A call of a batch, with the facts that no plan has. */
 struct gyre_item {
@@ -97,8 +100,29 @@ void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
  * Errors: INVALID_USAGE (a send or a receive without its counterpart). */
 gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t *n_messages);
 
+/** gyre_batch_record - the record of a call whose window is known; the record's sequence is 0.
+ * Inline: every call makes a record, and copying it out of a function took 8 ns. */
+static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
+{
+    const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
+    struct gyre_record record = {
+        .count = call->count,
+        .coll = (uint8_t)call->coll,
+        .dtype = (uint8_t)call->dtype,
+        .op = (uint8_t)(op >= GYRE_FIRST_USER_OP ? GYRE_FIRST_USER_OP : op),
+        .is_send = call->is_send,
+        .terms = gyre_call_terms_any(&call->terms) ? gyre_call_terms_hash(&call->terms) : 0,
+        .root = gyre_collectives[call->coll].has_root ? call->root : -1,
+    };
+    if (call->window != NULL) {
+        record.window = call->window->number;
+        record.window_offset = call->window_offset;
+    }
+    return record;
+}
+
 /* ---- GYRE_CHECK=calls: every rank's record of a collective is gathered and compared before the
- * call is enqueued (compare.c) --------------------------------------------------------------- */
+ * call is enqueued (record.c) --------------------------------------------------------------- */
 
 /** gyre_compares_calls - was the communicator made with GYRE_CHECK=calls? */
 bool gyre_compares_calls(const struct gyre_caller *caller);
@@ -124,25 +148,57 @@ gyre_status gyre_comparer_take(struct gyre_comparer *comparer);
  * @comparer: or NULL. */
 void gyre_comparer_finish(struct gyre_comparer *comparer);
 
-/** gyre_batch_record - the record of a call whose window is known; the record's sequence is 0.
- * Inline: every call makes a record, and copying it out of a function took 8 ns. */
-static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
-{
-    const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
-    struct gyre_record record = {
-        .count = call->count,
-        .coll = (uint8_t)call->coll,
-        .dtype = (uint8_t)call->dtype,
-        .op = (uint8_t)(op >= GYRE_FIRST_USER_OP ? GYRE_FIRST_USER_OP : op),
-        .is_send = call->is_send,
-        .terms = gyre_call_terms_any(&call->terms) ? gyre_call_terms_hash(&call->terms) : 0,
-        .root = gyre_collectives[call->coll].has_root ? call->root : -1,
-    };
-    if (call->window != NULL) {
-        record.window = call->window->number;
-        record.window_offset = call->window_offset;
-    }
-    return record;
-}
+/* ---- what is told of calls and launches (observe.c, metrics.c) ------------------------------ */
+
+/** gyre_observe_submitted - the call was accepted. Sets call->observed, which the thread that
+ * submits the call holds until gyre_observed_release(). If there is no memory, the call is not
+ * observed. @observing: or NULL. */
+void gyre_observe_submitted(struct gyre_observing *observing, struct gyre_call *call);
+
+/** gyre_observed_release - the call has been launched, or never will be. @observed: or NULL. */
+void gyre_observed_release(struct gyre_observed *observed);
+
+/** gyre_observe_launching - calls with their plans are about to be launched together on the stream.
+ * Returns NULL if none of them is observed. */
+struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
+                                                    gyre_stream stream);
+
+/** gyre_observe_launched - the launch has been made, or has failed. @launch: or NULL. */
+void gyre_observe_launched(struct gyre_observed_launch *launch, bool is_launched,
+                           gyre_stream stream);
+
+/** gyre_metrics_begin - calls are about to be launched together on the stream.
+ * @metrics: or NULL. Returns NULL if no time is taken. */
+struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
+                                             struct gyre_item *const *items, int n_items,
+                                             gyre_stream stream);
+
+/** gyre_metrics_end - the launch has been made, or has failed. @span: or NULL. */
+void gyre_metrics_end(struct gyre_metrics_span *span, bool is_launched, gyre_stream stream);
+
+/* The time of one launch on a host stream: one task in front of the launch and one behind it. On
+ * GPUs there is nothing like it, because the host does not see when a stream comes to a launch.
+The first member of a struct of the user. The stream holds it until both tasks are gone. */
+struct gyre_span {
+    struct gyre_task before;
+    struct gyre_task behind;
+    uint32_t n_holders;
+    const struct gyre_span_ops *ops;
+};
+
+/* Called by the thread that runs the stream. */
+struct gyre_span_ops {
+    void (*begun)(struct gyre_span *span, uint64_t now_ns);
+    void (*ended)(struct gyre_span *span, uint64_t now_ns); /* not if the launch failed */
+    void (*free)(struct gyre_span *span);                   /* the last call, on any thread */
+};
+
+/** gyre_span_begin - a launch is about to be made on the stream. Returns false if the first task
+ * cannot be enqueued; the caller still owns the span then. */
+bool gyre_span_begin(struct gyre_span *span, const struct gyre_span_ops *ops, gyre_stream stream);
+
+/** gyre_span_end - the launch has been made, or has failed. Gives the span up. Only after a
+ * gyre_span_begin() that returned true. */
+void gyre_span_end(struct gyre_span *span, bool is_launched, gyre_stream stream);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counts calls and writes the file of metrics.
+ * GYRE_METRICS_FILE: the calls of one rank, counted by collective and size, as a text file that
+ * Prometheus reads. On the host the streams tell how long a launch took. On GPUs calls and bytes
+ * are counted, and no time is taken.
  */
 #include "core/engine/call/batch.h"
 
@@ -10,7 +12,6 @@
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/call/span.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records of calls, and the call log that holds them.
+ * Records of calls, the call log that holds them, and their comparison between ranks.
  */
-#include "core/engine/call/record.h"
+#include "core/engine/call/batch.h"
 
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes)
@@ -137,4 +139,133 @@ void gyre_call_log_launched(struct gyre_call_log *call_log, uint64_t work, uint6
 uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t work)
 {
     return gyre_load_acquire_u64(&call_log->record_of_work[work % GYRE_CALL_LOG_WORKS]);
+}
+
+/* ---- comparison ---------------------------------------------------------------------------- */
+
+bool gyre_compares_calls(const struct gyre_caller *caller)
+{
+    return gyre_param_has(&caller->member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
+}
+
+gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record)
+{
+    const size_t n = (size_t)caller->member->n_ranks;
+    struct gyre_record *all = malloc(n * sizeof(*all));
+    if (all == NULL)
+        return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    caller->ops->wait_ready(caller); /* a split in the same group also uses the bootstrap */
+    gyre_status status = caller->member->bootstrap->ops->all_gather(caller->member->bootstrap,
+                                                                    record, sizeof(*record), all);
+    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&caller->member->fault))
+        status = gyre_fault_status(&caller->member->fault); /* it says more than the gather */
+    for (int rank = 1; rank < caller->member->n_ranks && status == GYRE_SUCCESS; rank++) {
+        if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
+            continue;
+        char first[160];
+        char other[160];
+        status = gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "calls do not fit: rank 0 (%s) called %s, rank %d (%s) called %s; no data "
+            "was moved",
+            caller->links->infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)),
+            rank, caller->links->infos[rank].host_name,
+            gyre_record_text(&all[rank], other, sizeof(other)));
+        caller->ops->expect_alike(caller); /* all ranks compare the same records */
+        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
+    }
+    free(all);
+    return status;
+}
+
+/* ---- the collectives of a batch ------------------------------------------------------------ */
+
+struct gyre_comparer {
+    struct gyre_caller *caller;
+    struct gyre_item *const *items;
+    size_t n_items;
+    uint64_t n_before; /* collectives of the communicator before the batch */
+    size_t n_taken;    /* how many the launching thread has taken */
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the members below */
+    pthread_cond_t changed;
+    size_t n_compared;
+    gyre_status status; /* other than SUCCESS: comparing has ended */
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static void report(struct gyre_comparer *comparer, gyre_status status)
+{
+    pthread_mutex_lock(&comparer->lock);
+    comparer->n_compared += status == GYRE_SUCCESS;
+    comparer->status = status;
+    if (status != GYRE_SUCCESS)
+        snprintf(comparer->cause, sizeof(comparer->cause), "%s", gyre_cause());
+    pthread_cond_signal(&comparer->changed);
+    pthread_mutex_unlock(&comparer->lock);
+}
+
+static void *run_comparer(void *argument)
+{
+    struct gyre_comparer *comparer = argument;
+    uint64_t sequence = comparer->n_before;
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t i = 0; i < comparer->n_items && status == GYRE_SUCCESS; i++) {
+        struct gyre_record record = gyre_batch_record(&comparer->items[i]->call);
+        record.sequence = ++sequence; /* the call log gives the same number at the launch */
+        status = gyre_compare_call(comparer->caller, &record);
+        report(comparer, status);
+    }
+    return NULL;
+}
+
+gyre_status gyre_comparer_start(struct gyre_caller *caller, struct gyre_item *const *items,
+                                size_t n_items, struct gyre_comparer **comparer_out)
+{
+    struct gyre_comparer *comparer = calloc(1, sizeof(*comparer));
+    if (comparer == NULL)
+        return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    comparer->caller = caller;
+    comparer->items = items;
+    comparer->n_items = n_items;
+    pthread_mutex_lock(&caller->call_log.lock);
+    comparer->n_before = caller->call_log.n_collectives;
+    pthread_mutex_unlock(&caller->call_log.lock);
+    pthread_mutex_init(&comparer->lock, NULL);
+    pthread_cond_init(&comparer->changed, NULL);
+    const gyre_status status =
+        gyre_thread_start(&comparer->thread, 0, run_comparer, comparer, "comparing calls");
+    if (status == GYRE_SUCCESS) {
+        *comparer_out = comparer;
+        return GYRE_SUCCESS;
+    }
+    pthread_cond_destroy(&comparer->changed);
+    pthread_mutex_destroy(&comparer->lock);
+    free(comparer);
+    return caller->ops->give_up(caller, status);
+}
+
+gyre_status gyre_comparer_take(struct gyre_comparer *comparer)
+{
+    pthread_mutex_lock(&comparer->lock);
+    /* This wait ends, because the comparer's all-gather has a deadline. */
+    while (comparer->n_compared == comparer->n_taken && comparer->status == GYRE_SUCCESS)
+        pthread_cond_wait(&comparer->changed, &comparer->lock);
+    const bool is_compared = comparer->n_compared > comparer->n_taken;
+    const gyre_status status = is_compared ? GYRE_SUCCESS : comparer->status;
+    pthread_mutex_unlock(&comparer->lock);
+    comparer->n_taken += is_compared;
+    if (!is_compared)
+        gyre_set_cause(comparer->cause);
+    return status;
+}
+
+void gyre_comparer_finish(struct gyre_comparer *comparer)
+{
+    if (comparer == NULL)
+        return;
+    pthread_join(comparer->thread, NULL);
+    pthread_cond_destroy(&comparer->changed);
+    pthread_mutex_destroy(&comparer->lock);
+    free(comparer);
 }

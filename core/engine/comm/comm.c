@@ -6,7 +6,6 @@
  */
 #include "core/engine/comm/comm.h"
 
-#include "core/engine/call/observe.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"

@@ -5,7 +5,6 @@
  */
 #include "core/engine/comm/comm.h"
 
-#include "core/engine/call/observe.h"
 #include "core/engine/comm/local.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"

@@ -48,7 +48,7 @@ struct gyre_call {
     /* By gyre_window_find(), once, right before the call is planned. */
     const struct gyre_window_entry *window; /* that holds recv; NULL = none does */
     uint64_t window_offset;                 /* of recv in it; 0 without one */
-    struct gyre_observed *observed;         /* core/engine/call/observe.h; NULL = no observer */
+    struct gyre_observed *observed;         /* core/engine/call/caller.h; NULL = no observer */
 };
 
 /** gyre_window_find - fill in the call's window: the newest one that holds its result, among those
