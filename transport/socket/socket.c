@@ -223,20 +223,6 @@ static uint32_t choose_threads(const struct socket_transport *transport)
                           (uint32_t)transport->n_links);
 }
 
-static gyre_status open_threads(struct socket_transport *transport)
-{
-    transport->n_threads = choose_threads(transport);
-    for (uint32_t t = 0; t < transport->n_threads; t++)
-        transport->threads[t] =
-            (struct socket_thread){.transport = transport, .index = t, .epoll_fd = -1};
-    for (uint32_t t = 0; t < transport->n_threads; t++) {
-        transport->threads[t].epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
-        if (transport->threads[t].epoll_fd < 0)
-            return gyre_fail_errno(errno, "epoll_create1");
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status socket_open(const struct gyre_transport_config *config,
                                struct gyre_transport **transport_out, void **blob_out,
                                size_t *blob_bytes_out)
@@ -252,7 +238,17 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->n_links = choose_links(config);
     pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
-    GYRE_TRY_GOTO(status, open_threads(transport), close_transport);
+    transport->n_threads = choose_threads(transport);
+    for (uint32_t t = 0; t < transport->n_threads; t++)
+        transport->threads[t] =
+            (struct socket_thread){.transport = transport, .index = t, .epoll_fd = -1};
+    for (uint32_t t = 0; t < transport->n_threads; t++) {
+        transport->threads[t].epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
+        if (transport->threads[t].epoll_fd < 0) {
+            status = gyre_fail_errno(errno, "epoll_create1");
+            goto close_transport;
+        }
+    }
     if (config->spec.net_line_bytes > 0 && config->spec.depth > GYRE_FIRST_LINE_INFO) {
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                            "socket: lines need FIFOs of at most %d slots, and these have %u",
@@ -328,22 +324,6 @@ static gyre_status watch_link(struct socket_link *link)
     return GYRE_SUCCESS;
 }
 
-static gyre_status start_threads(struct socket_transport *transport)
-{
-    for (uint32_t t = 0; t < transport->n_threads; t++) {
-        struct socket_thread *thread = &transport->threads[t];
-        const struct gyre_proxy_client client = {
-            .poll = socket_move,
-            .is_behind = socket_is_behind,
-            .context = thread,
-            .nap_fd = &thread->epoll_fd,
-        };
-        GYRE_TRY(gyre_proxy_open(&client, 1, transport->config.rank, transport->config.fault,
-                                 &thread->proxy));
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status socket_connect(struct gyre_transport *base, const void *blobs,
                                   const size_t *offsets, uint64_t deadline_ns,
                                   struct gyre_connector *connectors)
@@ -373,7 +353,17 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     }
     fill_connectors(transport, connectors);
     transport->recorded = gyre_trace_use(config->trace, GYRE_TRACE_SOCKET);
-    return start_threads(transport);
+    for (uint32_t t = 0; t < transport->n_threads; t++) {
+        struct socket_thread *thread = &transport->threads[t];
+        const struct gyre_proxy_client client = {
+            .poll = socket_move,
+            .is_behind = socket_is_behind,
+            .context = thread,
+            .nap_fd = &thread->epoll_fd,
+        };
+        GYRE_TRY(gyre_proxy_open(&client, 1, config->rank, config->fault, &thread->proxy));
+    }
+    return GYRE_SUCCESS;
 }
 
 /* ---- the rest ----------------------------------------------------------------------------- */

@@ -233,9 +233,10 @@ gyre_status socket_watch_begin(const struct socket_link *link);
  * of the stream. */
 void socket_end_stream(struct socket_link *link, int error);
 
-/** socket_refuse - close a link because the peer sent this frame, and blame the peer.
+/** socket_refuse - close a link because the peer sent this frame, and blame the peer. Returns
+ * false.
  * @why: the rule that the frame breaks. */
-void socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why);
+bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why);
 
 /** socket_record_begin, _slot, _end - record one read or send of the thread's for the trace: its
  * begin, each slot that it completes, and its end. The event is kept if n_bytes is not 0. Without a

@@ -36,30 +36,25 @@ static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
     }
 }
 
-/* Ranks of other hosts try the addresses in this order, so data come over the first interface. */
-static void spread_over_interfaces(const struct gyre_transport_config *config,
-                                   struct gyre_sock_interface *addresses, int n)
-{
-    const uint64_t own_host = config->infos[config->rank].host_hash;
-    int position = 0, n_positions = 0;
-    for (int rank = 0; rank < config->n_ranks; rank++) {
-        position += rank < config->rank && config->infos[rank].host_hash == own_host;
-        n_positions += config->infos[rank].host_hash == own_host;
-    }
-    (void)gyre_sock_spread(addresses, n, gyre_param_text(config->params, GYRE_PARAM_SOCKET_IFNAME),
-                           position, n_positions);
-}
-
 gyre_status socket_listen(struct socket_transport *transport)
 {
+    const struct gyre_transport_config *config = &transport->config;
     struct gyre_sock_interface list[GYRE_MAX_INTERFACES];
     char words[SOCKET_MAX_ADDRESSES * 96] = "";
     char text[64];
-    int n = 0;
+    int n = 0, position = 0, n_positions = 0;
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(gyre_sock_list_addresses(transport->config.params, list, &n));
-    prefer_rendezvous(transport->config.rendezvous, list, n);
-    spread_over_interfaces(&transport->config, list, n);
+    GYRE_TRY(gyre_sock_list_addresses(config->params, list, &n));
+    prefer_rendezvous(config->rendezvous, list, n);
+    /* Ranks of other hosts try the addresses in this order, so data come over the first interface:
+     * another one for each rank of this host. */
+    for (int rank = 0; rank < config->n_ranks; rank++) {
+        const bool is_here = config->infos[rank].host_hash == config->infos[config->rank].host_hash;
+        position += rank < config->rank && is_here;
+        n_positions += is_here;
+    }
+    (void)gyre_sock_spread(list, n, gyre_param_text(config->params, GYRE_PARAM_SOCKET_IFNAME),
+                           position, n_positions);
     for (int i = 0; i < n && transport->n_addresses < SOCKET_MAX_ADDRESSES; i++) {
         const int at = transport->n_addresses;
         struct gyre_sock_address bound;

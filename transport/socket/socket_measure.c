@@ -275,21 +275,6 @@ static gyre_status receive_some(struct burst *burst, uint32_t link)
     return GYRE_SUCCESS;
 }
 
-/* Has the receiver said that it is ready? */
-static gyre_status take_ready(struct burst *burst)
-{
-    unsigned char byte = 0;
-    const ssize_t n = recv(burst->to->links[0].fd, &byte, 1, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return GYRE_SUCCESS;
-    if (n < 0)
-        return fail_call(burst->to, "recv");
-    if (n != 1 || byte != READY)
-        return fail_peer(burst->to, n == 0);
-    burst->began_ns = gyre_now_ns();
-    return GYRE_SUCCESS;
-}
-
 /* Returns false if no connection has anything to do any more. */
 static bool wait_for_links(const struct burst *burst)
 {
@@ -313,8 +298,16 @@ static bool wait_for_links(const struct burst *burst)
 /* Move what can be moved now on all connections. */
 static gyre_status step(struct burst *burst)
 {
-    if (burst->to != NULL && burst->began_ns == 0)
-        GYRE_TRY(take_ready(burst));
+    if (burst->to != NULL && burst->began_ns == 0) { /* has the receiver said that it is ready? */
+        unsigned char byte = 0;
+        const ssize_t n = recv(burst->to->links[0].fd, &byte, 1, MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return fail_call(burst->to, "recv");
+        if (n == 0 || (n == 1 && byte != READY))
+            return fail_peer(burst->to, n == 0);
+        if (n == 1)
+            burst->began_ns = gyre_now_ns();
+    }
     const uint64_t now_ns = gyre_now_ns(); /* not before began_ns */
     for (uint32_t l = 0; burst->to != NULL && l < burst->to->n_links; l++)
         if (burst->began_ns != 0 && !burst->sends[l].is_ended)

@@ -103,13 +103,14 @@ void socket_end_stream(struct socket_link *link, int error)
     blame(link, GYRE_ERROR_REMOTE, words);
 }
 
-void socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why)
+bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why)
 {
     char words[160];
     snprintf(words, sizeof(words), "broke the protocol: frame kind %u of FIFO %u, value %llx: %s",
              header->kind, header->fifo, (unsigned long long)header->value, why);
     drop(link);
     blame(link, GYRE_ERROR_REMOTE, words);
+    return false;
 }
 
 /* ---- silent connections ---------------------------------------------------------------------- */
@@ -184,19 +185,6 @@ static void watch(struct socket_thread *thread)
 #define READS_PER_ROUND  2
 #define EVENTS_PER_ROUND 32
 
-static void take_events(const struct socket_thread *thread)
-{
-    struct epoll_event events[EVENTS_PER_ROUND];
-    const int n_events = epoll_wait(thread->epoll_fd, events, EVENTS_PER_ROUND, 0);
-    for (int i = 0; i < n_events; i++) {
-        struct socket_link *link = events[i].data.ptr;
-        const uint32_t mask = events[i].events;
-        link->is_ending = link->is_ending || (mask & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-        link->is_readable = link->is_readable || (mask & EPOLLIN) != 0 || link->is_ending;
-        link->is_writable = link->is_writable || (mask & EPOLLOUT) != 0;
-    }
-}
-
 static bool move_link(struct socket_link *link)
 {
     bool has_moved = false;
@@ -215,8 +203,16 @@ bool socket_move(void *context)
 {
     struct socket_thread *thread = context;
     const struct socket_transport *transport = thread->transport;
+    struct epoll_event events[EVENTS_PER_ROUND];
     bool has_moved = false;
-    take_events(thread);
+    const int n_events = epoll_wait(thread->epoll_fd, events, EVENTS_PER_ROUND, 0);
+    for (int i = 0; i < n_events; i++) {
+        struct socket_link *link = events[i].data.ptr;
+        const uint32_t mask = events[i].events;
+        link->is_ending = link->is_ending || (mask & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        link->is_readable = link->is_readable || (mask & EPOLLIN) != 0 || link->is_ending;
+        link->is_writable = link->is_writable || (mask & EPOLLOUT) != 0;
+    }
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = thread->index; l < transport->peers[i].n_links; l += transport->n_threads)
             has_moved = move_link(&transport->peers[i].links[l]) || has_moved;

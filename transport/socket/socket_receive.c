@@ -15,21 +15,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* @index: in peer->fifos. */
-static bool is_on_link(const struct socket_link *link, uint32_t index)
-{
-    const struct socket_peer *peer = link->peer;
-    return index < peer->size.n_fifos ? index % peer->n_links == link->index
-                                      : index < peer->n_fifos && link->index == 0;
-}
-
-/* Returns false, because the link has ended. */
-static bool refuse(struct socket_link *link, const struct socket_header *header, const char *why)
-{
-    socket_refuse(link, header, why);
-    return false;
-}
-
 static void finish_slot(const struct socket_link *link, const struct socket_arrival *arrival)
 {
     struct socket_fifo *fifo = arrival->fifo;
@@ -67,44 +52,27 @@ static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
     link->line_arrival_bytes = 0;
 }
 
-/* Where the payload of the FIFO's next slot goes; NULL if there is no room. */
-static unsigned char *find_place(struct socket_link *link, const struct socket_fifo *fifo,
-                                 uint32_t n_bytes)
-{
-    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
-    if (fifo->proto == GYRE_PROTO_SIMPLE)
-        return fifo->recv.slots + fifo->n_announced % spec->depth * fifo->recv.slot_bytes;
-    if (n_bytes > socket_line_batch_bytes(spec) - link->line_arrival_bytes)
-        return NULL;
-    link->line_arrival_bytes += n_bytes;
-    return link->line_arrivals + link->line_arrival_bytes - n_bytes;
-}
-
 static bool announce_slot(struct socket_link *link, const struct socket_header *header)
 {
+    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
     const bool is_lines = fifo->proto == GYRE_PROTO_LL;
     const uint32_t n_units = (uint32_t)header->value; /* lines or bytes */
     if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1))
-        return refuse(link, header, "larger than a slot");
-    if (fifo->n_announced - fifo->n_returned >= socket_depth(link))
-        return refuse(link, header, "there was no credit for it");
+        return socket_refuse(link, header, "larger than a slot");
+    if (fifo->n_announced - fifo->n_returned >= spec->depth)
+        return socket_refuse(link, header, "there was no credit for it");
     const uint32_t n_bytes = n_units * (is_lines ? GYRE_LL_DATA_BYTES : 1);
-    unsigned char *at = find_place(link, fifo, n_bytes);
-    if (at == NULL)
-        return refuse(link, header, "more lines than a batch has");
+    unsigned char *at = fifo->recv.slots + fifo->n_announced % spec->depth * fifo->recv.slot_bytes;
+    if (is_lines) {
+        if (n_bytes > socket_line_batch_bytes(spec) - link->line_arrival_bytes)
+            return socket_refuse(link, header, "more lines than a batch has");
+        at = link->line_arrivals + link->line_arrival_bytes;
+        link->line_arrival_bytes += n_bytes;
+    }
     fifo->n_announced++;
     link->arrivals[link->n_arrivals++] = (struct socket_arrival){
         .fifo = fifo, .info = header->value, .at = at, .left_bytes = n_bytes};
-    return true;
-}
-
-static bool take_credit(struct socket_link *link, const struct socket_header *header)
-{
-    struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
-    if (header->value < fifo->n_credited || header->value > fifo->n_batched)
-        return refuse(link, header, "credit for slots that were not sent");
-    fifo->n_credited = header->value;
     return true;
 }
 
@@ -115,7 +83,7 @@ static bool take_fault(struct socket_link *link, const struct socket_header *hea
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     if (header->value >= sizeof(cause))
-        return refuse(link, header, "a cause that long");
+        return socket_refuse(link, header, "a cause that long");
     if (n_arrived < header->value)
         return false;
     memcpy(cause, text, header->value);
@@ -130,19 +98,25 @@ static bool take_header(struct socket_link *link, const struct socket_header *he
 {
     if (link->n_following > 0 ? header->n_following != link->n_following - 1
                               : header->n_following >= SOCKET_BATCH_FRAMES)
-        return refuse(link, header, "another header of its batch was due");
+        return socket_refuse(link, header, "another header of its batch was due");
     link->n_following = header->n_following;
     if (header->kind == SOCKET_FRAME_BYE) {
         link->has_bye = true;
         return true;
     }
-    if (!is_on_link(link, header->fifo))
-        return refuse(link, header, "no such FIFO on this connection");
+    const struct socket_peer *peer = link->peer;
+    if (header->fifo < peer->size.n_fifos ? header->fifo % peer->n_links != link->index
+                                          : header->fifo >= peer->n_fifos || link->index != 0)
+        return socket_refuse(link, header, "no such FIFO on this connection");
     if (header->kind == SOCKET_FRAME_DATA)
         return announce_slot(link, header);
-    if (header->kind == SOCKET_FRAME_CREDIT)
-        return take_credit(link, header);
-    return refuse(link, header, "no such kind");
+    if (header->kind != SOCKET_FRAME_CREDIT)
+        return socket_refuse(link, header, "no such kind");
+    struct socket_fifo *fifo = &peer->fifos[header->fifo];
+    if (header->value < fifo->n_credited || header->value > fifo->n_batched)
+        return socket_refuse(link, header, "credit for slots that were not sent");
+    fifo->n_credited = header->value;
+    return true;
 }
 
 /* Do payloads come next? */
@@ -187,25 +161,18 @@ static bool parse_staging(struct socket_link *link)
     return true;
 }
 
-/* Lists the payloads that come next. Returns their bytes. */
-static size_t list_payloads(const struct socket_link *link, struct iovec *parts, int *n_parts)
-{
-    size_t n_bytes = 0;
-    for (uint32_t i = link->first_arrival; awaits_payload(link) && i < link->n_arrivals; i++) {
-        const struct socket_arrival *arrival = &link->arrivals[i];
-        if (arrival->left_bytes > 0)
-            parts[(*n_parts)++] = (struct iovec){arrival->at, arrival->left_bytes};
-        n_bytes += arrival->left_bytes;
-    }
-    return n_bytes;
-}
-
 /* Returns false when there is no more to read now. @n_bytes_out: set if any bytes came. */
 static bool read_once(struct socket_link *link, size_t *n_bytes_out)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
     int n_parts = 0;
-    const size_t left_bytes = list_payloads(link, parts, &n_parts);
+    size_t left_bytes = 0; /* of the payloads that come next */
+    for (uint32_t i = link->first_arrival; awaits_payload(link) && i < link->n_arrivals; i++) {
+        const struct socket_arrival *arrival = &link->arrivals[i];
+        if (arrival->left_bytes > 0)
+            parts[n_parts++] = (struct iovec){arrival->at, arrival->left_bytes};
+        left_bytes += arrival->left_bytes;
+    }
     const uint32_t room_bytes = SOCKET_STAGING_BYTES - link->staged_bytes;
     parts[n_parts++] = (struct iovec){link->staging + link->staged_bytes, room_bytes};
     const ssize_t n_read = readv(link->fd, parts, n_parts);

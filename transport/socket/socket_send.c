@@ -38,18 +38,6 @@ static void clear_batch(struct socket_link *link)
     link->unpacked_bytes = 0;
 }
 
-/* Credit of a few slots may wait for data to the same peer while the peer has credit left. It has
- * none once a whole FIFO has arrived of which it was not told. A GPU gives the credit of lines
- * late, so it may wait for the very slot that the peer cannot send. */
-static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
-                        uint64_t n_consumed, bool has_data)
-{
-    const uint32_t depth = socket_depth(link);
-    const uint64_t n_owed = n_consumed - fifo->n_returned;
-    return n_owed > 0 && (n_owed >= depth / 2 || fifo->n_arrived - fifo->n_returned >= depth ||
-                          has_data || link->n_batch > 0);
-}
-
 /* Has the executor published slot `number`? It has published all slots before it. @info_out: its
  * slot_info, or the number of its lines. */
 static bool is_published(const struct socket_link *link, const struct socket_fifo *fifo,
@@ -100,24 +88,24 @@ static bool find_payload(struct socket_link *link, const struct socket_fifo *fif
     return true;
 }
 
-/* A GPU may return an empty slot of LL before it has arrived. The peer must not be told of that
- * before it has sent the slot. */
-static uint64_t count_consumed(const struct socket_fifo *fifo)
-{
-    if (fifo->n_arrived == fifo->n_returned)
-        return fifo->n_returned;
-    return gyre_min_u64(gyre_load_acquire_u64(&fifo->recv.credit->head[fifo->proto]),
-                        fifo->n_arrived);
-}
-
 /* Appends the FIFO's credit and the slots that have credit. Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
 {
     struct socket_fifo *fifo = &link->peer->fifos[index];
-    const uint64_t n_consumed = count_consumed(fifo);
-    uint64_t info;
+    const uint32_t depth = socket_depth(link);
+    uint64_t info, n_consumed = fifo->n_returned;
+    /* A GPU may return an empty slot of LL before it has arrived. The peer must not be told of that
+     * before it has sent the slot. */
+    if (fifo->n_arrived != fifo->n_returned)
+        n_consumed = gyre_min_u64(gyre_load_acquire_u64(&fifo->recv.credit->head[fifo->proto]),
+                                  fifo->n_arrived);
+    const uint64_t n_owed = n_consumed - fifo->n_returned;
     bool has_data = has_slot(link, fifo, &info);
-    if (owes_credit(link, fifo, n_consumed, has_data)) {
+    /* Credit of a few slots may wait for data to the same peer while the peer has credit left. It
+     * has none once a whole FIFO has arrived of which it was not told. A GPU gives the credit of
+     * lines late, so it may wait for the very slot that the peer cannot send. */
+    if (n_owed > 0 && (n_owed >= depth / 2 || fifo->n_arrived - fifo->n_returned >= depth ||
+                       has_data || link->n_batch > 0)) {
         fifo->n_returned = n_consumed;
         add_frame(link, SOCKET_FRAME_CREDIT, index, n_consumed, (struct socket_payload){0});
     }
