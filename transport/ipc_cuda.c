@@ -54,15 +54,6 @@ gyre_status gyre_ipc_enable_peer(int ordinal, int peer_ordinal)
                                 : gyre_cuda_fail(error, "cudaDeviceEnablePeerAccess");
 }
 
-/* The caller holds imports_lock. */
-static struct gyre_ipc_import *find_import(const uint8_t *key, int ordinal)
-{
-    for (struct gyre_ipc_import *import = imports; import != NULL; import = import->next)
-        if (import->ordinal == ordinal && memcmp(import->key, key, sizeof(import->key)) == 0)
-            return import;
-    return NULL;
-}
-
 static gyre_status open_handle(int ordinal, const uint8_t *bytes, void **base_out)
 {
     cudaIpcMemHandle_t ipc;
@@ -112,7 +103,10 @@ gyre_status gyre_ipc_acquire(struct gyre_device *device, const uint8_t *key, con
 {
     gyre_status status = GYRE_SUCCESS;
     pthread_mutex_lock(&imports_lock);
-    struct gyre_ipc_import *import = find_import(key, device->ordinal);
+    struct gyre_ipc_import *import = imports;
+    while (import != NULL && (import->ordinal != device->ordinal ||
+                              memcmp(import->key, key, sizeof(import->key)) != 0))
+        import = import->next;
     if (import == NULL)
         status = add_import(device, key, bytes, &import);
     if (status == GYRE_SUCCESS) {
@@ -183,9 +177,4 @@ gyre_status gyre_share_import_cuda(struct gyre_device *device, const struct gyre
     *mapping_out = (struct gyre_share_mapping){
         .address = (unsigned char *)gyre_ipc_base(import) + handle->offset_bytes, .state = import};
     return GYRE_SUCCESS;
-}
-
-void gyre_share_release_cuda(struct gyre_share_mapping *mapping)
-{
-    gyre_ipc_release(mapping->state);
 }

@@ -37,6 +37,5 @@ gyre_status gyre_share_import_cuda(struct gyre_device *device, const struct gyre
                                    const struct gyre_peer_info *peer,
                                    const struct gyre_share_handle *handle,
                                    struct gyre_share_mapping *mapping_out);
-void gyre_share_release_cuda(struct gyre_share_mapping *mapping);
 
 #endif

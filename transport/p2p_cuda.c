@@ -106,36 +106,30 @@ static bool has_other_processes(const struct gyre_transport_config *config)
     return false;
 }
 
-/* Memory that other processes map is not pooled: a peer that aborts late may still write to it, and
- * this process cannot know. */
-static gyre_status alloc_slab(const struct gyre_transport_config *config, size_t n_bytes,
-                              void **base_out, void (**release_out)(void *base, size_t n_bytes))
-{
-    struct gyre_device *device = config->device;
-    const bool is_exported = has_other_processes(config);
-    *release_out = is_exported ? free_slab : free_pooled_slab;
-    return is_exported ? device->ops->mem_alloc(device, n_bytes, base_out)
-                       : device->ops->pool_alloc(device, n_bytes, base_out);
-}
-
 static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t n_bytes,
                               struct gyre_slab_handle *handle,
                               struct gyre_slab_mapping *mapping_out)
 {
     struct gyre_device *device = config->device;
     struct cuda_state *state = calloc(1, sizeof(*state));
-    void (*release)(void *, size_t) = NULL;
+    /* Memory that other processes map is not pooled: a peer that aborts late may still write to it,
+     * and this process cannot know. */
+    const bool is_exported = has_other_processes(config);
+    void (*release)(void *, size_t) = is_exported ? free_slab : free_pooled_slab;
     void *base = NULL;
     gyre_status status = GYRE_SUCCESS;
     if (state == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "slots of %zu bytes", n_bytes);
     const size_t n_rounded = (size_t)gyre_round_up(n_bytes, IPC_PAGE_BYTES);
-    GYRE_TRY_GOTO(status, alloc_slab(config, n_rounded, &base, &release), fail_state);
+    GYRE_TRY_GOTO(status,
+                  is_exported ? device->ops->mem_alloc(device, n_rounded, &base)
+                              : device->ops->pool_alloc(device, n_rounded, &base),
+                  fail_state);
     GYRE_TRY_GOTO(status, device->ops->zero(device, base, n_rounded), fail_base);
     /* In the slab's first page, for importers. */
     GYRE_TRY_GOTO(status, device->ops->copy(device, base, handle->token, GYRE_SLAB_TOKEN_BYTES),
                   fail_base);
-    if (has_other_processes(config))
+    if (is_exported)
         GYRE_TRY_GOTO(status, gyre_ipc_export(base, handle->bytes), fail_base);
     GYRE_TRY_GOTO(status,
                   gyre_slab_registry_add(handle->token, base, n_bytes, release, &state->entry),

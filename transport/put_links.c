@@ -106,28 +106,22 @@ static void take(struct gyre_put_links *links, int rank)
     gyre_store_release_u64(&end->credit->head[GYRE_PROTO_SIMPLE], ++link->n_taken);
 }
 
-/* It comes behind all other messages of the rank. */
-static bool say_goodbye(struct gyre_put_links *links, int rank)
-{
-    const struct gyre_put_head goodbye = {.kind = GYRE_PUT_GOODBYE};
-    struct link *link = &links->links[rank];
-    if (link->send.inbox == NULL || link->has_said_goodbye)
-        return false;
-    link->has_said_goodbye = gyre_put_links_post(links, rank, &goodbye, NULL);
-    return link->has_said_goodbye;
-}
-
 static bool poll_links(void *context)
 {
     struct gyre_put_links *links = context;
     const bool is_leaving = gyre_load_acquire_u32(&links->is_leaving) != 0;
+    const struct gyre_put_head goodbye = {.kind = GYRE_PUT_GOODBYE}; /* behind all messages */
     bool has_taken = false, has_moved = false;
     for (int rank = 0; rank < links->config.n_ranks; rank++) {
-        if (!gyre_fault_is_raised(links->config.fault) && has_message(&links->links[rank])) {
+        struct link *link = &links->links[rank];
+        if (!gyre_fault_is_raised(links->config.fault) && has_message(link)) {
             take(links, rank);
             has_taken = true;
         }
-        has_moved = (is_leaving && say_goodbye(links, rank)) || has_moved;
+        if (is_leaving && link->send.inbox != NULL && !link->has_said_goodbye) {
+            link->has_said_goodbye = gyre_put_links_post(links, rank, &goodbye, NULL);
+            has_moved = has_moved || link->has_said_goodbye;
+        }
     }
     if (has_taken) /* the proxies of the links return the credit */
         links->config.wake(links->config.context);

@@ -85,7 +85,7 @@ void gyre_share_release(struct gyre_share_mapping *mapping)
 {
 #ifdef GYRE_WITH_CUDA
     if (mapping->state != NULL)
-        gyre_share_release_cuda(mapping);
+        gyre_ipc_release(mapping->state);
 #endif
     if (mapping->host_base != NULL)
         gyre_host_memory_release(mapping->host_base);

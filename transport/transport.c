@@ -51,17 +51,6 @@ static void forget_id(void)
 
 GYRE_WATCH_FORKS(&process_lock, forget_id)
 
-static gyre_status get_process_id(uint64_t *id_out)
-{
-    gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&process_lock);
-    while (process_id == 0 && status == GYRE_SUCCESS)
-        status = gyre_random_bytes(&process_id, sizeof(process_id));
-    *id_out = process_id;
-    pthread_mutex_unlock(&process_lock);
-    return status;
-}
-
 /* Below a VLAN a bond, below the bond a port, and one more. */
 #define MAX_INTERFACE_DEPTH 3
 
@@ -133,7 +122,13 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
     info.pid = (uint32_t)getpid();
     info.uid = (uint32_t)geteuid();
     GYRE_TRY(gyre_host_hash(gyre_param_text(params, GYRE_PARAM_HOSTID), &info.host_hash));
-    GYRE_TRY(get_process_id(&info.process_id));
+    pthread_mutex_lock(&process_lock);
+    gyre_status status = GYRE_SUCCESS;
+    while (process_id == 0 && status == GYRE_SUCCESS)
+        status = gyre_random_bytes(&process_id, sizeof(process_id));
+    info.process_id = process_id;
+    pthread_mutex_unlock(&process_lock);
+    GYRE_TRY(status);
     if (gethostname(info.host_name, sizeof(info.host_name) - 1) != 0 && errno != ENAMETOOLONG)
         return gyre_fail_errno(errno, "gethostname");
     struct stat stats;

@@ -173,18 +173,6 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_naps(struct gyre_ib_transport *ib)
-{
-    ib->nap_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
-    if (ib->nap_fd < 0)
-        return gyre_fail_errno(errno, "epoll_create1");
-    for (int i = 0; i < ib->n_rails; i++) {
-        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].events->fd));
-        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].context->async_fd));
-    }
-    return GYRE_SUCCESS;
-}
-
 /* Also what was only opened halfway. */
 static void free_transport(struct gyre_ib_transport *ib)
 {
@@ -211,7 +199,14 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     GYRE_TRY(gyre_ib_fences_open(ib));
     if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)
         GYRE_TRY(gyre_ib_cm_open(ib, &ib->cm));
-    return open_naps(ib);
+    ib->nap_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (ib->nap_fd < 0)
+        return gyre_fail_errno(errno, "epoll_create1");
+    for (int i = 0; i < ib->n_rails; i++) {
+        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].events->fd));
+        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].context->async_fd));
+    }
+    return GYRE_SUCCESS;
 }
 
 static gyre_status ib_open(const struct gyre_transport_config *config,

@@ -67,22 +67,6 @@ struct blob_peer {
 
 /* ---- blobs ---------------------------------------------------------------------------------- */
 
-static void fill_rail(const struct gyre_ib_rail *rail, struct blob_rail *out)
-{
-    out->mtu = rail->port.active_mtu;
-    out->is_roce = rail->port.is_roce;
-    out->lid = rail->port.lid;
-    out->max_msg_bytes = rail->port.max_msg_bytes;
-    out->index = (uint32_t)rail->index;
-    out->n_gids = (uint32_t)rail->n_gids;
-    for (int i = 0; i < rail->n_gids; i++) {
-        out->gids[i].index = rail->gids[i].index;
-        out->gids[i].type = (uint32_t)rail->gids[i].type;
-        out->gids[i].vlan = rail->gids[i].vlan;
-        memcpy(out->gids[i].raw, rail->gids[i].raw, sizeof(out->gids[i].raw));
-    }
-}
-
 static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob_peer *out)
 {
     const struct gyre_ib_peer *peer = &ib->peers[index];
@@ -124,8 +108,22 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .n_peers = (uint32_t)ib->config.n_peers,
         .cm_port = gyre_ib_cm_port(ib->cm),
     };
-    for (int i = 0; i < ib->n_rails; i++)
-        fill_rail(&ib->rails[i], &header->rails[i]);
+    for (int i = 0; i < ib->n_rails; i++) {
+        const struct gyre_ib_rail *rail = &ib->rails[i];
+        struct blob_rail *out = &header->rails[i];
+        out->mtu = rail->port.active_mtu;
+        out->is_roce = rail->port.is_roce;
+        out->lid = rail->port.lid;
+        out->max_msg_bytes = rail->port.max_msg_bytes;
+        out->index = (uint32_t)rail->index;
+        out->n_gids = (uint32_t)rail->n_gids;
+        for (int j = 0; j < rail->n_gids; j++) {
+            out->gids[j].index = rail->gids[j].index;
+            out->gids[j].type = (uint32_t)rail->gids[j].type;
+            out->gids[j].vlan = rail->gids[j].vlan;
+            memcpy(out->gids[j].raw, rail->gids[j].raw, sizeof(out->gids[j].raw));
+        }
+    }
     for (int i = 0; i < ib->config.n_peers; i++)
         fill_peer(ib, i, &peers[i]);
     *blob_out = header;

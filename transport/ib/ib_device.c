@@ -28,25 +28,17 @@ GYRE_WATCH_FORKS(&list_lock, NULL)
 
 const char *const gyre_ib_distance_names[] = {"LOC", "PIX", "PXB", "PHB", "SYS"};
 
-static int read_numa_node(const char *path)
-{
-    char file[320];
-    int node = -1;
-    snprintf(file, sizeof(file), "%s/numa_node", path);
-    FILE *stream = fopen(file, "re");
-    if (stream == NULL)
-        return -1;
-    if (fscanf(stream, "%d", &node) != 1)
-        node = -1;
-    fclose(stream);
-    return node;
-}
-
 static void resolve(const char *link, char *path_out, size_t path_bytes, int *numa_node_out)
 {
+    char file[320];
     char *real = realpath(link, NULL);
     snprintf(path_out, path_bytes, "%s", real != NULL ? real : "");
-    *numa_node_out = real != NULL ? read_numa_node(real) : -1;
+    snprintf(file, sizeof(file), "%s/numa_node", real != NULL ? real : "");
+    FILE *stream = real != NULL ? fopen(file, "re") : NULL;
+    if (stream == NULL || fscanf(stream, "%d", numa_node_out) != 1)
+        *numa_node_out = -1;
+    if (stream != NULL)
+        fclose(stream);
     free(real);
 }
 

@@ -50,13 +50,6 @@ const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
     return text_out;
 }
 
-static const char *what_failed(enum ibv_wc_status status)
-{
-    return status == IBV_WC_RETRY_EXC_ERR       ? "no acknowledgement"
-           : status == IBV_WC_RNR_RETRY_EXC_ERR ? "no receive was posted"
-                                                : "the request failed";
-}
-
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc)
 {
@@ -64,6 +57,9 @@ void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib
     char ends[400];
     char after[48] = "";
     char remote[48];
+    const char *failure = wc->status == IBV_WC_RETRY_EXC_ERR       ? "no acknowledgement"
+                          : wc->status == IBV_WC_RNR_RETRY_EXC_ERR ? "no receive was posted"
+                                                                   : "the request failed";
     if (wc->status == IBV_WC_RETRY_EXC_ERR)
         snprintf(after, sizeof(after), " after %ux%.2fs", ib->retries + 1,
                  (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
@@ -74,8 +70,8 @@ void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib
         channel->rail->port.name, channel->rail->port.port,
         gyre_ib_gid_to_text(channel->path.remote.gid, remote, sizeof(remote)), channel->peer->rank,
         ib->config.infos[channel->peer->rank].host_name, channel->is_control ? "control" : "data",
-        what_failed(wc->status), gyre_ib_wc_name(wc->status), (int)wc->status, wc->vendor_err,
-        after, gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)),
+        failure, gyre_ib_wc_name(wc->status), (int)wc->status, wc->vendor_err, after,
+        gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)),
         channel->path.local.mtu != channel->path.remote.mtu ? ". MTU differs" : "",
         channel->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
     raise_fault(ib, GYRE_ERROR_REMOTE, text);

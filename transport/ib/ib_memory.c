@@ -261,18 +261,6 @@ static gyre_status alloc_pages(size_t n_bytes, void **memory_out)
     return GYRE_SUCCESS;
 }
 
-static gyre_status alloc_words(struct gyre_ib_transport *ib)
-{
-    const size_t n = ib->n_fifos;
-    const size_t n_slots = n * ib->config.spec.depth;
-    ib->recv_words_bytes = gyre_round_up(
-        n_slots * sizeof(struct gyre_ib_box) + 2 * n * 8 + sizeof(uint64_t), PAGE_BYTES);
-    ib->staging_bytes =
-        gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + 2 * n * 8, PAGE_BYTES);
-    GYRE_TRY(alloc_pages(ib->recv_words_bytes, &ib->recv_words));
-    return alloc_pages(ib->staging_bytes, &ib->staging);
-}
-
 static bool is_on_gpu(const struct gyre_ib_transport *ib)
 {
     return ib->config.infos[ib->config.rank].device.kind == GYRE_DEVICE_CUDA;
@@ -305,35 +293,6 @@ static gyre_status alloc_lines(struct gyre_ib_transport *ib)
     return device->ops->zero(device, memory, n_bytes);
 }
 
-static void free_lines(struct gyre_ib_transport *ib)
-{
-    struct gyre_device *device = ib->config.device;
-    if (!is_on_gpu(ib)) {
-        free(ib->send_lines);
-        free(ib->recv_lines);
-        return;
-    }
-    if (ib->send_lines != NULL)
-        device->ops->host_free(device, ib->send_lines);
-    if (ib->recv_lines != NULL)
-        device->ops->pool_free(device, ib->recv_lines);
-}
-
-static gyre_status register_lines(const struct gyre_ib_transport *ib, struct gyre_ib_rail *rail,
-                                  struct gyre_ib_mr_request request)
-{
-    if (ib->recv_lines == NULL)
-        return GYRE_SUCCESS;
-    request.base = ib->send_lines;
-    request.n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
-    request.remote_write = false;
-    GYRE_TRY(gyre_ib_mr_register(&request, &rail->send_lines));
-    request.base = ib->recv_lines;
-    request.remote_write = true;
-    request.gdr = ib->recv_gdr;
-    return gyre_ib_mr_register(&request, &rail->recv_lines);
-}
-
 static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     const bool relaxed =
@@ -346,8 +305,19 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.base = ib->recv_slots;
     request.n_bytes = ib->one_side_bytes;
     request.relaxed_ordering = relaxed;
-    GYRE_TRY(register_lines(ib, rail, request)); /* each half of a line has a flag of its own */
     request.gdr = ib->recv_gdr;
+    if (ib->recv_lines != NULL) { /* any order is right: each half of a line has its own flag */
+        struct gyre_ib_mr_request lines = request;
+        lines.n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
+        lines.base = ib->send_lines;
+        lines.remote_write = false;
+        lines.gdr = GYRE_IB_GDR_NONE;
+        GYRE_TRY(gyre_ib_mr_register(&lines, &rail->send_lines));
+        lines.base = ib->recv_lines;
+        lines.remote_write = true;
+        lines.gdr = ib->recv_gdr;
+        GYRE_TRY(gyre_ib_mr_register(&lines, &rail->recv_lines));
+    }
     request.remote_read = ib->fence.is_needed;
     GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_slots));
     request.remote_read = false;
@@ -366,7 +336,14 @@ gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)
 {
     GYRE_TRY(choose_gdr(ib));
     GYRE_TRY(alloc_fifos(ib));
-    GYRE_TRY(alloc_words(ib));
+    const size_t n = ib->n_fifos;
+    const size_t n_slots = n * ib->config.spec.depth;
+    ib->recv_words_bytes = gyre_round_up(
+        n_slots * sizeof(struct gyre_ib_box) + 2 * n * 8 + sizeof(uint64_t), PAGE_BYTES);
+    ib->staging_bytes =
+        gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + 2 * n * 8, PAGE_BYTES);
+    GYRE_TRY(alloc_pages(ib->recv_words_bytes, &ib->recv_words));
+    GYRE_TRY(alloc_pages(ib->staging_bytes, &ib->staging));
     GYRE_TRY(alloc_lines(ib));
     for (int i = 0; i < ib->n_rails; i++) {
         const gyre_status status = register_rail(ib, &ib->rails[i]);
@@ -378,6 +355,7 @@ gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)
 
 void gyre_ib_memory_close(struct gyre_ib_transport *ib)
 {
+    struct gyre_device *device = ib->config.device;
     for (int i = 0; i < ib->n_rails; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_mr *const regions[] = {rail->recv_words, rail->recv_slots, rail->send_slots,
@@ -387,11 +365,19 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
                 ib->verbs->dereg_mr(regions[j]);
     }
     if (ib->gpu_memory != NULL)
-        ib->config.device->ops->pool_free(ib->config.device, ib->gpu_memory);
+        device->ops->pool_free(device, ib->gpu_memory);
     if (ib->fifo_memory != NULL)
-        ib->config.device->ops->host_free(ib->config.device, ib->fifo_memory);
+        device->ops->host_free(device, ib->fifo_memory);
     free(ib->recv_words);
     free(ib->staging);
-    free_lines(ib);
+    if (!is_on_gpu(ib)) {
+        free(ib->send_lines);
+        free(ib->recv_lines);
+    } else {
+        if (ib->send_lines != NULL)
+            device->ops->host_free(device, ib->send_lines);
+        if (ib->recv_lines != NULL)
+            device->ops->pool_free(device, ib->recv_lines);
+    }
     free(ib->fifos);
 }

@@ -335,17 +335,6 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_chann
     channel->n_recv_due = 0;
 }
 
-/* The event may come some time after its completion was seen. */
-static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
-{
-    struct ibv_cq *cq;
-    void *context;
-    if (ib->verbs->get_cq_event(rail->events, &cq, &context) != 0) /* does not block */
-        return;
-    ib->verbs->ack_cq_events(rail->cq, 1);
-    rail->is_armed = false;
-}
-
 /* The next completion ends the proxy's sleep. One that came before the arming would not, so each
  * queue is polled once more. */
 bool gyre_ib_settle(void *transport)
@@ -356,8 +345,13 @@ bool gyre_ib_settle(void *transport)
         return false;
     for (int i = 0; i < ib->n_rails; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
-        if (rail->is_armed)
-            disarm(ib, rail);
+        struct ibv_cq *cq;
+        void *context;
+        /* The event may come some time after its completion was seen. The call does not block. */
+        if (rail->is_armed && ib->verbs->get_cq_event(rail->events, &cq, &context) == 0) {
+            ib->verbs->ack_cq_events(rail->cq, 1);
+            rail->is_armed = false;
+        }
         if (rail->is_armed || ibv_req_notify_cq(rail->cq, 0) != 0)
             continue;
         rail->is_armed = true;

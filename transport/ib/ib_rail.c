@@ -193,14 +193,9 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
 
 #define MAX_SENDS 1024
 
-static uint32_t n_slots_of(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer)
-{
-    return peer->size.n_fifos * ib->config.spec.depth;
-}
-
 static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
-    const uint32_t n_slots = n_slots_of(ib, channel->peer);
+    const uint32_t n_slots = channel->peer->size.n_fifos * ib->config.spec.depth;
     const uint32_t device_max = (uint32_t)channel->rail->attr.max_qp_wr;
     /* A slot takes two sends, a write and an imm; more only if it is larger than a message. */
     uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;

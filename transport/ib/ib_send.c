@@ -252,16 +252,6 @@ static bool has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_se
            (!has_credit || send->posted - send->credit < ib->config.spec.depth);
 }
 
-static bool push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
-{
-    bool has_moved = false;
-    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
-        while (has_slot(ib, &peer->sends[fifo], true) && !ib->is_failed &&
-               post_slot(ib, peer, fifo))
-            has_moved = true;
-    return has_moved;
-}
-
 /* @head: a word in staging, which gets the value. @word: index of the peer's credit word. */
 static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t *head,
                          uint64_t value, uint32_t word)
@@ -406,17 +396,6 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
     return true;
 }
 
-static bool push_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
-{
-    bool has_moved = false;
-    uint32_t n_lines;
-    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
-        while (!ib->is_failed && has_lines(ib, &peer->sends[fifo], true, &n_lines) &&
-               post_lines(ib, peer, fifo, n_lines))
-            has_moved = true;
-    return has_moved;
-}
-
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                            uint32_t slot)
 {
@@ -471,8 +450,16 @@ bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_s
 
 bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
-    bool has_moved = push_lines(ib, peer);
-    has_moved = push_slots(ib, peer) || has_moved;
+    bool has_moved = false;
+    uint32_t n_lines;
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
+        while (!ib->is_failed && has_lines(ib, &peer->sends[fifo], true, &n_lines) &&
+               post_lines(ib, peer, fifo, n_lines))
+            has_moved = true;
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
+        while (!ib->is_failed && has_slot(ib, &peer->sends[fifo], true) &&
+               post_slot(ib, peer, fifo))
+            has_moved = true;
     has_moved = return_credits(ib, peer) || has_moved;
     return return_line_credits(ib, peer, false) || has_moved;
 }

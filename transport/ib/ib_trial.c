@@ -287,27 +287,23 @@ static const char *describe_path(const struct gyre_ib_trial *trial, char *text_o
     return text_out;
 }
 
-static gyre_status fail_completion(const struct gyre_ib_trial *trial, const struct ibv_wc *wc)
-{
-    char way[256], window[64] = "";
-    if (wc->status == IBV_WC_RETRY_EXC_ERR)
-        gyre_text_format(window, sizeof(window), " after %dx%.2f s", trial->path.retries + 1,
-                         (double)gyre_ib_ack_timeout_ns(trial->path.timeout) / 1e9);
-    return gyre_fail(GYRE_ERROR_REMOTE, "%s%s (%s); %s", gyre_ib_wc_name(wc->status), window,
-                     gyre_ib_wc_hint(wc->status), describe_path(trial, way, sizeof(way)));
-}
-
 static gyre_status progress(struct gyre_ib_trial *trial)
 {
     const struct timespec pause = {.tv_nsec = 20000};
     struct ibv_wc wcs[16];
     const int n = ibv_poll_cq(trial->at->cq, 16, wcs);
     int n_received = 0;
+    char way[256], window[64] = "";
     if (n < 0)
         return gyre_fail(GYRE_ERROR_SYSTEM, "ibv_poll_cq(%s) failed", trial->at->told.name);
     for (int i = 0; i < n; i++) {
+        if (wcs[i].status == IBV_WC_RETRY_EXC_ERR)
+            gyre_text_format(window, sizeof(window), " after %dx%.2f s", trial->path.retries + 1,
+                             (double)gyre_ib_ack_timeout_ns(trial->path.timeout) / 1e9);
         if (wcs[i].status != IBV_WC_SUCCESS)
-            return fail_completion(trial, &wcs[i]);
+            return gyre_fail(GYRE_ERROR_REMOTE, "%s%s (%s); %s", gyre_ib_wc_name(wcs[i].status),
+                             window, gyre_ib_wc_hint(wcs[i].status),
+                             describe_path(trial, way, sizeof(way)));
         if (wcs[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM)
             n_received++;
         else

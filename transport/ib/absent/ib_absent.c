@@ -4,7 +4,7 @@
  * the reason. The trial cannot be opened, so its other functions are never called with a trial.
  */
 #include "transport/ib/ib_trial.h"
-#include "transport/transport.h"
+#include "transport/slab.h"
 
 #include <stdio.h>
 
@@ -40,58 +40,21 @@ static gyre_status absent_open(const struct gyre_transport_config *config,
     return gyre_fail(GYRE_ERROR_UNSUPPORTED, "ib: %s", reason);
 }
 
-static gyre_status absent_connect(struct gyre_transport *transport, const void *blobs,
-                                  const size_t *offsets, uint64_t deadline_ns,
-                                  struct gyre_connector *connectors)
-{
-    (void)transport;
-    (void)blobs;
-    (void)offsets;
-    (void)deadline_ns;
-    (void)connectors;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "ib: %s", reason);
-}
-
-static const char *absent_describe(const struct gyre_transport *transport, int peer)
-{
-    (void)transport;
-    (void)peer;
-    return "NET/IB (absent)";
-}
-
-static size_t absent_memory_bytes(const struct gyre_transport *transport)
-{
-    (void)transport;
-    return 0;
-}
-
-/* There is never a transport to act on. */
-static void absent_nothing(struct gyre_transport *transport)
-{
-    (void)transport;
-}
-
-static bool absent_help(struct gyre_transport *transport, bool is_last)
-{
-    (void)transport;
-    (void)is_last;
-    return false;
-}
-
+/* It is never open, so its other slots are never called. */
 const struct gyre_transport_ops gyre_transport_ib = {
     .name = "ib",
     .is_rdma = true,
     .is_proxied = true,
     .reachable = absent_reachable,
     .open = absent_open,
-    .connect = absent_connect,
-    .describe = absent_describe,
-    .memory_bytes = absent_memory_bytes,
+    .connect = gyre_slab_connect,
+    .describe = gyre_slab_describe,
+    .memory_bytes = gyre_slab_memory_bytes,
     .takes_lines = gyre_transport_no_lines,
     .measure = gyre_transport_no_wire,
-    .wake = absent_nothing,
-    .help = absent_help,
-    .close = absent_nothing,
+    .wake = gyre_slab_wake,
+    .help = gyre_slab_help,
+    .close = gyre_slab_close,
 };
 
 /* ---- the trial ------------------------------------------------------------------------------- */

@@ -355,11 +355,6 @@ static bool in_one_subnet(const uint8_t a[16], const uint8_t b[16])
     return memcmp(a, b, is_ipv4 ? 15 : 8) == 0;
 }
 
-static bool fits(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b)
-{
-    return a->type == b->type && gyre_ib_gid_classify(a->raw) == gyre_ib_gid_classify(b->raw);
-}
-
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out)
 {
@@ -368,7 +363,8 @@ gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
     int best_score = -1;
     for (int i = 0; i < n_a; i++) {
         for (int j = 0; j < n_b; j++) {
-            if (!fits(&a[i], &b[j]))
+            if (a[i].type != b[j].type ||
+                gyre_ib_gid_classify(a[i].raw) != gyre_ib_gid_classify(b[j].raw))
                 continue;
             /* The subnet counts most, then the class, then the VLAN. */
             const int score = (in_one_subnet(a[i].raw, b[j].raw) ? 1000 : 0) +
