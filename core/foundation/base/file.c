@@ -65,28 +65,22 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* `path` is a new name, or a link whose target does not exist. */
-static gyre_status take_new_name(const char *path, char *target_out)
-{
-    struct stat link;
-    if (lstat(path, &link) == 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: a symbolic link that leads nowhere",
-                         path);
-    if (strlen(path) >= PATH_MAX)
-        return gyre_fail_errno(ENAMETOOLONG, "%.64s...", path);
-    memcpy(target_out, path, strlen(path) + 1);
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_file_to_replace(const char *path, char *target_out)
 {
     struct stat there;
     if (strcmp(path, "-") == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-: give the path of a file");
-    if (stat(path, &there) != 0 && errno == ENOENT)
-        return take_new_name(path, target_out);
-    if (stat(path, &there) != 0)
-        return gyre_fail_errno(errno, "%s", path);
+    if (stat(path, &there) != 0) {
+        if (errno != ENOENT)
+            return gyre_fail_errno(errno, "%s", path);
+        if (lstat(path, &there) == 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: a symbolic link that leads nowhere",
+                             path);
+        if (strlen(path) >= PATH_MAX)
+            return gyre_fail_errno(ENAMETOOLONG, "%.64s...", path);
+        memcpy(target_out, path, strlen(path) + 1);
+        return GYRE_SUCCESS;
+    }
     if (!S_ISREG(there.st_mode)) /* before realpath(), which fails for a pipe */
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: not a regular file, and a new file would replace it", path);

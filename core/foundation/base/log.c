@@ -117,18 +117,6 @@ void gyre_log_set_rank(int rank)
     thread_rank = rank;
 }
 
-static gyre_status parse_level(const char *word, uint32_t *level_out)
-{
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(level_words); i++) {
-        if (gyre_text_same(word, level_words[i].word)) {
-            *level_out = level_words[i].level;
-            return GYRE_SUCCESS;
-        }
-    }
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "log level \"%s\": legal are NONE VERSION WARN ERROR INFO ABORT TRACE", word);
-}
-
 /* A word of DEBUG_SUBSYS as a mask; 0 for foreign_subsys_names. */
 static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
 {
@@ -226,12 +214,17 @@ static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *f
 
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file)
 {
-    uint32_t new_level = GYRE_LOG_WARN;
     uint32_t new_subsys = 0;
+    size_t row = 0;
     char new_path[FILE_MAX_BYTES] = "";
     int new_fd = -1;
     look_at_stderr();
-    GYRE_TRY(parse_level(level, &new_level));
+    while (row < GYRE_ARRAY_LENGTH(level_words) && !gyre_text_same(level, level_words[row].word))
+        row++;
+    if (row == GYRE_ARRAY_LENGTH(level_words))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "log level \"%s\": legal are NONE VERSION WARN ERROR INFO ABORT TRACE",
+                         level);
     GYRE_TRY(parse_subsystems(subsystems == NULL ? "" : subsystems, &new_subsys));
     GYRE_TRY(open_file(file, new_path, &new_fd));
     const int old_fd = (int)gyre_load_acquire_u32(&log_fd);
@@ -239,7 +232,7 @@ gyre_status gyre_log_configure(const char *level, const char *subsystems, const 
     memcpy(log_path, new_path, sizeof(log_path));
     gyre_store_release_u32(&has_lost_lines, 0);
     gyre_store_release_u32(&log_fd, (uint32_t)new_fd);
-    gyre_store_release_u32(&log_level, new_level);
+    gyre_store_release_u32(&log_level, level_words[row].level);
     if (old_fd != STDERR_FILENO)
         close(old_fd);
     return GYRE_SUCCESS;

@@ -86,19 +86,6 @@ gyre_status gyre_sock_network(uint64_t *network_out)
     return GYRE_SUCCESS;
 }
 
-static void move_first(const struct gyre_sock_address *first, struct gyre_sock_interface *addresses,
-                       int n)
-{
-    for (int i = 1; first != NULL && i < n; i++) {
-        if (!gyre_sock_is_same_host(&addresses[i].address, first))
-            continue;
-        const struct gyre_sock_interface moved = addresses[i];
-        memmove(addresses + 1, addresses, (size_t)i * sizeof(*addresses));
-        addresses[0] = moved;
-        return;
-    }
-}
-
 gyre_status gyre_sock_listen_all(const struct gyre_params *params,
                                  const struct gyre_sock_address *first,
                                  struct gyre_sock_listeners *listeners_out,
@@ -113,7 +100,14 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
     memset(&list, 0, sizeof(list));
     GYRE_TRY(gyre_sock_network(&list.network));
     GYRE_TRY(gyre_sock_list_addresses(params, addresses, &n));
-    move_first(first, addresses, n);
+    for (int i = 1; first != NULL && i < n; i++) {
+        const struct gyre_sock_interface moved = addresses[i];
+        if (!gyre_sock_is_same_host(&moved.address, first))
+            continue;
+        memmove(addresses + 1, addresses, (size_t)i * sizeof(*addresses));
+        addresses[0] = moved;
+        break;
+    }
     for (int i = 0; i < n && listeners.n < GYRE_SOCK_LIST_MAX; i++) {
         struct gyre_sock_address *bound = &listeners.addresses[listeners.n];
         int fd = -1;
@@ -156,28 +150,20 @@ void gyre_sock_close_all(struct gyre_sock_listeners *listeners)
 
 /* ---- a peer's addresses ------------------------------------------------------------------- */
 
-static bool is_in_subnet(const struct gyre_sock_interface *own,
-                         const struct gyre_sock_address *address)
-{
-    const size_t n_bytes = own->prefix_bits / 8;
-    const unsigned n_bits = own->prefix_bits % 8;
-    if (own->prefix_bits == 0 || own->address.family != address->family)
-        return false;
-    if (memcmp(own->address.bytes, address->bytes, n_bytes) != 0)
-        return false;
-    return n_bits == 0 ||
-           (own->address.bytes[n_bytes] ^ address->bytes[n_bytes]) >> (8 - n_bits) == 0;
-}
-
 /* in a common subnet, elsewhere, this host's own */
 static int distance_of(const struct gyre_sock_interface *own, int n_own,
                        const struct gyre_sock_address *address)
 {
     int distance = 1;
     for (int i = 0; i < n_own; i++) {
+        const uint8_t *bytes = own[i].address.bytes;
+        const size_t n_bytes = own[i].prefix_bits / 8;
+        const unsigned n_bits = own[i].prefix_bits % 8;
         if (gyre_sock_is_same_host(&own[i].address, address))
             return 2;
-        if (is_in_subnet(&own[i], address))
+        if (own[i].prefix_bits > 0 && own[i].address.family == address->family &&
+            memcmp(bytes, address->bytes, n_bytes) == 0 &&
+            (n_bits == 0 || (bytes[n_bytes] ^ address->bytes[n_bytes]) >> (8 - n_bits) == 0))
             distance = 0;
     }
     return distance;

@@ -36,6 +36,7 @@ static void host_close(struct gyre_device *device)
     (void)device;
 }
 
+/* The host needs no start and no attaching. */
 static gyre_status host_start(struct gyre_device *device)
 {
     (void)device;
@@ -168,12 +169,6 @@ static gyre_status host_stream_follow(struct gyre_device *device, gyre_stream st
     return gyre_host_stream_follow(stream, other);
 }
 
-static gyre_status host_attach(struct gyre_device *device)
-{
-    (void)device;
-    return GYRE_SUCCESS;
-}
-
 const struct gyre_device_ops gyre_device_host = {
     .kind = GYRE_DEVICE_HOST,
     .name = "host",
@@ -181,7 +176,7 @@ const struct gyre_device_ops gyre_device_host = {
     .open = host_open,
     .close = host_close,
     .start = host_start,
-    .attach = host_attach,
+    .attach = host_start,
     .info = host_info,
     .mem_alloc = host_mem_alloc,
     .mem_free = host_mem_free,

@@ -30,64 +30,38 @@ static struct allocation *first; /* under the lock */
 
 GYRE_WATCH_FORKS(&lock, NULL)
 
-/* Past the limit of the process the kernel sends SIGXFSZ. A file reserves nothing, so a size that
- * no machine memory could fill is refused here. */
-static bool is_size_allowed(size_t n_bytes)
-{
-    struct rlimit limit;
-    const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (n_pages > 0 && page_bytes > 0 && n_bytes / (size_t)page_bytes > (size_t)n_pages)
-        return false;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           n_bytes <= limit.rlim_cur;
-}
-
-/* Sockets need descriptors too, so memory takes no more than half of them. */
-static bool is_descriptor_allowed(int fd)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           (rlim_t)fd < limit.rlim_cur / 2;
-}
-
-/* NULL if there can be no such file */
-static unsigned char *map_new(int fd, const struct gyre_shared_file *file)
-{
-    const size_t n_bytes = (size_t)file->n_bytes;
-    if (!is_descriptor_allowed(fd) || ftruncate(fd, (off_t)n_bytes) != 0)
-        return NULL;
-    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
-        return NULL;
-    struct gyre_shared_file_header header = {.n_bytes = file->n_bytes};
-    memcpy(header.token, file->token, sizeof(header.token));
-    memcpy(base, &header, sizeof(header));
-    return base;
-}
-
+/* Returns false if there can be no such file. */
 static bool make_file(struct allocation *made, size_t n_bytes)
 {
-    made->file.n_bytes = n_bytes;
-    made->file.fd =
-        is_size_allowed(n_bytes) ? gyre_descriptor_keep(memfd_create("gyre", MFD_CLOEXEC)) : -1;
-    if (made->file.fd >= 0 &&
-        gyre_random_bytes(made->file.token, sizeof(made->file.token)) == GYRE_SUCCESS)
-        made->base = map_new(made->file.fd, &made->file);
-    if (made->base == NULL && made->file.fd >= 0)
-        close(made->file.fd);
-    return made->base != NULL;
-}
-
-static void end_allocation(struct allocation *allocation)
-{
-    if (allocation->ordinary != NULL) {
-        free(allocation->ordinary);
-    } else {
-        munmap(allocation->base, (size_t)allocation->file.n_bytes);
-        if (!allocation->is_imported)
-            close(allocation->file.fd);
+    const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    struct rlimit size = {RLIM_INFINITY, 0}, files = {RLIM_INFINITY, 0};
+    struct gyre_shared_file_header header = {.n_bytes = n_bytes};
+    (void)getrlimit(RLIMIT_FSIZE, &size);
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    /* Past the limit of the process the kernel sends SIGXFSZ. A file reserves nothing, so a size
+     * that no machine memory could fill is refused here. */
+    if ((n_pages > 0 && page_bytes > 0 && n_bytes / (size_t)page_bytes > (size_t)n_pages) ||
+        (size.rlim_cur != RLIM_INFINITY && n_bytes > size.rlim_cur))
+        return false;
+    const int fd = gyre_descriptor_keep(memfd_create("gyre", MFD_CLOEXEC));
+    if (fd < 0)
+        return false;
+    void *base = MAP_FAILED;
+    /* Sockets need descriptors too, so memory takes no more than half of them. */
+    if ((files.rlim_cur == RLIM_INFINITY || (rlim_t)fd < files.rlim_cur / 2) &&
+        gyre_random_bytes(header.token, sizeof(header.token)) == GYRE_SUCCESS &&
+        ftruncate(fd, (off_t)n_bytes) == 0)
+        base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        close(fd);
+        return false;
     }
-    free(allocation);
+    memcpy(base, &header, sizeof(header));
+    made->base = base;
+    made->file.fd = fd;
+    made->file.n_bytes = n_bytes;
+    memcpy(made->file.token, header.token, sizeof(header.token));
+    return true;
 }
 
 /* ---- allocating --------------------------------------------------------------------------- */
@@ -135,9 +109,17 @@ static bool drop_user(uintptr_t base, bool is_owner)
     if (is_last)
         *link = found->next;
     pthread_mutex_unlock(&lock);
+    if (is_last && found->ordinary != NULL) {
+        free(found->ordinary);
+    } else if (is_last) {
+        munmap(found->base, (size_t)found->file.n_bytes);
+        if (!found->is_imported)
+            close(found->file.fd);
+    }
+    const bool was_found = found != NULL;
     if (is_last)
-        end_allocation(found);
-    return found != NULL;
+        free(found);
+    return was_found;
 }
 
 gyre_status gyre_host_memory_free(void *ptr)

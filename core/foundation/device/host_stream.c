@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,19 +102,6 @@ static void wait_a_little(uint32_t n_idle_polls)
         nanosleep(&nap, NULL);
 }
 
-static void record_failure(struct host_stream *stream, gyre_status status)
-{
-    if (gyre_load_relaxed_u32(&stream->has_failed) != 0)
-        return;
-    stream->failure = status;
-    const char *cause = gyre_cause();
-    size_t i = 0;
-    for (; cause[i] != '\0' && i + 1 < sizeof(stream->cause); i++)
-        stream->cause[i] = cause[i];
-    stream->cause[i] = '\0';
-    gyre_store_release_u32(&stream->has_failed, 1);
-}
-
 /* The caller holds run_lock and has seen, with acquire, that the queue is not empty. Then only the
  * caller changes `head`, so it can be read without `lock`. */
 static enum gyre_task_state poll_head(struct host_stream *stream)
@@ -127,24 +115,15 @@ static enum gyre_task_state poll_head(struct host_stream *stream)
     stream->head = task->next;
     if (stream->head == NULL)
         stream->tail = NULL;
-    if (status != GYRE_SUCCESS)
-        record_failure(stream, status);
+    if (status != GYRE_SUCCESS && gyre_load_relaxed_u32(&stream->has_failed) == 0) {
+        stream->failure = status;
+        snprintf(stream->cause, sizeof(stream->cause), "%s", gyre_cause());
+        gyre_store_release_u32(&stream->has_failed, 1);
+    }
     pthread_mutex_unlock(&stream->lock);
     task->release(task);
     gyre_store_release_u64(&stream->n_completed, stream->n_completed + 1);
     return state;
-}
-
-/* Runs the queue until it is empty or a caller synchronises. */
-static void help(struct host_stream *stream)
-{
-    uint32_t n_idle_polls = 0;
-    while (!is_empty(stream) && gyre_load_acquire_u32(&stream->n_callers) == 0) {
-        if (poll_head(stream) != GYRE_TASK_IDLE)
-            n_idle_polls = 0;
-        else
-            wait_a_little(n_idle_polls++);
-    }
 }
 
 static void *helper_main(void *argument)
@@ -179,7 +158,13 @@ static void *helper_main(void *argument)
             continue;
         nap_ns = NAP_SHORT_NS;
         pthread_mutex_unlock(&stream->lock);
-        help(stream);
+        uint32_t n_idle_polls = 0;
+        while (!is_empty(stream) && gyre_load_acquire_u32(&stream->n_callers) == 0) {
+            if (poll_head(stream) != GYRE_TASK_IDLE)
+                n_idle_polls = 0;
+            else
+                wait_a_little(n_idle_polls++);
+        }
         pthread_mutex_unlock(&stream->run_lock);
         pthread_mutex_lock(&stream->lock);
     }

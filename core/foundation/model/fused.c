@@ -184,16 +184,6 @@ static bool only_sends(const struct gyre_step *step)
     return true;
 }
 
-/* Without a reduction the peers are those whose results the last steps store. */
-static bool add_gather_peers(struct finder *finder, const struct gyre_step *steps, uint32_t n_steps)
-{
-    for (uint32_t s = 0; s < n_steps; s++)
-        if (steps[s].n_ins != 1 || !is_connection(&steps[s].ins[0]) ||
-            !add_peer(finder, &steps[s].ins[0]))
-            return false;
-    return true;
-}
-
 static bool find_phases(struct finder *finder, const struct gyre_step *steps, uint32_t n_steps)
 {
     const uint16_t *n_peers = &finder->fused.n_peers;
@@ -205,8 +195,11 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
     finder->scatters = result > 0;
     const struct gyre_step *gather = &steps[result + 1];
     const uint32_t n_gather = n_steps - result - 1;
-    if (!finder->reduces && !add_gather_peers(finder, gather, n_gather))
-        return false;
+    /* Without a reduction the peers are those whose results the last steps store. */
+    for (uint32_t s = 0; s < n_gather && !finder->reduces; s++)
+        if (gather[s].n_ins != 1 || !is_connection(&gather[s].ins[0]) ||
+            !add_peer(finder, &gather[s].ins[0]))
+            return false;
     for (uint32_t s = 0; s < result; s++) {
         const unsigned n = find_scatter(finder, &steps[s]);
         if (n == 0)

@@ -32,18 +32,6 @@ static void *grow(void *array, int n, size_t elem_bytes)
     return realloc(array, (size_t)(n > 0 ? 2 * n : 1) * elem_bytes);
 }
 
-static gyre_status add_program(struct gyre_program_file *file, const char *text, int first_line)
-{
-    struct gyre_program **programs =
-        grow(file->programs, file->n_programs, sizeof(struct gyre_program *));
-    if (programs == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d programs", file->n_programs);
-    file->programs = programs;
-    GYRE_TRY(gyre_program_from_lines(text, first_line, &programs[file->n_programs]));
-    file->n_programs++;
-    return GYRE_SUCCESS;
-}
-
 /* Reads the program at *at, in line *line, and moves both behind it. */
 static gyre_status read_program(struct gyre_program_file *file, const char *name, char **at,
                                 int *line)
@@ -58,18 +46,21 @@ static gyre_status read_program(struct gyre_program_file *file, const char *name
     end += strcspn(end, "\n");
     const bool is_last = *end == '\0';
     *end = '\0';
-    const gyre_status status = add_program(file, *at, *line);
+    struct gyre_program **programs =
+        grow(file->programs, file->n_programs, sizeof(struct gyre_program *));
+    gyre_status status = GYRE_SUCCESS;
+    if (programs == NULL) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d programs", file->n_programs);
+    } else {
+        file->programs = programs;
+        status = gyre_program_from_lines(*at, *line, &programs[file->n_programs]);
+    }
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "%s", name);
+    file->n_programs++;
     *at = is_last ? end : end + 1;
     *line += n_lines;
     return GYRE_SUCCESS;
-}
-
-static bool belongs_together(const struct gyre_program *a, const struct gyre_program *b)
-{
-    return a->coll == b->coll && a->n_ranks == b->n_ranks && a->root == b->root &&
-           strcmp(a->algorithm, b->algorithm) == 0;
 }
 
 static gyre_status find_sets(struct gyre_program_file *file)
@@ -77,8 +68,10 @@ static gyre_status find_sets(struct gyre_program_file *file)
     for (int i = 0; i < file->n_programs; i++) {
         const struct gyre_program *program = file->programs[i];
         struct gyre_program_set *set = file->n_sets == 0 ? NULL : &file->sets[file->n_sets - 1];
-        if (set != NULL && set->n_programs < program->n_ranks &&
-            belongs_together(file->programs[set->first], program)) {
+        const struct gyre_program *first = set == NULL ? NULL : file->programs[set->first];
+        if (first != NULL && set->n_programs < program->n_ranks && first->coll == program->coll &&
+            first->n_ranks == program->n_ranks && first->root == program->root &&
+            strcmp(first->algorithm, program->algorithm) == 0) {
             set->n_programs++;
             continue;
         }
@@ -89,18 +82,6 @@ static gyre_status find_sets(struct gyre_program_file *file)
         sets[file->n_sets++] = (struct gyre_program_set){.first = i, .n_programs = 1};
     }
     return GYRE_SUCCESS;
-}
-
-static uint64_t hash_of(const struct gyre_program_file *file)
-{
-    uint64_t hash = GYRE_HASH_INIT;
-    for (int i = 0; i < file->n_programs; i++) {
-        const struct gyre_program *program = file->programs[i];
-        const uint64_t of_program = gyre_program_hash(program);
-        hash = gyre_hash(hash, &of_program, sizeof(of_program));
-        hash = gyre_hash(hash, program->algorithm, strlen(program->algorithm));
-    }
-    return hash;
 }
 
 gyre_status gyre_program_file_parse(char *text, const char *name,
@@ -119,7 +100,13 @@ gyre_status gyre_program_file_parse(char *text, const char *name,
         gyre_program_file_free(&file);
         return status;
     }
-    file.hash = hash_of(&file);
+    file.hash = GYRE_HASH_INIT;
+    for (int i = 0; i < file.n_programs; i++) {
+        const char *algorithm = file.programs[i]->algorithm;
+        const uint64_t of_program = gyre_program_hash(file.programs[i]);
+        file.hash = gyre_hash(file.hash, &of_program, sizeof(of_program));
+        file.hash = gyre_hash(file.hash, algorithm, strlen(algorithm));
+    }
     *file_out = file;
     return GYRE_SUCCESS;
 }

@@ -81,17 +81,6 @@ static void move_slots(struct walk *walk, unsigned rank, const struct place *pla
     }
 }
 
-static bool is_stuck(const struct walk *walk)
-{
-    for (unsigned rank = 0; rank < walk->n_ranks; rank++)
-        for (unsigned w = 0; w < walk->programs[rank]->n_workers; w++) {
-            const struct place *place = &walk->places[rank * GYRE_MAX_WORKERS + w];
-            if (place->next < place->end)
-                return true;
-        }
-    return false;
-}
-
 static gyre_status open_walk(struct walk *walk)
 {
     for (unsigned rank = 0; rank < walk->n_ranks; rank++) {
@@ -130,6 +119,7 @@ gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_r
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d programs (1..%d)", n_ranks,
                          GYRE_MAX_RANKS);
     walk.depth = programs[0]->min_depth;
+    bool is_stuck = false;
     gyre_status status = open_walk(&walk);
     for (uint32_t round = 0; status == GYRE_SUCCESS && choose(&walk); round++)
         for (unsigned at = 0; at < walk.n_ranks * GYRE_MAX_WORKERS && status == GYRE_SUCCESS;
@@ -144,8 +134,11 @@ gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_r
             place->next = place->last;
             status = visit(context, &steps);
         }
+    for (size_t at = 0; at < walk.n_ranks * (size_t)GYRE_MAX_WORKERS && status == GYRE_SUCCESS;
+         at++)
+        is_stuck = is_stuck || walk.places[at].next < walk.places[at].end;
     if (status == GYRE_SUCCESS)
-        *is_stuck_out = is_stuck(&walk);
+        *is_stuck_out = is_stuck;
     free(walk.n_filled);
     free(walk.places);
     return status;
@@ -194,25 +187,20 @@ static void print_step(FILE *file, const struct gyre_program *program, const str
     fputs((step->flags & GYRE_STEP_FINAL) != 0 ? "!" : "", file);
 }
 
-static gyre_status add_round(struct rounds *rounds)
-{
-    char **cells =
-        realloc(rounds->cells, (rounds->n_rounds + 1) * rounds->n_ranks * sizeof(*cells));
-    if (cells == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
-    rounds->cells = cells;
-    memset(&cells[rounds->n_rounds * rounds->n_ranks], 0, rounds->n_ranks * sizeof(*cells));
-    rounds->n_rounds++;
-    return GYRE_SUCCESS;
-}
-
 /* Appends to the cell of the rank. */
 static gyre_status print_steps(void *context, const struct gyre_round_steps *steps)
 {
     struct rounds *rounds = context;
     const struct gyre_program *program = rounds->programs[steps->rank];
-    while (rounds->n_rounds <= steps->round)
-        GYRE_TRY(add_round(rounds));
+    while (rounds->n_rounds <= steps->round) {
+        const size_t n_cells = rounds->n_rounds * rounds->n_ranks;
+        char **cells = realloc(rounds->cells, (n_cells + rounds->n_ranks) * sizeof(*cells));
+        if (cells == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
+        rounds->cells = cells;
+        memset(&cells[n_cells], 0, rounds->n_ranks * sizeof(*cells));
+        rounds->n_rounds++;
+    }
     char **cell = &rounds->cells[steps->round * (size_t)rounds->n_ranks + steps->rank];
     char *text = NULL;
     size_t n_bytes = 0;

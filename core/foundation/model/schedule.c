@@ -118,16 +118,6 @@ static bool only_copies(const struct gyre_program *program, const struct gyre_st
     return true;
 }
 
-static bool places(const struct gyre_step *step)
-{
-    bool is_found = false;
-    for (unsigned i = 0; i < step->n_ins; i++)
-        is_found = is_found || step->ins[i].is_placed != 0;
-    for (unsigned i = 0; i < step->n_outs; i++)
-        is_found = is_found || step->outs[i].is_placed != 0;
-    return is_found;
-}
-
 uint32_t gyre_program_copy_tail(const struct gyre_program *program)
 {
     uint32_t first = program->n_steps;
@@ -135,9 +125,14 @@ uint32_t gyre_program_copy_tail(const struct gyre_program *program)
         return first;
     while (first > 0 && only_copies(program, &program->steps[first - 1]))
         first--;
-    for (uint32_t i = 0; i < first; i++)
-        if (places(&program->steps[i]))
-            return program->n_steps;
+    for (const struct gyre_step *step = program->steps; step < &program->steps[first]; step++) {
+        for (unsigned i = 0; i < step->n_ins; i++)
+            if (step->ins[i].is_placed != 0)
+                return program->n_steps;
+        for (unsigned i = 0; i < step->n_outs; i++)
+            if (step->outs[i].is_placed != 0)
+                return program->n_steps;
+    }
     return first;
 }
 
@@ -346,14 +341,6 @@ static struct gyre_operand resolve(struct gyre_builder *builder, struct gyre_ref
     return operand;
 }
 
-/* Equal ranges get equal spacings. */
-static uint8_t spacing_of(struct gyre_chunks chunks)
-{
-    const bool is_one_run =
-        chunks.log2_run == chunks.log2_stride || chunks.n <= 1 << chunks.log2_run;
-    return (uint8_t)(is_one_run ? 0 : chunks.log2_run << 4 | chunks.log2_stride);
-}
-
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
 {
@@ -392,7 +379,9 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
     }
     step->chunk = chunks.first;
     step->n_chunks = chunks.n;
-    step->spacing = spacing_of(chunks);
+    /* Equal ranges get equal spacings. */
+    if (chunks.log2_run != chunks.log2_stride && chunks.n > 1 << chunks.log2_run)
+        step->spacing = (uint8_t)(chunks.log2_run << 4 | chunks.log2_stride);
     bool has_scratch = false;
     for (int i = 0; i < n_ins; i++) {
         step->ins[i] = resolve(builder, ins[i], false);

@@ -105,19 +105,6 @@ void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, 
     node->port = 1;
 }
 
-/* Ports below NICs, everything on PCIe below a switch or a CPU. */
-static bool parent_fits(const struct gyre_topo *topo, const struct gyre_topo_node *node)
-{
-    if (node->kind == GYRE_TOPO_CPU || node->kind == GYRE_TOPO_NVSWITCH)
-        return node->parent == -1;
-    if (node->parent < 0 || node->parent >= topo->n_nodes)
-        return false;
-    const enum gyre_topo_kind above = topo->nodes[node->parent].kind;
-    if (node->kind == GYRE_TOPO_NET)
-        return above == GYRE_TOPO_NIC;
-    return above == GYRE_TOPO_CPU || above == GYRE_TOPO_PCI;
-}
-
 static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_topo_node *node)
 {
     if (topo->n_nodes >= GYRE_TOPO_MAX_NODES)
@@ -125,7 +112,15 @@ static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_to
                          "topology has more than %d nodes; it may leave out ports and functions "
                          "that are not used",
                          GYRE_TOPO_MAX_NODES);
-    if (!parent_fits(topo, node))
+    /* Ports below NICs, everything on PCIe below a switch or a CPU. */
+    const bool is_root = node->kind == GYRE_TOPO_CPU || node->kind == GYRE_TOPO_NVSWITCH;
+    const bool has_parent = node->parent >= 0 && node->parent < topo->n_nodes;
+    const enum gyre_topo_kind above = has_parent ? topo->nodes[node->parent].kind : GYRE_TOPO_NET;
+    const bool is_fit = is_root ? node->parent == -1
+                        : node->kind == GYRE_TOPO_NET
+                            ? above == GYRE_TOPO_NIC
+                            : above == GYRE_TOPO_CPU || above == GYRE_TOPO_PCI;
+    if (!is_fit)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a %s cannot stand below node %d",
                          gyre_topo_kind_name(node->kind), node->parent);
     int depth = 0;
@@ -190,21 +185,16 @@ static double nvlink_lane_bytes_per_ns(int arch_sm)
 /* NVLink-C2C of Grace Hopper: 450 GB/s a direction (data sheet), shown as one lane. */
 #define C2C_BYTES_PER_NS 450.0
 
-static bool ends_fit(const struct gyre_topo *topo, const struct gyre_topo_link *link)
-{
-    if (link->from < 0 || link->from >= topo->n_nodes || link->to < 0 ||
-        link->to >= topo->n_nodes || link->from == link->to || link->n_lanes == 0)
-        return false;
-    const enum gyre_topo_kind to = topo->nodes[link->to].kind;
-    if (topo->nodes[link->from].kind != GYRE_TOPO_GPU)
-        return false;
-    return link->kind == GYRE_TOPO_C2CLINK ? to == GYRE_TOPO_CPU
-                                           : to == GYRE_TOPO_GPU || to == GYRE_TOPO_NVSWITCH;
-}
-
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link)
 {
-    if (!ends_fit(topo, link))
+    const bool has_ends = link->from >= 0 && link->from < topo->n_nodes && link->to >= 0 &&
+                          link->to < topo->n_nodes && link->from != link->to;
+    const enum gyre_topo_kind from = has_ends ? topo->nodes[link->from].kind : GYRE_TOPO_NET;
+    const enum gyre_topo_kind to = has_ends ? topo->nodes[link->to].kind : GYRE_TOPO_NET;
+    const bool is_fit = link->kind == GYRE_TOPO_C2CLINK
+                            ? to == GYRE_TOPO_CPU
+                            : to == GYRE_TOPO_GPU || to == GYRE_TOPO_NVSWITCH;
+    if (link->n_lanes == 0 || from != GYRE_TOPO_GPU || !is_fit)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "a link of %u lanes cannot join nodes %d and %d", link->n_lanes,
                          link->from, link->to);

@@ -85,13 +85,6 @@ static gyre_status open_nvml(const char *library, struct nvml *nvml_out)
     return GYRE_SUCCESS;
 }
 
-static bool leads_to_switch(const struct nvml *nvml, nvml_device device, unsigned lane)
-{
-    int type = -1;
-    return nvml->get_link_type != NULL && nvml->get_link_type(device, lane, &type) == NVML_OK &&
-           type == NVML_REMOTE_IS_SWITCH;
-}
-
 /* Of a lane that is up, not to a switch; false if it leads to nothing that GPUs talk to. */
 static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane,
                       struct gyre_nvml_link *link_out)
@@ -113,6 +106,7 @@ static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_
     for (unsigned lane = 0; nvml->get_link_state != NULL && lane < GYRE_NVML_MAX_LINKS; lane++) {
         struct gyre_nvml_link *link = &gpu->links[gpu->n_links];
         unsigned is_up = 0, has_p2p = 1;
+        int type = -1;
         const int rc = nvml->get_link_state(device, lane, &is_up);
         if (rc == NVML_INVALID_ARGUMENT)
             return; /* the lane before was the last */
@@ -122,7 +116,9 @@ static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_
             nvml->get_link_capability(device, lane, NVML_CAPABILITY_P2P, &has_p2p) == NVML_OK &&
             has_p2p == 0)
             return;
-        is_switch = is_first ? leads_to_switch(nvml, device, lane) : is_switch;
+        if (is_first && nvml->get_link_type != NULL &&
+            nvml->get_link_type(device, lane, &type) == NVML_OK)
+            is_switch = type == NVML_REMOTE_IS_SWITCH;
         is_first = false;
         if (is_switch)
             *link = (struct gyre_nvml_link){.is_switch = true};

@@ -173,20 +173,6 @@ static gyre_status read_nets(struct reader *reader, const xmlNode *element, int3
     return GYRE_SUCCESS;
 }
 
-/* The parts of a partitioned GPU are several elements of one function; each becomes a node. */
-static gyre_status read_gpu(struct reader *reader, xmlNode *element, struct gyre_topo_node gpu)
-{
-    int32_t index;
-    gpu.kind = GYRE_TOPO_GPU;
-    gpu.ordinal = get_int(reader, element, "dev", -1);
-    gpu.arch_sm = get_int(reader, element, "sm", 0);
-    gpu.rank = get_int(reader, element, "rank", -1);
-    gpu.gdr = get_int(reader, element, "gdr", -1);
-    GYRE_TRY(add_node(reader, element, &gpu, &index));
-    element->_private = (void *)(intptr_t)(index + 1);
-    return GYRE_SUCCESS;
-}
-
 /* Files of virtual machines list functions only; their classes say what they are. */
 static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
 {
@@ -232,7 +218,16 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         if (!is_named(at, "gpu"))
             continue;
-        GYRE_TRY(read_gpu(reader, at, node));
+        /* The parts of a partitioned GPU are several elements of one function. */
+        struct gyre_topo_node gpu = node;
+        int32_t index;
+        gpu.kind = GYRE_TOPO_GPU;
+        gpu.ordinal = get_int(reader, at, "dev", -1);
+        gpu.arch_sm = get_int(reader, at, "sm", 0);
+        gpu.rank = get_int(reader, at, "rank", -1);
+        gpu.gdr = get_int(reader, at, "gdr", -1);
+        GYRE_TRY(add_node(reader, at, &gpu, &index));
+        at->_private = (void *)(intptr_t)(index + 1); /* for read_links() */
         is_read = true;
     }
     node.kind = kind == GYRE_TOPO_GPU && is_read ? GYRE_TOPO_NIC : kind;

@@ -27,16 +27,6 @@ static void put_text(FILE *file, const char *name, const char *text)
     fputc('"', file);
 }
 
-static void put_link_speed(FILE *file, const struct gyre_topo_node *node)
-{
-    if (node->link_mt_per_s == 0)
-        fprintf(file, " link_speed=\"\"");
-    else
-        fprintf(file, " link_speed=\"%u.%u GT/s PCIe\"", node->link_mt_per_s / 1000,
-                node->link_mt_per_s % 1000 / 100);
-    fprintf(file, " link_width=\"%u\"", node->link_width);
-}
-
 static void put_links(FILE *file, const struct gyre_topo *topo, int32_t gpu, int depth)
 {
     for (int32_t i = 0; i < topo->n_links; i++) {
@@ -102,16 +92,6 @@ static void put_nic(FILE *file, const struct gyre_topo *topo, int32_t nic, int d
     fprintf(file, "</nic>\n");
 }
 
-/* A GPU, or all its parts, which share their bus id. */
-static void put_gpus(FILE *file, const struct gyre_topo *topo, int32_t first, int depth)
-{
-    const char *bus_id = topo->nodes[first].bus_id;
-    put_gpu(file, topo, first, depth);
-    for (int32_t i = first + 1; i < topo->n_nodes && bus_id[0] != '\0'; i++)
-        if (strcmp(topo->nodes[i].bus_id, bus_id) == 0)
-            put_gpu(file, topo, i, depth);
-}
-
 /* GYRE_TOPO_MAX_DEPTH bounds the depth. */
 static void put_children(FILE *file, const struct gyre_topo *topo, int32_t parent, int depth)
 {
@@ -128,21 +108,33 @@ static void put_children(FILE *file, const struct gyre_topo *topo, int32_t paren
         }
         indent(file, depth);
         fprintf(file, "<pci busid=\"%s\" class=\"0x%06x\"", node->bus_id, node->pci_class);
-        put_link_speed(file, node);
-        fprintf(file, ">\n");
-        if (node->kind == GYRE_TOPO_GPU)
-            put_gpus(file, topo, i, depth + 1);
-        else if (node->kind == GYRE_TOPO_NIC)
-            put_nic(file, topo, i, depth + 1);
+        if (node->link_mt_per_s == 0)
+            fprintf(file, " link_speed=\"\"");
         else
+            fprintf(file, " link_speed=\"%u.%u GT/s PCIe\"", node->link_mt_per_s / 1000,
+                    node->link_mt_per_s % 1000 / 100);
+        fprintf(file, " link_width=\"%u\">\n", node->link_width);
+        /* A GPU, or all its parts, which share their bus id. */
+        for (int32_t k = i; k < topo->n_nodes && node->kind == GYRE_TOPO_GPU; k++)
+            if (k == i ||
+                (node->bus_id[0] != '\0' && strcmp(topo->nodes[k].bus_id, node->bus_id) == 0))
+                put_gpu(file, topo, k, depth + 1);
+        if (node->kind == GYRE_TOPO_NIC)
+            put_nic(file, topo, i, depth + 1);
+        else if (node->kind != GYRE_TOPO_GPU)
             put_children(file, topo, i, depth + 1);
         indent(file, depth);
         fprintf(file, "</pci>\n");
     }
 }
 
-static void put_system(FILE *file, const struct gyre_topo *topo)
+gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out)
 {
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    if (file == NULL)
+        return gyre_fail_errno(errno, "open_memstream");
     fprintf(file, "<system version=\"1\">\n");
     for (int32_t i = 0; i < topo->n_nodes; i++) {
         const struct gyre_topo_node *cpu = &topo->nodes[i];
@@ -157,16 +149,6 @@ static void put_system(FILE *file, const struct gyre_topo *topo)
         fprintf(file, "  </cpu>\n");
     }
     fprintf(file, "</system>\n");
-}
-
-gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out)
-{
-    char *text = NULL;
-    size_t n_bytes = 0;
-    FILE *file = open_memstream(&text, &n_bytes);
-    if (file == NULL)
-        return gyre_fail_errno(errno, "open_memstream");
-    put_system(file, topo);
     const bool failed = ferror(file) != 0;
     if (fclose(file) != 0 || failed) {
         free(text);

@@ -101,14 +101,6 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-static bool is_same_state(const struct gyre_trace_file_state *a,
-                          const struct gyre_trace_file_state *b)
-{
-    return a->exists == b->exists && a->inode == b->inode && a->n_bytes == b->n_bytes &&
-           a->written.tv_sec == b->written.tv_sec && a->written.tv_nsec == b->written.tv_nsec &&
-           a->head_hash == b->head_hash;
-}
-
 /* Yes if this process wrote the file, or if another process has changed it since this rank began to
  * record. Otherwise it is an old trace. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
@@ -124,7 +116,10 @@ static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct 
     if (strstr(head, wanted) != NULL)
         return true;
     take_state(fileno(file), &now);
-    return !is_same_state(&now, &part->before);
+    const struct gyre_trace_file_state *before = &part->before;
+    return now.exists != before->exists || now.inode != before->inode ||
+           now.n_bytes != before->n_bytes || now.written.tv_sec != before->written.tv_sec ||
+           now.written.tv_nsec != before->written.tv_nsec || now.head_hash != before->head_hash;
 }
 
 /* "JOB:NTH JOB:NTH ...", JOB in 16 hexadecimal digits */
@@ -219,27 +214,6 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
     return GYRE_SUCCESS;
 }
 
-/* The old foot goes to where it was, which takes no new room. */
-static void restore(int fd, const struct content *content)
-{
-    const size_t n_foot = content->foot != NULL ? content->n_foot : 0;
-    if (n_foot > 0 && pwrite(fd, content->foot, n_foot, content->end) != (ssize_t)n_foot)
-        return;
-    (void)!ftruncate(fd, content->foot != NULL ? content->end + (long)n_foot : 0);
-}
-
-static gyre_status add_part(FILE *file, const struct gyre_trace_part *part, struct content *content)
-{
-    if (!can_continue(file, part, content)) {
-        free(content->foot);
-        *content = (struct content){0};
-    }
-    GYRE_TRY(find_numbers(part, content));
-    if (fseek(file, content->end, SEEK_SET) != 0)
-        return gyre_fail_errno(errno, "fseek");
-    return write_part(file, part, content);
-}
-
 static gyre_status lock_file(int fd)
 {
     const uint64_t deadline_ns = gyre_now_ns() + LOCK_NS;
@@ -266,11 +240,22 @@ static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
             close(copy);
         return gyre_fail_errno(error, "fdopen");
     }
-    gyre_status status = add_part(file, part, &content);
+    if (!can_continue(file, part, &content)) {
+        free(content.foot);
+        content = (struct content){0};
+    }
+    gyre_status status = find_numbers(part, &content);
+    if (status == GYRE_SUCCESS && fseek(file, content.end, SEEK_SET) != 0)
+        status = gyre_fail_errno(errno, "fseek");
+    if (status == GYRE_SUCCESS)
+        status = write_part(file, part, &content);
     if (fclose(file) != 0 && status == GYRE_SUCCESS)
         status = gyre_fail_errno(errno, "close");
-    if (status != GYRE_SUCCESS)
-        restore(fd, &content);
+    /* Makes the file what it was. The old foot goes to where it was, which takes no new room. */
+    const size_t n_foot = content.foot != NULL ? content.n_foot : 0;
+    if (status != GYRE_SUCCESS &&
+        (n_foot == 0 || pwrite(fd, content.foot, n_foot, content.end) == (ssize_t)n_foot))
+        (void)!ftruncate(fd, content.foot != NULL ? content.end + (long)n_foot : 0);
     free(content.foot);
     return status;
 }
