@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Built-in operations have the same values, and gyre's own ones lie behind NCCL's built-in ones, so
- * that a refusal names the number that the caller gave. */
+/* gyre's own operations lie behind NCCL's built-in ones, so that a refusal names the number that
+ * the caller gave. */
 static_assert(GYRE_SUM == (int)ncclSum && GYRE_PROD == (int)ncclProd && GYRE_MAX == (int)ncclMax &&
                   GYRE_MIN == (int)ncclMin && GYRE_AVG == (int)ncclAvg &&
                   GYRE_FIRST_USER_OP >= (int)ncclNumOps,
@@ -23,10 +23,7 @@ NCCL_EXPORT ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar
                                                    ncclDataType_t datatype,
                                                    ncclScalarResidence_t residence, ncclComm_t comm)
 {
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL)
-        return result;
+    NCCL_USE(comm);
     if (op == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
     /* gyre reads either kind during the call */
@@ -145,8 +142,8 @@ static int channels_of(int n_ctas)
     return n_ctas < MAX_CHANNELS ? n_ctas : MAX_CHANNELS;
 }
 
-/* Fields that describe NCCL's own kernels (nvlsCTAs, cgaClusterSize, CTAPolicy), the profiler's tag
- * and vendors' options do not matter to gyre. */
+/* nvlsCTAs, cgaClusterSize and CTAPolicy describe NCCL's own kernels; they, the profiler's tag and
+ * vendors' options do not matter to gyre. */
 static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *args,
                                 int *is_forced_out)
 {
@@ -283,11 +280,8 @@ NCCL_CONFIG_CALL_FUNCTIONS(NCCL_ALIAS)
 
 NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
 {
-    ncclResult_t result;
     int rank = 0;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL)
-        return result;
+    NCCL_USE(comm);
     if (outUserPtr == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
     result = nccl_result_of(gyre_comm_rank(own, &rank));

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Make a configuration with which a call of gyre fails on all ranks by this thread's last error:
- * the shim has found a wrong argument, and the other ranks wait for this one. */
+/* Let a call of gyre fail on all ranks by this thread's last error: an argument is wrong, and the
+ * other ranks wait for this one. */
 static void refuse_on_all_ranks(gyre_config *config_out)
 {
     const gyre_config defaults = GYRE_CONFIG_INIT;
@@ -17,8 +17,8 @@ static void refuse_on_all_ranks(gyre_config *config_out)
     config_out->refusal = pncclGetLastError(NULL);
 }
 
-/* What a new handle will stand for, and the configuration that is asked for. After a failure the
- * configuration is that of refuse_on_all_ranks(). @problem: why there is no room for the handle. */
+/* After a failure the configuration is that of refuse_on_all_ranks(). @problem: why there is no
+ * room for the handle, or NULL. */
 static ncclResult_t prepare(const ncclConfig_t *given, const char *problem,
                             struct nccl_comm **comm_out, gyre_config *config_out)
 {
@@ -32,7 +32,7 @@ static ncclResult_t prepare(const ncclConfig_t *given, const char *problem,
     return result;
 }
 
-/* The handle and the result that a call which makes a communicator returns. */
+/* The handle and result of a call that makes a communicator. */
 static ncclResult_t hand_out(struct nccl_comm *comm, gyre_status status, ncclComm_t *comm_out)
 {
     const ncclResult_t result = nccl_result_of(status);
@@ -127,7 +127,7 @@ NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks,
     return nccl_group_note(nccl_comm_init(comm, nranks, &commIds[0], rank, config));
 }
 
-/* Communicators of one process, with their `made` set; none after a failure. */
+/* Sets `made` of all; of none after a failure. */
 static ncclResult_t init_all(struct nccl_comm **comms, gyre_comm **made, int n, const int *devices)
 {
     for (int i = 0; i < n; i++) {
@@ -345,7 +345,7 @@ static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_
         return ncclSuccess;
     }
     *error_out = nccl_translate(status);
-    /* the failure happened on another thread; callers ask this thread's last error for the cause */
+    /* callers ask this thread's last error for the cause */
     if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         nccl_refuse(*error_out, gyre_comm_last_error(own));
     return result;
@@ -373,10 +373,7 @@ NCCL_EXPORT ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
 
 NCCL_EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
 {
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL)
-        return result;
+    NCCL_USE(comm);
     if (device == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclCommCuDevice: device is NULL");
     return nccl_result_of(gyre_comm_device(own, NULL, device));

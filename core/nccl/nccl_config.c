@@ -37,7 +37,7 @@ ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic
         return nccl_refuse(ncclInvalidArgument, text);
     }
     memcpy(&head, given, sizeof(head));
-    /* 2.14 was the first version with such a struct. This library has the name of NCCL 2. */
+    /* 2.14 was the first version with such a struct */
     if (head.magic == magic && head.size >= least_bytes && head.size <= MOST_BYTES &&
         head.version >= NCCL_VERSION(2, 14, 0) && head.version < NCCL_VERSION(3, 0, 0))
         return ncclSuccess;
@@ -49,7 +49,7 @@ ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic
     return nccl_refuse(ncclInvalidArgument, text);
 }
 
-/* The bytes of a config that are read: what follows was no field yet in the caller's version. */
+/* What follows was no field yet in the caller's version. */
 static size_t known_bytes(const ncclConfig_t *given)
 {
     const struct {

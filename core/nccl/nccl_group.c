@@ -29,7 +29,7 @@ static unsigned n_forks; /* written in the child of a fork, before its first cal
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static uint64_t process_number;
 
-/* A forked child has no group, no plugin and no communicators of its parent. */
+/* A forked child has nothing of its parent's. */
 static void forget_inherited(void)
 {
     n_forks++;
@@ -85,7 +85,7 @@ void nccl_group_promise(struct nccl_comm *comm)
     group.promised = comm;
 }
 
-/* The group has ended: every handle that it was to fill in has its communicator, or never will. */
+/* Every handle that the group was to fill in has its communicator, or never will. */
 static void settle(const struct group *ended)
 {
     struct nccl_comm *next;
@@ -105,13 +105,13 @@ static void settle(const struct group *ended)
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* Names the thread of a process that asks for a window. Sent to other ranks: fixed layout. */
+/* The thread that asks for a window. Gathered: fixed layout. */
 struct asker {
     uint64_t process;
     uint64_t thread;
 };
 
-/* The wishes of one communicator, on a thread of their own where there are several. */
+/* The wishes of one communicator. */
 struct job {
     const struct nccl_window_wish *wishes;
     size_t n_wishes;
@@ -165,7 +165,7 @@ static gyre_status make_one(const struct nccl_window_wish *wish, const struct as
     gyre_status status = ask_all(wish->comm, asker, &is_twice);
     if (status != GYRE_SUCCESS || is_twice)
         return status;
-    /* without room for the result gyre refuses the call, and tells the other ranks */
+    /* without room for the result gyre refuses, and tells the other ranks */
     status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
                                   wish->win != NULL ? &window : NULL);
     if (status == GYRE_SUCCESS)
@@ -188,7 +188,7 @@ static void *run_job(void *argument)
     return NULL;
 }
 
-/* Start all but the first. The process's signals are for the application's threads. */
+/* All but the first. The process's signals are for the application's threads. */
 static void start_jobs(struct job *jobs, size_t n_jobs)
 {
     static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -202,11 +202,11 @@ static void start_jobs(struct job *jobs, size_t n_jobs)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Make windows on all ranks of each communicator: those of one communicator in order, those of
- * different communicators at the same time. In two cases no window is made, on all ranks, and that
- * is no failure: if the ranks cannot reach each other's memory, and if one thread serves two ranks
- * of the communicator, because it would wait for itself when it deregisters the windows. A rank
- * that runs out of memory aborts the communicators, because their other ranks wait for it. */
+/* Windows of one communicator are made in order, those of different ones at the same time. No
+ * window is made, on all ranks, and that is no failure, if the ranks cannot reach each other's
+ * memory, or if one thread serves two ranks of the communicator: it would wait for itself when it
+ * deregisters. A rank without memory aborts the communicators, because their other ranks wait for
+ * it. */
 static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n_wishes)
 {
     struct job *jobs = calloc(n_wishes + 1, sizeof(*jobs));
@@ -272,7 +272,7 @@ void nccl_group_forget(const gyre_comm *comm)
 
 /* ---- start and end ------------------------------------------------------------------------ */
 
-/* End a group after gyre's own group end. Returns the first failure. */
+/* After gyre's own group end. Returns the first failure. */
 static ncclResult_t finish(struct group *ending)
 {
     settle(ending);

@@ -34,7 +34,7 @@ static void unlock_table(void)
 /* A child finds its parent's handles, and refuses them (nccl_n_forks). */
 static void watch_forks(void)
 {
-    /* without memory for this, a child of a process with several threads may hang */
+    /* without memory for this, a child of several threads may hang */
     (void)pthread_atfork(lock_table, unlock_table, unlock_table);
 }
 
@@ -64,7 +64,7 @@ ncclComm_t nccl_comm_publish(struct nccl_comm *comm)
     return comm->handle;
 }
 
-/* The link of a live handle, or the end of the list. Under the lock. */
+/* The link of a live handle, or the list's end. Under the lock. */
 static struct nccl_comm **find(ncclComm_t handle)
 {
     struct nccl_comm **at = &table.first;
@@ -73,7 +73,7 @@ static struct nccl_comm **find(ncclComm_t handle)
     return at;
 }
 
-/* Why a handle cannot be used; ncclSuccess if it can be. @found: what it stands for, or NULL. */
+/* ncclSuccess if the handle can be used. @found: what it stands for, or NULL. */
 static ncclResult_t check(const struct nccl_comm *found, ncclComm_t handle, const char *call)
 {
     char text[200];

@@ -30,7 +30,7 @@ void nccl_plugin_forget(void)
     pthread_mutex_init(&plugin.lock, NULL); /* a thread of the parent may have held it */
 }
 
-/* The first failure is told, and the job goes on without the plugin. */
+/* The first failure is told. */
 __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
 {
     char cause[400], text[480];
@@ -62,7 +62,7 @@ bool nccl_plugin_is_asked(void)
     return name[0] != '\0';
 }
 
-/* The plugin's own lines go to gyre's log; those of level INFO and below are information. */
+/* The plugin's lines go to gyre's log. */
 static void take_line(int level, unsigned long flags, const char *file, int line,
                       const char *format, ...)
 {

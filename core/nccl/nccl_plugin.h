@@ -31,8 +31,8 @@ enum {
     NCCL_STATE_GROUP_END_API_START = 24
 };
 
-/* What a plugin's startEvent() gets. In version 4 `type` has one byte, and the last field of coll
- * and p2p does not exist; all other fields are at the same offsets. */
+/* What startEvent() gets. In version 4 `type` has one byte, and the last field of coll and p2p does
+ * not exist; all other fields are at the same offsets. */
 struct nccl_event {
     union {
         uint64_t type;
@@ -98,8 +98,7 @@ static_assert(offsetof(struct nccl_event, parent) == 8 && offsetof(struct nccl_e
                   offsetof(struct nccl_event, p2p.peer) == 56,
               "the plugin's layout");
 
-/* What a plugin's recordEventState() gets. NCCL's union has more members; gyre has events for
- * kernel_ch_time only. */
+/* What recordEventState() gets; NCCL's union has more members. */
 union nccl_event_state {
     uint64_t kernel_ch_time;
     uint64_t size[1];
@@ -108,8 +107,8 @@ union nccl_event_state {
 typedef void nccl_plugin_log(int level, unsigned long flags, const char *file, int line,
                              const char *format, ...);
 
-/* The table of functions that a plugin exports. Version 4 has another init() than versions 5 and 6,
- * and no types of events from NCCL_EVENT_GROUP_API on. */
+/* Version 4 has another init() than 5 and 6, and no types of events from NCCL_EVENT_GROUP_API on.
+ */
 struct nccl_plugin {
     const char *name;
     union {
@@ -133,21 +132,21 @@ struct nccl_plugin_comm {
 };
 
 /** nccl_plugin_join - load the plugin for the process's first communicator, and start it for this
- * one. A plugin that cannot be used is one warning for the process. Returns whether the plugin is
- * there. @context_out: the plugin's. */
+ * one; false = it is not there, which is one warning for the process. @context_out: the plugin's.
+ */
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
 
-/** nccl_plugin_leave - the communicator has ended, and all of its events. The last one unloads the
+/** nccl_plugin_leave - the communicator and all of its events have ended. The last one unloads the
  * plugin. */
 void nccl_plugin_leave(void *context);
 
 /* The rest is for communicators that have joined. Any thread. */
 
-/** nccl_plugin_mask - the types that the plugin asks for now. It may change them at any time. */
+/** nccl_plugin_mask - the types that the plugin asks for now. */
 int nccl_plugin_mask(void);
 
-/** nccl_plugin_start - @event: its type is `type`. Returns the plugin's handle; NULL: the event is
- * of no interest. @group: the parent of coll and p2p in version 4. */
+/** nccl_plugin_start - start an event of `type`. Returns the plugin's handle; NULL: of no interest.
+ * @group: the parent of coll and p2p in version 4. */
 void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, void *group);
 
 /** nccl_plugin_stop, nccl_plugin_record - @handle: NULL does nothing. */

@@ -25,7 +25,7 @@ static struct {
     char problem[1200]; /* a path of 1023 bytes, and words */
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
-/* its own calls to nccl* must reach itself, although our names come first in the process */
+/* its calls to nccl* must reach itself, although our names come first */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL) /* the sanitizer refuses RTLD_DEEPBIND */
 #else
@@ -71,10 +71,7 @@ NCCL_EXPORT ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, si
                                            void **handle)
 {
     gyre_registration made = NULL;
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL)
-        return result;
+    NCCL_USE(comm);
     if (handle == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclCommRegister: handle is NULL");
     result = nccl_result_of(gyre_comm_register(own, buff, size, &made));
@@ -91,7 +88,7 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
     return nccl_result_of(gyre_comm_deregister(own, handle));
 }
 
-/* A feature that gyre does not have, and no real library stands behind it. */
+/* No real library stands behind a feature that gyre does not have. */
 static ncclResult_t unsupported_unless_real(const char *text)
 {
     char all[1400];
@@ -147,8 +144,7 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
     return result;
 }
 
-/* The communicator's twin in the real library, made by the first call that is passed on, which is
- * collective as all of them are. */
+/* Made by the first call that is passed on, which is collective. */
 static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *twin_out)
 {
     ncclResult_t result;
@@ -166,7 +162,7 @@ static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *tw
     return result;
 }
 
-/* Return the result of the real library's function for the communicator's twin. */
+/* The real library's function for the communicator's twin. */
 #define RETURN_FROM_TWIN(comm, function, ...)                                                 \
     do {                                                                                      \
         ncclComm_t twin = NULL;                                                               \
@@ -200,8 +196,8 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     RETURN_FROM_TWIN(comm, CommWindowRegister, buff, size, win, winFlags);
 }
 
-/* A failed communicator ends its windows, because the ranks cannot agree any more, and callers give
- * windows back before they destroy it. */
+/* The ranks of a failed communicator cannot agree any more, and callers give windows back before
+ * they destroy it. */
 static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 {
     gyre_status ended = GYRE_SUCCESS;
@@ -318,14 +314,11 @@ NCCL_EXPORT ncclResult_t pncclCommResume(ncclComm_t comm)
     return nccl_unsupported("gyre does not suspend communicators (ncclCommResume)");
 }
 
-/* All connection memory is mapped by other ranks, so none of it can be suspended. */
+/* Other ranks map all connection memory, so none can be suspended. */
 NCCL_EXPORT ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL)
-        return result;
+    NCCL_USE(comm);
     if (value == NULL || (int)stat < ncclStatGpuMemSuspend || (int)stat > ncclStatGpuMemTotal)
         return nccl_refuse(ncclInvalidArgument,
                            "ncclCommMemStats: value is NULL, or stat is none of 0..3");
@@ -365,10 +358,7 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
     ncclCommProperties_t known;
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL)
-        return result;
+    NCCL_USE(comm);
     result = nccl_check_head("ncclCommQueryProperties: the properties are not as "
                              "NCCL_COMM_PROPERTIES_INITIALIZER makes them",
                              props, NCCL_API_MAGIC, offsetof(ncclCommProperties_t, rank));
@@ -390,8 +380,7 @@ NCCL_PROPERTY_FUNCTIONS(NCCL_ALIAS)
 
 /* ---- the device API ---------------------------------------------------------------------- */
 
-/* The result of a refused function, by its type. A team of no ranks and a negative number cannot be
- * taken for an answer. */
+/* By the function's type. A team of no ranks and a negative number are no answers. */
 static const ncclTeam_t no_team = {0, 0, 0};
 #define RESULT_ncclTeam_t(refusal)   ((void)(refusal), no_team)
 #define RESULT_ncclResult_t(refusal) (refusal)

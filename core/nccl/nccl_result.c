@@ -64,8 +64,7 @@ ncclResult_t nccl_result_of(gyre_status status)
     return nccl_translate(status);
 }
 
-/* The code of "2.27.7" or "22707"; 0 if the text is neither. Both parts after the first have at
- * most two digits in NCCL's numbers. */
+/* Of "2.27.7" or "22707"; 0 = neither. Later parts have at most two digits. */
 static int version_code(const char *text)
 {
     int part[3] = {0};
@@ -143,7 +142,7 @@ NCCL_RESULT_FUNCTIONS(NCCL_ALIAS)
 
 enum { MAX_KEYS = 256, VALUE_BYTES = 1024 };
 
-/* The name of gyre's variable; NULL with a last error if there is none. */
+/* NULL with a last error if gyre has no such variable. */
 static const char *find(const char *key)
 {
     char text[160];
@@ -163,7 +162,7 @@ static const char *find(const char *key)
     return NULL;
 }
 
-/* The name of the variable that a handle of ncclParamBind() is; NULL if it is none. */
+/* NULL if ncclParamBind() did not make the handle. */
 static const char *name_of(ncclParamHandle_t handle)
 {
     const char *name = NULL;
@@ -192,8 +191,7 @@ NCCL_EXPORT ncclResult_t pncclParamBind(ncclParamHandle_t *out, const char *key)
     return ncclSuccess;
 }
 
-/* The number that a text is: decimal, with K, M or G for powers of 1024, or a word for yes or no.
- * Returns 0 if it is none. */
+/* Decimal, with K, M or G for powers of 1024, or a word for yes or no. Returns 0 if it is none. */
 static int parse(const char *text, int64_t *value_out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};
@@ -312,7 +310,7 @@ NCCL_EXPORT ncclResult_t pncclParamGetAllParameterKeys(const char ***table, int 
     return ncclSuccess;
 }
 
-/* The caller asks for text, and gyre.h has no log, so the text goes to standard error. */
+/* gyre.h has no text of the log, so this goes to standard error. */
 NCCL_EXPORT void pncclParamDumpAll(void)
 {
     char text[VALUE_BYTES];

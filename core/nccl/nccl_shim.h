@@ -16,38 +16,36 @@
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
 
-/* An entry of NCCL's function tables (nccl.h) as an alias: ncclX is a weak name for pncclX, so that
- * a profiling tool can define its own ncclX and call pncclX in it. An alias must stand in the file
- * that defines its function. */
+/* ncclX is a weak name for pncclX, so that a profiling tool can define its own ncclX and call
+ * pncclX. It stands in the file that defines pncclX. */
 #define NCCL_ALIAS(type, name, parameters) \
     NCCL_EXPORT type nccl##name parameters __attribute__((weak, alias("pnccl" #name)));
 
 #define NCCL_CAUSE_MAX_BYTES 1024
 
-/* What a handle stands for. A handle is a number, not a pointer (nccl_handles.c). */
+/* What a handle stands for, which is a number (nccl_handles.c). */
 struct nccl_comm {
     ncclComm_t handle;
     gyre_comm *comm;        /* atomic; NULL until the end of the group that makes it */
     gyre_comm *made;        /* written by gyre at that end, and copied to `comm` */
-    ncclComm_t twin;        /* the communicator of the same ranks in NVIDIA's library, made when the
-                             * first call is passed on; atomic */
+    ncclComm_t twin;        /* of the same ranks in NVIDIA's library, made when the first call is
+                             * passed on; atomic */
     pthread_mutex_t making; /* held while the twin is made */
-    struct nccl_comm
-        *next;        /* in the table of handles; this and the next four fields under its lock */
-    int n_users;      /* the live handle, a group that is to make `comm`, and calls */
-    int is_promised;  /* 1: the end of a group will set `comm` */
-    int is_dropped;   /* 1: the user ended the handle before that; the group's end ends it */
-    int is_aborted;   /* 1: the user ended the handle by an abort */
-    int is_finalized; /* 1: the user finalized or revoked it; atomic */
-    int is_revoked;   /* 1: the user revoked it; atomic */
-    unsigned n_forks; /* nccl_n_forks() when the handle was made */
-    ncclResult_t failure;            /* why the group could not make `comm`; atomic */
+    struct nccl_comm *next; /* in the table of handles; this and the next four under its lock */
+    int n_users;            /* the live handle, a group that is to make `comm`, calls */
+    int is_promised;        /* 1: the end of a group will set `comm` */
+    int is_dropped;         /* 1: the user ended the handle before; the group's end ends it */
+    int is_aborted;         /* 1: the user ended the handle by an abort */
+    int is_finalized;       /* 1: the user finalized or revoked it; atomic */
+    int is_revoked;         /* 1: the user revoked it; atomic */
+    unsigned n_forks;       /* nccl_n_forks() when the handle was made */
+    ncclResult_t failure;   /* why the group could not make `comm`; atomic */
     struct nccl_comm *next_promised; /* the next one that the end of its thread's group completes */
     int wants_profile;               /* 1: a profiler plugin is named and does not know it yet */
     struct nccl_profile *profile;    /* NULL = no plugin; nccl_profile.c */
 };
 
-/* A symmetric window that the caller wants, which is a window of gyre. */
+/* A window that the caller wants. */
 struct nccl_window_wish {
     gyre_comm *comm;
     void *buffer;
@@ -60,122 +58,123 @@ struct nccl_window_wish {
 /** nccl_refuse - set this thread's last error to `text`. Returns `result`. */
 ncclResult_t nccl_refuse(ncclResult_t result, const char *text);
 
-/** nccl_unsupported - refuse a feature that gyre does not have. A function that only calls this is
- * "refused" in docs/nccl_compat.md; a test compares the two. */
+/** nccl_unsupported - refuse a feature. A function that only calls this is "refused" in
+ * docs/nccl_compat.md; a test compares the two. */
 ncclResult_t nccl_unsupported(const char *text);
 
 /** nccl_translate - NCCL's value of a status. */
 ncclResult_t nccl_translate(gyre_status status);
 
-/** nccl_result_of - NCCL's result of the gyre call that just ended on this thread. The cause of a
- * failure becomes the last error. Inside a group IN_PROGRESS becomes ncclSuccess; only the group's
- * end reports it. */
+/** nccl_result_of - of the gyre call that just ended on this thread. A failure's cause becomes the
+ * last error. Inside a group IN_PROGRESS becomes ncclSuccess. */
 ncclResult_t nccl_result_of(gyre_status status);
 
 /* ---- nccl_handles.c ----------------------------------------------------------------------- */
 
-/* The name of the function that a user has called, in the pncclX function that it is. */
+/* The function that a user has called, in its pncclX. */
 #define NCCL_CALL (__func__ + 1)
 
-/** nccl_comm_pin - what a handle stands for. It is not freed before nccl_comm_unpin(). Any thread.
- * @call: the function that the user called, for the error's text. Returns NULL with a last error if
- *   the handle is NULL, was destroyed or aborted, or was never made (ncclInvalidArgument), or is of
- *   the process that this one was forked from (ncclInvalidUsage). */
+/** nccl_comm_pin - what a handle stands for; it is not freed before nccl_comm_unpin(). Any thread.
+ * @call: for the error's text. Returns NULL with a last error if the handle is NULL, destroyed,
+ * aborted or never made (ncclInvalidArgument), or of the process that this one was forked from
+ * (ncclInvalidUsage). */
 struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 void nccl_comm_unpin(struct nccl_comm *comm);
 
-/** nccl_usable - the gyre communicator of a handle. Returns NULL, with a last error, if the handle
- * is refused as by nccl_comm_pin(), or has none before its group ends. gyre itself refuses a
- * communicator that another thread has destroyed since. */
+/** nccl_usable - the gyre communicator of a handle; NULL as nccl_comm_pin(), or if it has none
+ * before its group ends. gyre itself refuses one that another thread has destroyed since. */
 gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 
-/** nccl_comm_new - without a communicator and without a handle; nccl_comm_unpin() frees it. NULL =
- * out of memory. */
+/* Declare `own`, the gyre communicator of the handle `comm`, and `result`, or return why there is
+ * none. */
+#define NCCL_USE(comm)                                      \
+    ncclResult_t result;                                    \
+    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result); \
+    if (own == NULL)                                        \
+    return result
+
+/** nccl_comm_new - without a communicator and a handle. NULL = out of memory. */
 struct nccl_comm *nccl_comm_new(void);
 
 /** nccl_comm_publish - give it a handle, which is returned. */
 ncclComm_t nccl_comm_publish(struct nccl_comm *comm);
 
-/** nccl_comm_promise - the end of a group will make the communicator, and pins it until then.
- * nccl_comm_keep_promise - the group has ended. Returns 1 if the user ended the handle before. */
+/** nccl_comm_promise - a group's end will make the communicator, and pins it until then.
+ * nccl_comm_keep_promise - it has ended; 1 = the user ended the handle before. */
 void nccl_comm_promise(struct nccl_comm *comm);
 int nccl_comm_keep_promise(struct nccl_comm *comm);
 
-/** nccl_comm_claim - end a handle: no later call finds it. If the result has is_dropped set, the
- * end of a group ends the communicator; else the caller does, and unpins it. Returns NULL as
- * nccl_comm_pin(). */
+/** nccl_comm_claim - end a handle: no later call finds it. With is_dropped set a group's end ends
+ * the communicator; else the caller does, and unpins it. NULL as nccl_comm_pin(). */
 struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int aborts,
                                   ncclResult_t *result_out);
 
 /* ---- nccl_config.c ------------------------------------------------------------------------ */
 
-/** nccl_check_head - was a struct of the user's initialised? NCCL's structs with settings begin
- * with their size, a magic number, and the version of the header that the user was compiled with.
- * @what: the struct and its initialiser, for the error's text. @least_bytes: of its first version.
- *   Errors: ncclInvalidArgument, also if `given` is NULL. */
+/** nccl_check_head - was a struct initialised? It begins with its size, a magic number, and the
+ * version of the caller's header. @what: for the error's text. @least_bytes: of its first version.
+ * Errors: ncclInvalidArgument, also if `given` is NULL. */
 ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
                              size_t least_bytes);
 
-/** nccl_config_take - translate the caller's configuration; NULL = all defaults. Strings are not
- * copied. Errors: ncclInvalidArgument, ncclInvalidUsage (a network that gyre does not have). */
+/** nccl_config_take - NULL = all defaults. Strings are not copied. Errors: ncclInvalidArgument,
+ * ncclInvalidUsage (a network that gyre does not have). */
 ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out);
 
 /* ---- nccl_comm.c -------------------------------------------------------------------------- */
 
-/** nccl_comm_init - a rank joins a new communicator. @given: NULL = all defaults. *comm_out is set,
- * and NULL after a failure. */
+/** nccl_comm_init - @given: NULL = all defaults. *comm_out is NULL after a failure. */
 ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
                             const ncclConfig_t *given);
 
-/** nccl_comm_grow - a rank of a communicator grows it. @id: NULL unless this rank gives the id. */
+/** nccl_comm_grow - @id: NULL unless this rank gives it. */
 ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *id,
                             ncclComm_t *comm_out, const ncclConfig_t *given);
 
-/** nccl_comm_refuse_growth - tell the other ranks of a growth, which wait for this rank, this
- * thread's last error. It stays. */
+/** nccl_comm_refuse_growth - tell the other ranks of a growth this thread's last error, which
+ * stays. */
 void nccl_comm_refuse_growth(gyre_comm *own, int n_ranks, const gyre_unique_id *id);
 
 /** nccl_comm_end - destroy the communicators, after an abort if the handle ended by one.
- * nccl_comm_end_twin - likewise, that in NVIDIA's library, if there is one. */
+ * nccl_comm_end_twin - only that in NVIDIA's library. */
 ncclResult_t nccl_comm_end(struct nccl_comm *comm);
 void nccl_comm_end_twin(struct nccl_comm *comm);
 
 /* ---- nccl_group.c ------------------------------------------------------------------------- */
 
-/** nccl_group_depth - how many groups of this thread are open, one in the other. */
 int nccl_group_depth(void);
 
-/** nccl_n_forks - how many forks lie between the process that loaded the library and this one. A
- * handle of another number is the parent's: its lock and its plugin may be in any state. */
+/** nccl_n_forks - since the library was loaded. A handle of another number is the parent's: its
+ * lock and its plugin may be in any state. */
 unsigned nccl_n_forks(void);
 
 int nccl_group_is_open(void);
 
-/** nccl_group_note - record the result of a call in a group. If a call failed, the group's end
- * reports the first failure and launches nothing. Returns `result`. */
+/** nccl_group_note - record a call's result, which is returned. After a failure the group's end
+ * reports it and launches nothing. */
 ncclResult_t nccl_group_note(ncclResult_t result);
 
-/** nccl_group_promise - note that the end of this thread's group makes the communicator. */
+/** nccl_group_promise - the end of this thread's group makes the communicator. */
 void nccl_group_promise(struct nccl_comm *comm);
 
-/** nccl_group_want_window - make a symmetric window; inside a group, at the group's end. */
+/** nccl_group_want_window - make it; inside a group at its end. */
 ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish);
 
-/** nccl_group_forget - make none of the communicator's windows at the group's end. */
+/** nccl_group_forget - make none of its windows at the group's end. */
 void nccl_group_forget(const gyre_comm *comm);
 
 /* ---- nccl_profile.c ----------------------------------------------------------------------- */
 
-/** nccl_profile_attach - let the profiler plugin see the communicator's calls, if one is named and
- * the communicator is made. May be repeated. Only by a thread that may make calls on it. */
+/** nccl_profile_attach - let the plugin see the communicator's calls, if one is named and the
+ * communicator is made. May be repeated. By a thread that may make calls on it. */
 void nccl_profile_attach(struct nccl_comm *comm);
 
-/** nccl_profile_enter, nccl_profile_exit - around a call on a live handle that is profiled. A call
- * outside groups becomes a group of its own, as in NCCL. @is_own_group: what enter returned. */
+/** nccl_profile_enter, nccl_profile_exit - around a call: outside groups it becomes a group, as in
+ * NCCL, if it is profiled. @is_own_group: what enter returned. */
 int nccl_profile_enter(ncclComm_t handle);
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result);
 
-/** nccl_profile_forget - in a forked child: the thread's open group is the parent's. */
+/** nccl_profile_forget - in a forked child. */
 void nccl_profile_forget(void);
 
 /** nccl_profile_group_ending, nccl_profile_group_ended - around the end of the thread's outermost
@@ -191,9 +190,8 @@ void nccl_plugin_forget(void);
 
 /* ---- nccl_real.c -------------------------------------------------------------------------- */
 
-/* GYRE_NCCL_FALLBACK=path names a real libnccl.so.2, to which calls that gyre does not have are
- * passed on. It does not know gyre's communicators, so each communicator with such a call gets a
- * twin there. The functions that are used of it: X(name, parameters) */
+/* GYRE_NCCL_FALLBACK=path names a real libnccl.so.2 for calls that gyre does not have. It does not
+ * know gyre's communicators, so each one with such a call gets a twin there. X(name, parameters) */
 #define NCCL_FALLBACK_FUNCTIONS(X)                                                  \
     X(GetUniqueId, (ncclUniqueId * uniqueId))                                       \
     X(CommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) \
@@ -214,7 +212,7 @@ struct nccl_fallback {
     const char *(*GetLastError)(ncclComm_t comm);
 };
 
-/** nccl_fallback_get - the real library, or NULL if there is none. The first call loads it. */
+/** nccl_fallback_get - NULL = none. The first call loads it. */
 const struct nccl_fallback *nccl_fallback_get(void);
 
 #endif

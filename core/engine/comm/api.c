@@ -59,7 +59,7 @@ static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *
     return status;
 }
 
-/* Which buffers this rank's call reads and writes, and how long they are. */
+/* of this rank's call */
 struct buffers {
     bool reads;
     bool writes;
@@ -166,7 +166,7 @@ static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
     GYRE_RETURN_IN_CALL(comm, check_and_submit(comm, call));
 }
 
-/* The fields of struct gyre_call that have the names of the public calls' parameters. */
+/* Fields of struct gyre_call with the names of the public calls' parameters. */
 #define ELEMENTS .count = count, .dtype = dtype, .stream = stream
 #define BUFFERS  .send = send, .recv = recv, ELEMENTS
 

@@ -19,15 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* how long a rank waits for its peers to leave; those that stay end by their own limits */
+/* for its peers to leave; those that stay end by their own limits */
 #define LEAVE_TIMEOUT_NS 10000000000ULL
 #define DRAIN_NAP_NS     50000
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
-/* An abort during init cannot tell the other ranks, so this function tells them when init ends; a
- * later abort tells them itself. No abort is lost between the two, because an abort raises the
- * fault first and then looks at the phase. */
+/* An abort during init cannot tell the other ranks, so this function does when init ends. No abort
+ * is lost between the two: an abort raises the fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)
 {
     if (gyre_registry_set_ready(comm))
@@ -49,8 +48,7 @@ static void leave(gyre_comm *comm)
     if (!comm->is_made || gyre_load_relaxed_u32(&comm->member.has_left) != 0)
         return;
     gyre_comm_drain(comm);
-    /* Tell the cause of a failure before leaving. Otherwise it would look as if this rank had ended
-     * the communicator. */
+    /* tell the cause before leaving, or this rank would seem to have ended the communicator */
     gyre_health_pass_on(comm->health);
     gyre_put_peers_leave(comm);
     gyre_store_release_u32(&comm->member.has_left, 1);
@@ -119,7 +117,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     }
     const enum gyre_phase phase = gyre_comm_phase(comm);
     if (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING)
-        GYRE_TRY(gyre_comm_abort(comm)); /* no thread will see the end of the init or the split */
+        GYRE_TRY(gyre_comm_abort(comm)); /* nothing else ends the init or the split */
     gyre_comm_wait_ready(comm);
     leave(comm);
     const size_t n_registered = gyre_registrations_count(&comm->registrations);

@@ -20,45 +20,41 @@ struct gyre_user_op {
 
 struct gyre_registered;
 
-/* The buffers that the user has registered. NCCL's ABI needs a handle for a buffer, the same handle
- * for the same range, and a refusal of handles that are not in use; no plan reads the ranges. Any
- * thread may register. */
+/* NCCL's ABI needs a handle for a registered buffer, the same one for the same range, and a refusal
+ * of other handles; no plan reads the ranges. Any thread may register. */
 struct gyre_registrations {
     pthread_mutex_t lock; /* guards the fields below */
     struct gyre_registered *first;
     uint64_t last_handle; /* handles count up from 1 and are never used again */
 };
 
-/* This rank's part of one-sided calls: counters of signals (kernels/executor.h), made and shared
- * with the communicator's first window. All zero until then. */
+/* Counters of signals (kernels/executor.h), made and shared with the first window. All zero until
+ * then. */
 struct gyre_signals {
-    uint64_t **counters; /* by rank: its counters, as addresses of this rank; NULL = not mapped */
+    uint64_t **counters;                 /* by rank, as addresses of this rank; NULL = not mapped */
     struct gyre_share_mapping *mappings; /* by rank; own rank: all zero */
     bool is_exported;                    /* other processes map this rank's counters */
 };
 
-/* This rank's put links. All zero until the communicator's first window, and where no proxy serves
- * any pair of ranks. */
+/* Put links. All zero until the first window, and where no proxy serves any pair of ranks. */
 struct gyre_put_peers {
     struct gyre_put_transports transports;
     struct gyre_put_links *links; /* NULL = not open */
     struct gyre_remote_puts remote;
     pthread_mutex_t lock; /* guards the windows against the thread that takes messages */
-    struct gyre_window_entry *newest; /* all ranks have made it, but it is not in the list yet */
+    struct gyre_window_entry *newest; /* made on all ranks, not in the list yet */
     bool is_detached;                 /* under lock: the executor may be closed */
-    uint32_t *n_fences;               /* by rank: fences that have come; written by the proxy's
-                                       * thread */
+    uint32_t *n_fences;               /* by rank: fences that have come; by the proxy's thread */
     uint32_t n_sent;                  /* fences that were sent to each rank */
-    uint64_t *blocked;                /* by rank: n_ended of its BLOCKED; written by the proxy's
-                                       * thread */
-    uint64_t *told_blocked;           /* by rank: n_ended of the BLOCKED that was sent to it */
+    uint64_t *blocked;                /* by rank: n_ended of its BLOCKED; by the proxy's thread */
+    uint64_t *told_blocked;           /* by rank: n_ended of the BLOCKED sent to it */
 };
 
-/* The background work of a communicator. Calls are refused while there is any. */
+/* Background work. Calls are refused while there is any. */
 enum gyre_phase {
     GYRE_PHASE_READY,
     GYRE_PHASE_INIT,       /* its ranks join the rendezvous; only fault, device and config exist */
-    GYRE_PHASE_REGROUPING, /* its ranks gather the members of a split, shrink or growth */
+    GYRE_PHASE_REGROUPING, /* its ranks gather for a split, shrink or growth */
     GYRE_PHASE_LEAVING     /* finalize waits for its work */
 };
 
@@ -84,37 +80,37 @@ struct gyre_comm {
     bool is_destroyed;      /* a thread is in gyre_comm_destroy(); under the registry's lock */
     bool is_ending;         /* destroyed by the user, not freed yet; under the registry's lock */
     uint32_t n_pins;        /* threads that look at it; under the registry's lock */
-    uint32_t in_call; /* 1: a thread makes a call on it. Set under the registry's lock, cleared by
-                       * that thread, release */
+    uint32_t in_call; /* 1: a thread makes a call. Set under the registry's lock, cleared by that
+                       * thread, release */
 };
 
 /** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator. */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
-/** gyre_comm_attach - make the communicator's device the device of this thread, which gyre started.
- * @comm: may be NULL. */
+/** gyre_comm_attach - make the communicator's device that of this thread, which gyre started.
+ * @comm: or NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
 /** gyre_comm_set_made - end the init, after success or failure: the phase becomes READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 
-/** gyre_comm_drain - wait until all works and one-sided operations of this rank are done, or the
- * communicator has failed. Waits for signals that can no longer come end with an error. */
+/** gyre_comm_drain - wait until all works and one-sided operations are done, or the communicator
+ * has failed. Waits for signals that can no longer come end with an error. */
 void gyre_comm_drain(gyre_comm *comm);
 
-/** gyre_comm_begin_call - if it is a live handle that may take calls, hold it for this thread until
- * gyre_comm_end_call(). A thread that comes while another one is in a call is refused, and the
- * communicator ends on all ranks: the ranks would not all have the same order of calls. Errors:
- * INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, finalized, still being made, another
- * thread's), or what the communicator failed with. */
+/** gyre_comm_begin_call - hold a live handle that may take calls for this thread, until
+ * gyre_comm_end_call(). If another thread is in a call, this one is refused and the communicator
+ * ends on all ranks, which would not all have the same order of calls. Errors: INVALID_ARGUMENT
+ * (NULL), INVALID_USAGE (destroyed, finalized, still being made, another thread's), or what the
+ * communicator failed with. */
 gyre_status gyre_comm_begin_call(gyre_comm *comm);
 
-/** gyre_comm_begin_launch - as gyre_comm_begin_call(), also of a communicator that is busy with a
- * split: for calls that were taken before a split of the same group began. */
+/** gyre_comm_begin_launch - likewise, also of a communicator that is busy with a split: for calls
+ * that were taken before it began. */
 gyre_status gyre_comm_begin_launch(gyre_comm *comm);
 void gyre_comm_end_call(gyre_comm *comm);
 
-/* Return the status of `work`, which this thread does while it holds the communicator. */
+/* Return the status of `work`, which is done while this thread holds the communicator. */
 #define GYRE_RETURN_IN_CALL(comm, work)             \
     do {                                            \
         GYRE_TRY(gyre_comm_begin_call(comm));       \
@@ -123,29 +119,26 @@ void gyre_comm_end_call(gyre_comm *comm);
         return status_of_work_;                     \
     } while (0)
 
-/** gyre_comm_check - may the communicator take calls? This thread holds or has pinned it. Errors:
- * INVALID_USAGE (finalized, still being made), or the communicator's fault. */
+/** gyre_comm_check - may it take calls? It is held or pinned. Errors: INVALID_USAGE (finalized,
+ * still being made), or its fault. */
 gyre_status gyre_comm_check(gyre_comm *comm);
 
-/** gyre_comm_pin_made - pin a communicator to ask about its ranks and devices. Any thread at any
- * time; failed and finalized communicators are fine, and other threads' calls too. Errors:
- * INVALID_ARGUMENT, INVALID_USAGE, or why it was never made. */
+/** gyre_comm_pin_made - pin it to ask about its ranks and devices. Any thread at any time, also of
+ * failed and finalized ones. Errors: INVALID_ARGUMENT, INVALID_USAGE, or why it was never made. */
 gyre_status gyre_comm_pin_made(gyre_comm *comm);
 
-/** gyre_comm_give_up - end the communicator on all ranks with `status` and the thread's cause,
- * because this rank cannot take part in an all-gather that the other ranks wait in. Returns the
- * fault's status. */
+/** gyre_comm_give_up - end it on all ranks with `status` and the thread's cause, because the other
+ * ranks wait for this one in an all-gather. Returns the fault's status. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 
 /* ---- registry.c: the live handles, and which thread may use them ----------------------------- */
 
-/** gyre_comm_pin - gyre_registry_check(), and the memory of the handle stays until
- * gyre_comm_unpin(). */
+/** gyre_comm_pin - gyre_registry_check(), and its memory stays until gyre_comm_unpin(). */
 gyre_status gyre_comm_pin(gyre_comm *comm);
 void gyre_comm_unpin(gyre_comm *comm);
 
-/** gyre_registry_check - may the handle still be used? Errors: INVALID_ARGUMENT (NULL),
- * INVALID_USAGE (destroyed, or of the process that this one was forked from). */
+/** gyre_registry_check - Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or of the
+ * process that this one was forked from). */
 gyre_status gyre_registry_check(const gyre_comm *comm);
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
@@ -154,35 +147,36 @@ void gyre_registry_remove(gyre_comm *comm);
 /** gyre_registry_wait_unpinned - wait until no other thread has pinned the communicator. */
 void gyre_registry_wait_unpinned(gyre_comm *comm);
 
-/** gyre_registry_claim_end - let one thread of several destroy a communicator; no thread may begin
- * a call any more. Errors: as gyre_registry_check(), INVALID_USAGE (another thread does). */
+/** gyre_registry_claim_end - let one thread destroy it; no thread may begin a call any more.
+ * Errors: as gyre_registry_check(), INVALID_USAGE (another thread does). */
 gyre_status gyre_registry_claim_end(gyre_comm *comm);
 
-/** gyre_registry_end - the user's handle has ended: the communicator can no longer be pinned. */
+/** gyre_registry_end - it can no longer be pinned. */
 void gyre_registry_end(gyre_comm *comm);
 
-/** gyre_registry_wait_job - wait until all ranks of a job in this process are freed, if none of
- * them is in use any more. One thread may destroy several ranks of a job one after the other. */
+/** gyre_registry_wait_job - wait until all ranks of a job in this process are freed, if none is in
+ * use any more. One thread may destroy them one after the other. */
 void gyre_registry_wait_job(uint64_t job);
 
-/** gyre_registry_set / wait - a flag that one thread sets once and another waits for. */
+/** gyre_registry_set / wait - a flag that is set once. */
 void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
-/** gyre_registry_number, note_number - get or raise the greatest number of a communicator that was
- * made in this process. */
+/** gyre_registry_number, note_number - get or raise the greatest number of a communicator of this
+ * process. */
 uint64_t gyre_registry_number(void);
 void gyre_registry_note_number(uint64_t number);
 
-/** gyre_registry_take_stream - host device: this rank's next launch goes to `stream`, which is not
- * that of its latest. Returns another rank of the communicator in this process whose launch on the
- * stream is not finished, and then changes nothing; -1: there is none. */
+/** gyre_registry_take_stream - host device: this rank's next launch goes to another stream than its
+ * latest. Returns another rank of the communicator in this process with an unfinished launch there,
+ * and then changes nothing; -1: there is none. */
 int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
 enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
 
-/** gyre_registry_set_ready - set the phase to READY, unless the communicator has failed (false). */
+/** gyre_registry_set_ready - the phase becomes READY, unless the communicator has failed (false).
+ */
 bool gyre_registry_set_ready(gyre_comm *comm);
 
 /** gyre_registry_is_init_running - if not, gyre_registry_set_ready() has returned. */
@@ -191,8 +185,7 @@ bool gyre_registry_is_init_running(const gyre_comm *comm);
 /** gyre_comm_wait_ready - wait until the phase is READY. */
 void gyre_comm_wait_ready(gyre_comm *comm);
 
-/** gyre_comm_set_job - count the communicator as one of this job from now on. Takes the lock,
- * because other threads may be counting. */
+/** gyre_comm_set_job - under the lock, because other threads may be counting. */
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
 
 /* ---- make.c ------------------------------------------------------------------------------- */
@@ -202,8 +195,8 @@ struct gyre_init_request {
     int n_ranks;
     int rank;
     gyre_unique_id id;
-    /* finds the three members above; may wait for other ranks. NULL = they are set. @comm: the new
-     * communicator; NULL = this rank takes part but gets none */
+    /* finds the three members above; may wait for other ranks. NULL = they are set. @comm: NULL =
+     * this rank takes part but gets none */
     gyre_status (*find)(struct gyre_init_request *request, gyre_comm *comm);
     gyre_comm *parent; /* used by find() only */
     bool has_id;       /* grow: this rank gives the rendezvous, `id` */
@@ -212,59 +205,58 @@ struct gyre_init_request {
     bool takes_failures; /* find() with comm NULL tells the other ranks of `failure` */
     gyre_status failure; /* this rank cannot take part, for `failure_text` */
     char failure_text[256];
-    bool *is_member; /* shrink: by rank of the parent; malloc'ed, freed by make and refuse */
+    bool *is_member; /* shrink: by rank of the parent; freed by make and refuse */
     bool is_aborted; /* shrink: the parent was aborted */
 };
 
-/** gyre_comm_make - make a communicator; in the background if it does not block (IN_PROGRESS) or
- * inside a group (SUCCESS; the group's end waits for it and sets *comm_out).
+/** gyre_comm_make - in the background if it does not block (IN_PROGRESS) or inside a group
+ * (SUCCESS; the group's end waits and sets *comm_out).
  * @config: complete (gyre_config_take). @comm_out: NULL = only take part in request->find. */
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out);
 
-/** gyre_comm_refuse - tell the other ranks of a split, shrink or growth, which wait for this rank
- * in request->find, that it cannot take part. Frees request->is_member.
- * @config: says whether that may block. @request: with parent and takes_failures. @status: of the
- *   failure; gyre_cause() has the text and keeps it. */
+/** gyre_comm_refuse - tell the other ranks of a split, shrink or growth, which wait in
+ * request->find, that this rank cannot take part. Frees request->is_member.
+ * @config: may that block? @request: with parent and takes_failures. @status: of the failure;
+ * gyre_cause() has the text and keeps it. */
 gyre_status gyre_comm_refuse(const gyre_config *config, const struct gyre_init_request *request,
                              gyre_status status);
 
 /* ---- split.c ------------------------------------------------------------------------------ */
 
-/** gyre_comm_child_config - the configuration of a communicator that is made of `parent`: the
- * caller's, or the parent's if @given is NULL; on the parent's device unless it names another.
- * Errors: as gyre_config_take(). */
+/** gyre_comm_child_config - the caller's configuration, or the parent's if @given is NULL; on the
+ * parent's device unless it names another. Errors: as gyre_config_take(). */
 gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
                                    gyre_config *config_out);
 
-/** gyre_comm_open_origin - from now on the parent's links report events that concern the child.
- * @parent_ranks: by rank of the child. Errors: the parent's fault, OUT_OF_MEMORY. */
+/** gyre_comm_open_origin - let the parent's links report what concerns the child. @parent_ranks: by
+ * rank of the child. Errors: the parent's fault, OUT_OF_MEMORY. */
 gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_comm *child,
                                   enum gyre_origin_kind kind, const int *parent_ranks);
 
-/** gyre_comm_blame_parent - the parent's fault if the parent failed, because it says more than the
- * error of an all-gather; else `status`. Waits a moment for a fault that is still under way. */
+/** gyre_comm_blame_parent - the parent's fault, which says more than the error of an all-gather;
+ * else `status`. Waits a moment for a fault that is under way. */
 gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status);
 
 /* ---- parts.c ------------------------------------------------------------------------------ */
 
-/** gyre_config_take - a caller's struct of any version, or NULL = all defaults. Errors:
- * INVALID_ARGUMENT for one that was not initialised. */
+/** gyre_config_take - a struct of any version; NULL = all defaults. Errors: INVALID_ARGUMENT for
+ * one that was not initialised. */
 gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 
-/** gyre_comm_make_local - make all parts that need no other rank. @given: complete. */
+/** gyre_comm_make_local - make what needs no other rank. @given: complete. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
 
-/** gyre_comm_free - free all parts that exist, without waiting, and leave the registry. */
+/** gyre_comm_free - free what exists, without waiting, and leave the registry. */
 void gyre_comm_free(gyre_comm *comm);
 
-/** gyre_comm_connect - make all parts that need the other ranks, which have joined the rendezvous.
- * A failure becomes the communicator's fault, and the other ranks are told. */
+/** gyre_comm_connect - make what needs the other ranks, which have joined the rendezvous. A failure
+ * becomes the communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm);
 
 /* ---- window.c: windows and registered buffers -------------------------------------------- */
 
-/** gyre_windows_fini - give back the windows that are left. The executor is idle or aborted. */
+/** gyre_windows_fini - the executor is idle or aborted. */
 void gyre_windows_fini(gyre_comm *comm);
 
 void gyre_registrations_init(struct gyre_registrations *registrations);
@@ -275,14 +267,14 @@ size_t gyre_registrations_count(struct gyre_registrations *registrations);
 
 /* ---- signals.c --------------------------------------------------------------------------- */
 
-/** gyre_signals_export - make this rank's counters, unless they exist, and describe them for the
- * other ranks. @to_processes: some rank is another process. Errors: OUT_OF_MEMORY, DEVICE,
- * UNSUPPORTED with the reason. */
+/** gyre_signals_export - make this rank's counters, unless they exist, and describe them.
+ * @to_processes: some rank is another process. Errors: OUT_OF_MEMORY, DEVICE, UNSUPPORTED with the
+ * reason. */
 gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
                                 struct gyre_share_handle *handle_out);
 
-/** gyre_signals_import - map another rank's counters, unless they are mapped. Errors: as
- * gyre_share_import(); REMOTE: the rank has ended its communicator. */
+/** gyre_signals_import - map a rank's counters, unless they are mapped. Errors: as
+ * gyre_share_import(); REMOTE: that rank has ended its communicator. */
 gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_share_handle *handle);
 
 /** gyre_signals_fini - give back all counters. The executor is closed. */
@@ -290,12 +282,12 @@ void gyre_signals_fini(gyre_comm *comm);
 
 /* ---- put_peers.c: one-sided calls to ranks that a proxy serves --------------------------- */
 
-/** gyre_put_peers_open - make the put links of this rank, unless they exist. Collective. Does
- * nothing where no proxy serves any pair. A failure ends the communicator on all ranks. */
+/** gyre_put_peers_open - make this rank's put links, unless they exist or no proxy serves any pair.
+ * Collective. A failure ends the communicator on all ranks. */
 gyre_status gyre_put_peers_open(gyre_comm *comm);
 
-/** gyre_put_peers_expect - other ranks may write into this window, which is not in the list yet.
- * NULL: it is there now, or there is none. */
+/** gyre_put_peers_expect - other ranks may write into this window already. NULL: it is in the list
+ * now, or there is none. */
 void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry);
 
 /** gyre_put_peers_lock / unlock - around every change of the list of windows. */
@@ -303,23 +295,21 @@ void gyre_put_peers_lock(gyre_comm *comm);
 void gyre_put_peers_unlock(gyre_comm *comm);
 
 /** gyre_put_peers_fence - wait until all messages have been taken that any rank sent to this one
- * before its call. Collective. Errors: the communicator's fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT).
- */
+ * before its call. Collective. Errors: the fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
 gyre_status gyre_put_peers_fence(gyre_comm *comm);
 
-/** gyre_put_peers_tell_blocked - tell the ranks behind put links that this rank, which leaves,
- * waits for signals. Does not block; a later call tells ranks whose link has no room. */
+/** gyre_put_peers_tell_blocked - tell the ranks behind put links that this rank waits for signals.
+ * Does not block; a later call tells ranks whose link has no room. */
 void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended);
 
-/** gyre_put_peers_blocked_of - the n_ended that a rank behind a put link has told, 0 = none. All
- * signals that it had sent before have arrived. */
+/** gyre_put_peers_blocked_of - the n_ended that a rank behind a put link has told, 0 = none; all
+ * its signals before have arrived. */
 uint64_t gyre_put_peers_blocked_of(const gyre_comm *comm, int rank);
 
-/** gyre_put_peers_leave - this rank makes no one-sided call any more: tell the other ranks. */
+/** gyre_put_peers_leave - this rank makes no one-sided call any more. */
 void gyre_put_peers_leave(gyre_comm *comm);
 
-/** gyre_put_peers_detach - the executor is about to be closed: messages do not reach it any more.
- */
+/** gyre_put_peers_detach - messages do not reach the executor any more. */
 void gyre_put_peers_detach(gyre_comm *comm);
 
 /** gyre_put_peers_close - close the put links. The executor is closed. */

@@ -33,7 +33,7 @@ static struct gyre_health_blocked report_of(gyre_comm *comm, const struct gyre_h
     return rank == comm->member.rank ? *own : gyre_health_blocked_of(comm->health, rank);
 }
 
-/* The rank's n_ended. All signals that the rank had sent by it are here. */
+/* all signals that the rank had sent by then are here */
 static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *own, int rank)
 {
     if (rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank))
@@ -41,8 +41,8 @@ static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *ow
     return report_of(comm, own, rank).n_ended;
 }
 
-/* Returns false if this rank is not blocked. The executor is asked twice, and what other ranks told
- * is read in between. */
+/* False if this rank is not blocked. The executor is asked twice, with what other ranks told in
+ * between. */
 static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
 {
     struct gyre_executor *executor = comm->executor;
@@ -63,7 +63,7 @@ static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
     return true;
 }
 
-/* Add the ranks that `rank` waits for to the set. Returns false if one of them may go on. */
+/* Add the ranks that `rank` waits for. False if one of them may go on. */
 static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, int rank,
                         bool *is_in_set, int *set, int *n_ranks)
 {
@@ -80,8 +80,7 @@ static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, 
     return true;
 }
 
-/* Does this rank wait for ranks that wait for each other alone? Without memory a later check
- * answers. */
+/* Without memory a later check answers. */
 static bool waits_for_ever(gyre_comm *comm, const struct gyre_health_blocked *own)
 {
     const size_t n = (size_t)comm->member.n_ranks;
@@ -100,8 +99,7 @@ static bool waits_for_ever(gyre_comm *comm, const struct gyre_health_blocked *ow
     return is_closed;
 }
 
-/* End the waits of this rank if their signals can no longer come. @told: what this rank has told
- * the other ranks so far. */
+/* @told: what this rank has told so far. */
 static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
 {
     struct gyre_health_blocked own;

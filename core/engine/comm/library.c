@@ -151,6 +151,16 @@ static gyre_status open_device(gyre_device_kind kind, int ordinal, struct gyre_d
     return ops->open(ordinal, device_out);
 }
 
+/* Return the status of `work`, for which a `device` is open. */
+#define RETURN_WITH_DEVICE(kind, ordinal, work)            \
+    do {                                                   \
+        struct gyre_device *device;                        \
+        GYRE_TRY(open_device((kind), (ordinal), &device)); \
+        const gyre_status status_of_work_ = (work);        \
+        device->ops->close(device);                        \
+        return status_of_work_;                            \
+    } while (0)
+
 gyre_status gyre_get_device(int *ordinal_out)
 {
     if (ordinal_out == NULL)
@@ -169,58 +179,34 @@ gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind
 {
     if (ptr_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "mem_alloc: ptr_out is NULL");
-    struct gyre_device *device;
-    GYRE_TRY(open_device(kind, ordinal, &device));
-    const gyre_status status = device->ops->mem_alloc(device, n_bytes, ptr_out);
-    device->ops->close(device);
-    return status;
+    RETURN_WITH_DEVICE(kind, ordinal, device->ops->mem_alloc(device, n_bytes, ptr_out));
 }
 
 gyre_status gyre_mem_free(void *ptr, gyre_device_kind kind)
 {
     if (ptr == NULL)
         return GYRE_SUCCESS;
-    struct gyre_device *device;
-    GYRE_TRY(open_device(kind, -1, &device));
-    const gyre_status status = device->ops->mem_free(device, ptr);
-    device->ops->close(device);
-    return status;
+    RETURN_WITH_DEVICE(kind, -1, device->ops->mem_free(device, ptr));
 }
 
 gyre_status gyre_stream_create(gyre_stream *stream_out, gyre_device_kind kind, int ordinal)
 {
     if (stream_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "stream_create: stream_out is NULL");
-    struct gyre_device *device;
-    GYRE_TRY(open_device(kind, ordinal, &device));
-    const gyre_status status = device->ops->stream_create(device, stream_out);
-    device->ops->close(device);
-    return status;
+    RETURN_WITH_DEVICE(kind, ordinal, device->ops->stream_create(device, stream_out));
 }
 
 gyre_status gyre_stream_destroy(gyre_stream stream, gyre_device_kind kind)
 {
-    struct gyre_device *device;
-    GYRE_TRY(open_device(kind, -1, &device));
-    const gyre_status status = device->ops->stream_destroy(device, stream);
-    device->ops->close(device);
-    return status;
+    RETURN_WITH_DEVICE(kind, -1, device->ops->stream_destroy(device, stream));
 }
 
 gyre_status gyre_stream_synchronize(gyre_stream stream, gyre_device_kind kind)
 {
-    struct gyre_device *device;
-    GYRE_TRY(open_device(kind, -1, &device));
-    const gyre_status status = device->ops->stream_synchronize(device, stream);
-    device->ops->close(device);
-    return status;
+    RETURN_WITH_DEVICE(kind, -1, device->ops->stream_synchronize(device, stream));
 }
 
 gyre_status gyre_stream_query(gyre_stream stream, gyre_device_kind kind)
 {
-    struct gyre_device *device;
-    GYRE_TRY(open_device(kind, -1, &device));
-    const gyre_status status = device->ops->stream_query(device, stream);
-    device->ops->close(device);
-    return status;
+    RETURN_WITH_DEVICE(kind, -1, device->ops->stream_query(device, stream));
 }

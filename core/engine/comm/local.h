@@ -7,17 +7,15 @@
 
 #include "core/foundation/base/status.h"
 
-/** gyre_comm_check_local - do what making a communicator does before the ranks meet, and undo it:
+/** gyre_comm_check_local - what making a communicator does before the ranks meet, and its undoing:
  * read the environment, check the configuration, load the tuning file, open the device. A rank that
- * fails here leaves the others waiting at the rendezvous, so programs with another way to tell
- * their ranks check first. Any thread. Errors: those of gyre_comm_init_rank that do not depend on
- * other ranks. */
+ * fails later leaves the others waiting. Any thread. Errors: those of gyre_comm_init_rank that do
+ * not depend on other ranks. */
 gyre_status gyre_comm_check_local(const gyre_config *config);
 
 struct gyre_plan_cache;
 
-/** gyre_comm_plans - the plans of a communicator (core/engine/plan/plan.h), as long as it lives.
- * For the thread that makes its calls. */
+/** gyre_comm_plans - for the thread that makes the communicator's calls, as long as it lives. */
 struct gyre_plan_cache *gyre_comm_plans(gyre_comm *comm);
 
 #endif

@@ -40,13 +40,13 @@ struct init_task {
     gyre_comm *comm;                   /* NULL: this rank gets no communicator */
     gyre_comm **comm_out;
     struct gyre_init_request request;
-    bool is_waited; /* finish() waits for the task and owns it; else the thread owns it */
+    bool is_waited; /* finish() waits for the task and owns it; else the thread does */
     bool is_done;   /* under the registry's lock */
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/* Tell the other ranks that this rank cannot join, so that they do not wait for it. */
+/* The other ranks must not wait for this rank. */
 static gyre_status give_up_joining(const struct gyre_init_request *request, gyre_status status)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank, NULL};
@@ -62,7 +62,7 @@ static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *re
     comm->member.rank = request->rank;
     if (request->parent == NULL)
         comm->member.file_rank = request->rank;
-    /* The device starts before the other ranks wait for this rank, so that the times below do not
+    /* The device starts before the other ranks wait for this rank, so that the logged times do not
      * include CUDA's start. */
     comm->member.stage_ns = gyre_now_ns();
     const gyre_status status = comm->member.device->ops->start(comm->member.device);
@@ -156,7 +156,7 @@ static gyre_status start(struct init_task *task)
     return status;
 }
 
-/* Wait until the init task has ended; then hand the communicator out, or free it. */
+/* Wait for the init task; hand the communicator out, or free it. */
 static gyre_status finish(struct gyre_group_task *group_task)
 {
     struct init_task *task = (struct init_task *)group_task;
@@ -332,7 +332,7 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     return status;
 }
 
-/* Connect all ranks, each on a thread of its own. The first failure is the error. */
+/* Each rank on a thread of its own. The first failure is the error. */
 static gyre_status connect_locals(struct local_init *inits, int n_ranks)
 {
     gyre_status status = GYRE_SUCCESS;

@@ -66,8 +66,7 @@ static gyre_status resolve_channels(const gyre_config *given, const struct gyre_
     return gyre_param_forgive(params, GYRE_PARAM_MIN_NCHANNELS, status);
 }
 
-/* Fill undefined fields from the environment and check the ranges. config.net replaces NET of
- * @params, which transports read; the resolved `net` lies in it. */
+/* config.net replaces NET of @params, which transports read; the resolved `net` lies in it. */
 static gyre_status resolve_config(const gyre_config *given, struct gyre_params *params,
                                   gyre_config *config_out)
 {
@@ -201,13 +200,13 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(&comm->links);
-    /* Wake the health thread, so that it tells the other ranks now: this rank's program may exit as
-     * soon as it sees the error. */
+    /* The health thread tells the other ranks now: this rank's program may exit as soon as it sees
+     * the error. */
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }
 
-/* Gather how set-up ended on each rank, so that a failure of one rank is an error on every rank at
- * once, and no rank waits for a peer that gave up. */
+/* A failure of one rank is an error on every rank at once, and no rank waits for a peer that gave
+ * up. */
 static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
     if (status != GYRE_SUCCESS) {
@@ -371,8 +370,8 @@ static gyre_status connect_ranks(gyre_comm *comm)
     GYRE_TRY(end_together(comm, open_links(comm)));
     GYRE_TRY(identify_trace(comm));
     gyre_links_log(&comm->member, &comm->links);
-    /* Block placement launches blocks on all multiprocessors for a moment, so it is off where the
-     * user limits their number. */
+    /* Block placement launches blocks on all multiprocessors for a moment: off where the user
+     * limits their number. */
     const bool places_blocks =
         gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
         comm->member.config.sm_budget <= 0;
@@ -416,7 +415,7 @@ gyre_status gyre_comm_connect(gyre_comm *comm)
     gyre_status status = connect_ranks(comm);
     if (status == GYRE_SUCCESS)
         return status;
-    /* a fault that was raised before (by an abort, by a proxy) stays the cause */
+    /* a fault that was raised before (by an abort, by a proxy) stays */
     gyre_fault_raise(&comm->member.fault, status, gyre_cause());
     status = gyre_fault_status(&comm->member.fault);
     comm->member.bootstrap->ops->fail(comm->member.bootstrap, comm->member.fault.cause);

@@ -11,9 +11,9 @@
 
 #include <unistd.h>
 
-/* A registry of the process refuses a destroyed handle without reading it, and lets the ranks of
- * one job in one process end together. After fork() the child has no communicators of its parent,
- * because it does not have their threads, sockets and devices. */
+/* A destroyed handle is refused without being read, and the ranks of one job in one process can end
+ * together. A child of fork() has none of its parent's communicators, because it does not have
+ * their threads, sockets and devices. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -97,7 +97,7 @@ void gyre_registry_note_number(uint64_t number)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Does the rank have works on the stream that wait for other ranks? Under the lock. */
+/* Does the rank have unfinished works on the stream? Under the lock. */
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
     if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
@@ -246,7 +246,7 @@ void gyre_registry_end(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Handles of the job that this process uses, or that are still ending. Under the lock. */
+/* Handles of the job in use, or still ending. Under the lock. */
 static int count_job(uint64_t job, bool is_ending)
 {
     int n = 0;
@@ -268,7 +268,7 @@ void gyre_registry_wait_job(uint64_t job)
 static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = gyre_comm_phase(comm);
-    /* a communicator that failed during init stays in that phase for a moment */
+    /* a failed one stays in that phase for a moment */
     const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->member.fault);
     if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,

@@ -111,8 +111,8 @@ static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_
     return GYRE_SUCCESS;
 }
 
-/* Without a legal list of excluded ranks this rank cannot know which ranks wait for it. With one,
- * it tells them what is wrong with its other arguments. */
+/* A rank with a wrong list cannot know which ranks wait for it. With a legal one it tells them what
+ * is wrong with its other arguments. */
 static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
                           gyre_comm **comm_out, const gyre_config *config)
 {
@@ -149,8 +149,7 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
 gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
                              gyre_comm **comm_out, const gyre_config *config)
 {
-    /* A shrink does not count as a call, because another thread's call may wait for the ranks that
-     * are to be excluded. */
+    /* Not a call: another thread's may wait for the ranks that are to be excluded. */
     GYRE_TRY(gyre_comm_pin_made(comm));
     const gyre_status status = shrink(comm, excluded_ranks, n_excluded, flags, comm_out, config);
     gyre_comm_unpin(comm);

@@ -22,8 +22,8 @@ static void free_counters(gyre_comm *comm, void *memory)
         (void)ops->pool_free(comm->member.device, memory);
 }
 
-/* On GPUs, memory that other processes map does not come from a pool: a peer that aborts late may
- * still write to it, and this process cannot know. */
+/* A peer that aborts late may still write to memory that it maps, so on GPUs that does not come
+ * from a pool. */
 static gyre_status alloc_counters(gyre_comm *comm, uint64_t **memory_out)
 {
     struct gyre_device *device = comm->member.device;
@@ -48,8 +48,7 @@ gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
     struct gyre_signals *signals = &comm->signals;
     const int rank = comm->member.rank;
     const size_t n = (size_t)comm->member.n_ranks;
-    /* All ranks hold the counters on the host device, which takes memory of this kind among threads
-     * too. */
+    /* on the host device all ranks hold the counters, among threads too */
     const bool is_shared = to_processes || comm->member.device->ops->kind == GYRE_DEVICE_HOST;
     if (signals->counters == NULL)
         signals->counters = calloc(n, sizeof(*signals->counters));
@@ -114,7 +113,7 @@ static uint64_t timeout_of(const gyre_comm *comm)
     return (uint64_t)comm->member.config.timeout_ms * 1000000;
 }
 
-/* How the peer's messages travel; NULL = this rank addresses the peer's memory. */
+/* NULL = this rank addresses the peer's memory. */
 static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
 {
     return peer != comm->member.rank && gyre_links_is_proxied_to(&comm->links, peer)

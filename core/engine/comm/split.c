@@ -47,7 +47,7 @@ gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_
     return gyre_fault_status(&child->member.fault);
 }
 
-/* The failure that a rank of the parent tells: it cannot take part. */
+/* A rank of the parent cannot take part. */
 static gyre_status fail_of_rank(const gyre_comm *parent, int rank, int32_t status,
                                 const char *cause)
 {
@@ -66,8 +66,7 @@ struct split_place {
     int32_t key;
 };
 
-/* The rendezvous that the first rank of each color makes, or why it cannot. Gathered after the
- * colors. */
+/* Each color's rendezvous, or why its first rank cannot make it. Gathered after the colors. */
 struct split_offer {
     int32_t status;
     gyre_unique_id id;
@@ -88,7 +87,7 @@ static int compare_members(const void *a, const void *b)
     return first->rank < second->rank ? -1 : 1;
 }
 
-/* The ranks of the parent that have the color of `rank`, in their order. Returns how many. */
+/* The ranks with the color of `rank`, in their order. Returns how many. */
 static int find_members(const struct split_place *all, int n_ranks, int rank,
                         struct split_member *members_out)
 {
@@ -100,7 +99,7 @@ static int find_members(const struct split_place *all, int n_ranks, int rank,
     return n;
 }
 
-/* Take the first member's rendezvous. Fails if a member cannot take part. */
+/* Fails if a member cannot take part. */
 static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, int n_ranks,
                               struct split_offer *offers, gyre_unique_id *id_out)
 {
@@ -221,7 +220,7 @@ gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **com
 
 /* ---- growth ------------------------------------------------------------------------------ */
 
-/* The growth that a rank asks for. Ranks gather it: fixed layout. */
+/* Gathered: fixed layout. */
 struct grow_offer {
     int32_t status;
     int32_t n_ranks;
@@ -257,9 +256,9 @@ static gyre_status take_offers(const gyre_comm *parent, struct grow_offer *offer
     return GYRE_SUCCESS;
 }
 
-/* The new ranks wait in the rendezvous for the ranks of the parent, which will not come; tell them
- * the cause. The size that this rank was given may be the cause, so the least legal size stands
- * here; the rendezvous does not compare it when a rank gives up. */
+/* The new ranks wait for the ranks of the parent, which will not come. The size that this rank was
+ * given may be wrong, so the least legal one stands here; the rendezvous does not compare it when a
+ * rank gives up. */
 static void dismiss_new_ranks(const struct gyre_init_request *request)
 {
     const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1, request->rank,

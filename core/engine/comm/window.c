@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's exported buffer, or the result of its imports. Ranks gather it: fixed layout. */
+/* An exported buffer, or the result of imports. Gathered: fixed layout. */
 struct window_offer {
     int32_t status;
     uint32_t pad;
@@ -42,7 +42,7 @@ void gyre_windows_fini(gyre_comm *comm)
     }
 }
 
-/* Gather the results of all ranks. The first failure is the error of every rank. */
+/* The first failure is the error of every rank. */
 static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
                                 struct window_offer *all)
 {
@@ -59,8 +59,7 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     return GYRE_SUCCESS;
 }
 
-/* Can each rank reach the memory of every other rank? On the host device it can, because ranks that
- * do not share memory for their slots send messages. */
+/* On the host device ranks that share no memory send messages. */
 static bool can_reach(const gyre_comm *comm)
 {
     return comm->links.is_p2p || comm->member.device_info.kind == GYRE_DEVICE_HOST;
@@ -129,8 +128,8 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
     return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
-/* If an allocation is no multiple of a large page, another process maps it with small pages, and
- * copy engines then reach two thirds of a link's speed (docs/performance.md). GPUs only. */
+/* An allocation that is no multiple of a large page is mapped with small pages elsewhere, and copy
+ * engines reach two thirds of a link's speed (docs/performance.md). GPUs only. */
 static bool has_large_pages(const gyre_comm *comm, const struct window_offer *all)
 {
     const struct gyre_peer_info *infos = comm->links.infos;
@@ -262,7 +261,7 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
     gyre_put_peers_unlock(comm);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
-    /* After this all-gather no rank maps the buffers any more, so each rank may free its own. */
+    /* No rank maps the buffers any more, so each rank may free its own. */
     status = gyre_comm_gather(comm, &window, sizeof(window), all);
     for (int rank = 0; status == GYRE_SUCCESS && rank < comm->member.n_ranks; rank++)
         if (all[rank] != window)

@@ -44,7 +44,7 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
     }
     origin->next = health->children;
     health->children = origin;
-    /* Losses and the failure of the past are told here, because they are not announced again. */
+    /* these are not announced again */
     const bool has_failed = gyre_fault_is_raised(&member->fault);
     const char *cause = has_failed ? member->fault.cause : "";
     for (int rank = 0; rank < member->n_ranks; rank++)
@@ -64,7 +64,7 @@ void gyre_health_tell_blocked(struct gyre_health *health, const struct gyre_heal
     gyre_health_post(health, -1, &message, sizeof(*blocked));
 }
 
-/* Handle a BLOCKED. A message with a wrong size or range is dropped. */
+/* A message with a wrong size or range is dropped. */
 static void take_blocked(struct gyre_health *health, int rank,
                          const struct gyre_health_message *message, size_t n_bytes)
 {
@@ -181,7 +181,7 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     case GYRE_HEALTH_BLOCKED:
         take_blocked(health, event->rank, &message, event->n_bytes);
         break;
-    default: /* an echo, or a message of a kind that this library does not send */
+    default: /* an echo, or an unknown kind */
         break;
     }
 }
@@ -226,9 +226,9 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
     if (event->kind == GYRE_EVENT_MESSAGE) {
         take_message(health, event);
     } else if (event->kind == GYRE_EVENT_LEFT) {
-        /* Waits for signals that the rank has not sent end, and so do puts to it. A rank that a
-         * proxy serves says goodbye on its put link as well, behind its signals
-         * (core/engine/comm/put_peers.c). */
+        /* Ends waits for signals that the rank has not sent, and puts to it. A rank that a proxy
+         * serves says goodbye on its put link, behind its signals (core/engine/comm/put_peers.c).
+         */
         if (!gyre_links_is_proxied_to(health->links, event->rank))
             executor->ops->peer_left(executor, event->rank);
         mark_left(health, event->rank, false);
@@ -239,8 +239,8 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-/* The rendezvous is gone, or this rank has no memory to read the messages of the rendezvous. This
- * rank can no longer watch any rank, and no goodbye arrives. */
+/* The rendezvous is gone, or there is no memory for its messages: this rank can watch no rank any
+ * more, and no goodbye arrives. */
 static void take_end_of_link(struct gyre_health *health, gyre_status status)
 {
     struct gyre_member *member = health->member;

@@ -11,15 +11,15 @@
 
 struct gyre_health;
 
-/* What a rank that destroys its communicator says of the signals that it waits for. Exchanged
- * between ranks: fixed layout. */
+/* The signals that a rank which destroys its communicator waits for. Exchanged between ranks: fixed
+ * layout. */
 struct gyre_health_blocked {
     uint64_t n_ended; /* as in struct gyre_blocked; 0 = the rank has said nothing */
     uint32_t n_senders;
     uint32_t pad;
     struct {
-        uint64_t seen_ended; /* the sender's n_ended, if this rank had the signals that the sender
-                              * sent before that when it found that it waits; else 0 */
+        uint64_t seen_ended; /* the sender's n_ended, if all its signals before that had come when
+                              * the rank found that it waits; else 0 */
         uint32_t rank;
         uint32_t pad;
     } senders[GYRE_BLOCKED_SENDERS];
@@ -37,27 +37,26 @@ struct gyre_health_config {
 gyre_status gyre_health_open(const struct gyre_health_config *config,
                              struct gyre_health **health_out);
 
-/** gyre_health_posted - a call was posted in the call log: compare it with what peers asked about.
- * Any thread. */
+/** gyre_health_posted - compare a call that was posted with what peers asked about. Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
-/** gyre_health_pass_on - tell the other ranks that the communicator has failed on this rank, and
- * why, unless they know or it has not failed. Any thread, before the rank leaves. */
+/** gyre_health_pass_on - tell the other ranks once why the communicator has failed on this rank, if
+ * it has. Any thread, before the rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
 
 /** gyre_health_expect_alike - do not pass on the failure that this thread is about to raise,
- * because every other rank finds it too. Any thread. */
+ * because every rank finds it. Any thread. */
 void gyre_health_expect_alike(struct gyre_health *health);
 
-/** gyre_health_watch_child - tell the origin of a child all past and future failures of this
+/** gyre_health_watch_child - tell a child's origin all past and future failures of this
  * communicator. The health becomes a holder of the origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
 /** gyre_health_has_left - has this rank left, or was it lost? */
 bool gyre_health_has_left(struct gyre_health *health, int rank);
 
-/** gyre_health_wait_left - this rank has left: wait until every other rank has left, was lost or
- * does not answer for 3.5 s, or for the deadline. */
+/** gyre_health_wait_left - wait until every other rank has left, was lost or is silent for 3.5 s,
+ * or for the deadline. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
 /** gyre_health_dump - the positions of all ranks' workers, as text. Any thread; asks the other
@@ -65,8 +64,7 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
  * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
 
-/** gyre_health_tell_blocked - tell all ranks what this rank, which destroys its communicator, waits
- * for (core/engine/comm/drain.c). */
+/** gyre_health_tell_blocked - tell all ranks what this rank, which leaves, waits for. */
 void gyre_health_tell_blocked(struct gyre_health *health,
                               const struct gyre_health_blocked *blocked);
 

@@ -74,8 +74,8 @@ void gyre_health_pass_on(struct gyre_health *health)
     else
         snprintf(text, sizeof(text), "%s failed: %.800s",
                  gyre_health_rank_name(health, member->rank, name), member->fault.cause);
-    /* Ranks that wait in an all-gather over the bootstrap are told first: the rank that reads the
-     * message may leave at once, and its goodbye would be all that they learn. */
+    /* Tell ranks that wait in an all-gather first: the goodbye of a rank that reads the message
+     * would be all that they learn. */
     member->bootstrap->ops->fail(member->bootstrap, text);
     tell_end(health, GYRE_ERROR_REMOTE, text);
 }
@@ -171,7 +171,7 @@ bool gyre_health_is_record(const struct gyre_record *record)
            (record->op < GYRE_N_OPS || record->op >= GYRE_FIRST_USER_OP);
 }
 
-/* The message names the lower rank first, so both ranks report the mismatch in the same words. */
+/* the same words on both ranks: the lower rank comes first */
 static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
                             const struct gyre_record *theirs, int their_rank)
 {
@@ -216,8 +216,7 @@ static void remember_question(struct gyre_health *health, int rank,
 
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record)
 {
-    /* If a question arrives right after this load, gyre_health_answer() finds the record in the
-     * call log. */
+    /* gyre_health_answer() takes a question that arrives after this load */
     if (gyre_load_acquire_u32(&health->n_questions) == 0)
         return;
     struct gyre_health_question misfit = {.rank = -1};
@@ -254,8 +253,7 @@ void gyre_health_answer(struct gyre_health *health, int rank,
             continue;
         if (!gyre_call_log_find(call_log, own, theirs, rank, &mine)) {
             remember_question(health, rank, theirs);
-            /* If this rank posted the record in between, gyre_health_posted() may have missed the
-             * question. */
+            /* gyre_health_posted() may have missed the question */
             if (gyre_call_log_find(call_log, own, theirs, rank, &mine))
                 gyre_health_posted(health, &mine);
             is_behind = true;
@@ -264,7 +262,7 @@ void gyre_health_answer(struct gyre_health *health, int rank,
             return;
         }
     }
-    /* A rank that asks questions itself sends its place to all ranks with every question. */
+    /* A rank that asks sends its place with every question. */
     if (!is_behind && health->asked_ns != 0 &&
         now_ns - health->asked_ns < gyre_health_ask_ns(health, now_ns))
         return;

@@ -116,7 +116,6 @@ void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size
 
 /* ---- all waits ----------------------------------------------------------------------------- */
 
-/* All waits that are known, and room for a walk among them. */
 struct waits {
     struct gyre_wait_graph graph;
     struct gyre_wait_edge *edges;
@@ -175,8 +174,7 @@ static bool collect(const struct gyre_health *health, uint64_t now_ns, struct wa
     return true;
 }
 
-/* A higher weight means a better explanation: a cycle or a lost slot is the cause of a stall, and a
- * chain that merely ends is not. */
+/* A cycle or a lost slot is the cause of a stall; a chain that merely ends is not. */
 static int weight(enum gyre_wait_end end)
 {
     switch (end) {
@@ -190,7 +188,7 @@ static int weight(enum gyre_wait_end end)
     }
 }
 
-/* Walk from each of this rank's workers and keep the walk whose end has the highest weight. */
+/* Keep the walk with the highest weight among those from this rank's workers. */
 static struct gyre_wait_path walk(const struct gyre_health *health, struct waits *waits)
 {
     const int rank = health->member->rank;
@@ -296,7 +294,7 @@ static void append_end(const struct gyre_health *health, const struct waits *wai
     }
 }
 
-/* Append the first wait in full, and the next ones and the last one in short. */
+/* The first wait stands in full, the next ones and the last one in short. */
 static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why,
                          size_t why_bytes)
 {
@@ -332,7 +330,7 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
         const struct gyre_wait_path path = walk(health, &waits);
         append_end(health, &waits, &path, mine, now_ns, end);
-        /* The end names the cause, so a text that is too long loses waits of the chain instead. */
+        /* the end names the cause, so a long text loses waits of the chain */
         append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));
         gyre_health_append(why_out, why_bytes, "%s", end);
         is_certain = path.end == GYRE_WAIT_ENDS_IN_CYCLE || path.end == GYRE_WAIT_ENDS_MOVED;

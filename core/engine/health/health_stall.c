@@ -17,16 +17,16 @@
 
 #define SECOND_NS      ((uint64_t)1000000000)
 #define STALL_NS       300000000ULL /* without progress this long: ask */
-#define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
+#define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless stopped */
 #define SPEAKER_NS     500000000ULL /* for the verdict of the rank that explains to arrive */
 #define LEFT_NS        1500000000ULL
-#define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is not waited for */
+#define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is given up */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
 #define MAX_NAMED      4             /* ranks of a kind in a message, with host and call */
 #define MAX_NUMBERS    16
 #define WHO_BYTES      GYRE_HEALTH_WHO_BYTES
-#define HEAD_BYTES     64  /* of an error's words beside the call, the rank and the reasons */
-#define MIN_WHY_BYTES  128 /* of the explanation of the waits, if the error has room or not */
+#define HEAD_BYTES     64  /* of an error beside the call, the rank and the reasons */
+#define MIN_WHY_BYTES  128 /* of the explanation, if the error has room or not */
 
 /* ---- where another rank is ------------------------------------------------------------------ */
 
@@ -35,8 +35,8 @@ uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t
     return gyre_health_ask_ns(health, now_ns) * 3 / 2;
 }
 
-/* How long a rank has sent nothing although it was asked. For this rank itself: how long the
- * rendezvous has not passed on this rank's messages to itself. */
+/* How long a rank has sent nothing although it was asked; for this rank itself, how long the
+ * rendezvous has passed on none of its messages. */
 static uint64_t silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns)
 {
     const uint64_t since_ns = gyre_max_u64(health->peers[rank].heard_ns, health->asks_since_ns);
@@ -83,8 +83,7 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     va_end(args);
 }
 
-/* The reason why a rank is silent, by the state letter of proc(5) if its process is on this host.
- */
+/* By the state letter of proc(5), if the process is on this host. */
 static const char *why_silent(const struct gyre_health *health, int rank)
 {
     const struct gyre_peer_info *mine = &health->links->infos[health->member->rank];
@@ -172,10 +171,8 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
         gyre_health_append(who, WHO_BYTES, " and %d more", n_all - n);
 }
 
-/* Name the ranks that hold a call up: first the ranks that do not answer, have left, are behind or
- * wait in another call, then the ranks that wait in the same call.
- * @mine: the call that this rank waits in. @is_explained: the cause is known from the positions of
- * workers; general advice is left out. @who_out: WHO_BYTES; what does not fit is cut off. */
+/* Name the ranks that hold the call `mine` up, then those that wait in it. @is_explained: general
+ * advice is left out. @who_out: WHO_BYTES; what does not fit is cut off. */
 static void name_culprits(struct gyre_health *health, const struct gyre_record *mine,
                           uint64_t now_ns, bool is_explained, char *who_out)
 {
@@ -215,15 +212,13 @@ static void name_culprits(struct gyre_health *health, const struct gyre_record *
                 ? ", and GYRE_CHECK=calls found them alike"
                 : "");
     list_numbers(health, GYRE_STANDS_IN_THE_CALL, 2, "waiting in the same call", who_out);
-    /* Replays of graphs are not on record, so a rank that has not begun its replay looks like one
-     * that has ended it. */
+    /* Replays of graphs are not on record: a rank before its replay looks like one behind it. */
     list_numbers(health, GYRE_STANDS_DONE, 1,
                  mine->sequence == 0 ? "done with their part, or not begun yet"
                                      : "done with their part",
                  who_out);
 }
 
-/* The texts of a warning or an error about a call that makes no progress. */
 struct reasons {
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
@@ -231,8 +226,8 @@ struct reasons {
     char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, where `who` is not "" */
 };
 
-/* One rank explains the waits of all ranks, because only that rank receives the positions of all
- * workers. Every other rank describes the first wait of its own. */
+/* Only the explainer receives the positions of all workers. Every other rank describes its own
+ * first wait. */
 static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct reasons *reasons)
 {
     struct gyre_record waiting;
@@ -285,7 +280,7 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
         return;
     if (health->late_ns == 0)
         health->late_ns = now_ns;
-    /* One rank reports the failure for all ranks, so that all ranks get the same message. */
+    /* one rank reports for all, so that all get the same message */
     if (gyre_health_explainer(health, now_ns) != member->rank &&
         now_ns - health->late_ns < SPEAKER_NS)
         return;
@@ -297,9 +292,8 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
 }
 
-/* Fail if a GPU's wait for a signal takes too long, or if the signal's sender has left. On the host
- * device the wait's stream reports both and the communicator goes on, but a GPU's stream has no
- * status of its own. */
+/* On the host device the wait's stream reports both failures and the communicator goes on; a GPU's
+ * stream has no status of its own. */
 static void check_signals(struct gyre_health *health, const struct gyre_progress *progress)
 {
     const struct gyre_member *member = health->member;
@@ -325,10 +319,9 @@ static void check_signals(struct gyre_health *health, const struct gyre_progress
     }
 }
 
-/* Fail if this rank waits although a peer has left, because a peer that has left takes part in no
- * later call. Data that the peer sent before it left may still be under way, also to a process that
- * was stopped meanwhile. So the time limit starts when this process runs and knows that the peer
- * has left. */
+/* A peer that has left takes part in no later call. Its data may still be under way, also to a
+ * process that was stopped meanwhile, so the time limit starts when this process runs and knows
+ * that the peer has left. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = health->member;
@@ -336,7 +329,7 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     const uint64_t still_ns = gyre_max_u64(health->still_since_ns, health->resumed_ns);
-    int first = -1; /* the first rank that left: the other ranks may have left because of it */
+    int first = -1; /* the first that left: others may have left because of it */
     for (int rank = 0; rank < member->n_ranks; rank++) {
         const uint64_t left_ns = health->peers[rank].left_ns;
         if (rank != member->rank && health->has_left[rank] &&
@@ -354,9 +347,9 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
-/* Ask all ranks, if `interval_ns` has passed since the latest question. Returns whether it did.
- * Questions cover the latest finished calls too: broadcasts with different roots may all end
- * although they do not fit, so that only the call after them waits. */
+/* Ask all ranks unless `interval_ns` has not passed since the latest question (false). The latest
+ * finished calls are asked about too: broadcasts with different roots may all end although they do
+ * not fit, and only the call after them waits. */
 static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_ns,
                 uint64_t completed, uint64_t launched)
 {
@@ -399,15 +392,15 @@ static bool take_progress(struct gyre_health *health, uint64_t now_ns, bool busy
     health->seen_progress = progress->activity;
     health->still_since_ns = now_ns;
     health->has_warned = false;
-    if (!is_late(health, now_ns)) { /* questions go on about a call that exceeds the time limit */
+    if (!is_late(health, now_ns)) { /* questions about a late call go on */
         health->asked_ns = 0;
         health->asks_since_ns = 0;
     }
     return busy;
 }
 
-/* After this process was stopped, start to count the silence of other ranks anew: their messages
- * may have arrived without being read. */
+/* Messages of other ranks may have arrived while this process was stopped: count their silence
+ * anew. */
 static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 {
     if (now_ns - health->checked_ns > SELF_GAP_NS) {
@@ -425,7 +418,7 @@ void gyre_health_check_progress(struct gyre_health *health)
     const struct gyre_progress progress = executor->ops->progress(executor);
     const uint64_t launched = gyre_load_acquire_u64(&executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
-    /* Replays of a graph complete works that this library did not launch. */
+    /* works of replayed graphs are not launched here */
     const bool replays =
         member->device_info.kind == GYRE_DEVICE_CUDA && progress.completed < progress.activity;
     notice_own_stop(health, now_ns);

@@ -22,11 +22,10 @@
 #define PATIENCE_NS 3000000000ULL /* for the health thread to print */
 #define LINE_BYTES  512
 #define MAX_OWN     256 /* workers of this rank that are printed */
-#define MAX_RANKS   16 /* ranks that are printed. All n ranks of a job may print at the same time */
+#define MAX_RANKS   16  /* that are printed; all n ranks of a job may print at once */
 
 /* ---- this rank ----------------------------------------------------------------------------- */
 
-/* Does the worker wait at the sending end of its connection? */
 static bool waits_as_sender(const struct gyre_position *position)
 {
     return position->waits_for == GYRE_WAIT_CREDIT || position->waits_for == GYRE_WAIT_ENTRY;
@@ -134,7 +133,7 @@ void gyre_health_tell_waits(struct gyre_health *health, int rank)
 
 /* ---- messages of other ranks ---------------------------------------------------------------- */
 
-/* Make a peer's text safe to print: terminate it and replace control characters. */
+/* Make a peer's text safe to print. */
 static void clean(char *text, size_t text_bytes)
 {
     text[text_bytes - 1] = '\0';
@@ -213,8 +212,7 @@ void gyre_health_take_end_answer(struct gyre_health *health, int rank,
             position->slot != end->slot || position->is_lines != end->is_lines ||
             waits_as_sender(position) == (end->is_send != 0))
             continue;
-        /* A sender of placed data that waits until the receiver enters the call does not wait for
-         * the count of moved slots, so n_moved says nothing about that wait. */
+        /* A sender of placed data that waits for the receiver's entry does not wait for n_moved. */
         if (!end->is_known)
             wait->answer = GYRE_PEER_END_UNKNOWN;
         else if (position->waits_for != GYRE_WAIT_ENTRY && end->n_moved > position->slot)
@@ -248,7 +246,7 @@ static void print_wait(FILE *file, const struct gyre_health_wait *wait)
     fprintf(file, "    %s\n", line);
 }
 
-/* Print how many more workers have not finished. @n_printed: the workers that were printed. */
+/* @n_printed: workers that were printed. */
 static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32_t n_printed,
                        bool is_waiting)
 {
@@ -260,7 +258,7 @@ static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32
         fputs("    the position in the program is not known on this device\n", file);
 }
 
-/* Print this rank's workers. There may be more of them than a message holds. */
+/* There may be more workers than a message holds. */
 static void print_own(FILE *file, struct gyre_health *health)
 {
     struct gyre_executor *executor = health->caller->executor;
@@ -284,7 +282,7 @@ static void print_own(FILE *file, struct gyre_health *health)
     free(positions);
 }
 
-/* The states of ranks, the one that most likely explains a standstill first. */
+/* the most likely cause of a standstill first */
 enum state { IS_THIS_RANK, HAS_GONE, IS_SILENT, WAITS_IN_NO_CALL, WAITS_IN_A_CALL, N_STATES };
 
 static enum state state_of(const struct gyre_health *health, int rank)
@@ -323,7 +321,6 @@ static void print_rank(FILE *file, struct gyre_health *health, int rank)
     }
 }
 
-/* Print MAX_RANKS ranks in the order of their states, and count the other ones. */
 static void print_most_useful(FILE *file, struct gyre_health *health)
 {
     static const char *const words[N_STATES] = {

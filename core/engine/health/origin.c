@@ -155,8 +155,8 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
     return word_out[0] != '\0';
 }
 
-/* The rendezvous knows only the child's rank numbers. Add the parent's to a message such as "rank 1
- * gave up" or "rank 1 is gone". */
+/* Add the parent's rank to a message of the rendezvous such as "rank 1 gave up" or "rank 1 is
+ * gone". */
 static void name_rank_in_parent(const struct gyre_origin *origin)
 {
     char before[GYRE_CAUSE_MAX_BYTES];
@@ -174,7 +174,6 @@ static void name_rank_in_parent(const struct gyre_origin *origin)
                     before + n_prefix);
 }
 
-/* Rank numbers in messages of the rendezvous and of transports are the child's. */
 static gyre_status add_origin(const struct gyre_origin *origin, gyre_status status)
 {
     char ranks[128] = "";
@@ -206,14 +205,14 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
     while (waits && !gyre_fault_is_raised(&member->fault)) {
         if (gyre_origin_word(origin, word))
             return gyre_fail(status, "%s", word);
-        /* This check sets the thread's cause to the first failure that was reported. */
+        /* sets the thread's cause to the first failure */
         if (!is_heard && member->bootstrap != NULL &&
             member->bootstrap->ops->check(member->bootstrap) == GYRE_ERROR_REMOTE) {
             is_heard = true;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
-        /* On the child's links a rank that gave up looks like a rank that died. The parent's links
-         * tell the two apart, so wait for their report too. */
+        /* The child's links show a rank that gave up as dead. The parent's tell the two apart, so
+         * wait for their report too. */
         waits = gyre_now_ns() < deadline_ns && (!is_heard || origin != NULL);
         if (waits)
             nanosleep(&nap, NULL);

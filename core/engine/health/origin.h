@@ -23,9 +23,9 @@ struct gyre_origin_member {
     char host_name[64];
 };
 
-/* The child and its parent's health hold an origin. The last holder that releases it frees it. */
+/* Its holders are the child and its parent's health; the last one frees it. */
 struct gyre_origin {
-    struct gyre_origin *next; /* in the parent's list; under the lock of the parent's health */
+    struct gyre_origin *next; /* under the lock of the parent's health */
     enum gyre_origin_kind kind;
     int n_ranks;
     pthread_mutex_t lock;
@@ -44,19 +44,18 @@ struct gyre_origin_config {
     struct gyre_fault *fault;           /* the child's */
 };
 
-/** gyre_origin_open - make the origin of a child before the child itself. It has two holders: the
- * child, and the parent's health once that watches the origin (gyre_health_watch_child). Until
- * gyre_origin_set_made() a failure of the parent that concerns the child also raises the child's
- * fault: the death of a rank of the child, and in a split whose ranks have not all joined, every
- * failure. Errors: OUT_OF_MEMORY. */
+/** gyre_origin_open - make the origin of a child before the child. It has two holders: the child,
+ * and the parent's health (gyre_health_watch_child). Until gyre_origin_set_made() the parent's
+ * failures raise the child's fault: the death of a rank of the child, and in a split whose ranks
+ * have not all joined, every failure. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
 /** gyre_origin_set_joined - all ranks have come to the child's rendezvous. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
 
-/** gyre_origin_set_made - the set-up of the child has ended, with or without success. @origin: or
- * NULL. */
+/** gyre_origin_set_made - the child's set-up has ended, with or without success. @origin: or NULL.
+ */
 void gyre_origin_set_made(struct gyre_origin *origin);
 
 /** gyre_origin_release - a holder gives up its reference. @origin: or NULL. */
@@ -65,13 +64,12 @@ void gyre_origin_release(struct gyre_origin *origin);
 /** gyre_origin_is_alone - has the child released the origin? */
 bool gyre_origin_is_alone(struct gyre_origin *origin);
 
-/** gyre_origin_tell - the parent's health tells the origin that the parent failed.
- * @lost_rank: the parent's rank that died; -1 = none did. @how: the cause of its death. @text: why
- * the parent failed, with the parent's rank numbers. */
+/** gyre_origin_tell - the parent failed. @lost_rank: its rank that died; -1 = none did. @how: the
+ * cause of its death. @text: why the parent failed, with the parent's rank numbers. */
 void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text);
 
-/** gyre_origin_word - copy the cause of the parent's failure, with the child's rank numbers.
- * Returns false if there is none. @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
+/** gyre_origin_word - copy the cause of the parent's failure, with the child's rank numbers; false
+ * = there is none. @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
 bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 
 /** gyre_rank_name - "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3
@@ -80,9 +78,8 @@ const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_p
                            int rank, char *name_out);
 
 /** gyre_origin_settle - find the cause after set-up failed on this rank, perhaps only because
- * another rank gave up. Waits at most 200 ms until the rendezvous or the parent reports which rank
- * died; the report becomes the thread's cause. Returns the status. Called before the health thread
- * runs. */
+ * another rank gave up: wait at most 200 ms until the rendezvous or the parent reports which rank
+ * died. Returns the status. Before the health thread runs. */
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status);
 

@@ -19,22 +19,19 @@
 
 /* ---- the waits-for graph -------------------------------------------------------------------- */
 
-/* The nodes of the graph are the workers of all ranks, and an edge leads from a worker that waits
- * to the worker of another rank that holds the other end of the connection. A worker waits for one
- * thing at a time, so at most one edge leaves a node, and a walk along the edges finds the cause: a
- * cycle, or the place where the edges end.
- *
- * A worker waits for the arrival of one slot, or for its credit. The rank at the other end of the
- * connection (the peer) is asked about that slot. This is the peer's answer. */
+/* An edge leads from a worker that waits to the worker of another rank that holds the other end of
+ * the connection. At most one edge leaves a worker, so a walk finds the cause: a cycle, or the end
+ * of the edges. A worker waits for one slot, or for its credit, and asks the rank at the other end
+ * (the peer) about it. This is the peer's answer. */
 enum gyre_peer_end {
     GYRE_PEER_END_UNKNOWN, /* the peer has not answered, or its executor cannot tell */
     GYRE_PEER_END_MOVED,   /* the peer has sent the slot, or consumed it */
-    GYRE_PEER_END_HELD,    /* it has not, but an unfinished worker of it uses the connection */
-    GYRE_PEER_END_FREE,    /* it has not, and no unfinished worker of it uses the connection */
+    GYRE_PEER_END_HELD,    /* not yet, but an unfinished worker uses the connection */
+    GYRE_PEER_END_FREE,    /* not yet, and no unfinished worker uses the connection */
     GYRE_N_PEER_ENDS
 };
 
-/* A worker within its rank. Also exchanged between ranks: fixed layout. */
+/* Exchanged between ranks: fixed layout. */
 struct gyre_wait_worker {
     uint16_t work; /* of the launch */
     uint16_t channel;
@@ -62,21 +59,20 @@ struct gyre_wait_graph {
 enum gyre_wait_end {
     GYRE_WAIT_ENDS_IN_CYCLE,    /* the last edge leads to edges[cycle_start] of the path */
     GYRE_WAIT_ENDS_RUNNABLE,    /* the last edge's worker waits for nothing */
-    GYRE_WAIT_ENDS_MOVED,       /* the awaited rank has moved the slot; it has not arrived */
-    GYRE_WAIT_ENDS_FREE,        /* no worker of the awaited rank will move the slot as it stands */
+    GYRE_WAIT_ENDS_MOVED,       /* moved by the awaited rank, but not arrived */
+    GYRE_WAIT_ENDS_FREE,        /* no worker of the awaited rank will move the slot */
     GYRE_WAIT_ENDS_UNEXPLAINED, /* nothing is known of the worker that is waited for */
 };
 
 struct gyre_wait_path {
     uint32_t n_edges; /* at least 1 */
     uint32_t cycle_start;
-    int end_rank; /* the rank that the last edge waits for, or whose worker can run */
+    int end_rank; /* that the last edge waits for, or whose worker can run */
     enum gyre_wait_end end;
 };
 
-/** gyre_wait_graph_walk - follow the waits from one edge. Pure (health_explain.c).
- * @start: index of an edge. @edges_out: receives the path's edges, in order. @places: scratch. Both
- * have as many entries as the graph has edges. */
+/** gyre_wait_graph_walk - follow the waits from edge `start`. Pure. @edges_out: receives the path's
+ * edges, in order. @places: scratch. Both have as many entries as the graph has edges. */
 struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
                                            uint32_t *edges_out, uint32_t *places);
 
@@ -102,7 +98,7 @@ struct gyre_health_place {
     struct gyre_record call; /* sequence 0 = none, or not on record any more */
 };
 
-/* A worker that has not finished, and the answer of the rank that the worker waits for. */
+/* A worker that has not finished, and the awaited rank's answer. */
 struct gyre_health_wait {
     struct gyre_position position;
     struct gyre_wait_worker peer_worker;
@@ -116,16 +112,15 @@ struct gyre_health_wait {
 struct gyre_health_waits {
     uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
     uint16_t n_waits;
-    uint32_t n_all;   /* number of workers that have not finished; `waits` has room for fewer */
-    uint8_t is_known; /* 0: the executor cannot tell where its workers are */
-    uint8_t
-        has_begun; /* 0: the rank's first unfinished launch waits for earlier work of its stream */
+    uint32_t n_all;    /* unfinished workers; `waits` has room for fewer */
+    uint8_t is_known;  /* 0: the executor cannot tell where its workers are */
+    uint8_t has_begun; /* 0: the first unfinished launch waits for earlier work of its stream */
     uint8_t pad[6];
     struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
 };
 
-/* END_ASK comes from a rank that waits for a slot of a connection. END_ANSWER repeats the question
- * and says how far the asked rank's end is. */
+/* END_ASK: this rank waits for a slot of a connection. END_ANSWER repeats it and says how far the
+ * asked rank's end is. */
 struct gyre_health_end {
     uint64_t slot;    /* the asking rank waits for this slot */
     uint64_t n_moved; /* answer: slots that the asked rank's end has sent or consumed */
@@ -158,8 +153,8 @@ _Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
 
 /* ---- state ---------------------------------------------------------------------------------- */
 
-/* The state of another rank as this rank knows it, or of this rank itself as the rendezvous shows
- * it. Only the health thread uses it. 0 = it has not happened yet. */
+/* What is known of another rank, or of this rank itself by the rendezvous. The health thread's own.
+ * 0 = it has not happened. */
 struct gyre_health_peer {
     uint64_t heard_ns;  /* the latest message came */
     uint64_t asked_ns;  /* its latest question came */
@@ -171,14 +166,14 @@ struct gyre_health_peer {
     struct gyre_health_blocked *blocked; /* likewise; under the lock of the health */
 };
 
-/* A dump of all positions that a thread waits for. Under the lock of the health. */
+/* A dump that a thread waits for. Under the lock of the health. */
 struct gyre_health_dump {
     bool is_wanted;      /* set by the thread, taken back by it */
-    char *text;          /* malloc'ed by the health thread when all ranks have answered, or late */
-    uint64_t started_ns; /* the health thread's own: it asked the other ranks; 0 = not yet */
+    char *text;          /* malloc'ed by the health thread, when all ranks have answered or late */
+    uint64_t started_ns; /* the health thread's own: when it asked; 0 = not yet */
 };
 
-/* A call that a peer asked about and that this rank has not made yet. */
+/* A call that a peer asked about and this rank has not made yet. */
 struct gyre_health_question {
     int rank;
     struct gyre_record record;
@@ -193,7 +188,7 @@ struct gyre_health {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stops;                   /* under lock */
-    bool is_leaving;              /* under lock: this rank has left and waits for the others */
+    bool is_leaving;              /* under lock: waits for the others' goodbyes */
     bool is_alone;                /* under lock: no goodbye that is still missing will come */
     bool *has_left;               /* by rank: said goodbye or was lost; by the health thread */
     bool *was_lost;               /* by rank; by the health thread */
@@ -211,18 +206,18 @@ struct gyre_health {
     uint8_t *standings;             /* by rank: scratch for a message */
     uint64_t checked_ns;            /* the latest look at the progress */
     uint64_t resumed_ns;            /* this process ran again after it was stopped; 0 = never */
-    uint64_t left_self_ns;          /* this rank began to wait for the others' goodbyes; 0 = no */
+    uint64_t left_self_ns;          /* began to wait for the others' goodbyes; 0 = no */
     uint64_t seen_progress;
     uint64_t seen_completed;
     uint64_t still_since_ns;
     uint64_t started_ns;    /* when the work that is now the first unfinished one became it */
     uint64_t asked_ns;      /* the latest question; 0 = this stall has none */
-    uint64_t asks_since_ns; /* the first of the questions that are asked at regular intervals */
-    uint64_t late_ns; /* the time limit was passed, and all ranks had time to answer; 0 = no */
+    uint64_t asks_since_ns; /* the first question of this series; 0 = none */
+    uint64_t late_ns;       /* over the time limit, and all ranks had time to answer; 0 = no */
     bool has_warned;
 };
 
-/* How a rank stands to the call that this rank waits in. */
+/* To the call that this rank waits in. */
 enum gyre_health_standing {
     GYRE_STANDS_SILENT,
     GYRE_STANDS_LEFT,
@@ -235,13 +230,13 @@ enum gyre_health_standing {
 
 /* ---- health.c ----------------------------------------------------------------------------- */
 
-/** gyre_health_post - send the head of a message and the first bytes of its union. @rank: -1 = all
- * other ranks. */
+/** gyre_health_post - send a message's head and the first bytes of its union. @rank: -1 = all other
+ * ranks. */
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes);
 
-/** gyre_health_fail - raise the communicator's fault.
- * @prints: print the failure. One rank of the job prints: the rank that finds the failure. */
+/** gyre_health_fail - raise the communicator's fault. @prints: one rank of the job, which finds the
+ * failure, prints it. */
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
@@ -262,15 +257,14 @@ void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t te
 /** gyre_health_place_of - where this rank is. */
 void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out);
 
-/** gyre_health_waiting_call - the call that this rank waits in. Its sequence is 0 if there is none
- * or it is not on record any more. */
+/** gyre_health_waiting_call - its sequence is 0 if there is none, or none on record. */
 void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *call_out);
 
 /** gyre_health_is_record - may a record that came from a peer be read? */
 bool gyre_health_is_record(const struct gyre_record *record);
 
-/** gyre_health_answer - a rank asks about its unfinished calls: compare them with the calls of this
- * rank, keep the questions about calls that this rank has not made, and tell this rank's place. */
+/** gyre_health_answer - compare a rank's unfinished calls with those of this rank, keep questions
+ * about calls that were not made yet, and tell this rank's place. */
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message);
 
@@ -279,24 +273,24 @@ void gyre_health_answer(struct gyre_health *health, int rank,
 /** gyre_health_ask_ns - the time between two questions while this rank waits. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_silence_limit_ns - a rank counts as silent if it was asked at regular intervals and
- * sent nothing for this long. */
+/** gyre_health_silence_limit_ns - a rank is silent if it was asked regularly and sent nothing for
+ * this long. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_append - append to a text and cut off the part that does not fit. */
+/** gyre_health_append - append to a text; what does not fit is cut off. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** gyre_health_stands - how a rank stands to the call `mine`, in which this rank waits. */
+/** gyre_health_stands - @mine: the call that this rank waits in. */
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);
 
-/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail calls that
- * exceed the time limit. The health thread calls this about every 100 ms. */
+/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail late ones.
+ * About every 100 ms. */
 void gyre_health_check_progress(struct gyre_health *health);
 
-/** gyre_health_check_leaving - the same once this rank has left: ask the ranks that have not left
- * whether they still run, and stop waiting for ranks that do not. */
+/** gyre_health_check_leaving - likewise once this rank has left: wait only for ranks that still
+ * run. */
 void gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
@@ -304,19 +298,18 @@ void gyre_health_check_leaving(struct gyre_health *health);
 /** gyre_health_look - store the positions of this rank's workers in health->waits. */
 void gyre_health_look(struct gyre_health *health);
 
-/** gyre_health_share_waits - find the positions of this rank's workers, ask the awaited ranks how
- * many slots their ends have moved, and tell the positions to the rank that explains the stall.
- * Called when this rank asks questions. */
+/** gyre_health_share_waits - find this rank's positions, ask the awaited ranks how many slots they
+ * have moved, and tell the rank that explains. When this rank asks. */
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
 
 /** gyre_health_tell_waits - tell a rank where this rank's workers are. */
 void gyre_health_tell_waits(struct gyre_health *health, int rank);
 
-/** gyre_health_explainer - the lowest rank that waits and asks; it explains the stall for all. */
+/** gyre_health_explainer - the lowest rank that waits and asks. It explains the stall for all. */
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_take_waits / take_end_ask / take_end_answer - handle a message of this kind. A
- * message with a wrong version, size or range is dropped. */
+/** gyre_health_take_waits / take_end_ask / take_end_answer - a message with a wrong version, size
+ * or range is dropped. */
 void gyre_health_take_waits(struct gyre_health *health, int rank,
                             struct gyre_health_message *message, size_t n_bytes);
 void gyre_health_take_end_ask(struct gyre_health *health, int rank,
@@ -333,11 +326,10 @@ void gyre_health_check_dump(struct gyre_health *health);
  * 4 (chunk 1: from 3 + in 1 -> to 1) waits for slot 41 from rank 3 over shm". */
 void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
-/** gyre_health_explain - explain from the positions of all ranks why this rank's call makes no
- * progress. The explanation follows the waits from rank to rank until they form a cycle or end.
- * @mine: the call that this rank waits in. @why_out: "" if nothing is known. @why_bytes: at least
- * 1; a text that is too long loses waits of the chain and keeps its end.
- * Returns true if the cause is certain: a cycle, or a slot that was sent and did not arrive. */
+/** gyre_health_explain - follow the waits from this rank's call `mine` to a cycle or to their end.
+ * @why_out: "" if nothing is known. @why_bytes: at least 1; a long text loses waits of the chain
+ * and keeps its end. Returns true if the cause is certain: a cycle, or a slot that was sent and did
+ * not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
 

@@ -16,7 +16,7 @@
 
 #define N_CONFIG_SETTINGS 4
 
-/* The settings that must be equal on all ranks. Ranks all-gather them: fixed layout. */
+/* The same on all ranks. Gathered: fixed layout. */
 struct agreement {
     uint32_t version;
     uint32_t device_kind;
@@ -35,7 +35,7 @@ struct agreement {
 static const char *const config_names[N_CONFIG_SETTINGS] = {"min_channels", "max_channels",
                                                             "sm_budget", "transport"};
 
-/* The hash of the first `n` rows. Rows beyond the last one count as zeros. */
+/* Rows beyond the last one count as zeros. */
 static uint64_t hash_rows(const struct gyre_links_terms *terms, uint64_t n)
 {
     const uint64_t none = 0;
@@ -114,8 +114,8 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
-/* Name the first row in which rank 0 and another rank differ. All ranks call this together.
- * Bisection finds the row, because rows are many and messages short. */
+/* Name the first row that differs between rank 0 and `other`. Collective. Bisection, because rows
+ * are many and messages short. */
 static gyre_status refuse_rows(const struct gyre_member *member,
                                const struct gyre_links_terms *terms, uint64_t most_rows, int other)
 {
@@ -167,8 +167,8 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     }
     if (other != 0)
         status = refuse_rows(member, terms, most_rows, other);
-    /* A Lamport clock: the number is greater than that of every earlier communicator of these
-     * processes. Two that are made at the same time may get the same number. */
+    /* A Lamport clock: greater than every earlier communicator of these processes. Two that are
+     * made at the same time may have the same number. */
     for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
         member->number = gyre_max_u64(member->number, all[rank].number);
     member->number += status == GYRE_SUCCESS;
@@ -178,8 +178,7 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
 
 /* ---- GPUs -------------------------------------------------------------------------------- */
 
-/* The most workers that a channel of any built-in algorithm has: two for each tree of a double
- * tree. */
+/* of any built-in algorithm in a channel: two for each tree of a double tree */
 #define WORKERS_AT_MOST 4
 
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links)
@@ -246,9 +245,8 @@ gyre_status gyre_links_check_traces(const struct gyre_member *member,
     return GYRE_SUCCESS;
 }
 
-/* In every round all ranks gather one byte. When a rank has the bytes of a round, every other rank
- * had begun that round. A message cannot arrive before it was sent, so every round bounds the
- * offset of two clocks from both sides. */
+/* In every round all ranks gather one byte. A rank that has a round's bytes knows that every other
+ * rank had begun it, which bounds the offset of two clocks from both sides. */
 #define N_ROUNDS 16
 
 struct round_times {
@@ -274,7 +272,7 @@ static gyre_status run_rounds(const struct gyre_member *member, struct round_tim
     return status;
 }
 
-/* Narrow the bounds of (clock of `here` - clock of `there`) by the rounds of two ranks. */
+/* Narrow the bounds of (clock of `here` - clock of `there`). */
 static void narrow(const struct round_times *here, const struct round_times *there,
                    int64_t *lowest_ns, int64_t *highest_ns)
 {

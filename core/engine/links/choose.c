@@ -19,7 +19,7 @@
 
 /* ---- topology ---------------------------------------------------------------------------- */
 
-/* Detection asks NVML for every link of every GPU, so it runs only where its result is used. */
+/* Detection asks NVML for every link of every GPU, so it runs only where it is used. */
 static bool is_wanted(const struct gyre_member *member)
 {
     return (member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
@@ -105,12 +105,11 @@ void gyre_topology_compare(const struct gyre_member *member, const struct gyre_l
 
 #define NO_TRANSPORT 127
 
-/* A bit of the same byte: only NVLink is between the two GPUs, as this rank sees it. LL128 needs
- * NVLink, because over PCIe a store of 128 bytes may arrive in parts. */
+/* A bit of the same byte: this rank sees only NVLink between the two GPUs. LL128 needs that: over
+ * PCIe a store of 128 bytes may arrive in parts. */
 #define OVER_NVLINK 128
 
-/* Find the first transport with which this rank reaches the peer, and why it does not by earlier
- * ones. */
+/* The first transport with which this rank reaches the peer, and why earlier ones do not. */
 static uint8_t first_reachable(const struct gyre_member *member, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {
@@ -134,10 +133,8 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
     return NO_TRANSPORT;
 }
 
-/* Choose the transport of a pair from the answers of its two ranks. Transports are in order of
- * preference, and each rank names its first possible one; the later of the two is chosen. Returns
- * NO_TRANSPORT if there is none.
- * @all: the answer of rank i about rank j stands at i * n + j. */
+/* Each rank names its first possible transport, in order of preference; the later of the two is
+ * chosen. @all: the answer of rank i about rank j stands at i * n + j. */
 static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *all, size_t n,
                              const size_t pair[2])
 {
@@ -198,8 +195,8 @@ gyre_status gyre_links_choose_transports(const struct gyre_member *member, struc
 
 /* ---- logging ----------------------------------------------------------------------------- */
 
-/* Warn about ranks of one host that run as different users, because they talk to each other as if
- * they were on two hosts. The lowest rank of the host warns, once. */
+/* Ranks of one host that run as different users talk as if they were on two hosts. The lowest rank
+ * of the host warns, once. */
 static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
 {
     const struct gyre_peer_info *own = &links->infos[member->rank];

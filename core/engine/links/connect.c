@@ -43,7 +43,7 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
     struct gyre_peer_info mine;
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&member->params, member->device, member->rank, &mine));
-    /* without an interface the communicator cannot be shrunk later; everything else works */
+    /* only shrinking needs one */
     if (member->n_ranks > 1 && gyre_regroup_listen(&member->params, &links->regroup_listener,
                                                    &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
@@ -133,10 +133,10 @@ out:
     return status;
 }
 
-/* Is memory set aside for lines between hosts? GPUs use them by themselves over TCP, and two GPUs
- * over RDMA, too. With more ranks over RDMA they take 32 MiB of GPU memory, and on the host device
- * over TCP the proxy looks at twice as many FIFOs. There GYRE_PROTO must ask for them: another
- * protocol than SIMPLE comes first behind some slash of it. */
+/* GPUs use lines between hosts by themselves over TCP, and two GPUs over RDMA, too. With more ranks
+ * over RDMA they take 32 MiB of GPU memory, and on the host device over TCP the proxy looks at
+ * twice as many FIFOs. There GYRE_PROTO must ask for them: another protocol than SIMPLE comes first
+ * behind some slash. */
 static bool wants_net_lines(const struct gyre_member *member, const struct gyre_links *links)
 {
     const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
@@ -147,7 +147,6 @@ static bool wants_net_lines(const struct gyre_member *member, const struct gyre_
     return wants && links->has_net_lines && links->is_proxied;
 }
 
-/* Compute the sizes of the FIFOs, and which ranks are far from this one. */
 static gyre_status size_fifos(const struct gyre_member *member, struct gyre_links *links)
 {
     const gyre_device_kind kind = (gyre_device_kind)member->device_info.kind;
@@ -180,8 +179,7 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     return GYRE_SUCCESS;
 }
 
-/* Go on without lines between hosts if some rank has none. On the host device all ranks have them.
- */
+/* Some rank may have no lines between hosts. On the host device all have them. */
 static gyre_status agree_on_lines(const struct gyre_member *member, struct gyre_links *links)
 {
     const size_t n = (size_t)member->n_ranks;
@@ -244,16 +242,15 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     links->has_net_lines = true;
     GYRE_TRY(gyre_links_choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
-    /* The number of NICs that the ranks of a host use: interfaces over which ranks spread, or ports
-     * that a rank may use. A host with more ports than ranks uses one for each rank. */
+    /* Interfaces over which a host's ranks spread, or ports that a rank may use. A host with more
+     * ports than ranks uses one for each rank. */
     uint32_t n_nics = 1;
     for (size_t rank = 0; rank < n; rank++)
         n_nics = (uint32_t)gyre_max_u64(n_nics, links->uses_rdma ? links->infos[rank].ib_n_ports
                                                                  : links->infos[rank].n_interfaces);
     links->grouping.n_nics = (uint16_t)gyre_min_u32(n_nics, UINT16_MAX);
     GYRE_TRY(size_fifos(member, links));
-    /* It matters only inside one host, where slots have different sizes, and there the ring follows
-     * the numbers of the ranks. */
+    /* matters only inside one host, where the ring follows the numbers of the ranks */
     for (size_t rank = 0; rank < n; rank++)
         links->ring_prev[rank] = (uint16_t)((rank + n - 1) % n);
     links->connectors = calloc(n * links->spec.n_fifos * 2, sizeof(*links->connectors));
@@ -304,8 +301,7 @@ void gyre_links_close(struct gyre_links *links)
 
 /* ---- put links --------------------------------------------------------------------------- */
 
-/* All slots of a rank, of both directions, take this much at most unless they have the least size.
- */
+/* for all slots of a rank, of both directions, unless they have the least size */
 #define BUDGET_BYTES   ((uint64_t)(16 << 20))
 #define MIN_SLOT_BYTES ((uint64_t)4096)
 #define MAX_SLOT_BYTES ((uint64_t)(128 << 10))

@@ -36,17 +36,16 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
-/* Round down to a multiple of RING_SLOT_BYTES, or to a power of two if the value is smaller. */
+/* Down to a multiple of RING_SLOT_BYTES, or to a power of two below it. */
 static uint64_t floor_to_slot(uint64_t value)
 {
     return value < RING_SLOT_BYTES ? floor_to_power_of_two(value)
                                    : value / RING_SLOT_BYTES * RING_SLOT_BYTES;
 }
 
-/* Divide the budget of SIMPLE on GPUs without a proxy. FIFOs from the predecessor in the ring get
- * the longest slots, because rings gain from them: 64 channels reach 330 GB/s with slots of 64 KiB
- * and 357 with 128 KiB (4 H200, 1 GiB, 2026-11). @ring_bytes: the wanted size of a slot of the
- * ring. */
+/* FIFOs from the predecessor in the ring get the longest slots, because rings gain from them: 64
+ * channels reach 330 GB/s with slots of 64 KiB and 357 with 128 KiB (4 H200, 1 GiB, 2026-11).
+ * @ring_bytes: the wanted size of a slot of the ring. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
                                             uint64_t ring_bytes, uint64_t budget_bytes)
 {
@@ -73,8 +72,8 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
 }
 
-/* The number of FIFOs of an ordered pair of GPUs. @n_joined_out: with few channels a pair has fewer
- * FIFOs than there is memory for, and each FIFO gets the memory of so many. */
+/* @n_joined_out: with few channels a pair has fewer FIFOs than there is memory for, and each FIFO
+ * gets the memory of so many. */
 static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
 {
     const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
@@ -85,21 +84,19 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
     return n_fifos;
 }
 
-/* The wanted size of a slot of the ring. With few channels the budget has room for longer slots,
- * and few channels need them: all-reduces of 1 GiB on 16 channels reach 276 GB/s with slots of 128
- * KiB and 316 with 256 KiB (2 H200, 2026-11). With two ranks there is room for half as much again.
- */
+/* With few channels the budget has room for longer slots: all-reduces of 1 GiB on 16 channels reach
+ * 276 GB/s with slots of 128 KiB and 316 with 256 KiB (2 H200, 2026-11). With two ranks there is
+ * room for half as much again. */
 static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 {
     const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
     return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
 }
 
-/* Divide memory between the slots of LL and LL128. LL carries small messages only, so it gets a
- * sixth. The rest makes slots of LL128 so long that a two-shot all-reduce of 4 MiB in 64 channels
- * is one tile; in two tiles the call would fill all slots, and a launch would wait until its peers
- * have started (31 us instead of 26, 4 H200, 2026-11).
- * @slot_bytes: the memory of one slot of each of the two protocols together. */
+/* LL carries small messages only, so it gets a sixth. The rest makes slots of LL128 so long that a
+ * two-shot all-reduce of 4 MiB in 64 channels is one tile; in two it would fill all slots, and a
+ * launch would wait until its peers have started (31 us instead of 26, 4 H200, 2026-11).
+ * @slot_bytes: of one slot of each of the two protocols together. */
 static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
 {
     const uint32_t ll = gyre_clamp_u32(slot_bytes / 6 / 1024 * 1024, MIN_LL_BYTES, MAX_LL_BYTES);
@@ -109,9 +106,8 @@ static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_byte
                        MIN_SLOT_BYTES, MAX_LL128_BYTES);
 }
 
-/* Compute the FIFOs of GPUs whose slots proxies move. There are as many FIFOs as can have slots of
- * ACROSS_SLOT_BYTES, because more FIFOs gain more than longer slots (predicted for 2 hosts of 8
- * GPUs and 8 NICs, 2026-11). */
+/* GPUs whose slots proxies move: as many FIFOs as can have slots of ACROSS_SLOT_BYTES, because more
+ * FIFOs gain more than longer slots (predicted for 2 hosts of 8 GPUs and 8 NICs, 2026-11). */
 static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_bytes,
                                            uint32_t max_channels)
 {
@@ -150,7 +146,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
             gyre_clamp_u32(simple / 16 * 16, MIN_SLOT_BYTES, MAX_HOST_BYTES);
         return spec;
     }
-    /* SIMPLE takes up to four fifths of the budget, and the line protocols take the rest. */
+    /* SIMPLE takes up to four fifths, and the line protocols the rest. */
     divide_between_rings_and_others(&spec, n_peers, ring_bytes(n_peers, n_joined),
                                     GYRE_FIFO_BUDGET_BYTES / 5 * 4);
     const uint64_t rest =
@@ -166,18 +162,17 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 
 /* ---- on several hosts -------------------------------------------------------------------- */
 
-/* The most FIFOs of GPUs that are alone on their hosts, and the longest slots. No rank passes data
- * on inside a host, so many FIFOs gain little, and a NIC takes its time for every message:
- * all-gathers of 4 MiB between two GPUs took 816 us with slots of 128 KiB and 367 with 512 KiB (2
- * H100, 2026-11). */
+/* GPUs that are alone on their hosts. No rank passes data on inside a host, so many FIFOs gain
+ * little, and a NIC takes its time for every message: all-gathers of 4 MiB between two GPUs took
+ * 816 us with slots of 128 KiB and 367 with 512 KiB (2 H100, 2026-11). */
 static struct gyre_fifo_size size_alone(struct gyre_fifo_size most)
 {
     return (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
                                    .slot_bytes = MAX_SIMPLE_BYTES};
 }
 
-/* Compute the FIFOs of near pairs: as many as can have slots of `least_bytes`. @n_ends: the number
- * of near peers, where a peer with slots at both ends counts twice. */
+/* As many FIFOs as can have slots of `least_bytes`. @n_ends: near peers, where a peer with slots at
+ * both ends counts twice. */
 static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
                                        uint64_t buffer_bytes, struct gyre_fifo_size most,
                                        uint32_t least_bytes)
@@ -196,9 +191,8 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
-/* The memory for slots of the line protocols between the ranks of a host: the shortest slots of
- * `n_fifos`, and a sixteenth of the budget at least; more would shorten the slots of SIMPLE. 0:
- * they do not fit an eighth. */
+/* For line protocols between the ranks of a host: the shortest slots of `n_fifos`, and a sixteenth
+ * of the budget at least; more would shorten the slots of SIMPLE. 0: they do not fit an eighth. */
 static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
                            uint64_t budget_bytes)
 {
@@ -206,8 +200,7 @@ static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
     return least <= budget_bytes / 8 ? gyre_max_u64(least, budget_bytes / 16) : 0;
 }
 
-/* Compute the FIFOs of far pairs. There are few, because only small calls and point to point use
- * them. */
+/* Far pairs have few FIFOs: only small calls and point to point use them. */
 static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t rest_bytes,
                                       struct gyre_fifo_size near)
 {
@@ -241,10 +234,10 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     const uint64_t lines_bytes =
         has_lines ? size_lines(peers->n_inside, spec.depth, most.n_fifos, all) : 0;
     const uint64_t budget = all - lines_bytes; /* of SIMPLE */
-    /* Near pairs get three quarters of the budget. Many FIFOs are better than long slots, as long
-     * as a slot has LEAST_NEAR_BYTES: 1 GiB on 2048 hosts of 8 GPUs and 8 NICs is predicted to take
-     * 6.2 ms in 32 channels with slots of 12 KiB, 9.5 in 16 with 24 KiB (2026-11). On the host
-     * device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for longer slots. */
+    /* Many FIFOs are better than long slots, as long as a slot has LEAST_NEAR_BYTES: 1 GiB on 2048
+     * hosts of 8 GPUs and 8 NICs is predicted to take 6.2 ms in 32 channels with slots of 12 KiB,
+     * 9.5 in 16 with 24 KiB (2026-11). On the host device the number of FIFOs is fixed unless
+     * GYRE_BUFFSIZE asks for longer slots. */
     const struct gyre_fifo_size near =
         size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
                   most, is_cuda ? LEAST_NEAR_BYTES : 0);
@@ -255,7 +248,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                              lines_bytes / ((uint64_t)peers->n_inside * spec.depth * spec.n_fifos));
     if (peers->n_far > 0) {
         const uint64_t near_bytes = (uint64_t)n_near * spec.depth * near.n_fifos * near.slot_bytes;
-        /* far pairs keep their part even where GYRE_BUFFSIZE takes more for near ones */
+        /* far pairs keep their part whatever GYRE_BUFFSIZE takes for near ones */
         const uint64_t rest_bytes = budget - gyre_min_u64(budget, near_bytes);
         spec.far =
             size_far(2 * peers->n_far, spec.depth, gyre_max_u64(rest_bytes, budget / 4), near);
@@ -272,7 +265,7 @@ uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec 
         (uint64_t)n_near * spec->n_fifos + (uint64_t)n_far * gyre_fifo_size_of(spec, true).n_fifos;
     if (n_fifos == 0)
         return 0;
-    /* A FIFO has slots at both ends, and each rank has both ends of FIFOs. */
+    /* slots at both ends, and each rank has both ends */
     const uint64_t budget =
         kind == GYRE_DEVICE_CUDA ? GYRE_FIFO_BUDGET_ACROSS_BYTES / 8 : GYRE_FIFO_BUDGET_BYTES / 16;
     const uint64_t share = budget / (2 * n_fifos * spec->depth);
@@ -289,8 +282,7 @@ void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind 
         return;
     spec->net_line_bytes = gyre_net_line_bytes(
         kind, spec, peers->n_near + (is_proxied_inside ? peers->n_inside : 0), peers->n_far);
-    /* Kernels of LL have one size of slot for all connections but those of proxies; here there are
-     * no others. */
+    /* Kernels of LL have one size of slot for all connections but those of proxies. */
     if (is_cuda && peers->n_inside == 0)
         spec->slot_bytes[GYRE_PROTO_LL] = spec->net_line_bytes;
 }

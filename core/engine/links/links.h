@@ -22,7 +22,7 @@ struct gyre_links {
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
     uint16_t *ring_prev; /* by rank: its predecessor in the ring */
-    uint8_t *is_far;     /* by rank: 1 = far from this one, so the pair has spec.far */
+    uint8_t *is_far;     /* by rank: 1 = far, so the pair has spec.far */
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
     bool for_puts;          /* while the transports of put links are opened */
@@ -30,25 +30,25 @@ struct gyre_links {
     bool is_proxied_inside; /* likewise, a pair of one host */
     bool uses_rdma;         /* the ib transport connects at least one pair of ranks */
     bool has_net_lines;     /* every pair that a proxy serves can use lines */
-    bool is_ll128_safe;     /* NVLink connects every pair of ranks, but for pairs on different hosts
-                             * that a proxy serves: those never go by LL128 */
+    bool is_ll128_safe;     /* NVLink connects every pair, but for proxied ones on different hosts,
+                             * which never go by LL128 */
     bool is_p2p;            /* every pair of ranks addresses each other's memory directly */
-    uint32_t n_gpu_sharers; /* number of ranks on the GPU that has the most; above 1 only with
-                             * GYRE_SHARE_GPU */
-    uint32_t least_sms;     /* multiprocessors that every rank has; 0 on the host device */
+    uint32_t
+        n_gpu_sharers;  /* ranks on the GPU that has the most; above 1 only with GYRE_SHARE_GPU */
+    uint32_t least_sms; /* multiprocessors that every rank has; 0 on the host device */
     struct gyre_network network; /* between hosts; zeros on one host */
     /* the other ranks of a shrink connect to it; NULL = none */
     struct gyre_regroup_listener *regroup_listener;
     char summary[64]; /* the transports in use, such as "SHM+NET/Socket/0" */
 };
 
-/* A measured threshold of the library (core/engine/plan/tuner/rows.h), as ranks compare it. */
+/* A measured threshold of the library (core/engine/plan/tuner/rows.h). */
 struct gyre_links_row {
     uint64_t hash;
     char text[128]; /* file, line and row, for the message; may be cut */
 };
 
-/* What the ranks must agree on besides their parameters and configuration. */
+/* What must agree besides parameters and configuration. */
 struct gyre_links_terms {
     const struct gyre_links_row *rows; /* on which plans depend, in their order */
     uint32_t n_rows;
@@ -58,15 +58,15 @@ struct gyre_links_terms {
 };
 
 /** gyre_links_open - check that all ranks agree on the settings that plans depend on, choose a
- * transport for each pair of ranks, and connect. Collective.
+ * transport for each pair, and connect. Collective.
  * @member: complete but for its number, which is set. Errors: INVALID_USAGE naming the rank and the
- *   setting that differ, UNSUPPORTED (no transport for a pair), those of transports and of the
- *   rendezvous. After an error gyre_links_close() frees what was made. */
+ * setting that differ, UNSUPPORTED (no transport for a pair), those of transports and of the
+ * rendezvous. After an error gyre_links_close() frees what was made. */
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
                             struct gyre_links *links);
 
-/** gyre_links_log - log which transports were chosen and, on several hosts, where rings cross
- * between them. After all ranks are connected. Sets links->summary (choose.c). */
+/** gyre_links_log - log the transports and where rings cross between hosts, once all ranks are
+ * connected. Sets links->summary. */
 void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
 
 void gyre_links_close(struct gyre_links *links);
@@ -77,15 +77,15 @@ void gyre_links_wake(const struct gyre_links *links);
 /** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
 bool gyre_links_help(void *context, bool is_last);
 
-/** gyre_links_is_proxied_to - does a proxy serve the pair of this rank and another one? */
+/** gyre_links_is_proxied_to - does a proxy serve the pair with this rank? */
 static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int rank)
 {
     return gyre_transports[links->transport_of[rank]]->is_proxied;
 }
 
 /** gyre_links_open_transport - connect gyre_transports[index] to the ranks that links->transport_of
- * joins to this one by it. Collective, also for ranks without such peers. Fills in
- * links->transports and links->connectors. */
+ * joins by it. Collective, also for ranks without such peers. Fills in links->transports and
+ * links->connectors. */
 gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
                                       int index, uint64_t deadline_ns);
 
@@ -94,33 +94,32 @@ uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 
 /* ---- agreement.c -------------------------------------------------------------------------- */
 
-/** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective;
- * all ranks come to the same result. Errors: INVALID_USAGE naming two ranks and the first setting
- * or row that differs; those of the bootstrap, OUT_OF_MEMORY. */
+/** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective,
+ * the same result on all ranks. Errors: INVALID_USAGE naming two ranks and the first setting or row
+ * that differs; those of the bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms);
 
 /* ---- choose.c ----------------------------------------------------------------------------- */
 
-/** gyre_links_choose_transports - choose the transport of each pair: fill links->transport_of, and
- * the facts that depend on all pairs, such as is_p2p. Collective, after the infos were gathered.
- * Errors: UNSUPPORTED naming two ranks without a transport, and why; those of the bootstrap,
- * OUT_OF_MEMORY. */
+/** gyre_links_choose_transports - fill links->transport_of, and the facts that depend on all pairs,
+ * such as is_p2p. Collective, after the infos were gathered. Errors: UNSUPPORTED naming two ranks
+ * without a transport, and why; those of the bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_choose_transports(const struct gyre_member *member,
                                          struct gyre_links *links);
 
 /* ---- put links, in connect.c ---------------------------------------------------------------- */
 
-/* The transports of put links (transport/transport.h), which serve the ranks that a proxy joins to
- * this one. They are transports of their own, because plans divide all FIFOs of the communicator's
- * transports among channels. */
+/* Transports of put links (transport/transport.h), for the ranks that a proxy joins to this one.
+ * They are apart, because plans divide all FIFOs of the communicator's transports among channels.
+ */
 struct gyre_put_transports {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* as in struct gyre_links */
     struct gyre_connector *connectors; /* one FIFO a pair; zeros where no proxy serves the pair */
     uint32_t slot_bytes;
 };
 
-/** gyre_put_transports_open - collective. Errors: those of transports and of the rendezvous. After
- * an error gyre_put_transports_close() frees what was made. */
+/** gyre_put_transports_open - collective. Errors: those of transports and of the rendezvous;
+ * gyre_put_transports_close() then frees what was made. */
 gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
                                      struct gyre_put_transports *puts);
 
@@ -128,37 +127,37 @@ gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gy
 void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 
-/** gyre_links_check_gpus - check that no two ranks use the same GPU, because they could wait for
- * each other's blocks for ever. Where GYRE_SHARE_GPU allows it, limit member->config.sm_budget to
- * this rank's part of the GPU. Sets links->n_gpu_sharers and links->least_sms. Errors:
- * INVALID_USAGE naming two ranks and their GPU. */
+/** gyre_links_check_gpus - no two ranks may use one GPU, because they could wait for each other's
+ * blocks for ever. Where GYRE_SHARE_GPU allows it, limit member->config.sm_budget to this rank's
+ * part. Sets links->n_gpu_sharers and links->least_sms. Errors: INVALID_USAGE naming two ranks and
+ * their GPU. */
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
 
-/** gyre_links_check_traces - refuse a trace file that several processes would write. All ranks come
- * to the same result. Errors: INVALID_ARGUMENT naming two ranks. */
+/** gyre_links_check_traces - refuse a trace file that several processes would write. The same
+ * result on all ranks. Errors: INVALID_ARGUMENT naming two ranks. */
 gyre_status gyre_links_check_traces(const struct gyre_member *member,
                                     const struct gyre_links *links);
 
-/** gyre_links_measure_clock - find the offset between this host's clock and that of rank 0's host,
- * if some rank is traced and there are several hosts. Collective.
+/** gyre_links_measure_clock - the offset between this host's clock and that of rank 0's host, if
+ * some rank is traced and there are several hosts. Collective.
  * @offset_ns_out: this clock minus that of rank 0's host. @error_ns_out: the most that it is wrong
- *   by, apart from later drift. Both are 0 on one host. Errors: those of the rendezvous,
- *   OUT_OF_MEMORY. */
+ * by, apart from later drift. Both are 0 on one host. Errors: those of the rendezvous,
+ * OUT_OF_MEMORY. */
 gyre_status gyre_links_measure_clock(const struct gyre_member *member,
                                      const struct gyre_links *links, int64_t *offset_ns_out,
                                      uint64_t *error_ns_out);
 
 /* ---- network.c ---------------------------------------------------------------------------- */
 
-/** gyre_links_measure - fill links->network with the same values on all ranks, and log it on rank
- * 0. Does nothing on one host. Collective, after connecting. Errors: those of the bootstrap. */
+/** gyre_links_measure - fill links->network, the same on all ranks, and log it on rank 0. Nothing
+ * on one host. Collective, after connecting. Errors: those of the bootstrap. */
 gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links);
 
 /* ---- the topology, in choose.c -------------------------------------------------------------- */
 
 /** gyre_topology_open - check GYRE_P2P_LEVEL and fill links->topo: from GYRE_TOPO_FILE, else from
- * this machine if anything depends on it. Errors: INVALID_ARGUMENT listing the legal words, or with
- * the file and the line; those of gyre_topo_detect. */
+ * this machine if it is used. Errors: INVALID_ARGUMENT listing the legal words, or with the file
+ * and the line; those of gyre_topo_detect. */
 gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links);
 
 /** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */

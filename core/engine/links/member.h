@@ -16,30 +16,30 @@ struct gyre_member {
     int rank;
     int n_ranks;
     char name[64];   /* of the communicator */
-    uint64_t job;    /* hash of the unique id: ranks of one job in one process end together. Written
-                      * under the registry's lock */
-    uint64_t number; /* the same on all ranks, and greater than that of every earlier communicator
-                      * of their processes. By gyre_links_open() */
+    uint64_t job;    /* hash of the unique id: ranks of one job in one process end together. By the
+                      * registry, under its lock */
+    uint64_t number; /* the same on all ranks, above every earlier one of their processes. By
+                      * gyre_links_open() */
     struct gyre_params params;
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
     struct gyre_trace *trace; /* NULL: the rank is not traced */
-    int file_rank; /* %r in the names of files: the rank, in the first of the communicators that
-                    * were made out of each other */
+    int file_rank; /* %r in names of files: the rank in the first of the communicators that were
+                    * made of each other */
     struct gyre_device *device;
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;
     uint64_t stage_ns; /* when the current stage of making the communicator began */
-    uint32_t has_left; /* 1: said goodbye. Written by the thread that leaves, release; read by the
-                        * health thread */
+    uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release; read by the health
+                        * thread */
 };
 
-/** gyre_member_end_stage - log how long a stage of making the communicator took, and begin the next
- * one. */
+/** gyre_member_end_stage - log how long a stage of making the communicator took; the next one
+ * begins. */
 void gyre_member_end_stage(struct gyre_member *member, const char *stage);
 
-/** gyre_member_max_channels - the most channels that a call may use, by the configuration and by
- * the limit on blocks. UINT32_MAX = any number. */
+/** gyre_member_max_channels - of a call, by the configuration and the limit on blocks. UINT32_MAX =
+ * any number. */
 uint32_t gyre_member_max_channels(const struct gyre_member *member);
 
 #endif

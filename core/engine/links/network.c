@@ -21,7 +21,7 @@ uint64_t gyre_network_round(uint64_t round_trip_ns)
     uint64_t class_ns = 1000;
     if (round_trip_ns == 0)
         return 0;
-    /* The next class is nearer if the value is above this one by the square root of two. */
+    /* nearer from the square root of two on */
     while (class_ns < UINT64_MAX / 4096 && round_trip_ns > class_ns / 1000 * 1414)
         class_ns *= 2;
     return class_ns;
@@ -29,8 +29,8 @@ uint64_t gyre_network_round(uint64_t round_trip_ns)
 
 uint64_t gyre_network_round_rate(uint64_t mbit_per_s)
 {
-    /* Ten classes for a power of ten, each about 1.26 times the one before, in thousandths of the
-     * power; the usual rates of Ethernet are among them. */
+    /* Ten classes for a power of ten, each about 1.26 times the one before, in thousandths; the
+     * usual rates of Ethernet are among them. */
     static const uint64_t classes[] = {1000, 1250, 1600, 2000, 2500, 3200,
                                        4000, 5000, 6400, 8000, 10000};
     uint64_t power = 1;
@@ -60,7 +60,7 @@ uint64_t gyre_network_median(uint64_t *values, int n)
     return n_unknown < n ? values[n_unknown + (n - n_unknown) / 2] : 0;
 }
 
-/* The rate that the NIC of a rank tells; 0 = it tells none, or there is no hardware behind it. */
+/* 0 = the NIC tells none, or there is no hardware behind it. */
 static uint32_t told_rate(const struct gyre_links *links, int rank)
 {
     const struct gyre_peer_info *info = &links->infos[rank];
@@ -69,14 +69,13 @@ static uint32_t told_rate(const struct gyre_links *links, int rank)
     return gyre_peer_info_tells_rate(info) ? info->net_mbit_per_s : 0;
 }
 
-/* From this rate on, the measurement is how fast one thread copies, and says little about the
- * network: calls move data with several threads. */
+/* From here on it is measured how fast one thread copies; calls move data with several. */
 #define THREAD_MBIT_PER_S 8000
 
-/* What is known of the network's rate, the same on all ranks. */
+/* The same on all ranks. */
 struct rates {
     uint64_t given;    /* by GYRE_NET_RATE; 0 = it is not set */
-    int slowest;       /* the rank whose NIC tells the lowest rate; -1 = no NIC tells one */
+    int slowest;       /* the rank whose NIC tells the lowest rate; -1 = none does */
     uint64_t told;     /* that rate */
     uint64_t measured; /* the median of the ranks that measured; 0 = none did */
 };
@@ -143,10 +142,9 @@ static void log_latency(const struct gyre_member *member, const struct gyre_link
                   links->uses_rdma ? "no port answered a write" : "the kernel tells no round trip");
 }
 
-/* Measure what the transport between hosts can measure, gather it from all ranks, and take the
- * medians of those that know something. Over RDMA a rank writes to its peers for that, so all ranks
- * must have connected; nothing is measured if GYRE_NET_LATENCY is set. Over TCP everything was
- * measured while connecting. */
+/* The medians of the ranks that measured something. Over RDMA a rank writes to its peers for that,
+ * so all must have connected; not if GYRE_NET_LATENCY is set. Over TCP everything was measured
+ * while connecting. */
 static gyre_status measure_all(const struct gyre_member *member, const struct gyre_links *links,
                                struct gyre_wire *medians_out)
 {
