@@ -5,15 +5,14 @@
  */
 #include "bench/driver/bench.h"
 
-#include "bench/driver/combination.h"
-#include "bench/driver/dump.h"
-#include "bench/driver/interrupt.h"
 #include "bench/driver/rank_thread.h"
+#include "bench/driver/signals.h"
 #include "bench/driver/streams.h"
 #include "bench/launch/memory.h"
 #include "bench/launch/option_agreement.h"
 #include "bench/launch/rendezvous.h"
 #include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +78,56 @@ static gyre_status run_ranks(struct bench_run *run)
     for (int i = 1; i < n_local; i++)
         pthread_join(threads[i].id, NULL);
     free(threads);
+    return GYRE_SUCCESS;
+}
+
+/* The number of words in a list. A list that was not given counts as one empty word. */
+static int count_words(const char *list)
+{
+    int n = 1;
+    for (const char *at = list; at != NULL && *at != '\0'; at++)
+        n += *at == ',';
+    return n;
+}
+
+static void copy_word(const char *list, int i, char word_out[32])
+{
+    const char *at = list == NULL ? "" : list;
+    for (; i > 0; i--)
+        at = strchr(at, ',') + 1;
+    snprintf(word_out, 32, "%.*s", (int)strcspn(at, ","), at);
+}
+
+bool bench_combination_find(const struct bench_options *options, int i,
+                            struct bench_combination *combination_out)
+{
+    const int n_protos = count_words(options->proto);
+    const int n_channels = count_words(options->channels);
+    if (i >= count_words(options->algo) * n_protos * n_channels)
+        return false;
+    copy_word(options->algo, i / n_channels / n_protos, combination_out->algo);
+    copy_word(options->proto, i / n_channels % n_protos, combination_out->proto);
+    copy_word(options->channels, i % n_channels, combination_out->channels);
+    return true;
+}
+
+gyre_status bench_combination_path(const char *path, const struct bench_combination *combination,
+                                   char path_out[PATH_MAX])
+{
+    const char *const words[] = {combination->algo, combination->proto, combination->channels};
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    const char *dot =
+        strrchr(name, '.'); /* a name that begins with its only dot has no extension */
+    const size_t n_stem = dot == NULL || dot == name ? strlen(path) : (size_t)(dot - path);
+    char suffix[128] = "";
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++)
+        if (words[i][0] != '\0')
+            snprintf(suffix + strlen(suffix), sizeof(suffix) - strlen(suffix), "%c%s",
+                     suffix[0] == '\0' ? '.' : '-', words[i]);
+    if (snprintf(path_out, PATH_MAX, "%.*s%s%s", (int)n_stem, path, suffix, path + n_stem) >=
+        PATH_MAX)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--sweep: the name of a report is too long");
     return GYRE_SUCCESS;
 }
 

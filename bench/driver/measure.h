@@ -6,8 +6,27 @@
 #define GYRE_BENCH_MEASURE_H
 
 #include "bench/driver/rank.h"
-#include "bench/driver/stats.h"
 #include "core/engine/plan/plan.h"
+
+/* Order statistics of times. */
+struct bench_stats {
+    size_t n_samples; /* 0: there were no samples, and all other fields are 0 */
+    double min;
+    double median;
+    double mean;
+    double p99; /* by nearest rank: the largest sample if there are fewer than 100 */
+    double max;
+};
+
+/** bench_stats_of - of n samples, which are sorted. Pure. */
+struct bench_stats bench_stats_of(double *samples, size_t n);
+
+/** bench_median_of - of n samples, which are sorted; 0 if there are none. Pure. */
+double bench_median_of(double *samples, size_t n);
+
+/** bench_median_of_row - of n samples, which keep their order. Pure. @scratch: room for n samples.
+ */
+double bench_median_of_row(const double *samples, double *scratch, size_t n);
 
 /* The result for one size in place or out of place. */
 struct bench_timing {

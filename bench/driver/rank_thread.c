@@ -5,8 +5,7 @@
  */
 #include "bench/driver/rank_thread.h"
 
-#include "bench/driver/dump.h"
-#include "bench/driver/interrupt.h"
+#include "bench/driver/signals.h"
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"

@@ -4,7 +4,6 @@
  * buffers and, in host memory, a stream of its own. A copy of the linked version shows the scatter
  * of the comparison itself.
  */
-#include "bench/driver/library.h"
 #include "bench/engines/engine.h"
 
 #include <dlfcn.h>

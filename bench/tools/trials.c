@@ -7,7 +7,6 @@
 
 #include "bench/driver/measure.h"
 #include "bench/driver/progress.h"
-#include "bench/driver/stats.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/comm/local.h"
 

@@ -2,10 +2,9 @@
  *
  * bench: the parts of the benches that need no run: options, launchers, statistics, fits.
  */
-#include "bench/driver/combination.h"
 #include "bench/driver/options.h"
-#include "bench/driver/rank.h"
-#include "bench/driver/stats.h"
+#include "bench/driver/measure.h"
+#include "bench/driver/rank_thread.h"
 #include "bench/launch/launcher.h"
 #include "bench/report/bus_factor.h"
 #include "bench/report/output.h"

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Graphs by the CUDA runtime.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/graph.h"
 
 #include "core/foundation/base/status.h"
@@ -62,29 +59,22 @@ void bench_graph_close(struct bench_graph *graph)
 
 #else
 
-static gyre_status refuse(void)
-{
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: this bench was built without CUDA");
-}
-
 gyre_status bench_graph_begin(gyre_stream stream)
 {
     (void)stream;
-    return refuse();
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: this bench was built without CUDA");
 }
 
 gyre_status bench_graph_end(gyre_stream stream, struct bench_graph **graph_out)
 {
-    (void)stream;
     (void)graph_out;
-    return refuse();
+    return bench_graph_begin(stream);
 }
 
 gyre_status bench_graph_launch(struct bench_graph *graph, gyre_stream stream)
 {
     (void)graph;
-    (void)stream;
-    return refuse();
+    return bench_graph_begin(stream);
 }
 
 void bench_graph_close(struct bench_graph *graph)

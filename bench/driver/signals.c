@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/driver/signals.h"
+
+#include "core/foundation/base/status.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* In which the current size may end and the footer is printed: mpirun and schedulers send SIGKILL
+ * five seconds or more after SIGTERM. */
+#define GRACE_S 4
+
+/* Set by the signal handler only; a process has one. */
+static volatile sig_atomic_t number_that_came;
+
+/* A signal that was ignored when the process began stays ignored. */
+static void set_action(int number, void (*handler)(int number))
+{
+    const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
+static void set_handler(void (*handler)(int number))
+{
+    set_action(SIGINT, handler);
+    set_action(SIGTERM, handler);
+}
+
+/* To the process and not to this thread: threads of the library block all signals. */
+static void end_by(int number)
+{
+    set_handler(SIG_DFL);
+    kill(getpid(), number);
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    end_by(number_that_came);
+}
+
+/* The end of the current size may be hours away, so a second signal or the alarm ends the process.
+ */
+static void on_interrupt(int number)
+{
+    number_that_came = number;
+    set_handler(SIG_DFL);
+    alarm(GRACE_S);
+}
+
+void bench_interrupt_open(void)
+{
+    sigset_t alarms;
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    if (number_that_came != 0)
+        return;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    set_handler(on_interrupt);
+}
+
+void bench_interrupt_close(void)
+{
+    set_handler(SIG_DFL);
+}
+
+int bench_interrupt_number(void)
+{
+    return number_that_came;
+}
+
+void bench_interrupt_exit(void)
+{
+    if (number_that_came != 0)
+        end_by(number_that_came);
+}
+
+/* ---- SIGUSR1 ------------------------------------------------------------------------------ */
+
+/* Posted by the signal handler; a process has one. */
+static sem_t wishes;
+
+struct bench_dump {
+    pthread_t thread;
+    pthread_mutex_t lock; /* protects the fields below */
+    gyre_comm *comm;
+    bool is_ending;
+};
+
+static void on_user_signal(int number)
+{
+    const int saved_errno = errno;
+    (void)number;
+    sem_post(&wishes);
+    errno = saved_errno;
+}
+
+static void *serve(void *argument)
+{
+    struct bench_dump *dump = argument;
+    bool is_ending = false;
+    while (!is_ending) {
+        while (sem_wait(&wishes) != 0) /* EINTR */
+            ;
+        pthread_mutex_lock(&dump->lock);
+        is_ending = dump->is_ending;
+        if (!is_ending && dump->comm == NULL)
+            fputs("SIGUSR1: the ranks have no communicator now\n", stderr);
+        else if (!is_ending && gyre_comm_dump(dump->comm, STDERR_FILENO) != GYRE_SUCCESS)
+            fprintf(stderr, "SIGUSR1: %s\n", gyre_cause());
+        pthread_mutex_unlock(&dump->lock);
+    }
+    return NULL;
+}
+
+gyre_status bench_dump_open(struct bench_dump **dump_out)
+{
+    struct bench_dump *dump = calloc(1, sizeof(*dump));
+    if (dump == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for dumps");
+    sem_init(&wishes, 0, 0);
+    pthread_mutex_init(&dump->lock, NULL);
+    const int result = pthread_create(&dump->thread, NULL, serve, dump);
+    if (result != 0) {
+        free(dump);
+        return gyre_fail_errno(result, "cannot start the thread that prints positions");
+    }
+    set_action(SIGUSR1, on_user_signal);
+    *dump_out = dump;
+    return GYRE_SUCCESS;
+}
+
+void bench_dump_set(struct bench_dump *dump, gyre_comm *comm)
+{
+    if (dump == NULL)
+        return;
+    pthread_mutex_lock(&dump->lock);
+    dump->comm = comm;
+    pthread_mutex_unlock(&dump->lock);
+}
+
+/* The semaphore stays, because the signal may still come. */
+void bench_dump_close(struct bench_dump *dump)
+{
+    if (dump == NULL)
+        return;
+    pthread_mutex_lock(&dump->lock);
+    dump->is_ending = true;
+    pthread_mutex_unlock(&dump->lock);
+    sem_post(&wishes);
+    pthread_join(dump->thread, NULL);
+    pthread_mutex_destroy(&dump->lock);
+    free(dump);
+}
