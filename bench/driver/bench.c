@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From main() to the exit status: the options, the processes, the ranks as threads, and the
- * combinations of --sweep.
+ * From main() to the exit status: options, processes, ranks as threads, combinations of --sweep.
  */
 #include "bench/driver/bench.h"
 
@@ -19,9 +18,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Communicators of a single process are made all at once. */
-static gyre_status make_all_comms(struct bench_run *run, const gyre_config *config)
+/* The ranks of several processes need a rendezvous, and process 0 makes its unique id. The
+ * communicators of a single process are made all at once. */
+static gyre_status prepare_comms(struct bench_run *run)
 {
+    const gyre_config config = bench_config_of(&run->options);
+    if (run->launcher.n_processes > 1)
+        return bench_rendezvous(&run->launcher, run->ranks.n_local, &config, &run->id);
     const int n_local = run->ranks.n_local;
     int *ordinals = calloc((size_t)n_local, sizeof(*ordinals));
     gyre_status status = GYRE_SUCCESS;
@@ -31,21 +34,12 @@ static gyre_status make_all_comms(struct bench_run *run, const gyre_config *conf
     for (int i = 0; i < n_local && status == GYRE_SUCCESS; i++)
         status = bench_rank_ordinal(&run->options, &run->ranks, i, &ordinals[i]);
     if (status == GYRE_SUCCESS)
-        status = gyre_comm_init_all(run->comms, n_local, ordinals, config);
+        status = gyre_comm_init_all(run->comms, n_local, ordinals, &config);
     free(ordinals);
     return status;
 }
 
-/* The ranks of several processes need a rendezvous, and process 0 makes its unique id. */
-static gyre_status prepare_comms(struct bench_run *run)
-{
-    const gyre_config config = bench_config_of(&run->options);
-    return run->launcher.n_processes == 1
-               ? make_all_comms(run, &config)
-               : bench_rendezvous(&run->launcher, run->ranks.n_local, &config, &run->id);
-}
-
-/* The argument of a rank's thread. Local rank 0 has no thread of its own. */
+/* Of a rank but local rank 0, which has no thread of its own. */
 struct thread {
     pthread_t id;
     struct bench_run *run;
@@ -81,7 +75,7 @@ static gyre_status run_ranks(struct bench_run *run)
     return GYRE_SUCCESS;
 }
 
-/* The number of words in a list. A list that was not given counts as one empty word. */
+/* The number of words in a list; NULL counts as one empty word. */
 static int count_words(const char *list)
 {
     int n = 1;
@@ -170,8 +164,7 @@ static gyre_status run_combinations(struct bench_run *run)
     int n_failed = 0;
     for (int i = 0; bench_combination_find(&run->options, i, &combination); i++) {
         GYRE_TRY(run_combination(run, &combination));
-        n_failed += run->exit_status !=
-                    0; /* the cause has been printed; other combinations may still work */
+        n_failed += run->exit_status != 0; /* the cause was printed; others may still work */
         if (run->interrupted_by != 0)
             return GYRE_SUCCESS;
     }

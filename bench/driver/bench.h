@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver that all benches share. A bench binary is one struct bench_kind and one call of
- * bench_main(). Options, launching, timing, checking and output are the same for all of them.
+ * The driver that all benches share: a bench is one struct bench_kind and one call of bench_main().
  */
 #ifndef GYRE_BENCH_BENCH_H
 #define GYRE_BENCH_BENCH_H
@@ -10,7 +9,6 @@
 
 struct bench_rank;
 
-/* The properties in which benches differ. */
 struct bench_kind {
     const char *name; /* of the binary */
     enum gyre_collective coll;
@@ -22,8 +20,8 @@ struct bench_kind {
     int step_factor;
 };
 
-/** bench_main - run the bench. Returns the exit status, which is 0 only if the run succeeded, every
- * checked value was right and all output was written. */
+/** bench_main - Returns the exit status: 0 only if the run succeeded, every checked value was right
+ * and all output was written. */
 int bench_main(int argc, char **argv, const struct bench_kind *kind);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The method of timing: a barrier, n iterations enqueued one after the other, and one wait. The
- * time of an iteration is that of the batch divided by n. nccl-tests uses the same method, so the
- * figures have the same meaning.
+ * Timing as nccl-tests does it: a barrier, n iterations enqueued one after the other, and one wait.
+ * The time of an iteration is that of the batch divided by n.
  */
 #include "bench/driver/measure.h"
 
@@ -54,7 +53,7 @@ double bench_median_of_row(const double *samples, double *scratch, size_t n)
     return bench_median_of(scratch, n);
 }
 
-/* One iteration: one operation, or several operations in one group. */
+/* One operation, or several in one group. */
 static gyre_status iterate(const struct bench_rank *rank, const struct bench_call *call)
 {
     const int n = rank->options->n_aggregated;
@@ -68,21 +67,16 @@ static gyre_status iterate(const struct bench_rank *rank, const struct bench_cal
     return status != GYRE_SUCCESS ? status : ended;
 }
 
-/* A host stream keeps about 550 bytes of each call until it is waited for, and -n goes up to
- * 100000000, so long batches wait in between. A wait costs microseconds, which is little beside so
- * many calls. Shorter batches wait once, as in nccl-tests. CUDA limits its own queues. */
-static bool is_queue_full(const struct bench_rank *rank, int n_enqueued)
-{
-    const int n_iters = MAX_QUEUED_CALLS / rank->options->n_aggregated;
-    return rank->device_kind == GYRE_DEVICE_HOST && n_enqueued % n_iters == 0;
-}
-
 static gyre_status run_iterations(const struct bench_rank *rank, const struct bench_call *call,
                                   int n)
 {
+    /* A host stream keeps about 550 bytes of each call until it is waited for, so long batches wait
+     * in between. CUDA limits its own queues. */
+    const int n_most = MAX_QUEUED_CALLS / rank->options->n_aggregated;
     for (int i = 0; i < n; i++) {
         GYRE_TRY(iterate(rank, call));
-        if (rank->options->is_blocking || is_queue_full(rank, i + 1))
+        if (rank->options->is_blocking ||
+            (rank->device_kind == GYRE_DEVICE_HOST && (i + 1) % n_most == 0))
             GYRE_TRY(bench_wait(rank));
     }
     return GYRE_SUCCESS;
@@ -114,8 +108,8 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
     return status;
 }
 
-/* The time to launch as many empty kernels: the part of a call's time that no library can save. 0
- * without GPUs, and with -G or -z, which do not time the calls alone. */
+/* The time to launch as many empty kernels, which no library can save. 0 without GPUs, and with -G
+ * or -z, which do not time the calls alone. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;
@@ -199,18 +193,14 @@ done:
     return status;
 }
 
-static gyre_status take_samples(const struct bench_rank *rank, const struct bench_call *call,
-                                double *us, size_t n)
+static gyre_status run_gyre(void *context, const struct bench_call *call)
 {
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t start_ns = gyre_now_ns();
-        GYRE_TRY(bench_enqueue(rank, call));
-        GYRE_TRY(bench_wait(rank));
-        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
-    }
-    return GYRE_SUCCESS;
+    const struct bench_rank *rank = context;
+    GYRE_TRY(bench_enqueue(rank, call));
+    return bench_wait(rank);
 }
 
+/* Times single calls. */
 static gyre_status sample(struct bench_rank *rank, const struct bench_call *call,
                           struct bench_stats *stats_out)
 {
@@ -220,7 +210,11 @@ static gyre_status sample(struct bench_rank *rank, const struct bench_call *call
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n)
                              : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    status = take_samples(rank, call, us, n);
+    for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
+        const uint64_t start_ns = gyre_now_ns();
+        status = run_gyre(rank, call);
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
+    }
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     GYRE_TRY_GOTO(status, bench_max_over_ranks(rank, us, n), done);
     *stats_out = bench_stats_of(us, n);
@@ -252,13 +246,6 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
 done:
     free(all);
     return status;
-}
-
-static gyre_status run_gyre(void *context, const struct bench_call *call)
-{
-    const struct bench_rank *rank = context;
-    GYRE_TRY(bench_enqueue(rank, call));
-    return bench_wait(rank);
 }
 
 bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call)

@@ -28,7 +28,6 @@ double bench_median_of(double *samples, size_t n);
  */
 double bench_median_of_row(const double *samples, double *scratch, size_t n);
 
-/* The result for one size in place or out of place. */
 struct bench_timing {
     double time_us; /* mean over iterations, then combined over ranks as -a says */
     double algbw;   /* GB/s */
@@ -40,31 +39,28 @@ struct bench_timing {
 };
 
 /** bench_time_graph - capture n_iters iterations of a call in a graph and time its -G replays.
- * Local to the rank. The call must have run before, so that everything it needs is loaded.
- * @us_out: time of one operation. */
+ * Local to the rank. The call must have run before. @us_out: of one operation. */
 gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_call *call,
                              int n_iters, double *us_out);
 
-/** bench_measure - warm up, time, sample and check one call. Collective; all ranks get the same
- * result.
- * @wants_samples: also time single calls. */
+/** bench_measure - warm up, time and check one call, and time single calls if samples are wanted.
+ * Collective; all ranks get the same result. */
 gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
                           bool wants_samples, struct bench_timing *timing_out);
 
-/** bench_plan_of - how this rank would carry out the call now; zero if that cannot be said. It
- * simulates the call, which for many ranks takes memory and time, so only rank 0 asks. */
+/** bench_plan_of - how this rank would carry out the call now; zero if unknown. It may simulate the
+ * call, which takes memory and time, so only rank 0 asks. */
 struct gyre_plan_summary bench_plan_of(const struct bench_rank *rank,
                                        const struct bench_call *call);
 
 /** bench_max_over_ranks - replace each of n values by its maximum over the ranks. Collective. */
 gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n);
 
-/** bench_is_checked - are the values of this call to be checked? Not with -c 0, and not in place
- * where the result in place is undefined. The same for gyre and for other engines. Pure. */
+/** bench_is_checked - not with -c 0, and not in place where that result is undefined. Pure. */
 bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call);
 
-/** bench_check_all - fill the inputs, carry out the call once by @run, and count the wrong elements
- * on all ranks. Collective. */
+/** bench_check_all - fill the inputs, carry out the call by @run, and count the wrong elements on
+ * all ranks. Collective. */
 gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *call,
                             gyre_status (*run)(void *context, const struct bench_call *call),
                             void *context, int64_t *n_wrong_out);

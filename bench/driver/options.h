@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of the benches: the letters and long names of nccl-tests, and gyre's own options as long
- * names only.
+ * Options of the benches: letters and long names of nccl-tests, and gyre's own as long names only.
  */
 #ifndef GYRE_BENCH_OPTIONS_H
 #define GYRE_BENCH_OPTIONS_H
@@ -17,17 +16,14 @@
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
-/* How --compare nccl runs NCCL: over the buffers of gyre's calls, over NCCL's own in symmetric
- * windows, in every way that it has (the fastest one counts), over registered buffers of its own,
- * or over windows with the policy that uses copy engines in place of multiprocessors. "default" is
- * another name for plain. */
+/* How --compare nccl runs NCCL. */
 enum bench_nccl_mode {
-    BENCH_NCCL_PLAIN,
-    BENCH_NCCL_WINDOW,
-    BENCH_NCCL_BEST,
-    BENCH_NCCL_BUFFERS,
-    BENCH_NCCL_ZERO_SM,
-    BENCH_NCCL_DEFAULT,
+    BENCH_NCCL_PLAIN,   /* over the buffers of gyre's calls */
+    BENCH_NCCL_WINDOW,  /* over NCCL's own in symmetric windows */
+    BENCH_NCCL_BEST,    /* in every way that it has; the fastest one counts */
+    BENCH_NCCL_BUFFERS, /* over registered buffers of its own */
+    BENCH_NCCL_ZERO_SM, /* over windows, with copy engines in place of multiprocessors */
+    BENCH_NCCL_DEFAULT, /* another name for plain */
     BENCH_N_NCCL_MODES
 };
 extern const char *const bench_nccl_mode_names[BENCH_N_NCCL_MODES];
@@ -90,26 +86,24 @@ struct bench_options {
                                       effect */
 };
 
-/** bench_options_parse - read the options from argv. Options that are not given have the defaults
- * of nccl-tests or of the kind.
- * Errors: INVALID_ARGUMENT with the option and its legal values. */
+/** bench_options_parse - read argv, and check that the options go together and that each is used.
+ * Defaults are those of nccl-tests or of the kind.
+ * Errors: INVALID_ARGUMENT with the option and its legal values; UNSUPPORTED. */
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out);
 
-/** bench_options_try_algo_file - read the file of --algo-file, so that what is wrong with it is
- * said before the ranks meet. Errors: as gyre_algo_file_load(). */
+/** bench_options_try_algo_file - read the file of --algo-file before the ranks meet. Errors: as
+ * gyre_algo_file_load(). */
 gyre_status bench_options_try_algo_file(const struct bench_options *options);
 
-/** bench_options_allowed - the algorithms, protocols and paths that --algo, --proto and --path
- * allow in every communicator of the run. With --sweep the lists of --algo and --proto name
- * combinations instead, and each combination has a communicator of its own, so the lists are left
- * out. Pure. */
+/** bench_options_allowed - what --algo, --proto and --path allow in every communicator of the run.
+ * With
+ * --sweep the lists of --algo and --proto name combinations instead, and are left out. Pure. */
 struct gyre_filter_words bench_options_allowed(const struct bench_options *options);
 
-/** bench_options_next_bytes - the size that follows n_bytes, by -i or -f. Pure. */
+/** bench_options_next_bytes - by -i or -f. Pure. */
 size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes);
 
-/** bench_options_print_help - print the usage text on standard output. */
 void bench_options_print_help(const char *program);
 
 #endif

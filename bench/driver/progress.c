@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A thread wakes once a second and prints the line, so that nothing is printed inside a timed
- * loop.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/progress.h"
 
 #include "core/foundation/base/util.h"
@@ -32,6 +28,7 @@ static void wipe(struct bench_progress *progress)
     progress->is_line_shown = false;
 }
 
+/* Wakes once a second, so that nothing is printed inside a timed loop. */
 static void *watch(void *argument)
 {
     struct bench_progress *progress = argument;

@@ -10,14 +10,13 @@
 
 struct bench_progress;
 
-/** bench_progress_open / close - start and end the thread that prints the line.
- * @progress_out: NULL if standard error is not a terminal. The other functions accept NULL. */
+/** bench_progress_open / close - the thread that prints the line.
+ * @progress_out: NULL if standard error is no terminal. The other functions accept NULL. */
 gyre_status bench_progress_open(struct bench_progress **progress_out);
 void bench_progress_close(struct bench_progress *progress);
 
-/** bench_progress_begin - a size begins, or its next phase.
- * @phase: static text.
- * bench_progress_end - the size is done; the line is wiped. */
+/** bench_progress_begin / end - a size begins, or its next phase; the size is done, and the line is
+ * wiped. @phase: static text. */
 void bench_progress_begin(struct bench_progress *progress, size_t n_bytes, const char *phase);
 void bench_progress_end(struct bench_progress *progress);
 

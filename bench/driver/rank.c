@@ -93,7 +93,6 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
 
 void bench_rank_close(struct bench_rank *rank)
 {
-    /* Failures were reported where they happened. Here everything is only released. */
     if (rank->stream != NULL)
         (void)gyre_stream_destroy(rank->stream, rank->device_kind);
     for (int i = 0; i < 2; i++)
@@ -277,8 +276,7 @@ gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call)
     rank->seed++;
     const struct gyre_pattern pattern = pattern_of(rank, &call->what);
     GYRE_TRY(rank->device->ops->zero(rank->device, call->buffers->recv, call->buffers->n_bytes));
-    /* In place, the input lies in the memory that was just zeroed, or takes the place of the
-     * output. The cast removes the const that bench_call_of() added. */
+    /* in place, the input lies in the memory that was just zeroed */
     return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->member.rank, 0,
                              call->what.count * n_blocks, (void *)(uintptr_t)call->send);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank of a run: its communicator, its stream and its buffers; and one call of the collective
- * that is measured.
+ * One rank of a run, with its communicator, stream and buffers, and one call that is measured.
  */
 #ifndef GYRE_BENCH_RANK_H
 #define GYRE_BENCH_RANK_H
@@ -12,7 +11,7 @@
 #include "bench/launch/ranks.h"
 #include "core/foundation/device/device.h"
 
-/* The buffers of calls, in device memory. */
+/* In device memory. */
 struct bench_buffers {
     void *send; /* each of n_bytes */
     void *recv;
@@ -49,7 +48,7 @@ struct bench_case {
     int root;
 };
 
-/** bench_op_name - the operation of a case as the table shows it; "mulsum" is one of them. */
+/** bench_op_name - as the table shows it; "mulsum" is one. */
 const char *bench_op_name(const struct bench_case *what);
 
 /* A case with the buffers of one rank. */
@@ -61,58 +60,51 @@ struct bench_call {
     bool is_in_place;
 };
 
-/** bench_config_of - the configuration of the communicators of a run: device, channels, timeout.
- * Pure. */
+/** bench_config_of - of the communicators of a run: device, channels, timeout. Pure. */
 gyre_config bench_config_of(const struct bench_options *options);
 
-/** bench_rank_ordinal - the device of a rank: its index on its host. It wraps around where there
- * are more ranks than GPUs, or where each process sees one GPU only. @local: the rank's number in
- * this process. Errors: those of finding and counting the devices. */
+/** bench_rank_ordinal - the device of a rank: its index on its host, modulo the GPUs that this
+ * process sees. @local: the rank's number in this process. */
 gyre_status bench_rank_ordinal(const struct bench_options *options, const struct bench_ranks *ranks,
                                int local, int *ordinal_out);
 
-/** bench_rank_open / close - make the communicator, stream and buffers of a rank, and release them.
- * Collective.
- * @id: of the communicator. It may be NULL when all ranks are threads of this process, and
- * @comms_of_process holds their communicators already. */
+/** bench_rank_open / close - the communicator, stream and buffers of a rank. Collective.
+ * @id: may be NULL when all ranks are threads of this process, and @comms_of_process holds their
+ * communicators already. */
 gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process);
 void bench_rank_close(struct bench_rank *rank);
 
-/** bench_rank_print_error - print a failure of this rank and its cause on standard error. */
 void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
 
-/** bench_rank_agree - end a phase, as bench_ranks_agree(). A rank that failed first prints the
+/** bench_rank_agree - end a phase, as bench_ranks_agree_on(). A rank that failed first prints the
  * cause and aborts its communicator, so that no other rank waits for it inside a collective. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 
 /** bench_case_of - the case of about wanted->n_bytes, whose count and bytes fit each other. Blocks
- * are cut down to a multiple of 16 bytes, as nccl-tests does. Pure.
- * @wanted: its count is not read. */
+ * are cut down to a multiple of 16 bytes, as in nccl-tests. Pure. */
 struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 
-/** bench_call_of - the addresses of this rank's data for a case, in place (as gyre.h defines it) or
- * out of place.
- * @buffers: the rank's own or those of another engine; they must outlive the call. */
+/** bench_call_of - this rank's data for a case, in place (as gyre.h defines it) or out of place.
+ * @buffers: outlive the call. */
 struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
                                 const struct bench_case *what, bool is_in_place);
 
-/** bench_next_rank - in sends and receives each rank sends to this rank, and receives from the
- * previous one. */
+/** bench_next_rank - to which this rank sends in sends and receives; it receives from the previous.
+ */
 int bench_next_rank(const struct bench_rank *rank);
 
-/** bench_enqueue - enqueue the collective on the rank's stream. */
-gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);
-
-/** bench_wait - wait until everything that was enqueued is done. Errors: the one that ended the
+/** bench_enqueue / wait - on the rank's stream. Errors of wait: the one that ended the
  * communicator. */
+gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);
 gyre_status bench_wait(const struct bench_rank *rank);
 
-/** bench_fill - write new inputs for a call, and zeros where its result will be. All ranks call it
- * together. */
+/** bench_fill - new inputs for a call, and zeros where its result will be. All ranks call it
+ * together.
+ */
 gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call);
 
-/** bench_check - count the wrong elements that the last call left on this rank. */
+/** bench_check - the wrong elements that the last call left on this rank. */
 gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *call,
                         uint64_t *n_wrong_out);
 
@@ -157,14 +149,13 @@ struct bench_library {
 
 extern const struct bench_library bench_linked_library;
 
-/** bench_library_call - enqueue a call. In sends and receives each rank sends to the next one.
- * @comm, @stream: of this library. */
+/** bench_library_call - enqueue a call. @comm, @stream: of this library. */
 gyre_status bench_library_call(const struct bench_library *library, gyre_comm *comm,
                                gyre_stream stream, const struct bench_rank *rank,
                                const struct bench_call *call);
 
-/** bench_library_wait - wait until everything on the stream is done. Errors: the one that ended the
- * communicator. */
+/** bench_library_wait - for everything on the stream. Errors: the one that ended the communicator.
+ */
 gyre_status bench_library_wait(const struct bench_library *library, gyre_comm *comm,
                                gyre_stream stream, gyre_device_kind kind);
 

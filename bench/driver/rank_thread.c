@@ -85,7 +85,6 @@ static gyre_status read_limit(struct table *table)
                              &table->setting.limit);
 }
 
-/* Gathers the places of all ranks, and what else reports say about the run. */
 static gyre_status open_setting(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
@@ -111,7 +110,6 @@ static gyre_status open_setting(struct table *table)
     return GYRE_SUCCESS;
 }
 
-/* Opens the outputs of rank 0. */
 static gyre_status open_output(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
@@ -147,18 +145,6 @@ static gyre_status add_row(struct table *table, const struct bench_row *row)
     return bench_rank_agree(&table->rank, status);
 }
 
-/* Adds the plan and the clocks that reports contain. */
-static gyre_status describe_row(struct table *table, struct bench_row *row)
-{
-    struct bench_rank *rank = &table->rank;
-    const struct bench_call call = bench_call_of(rank, &rank->buffers, &row->what, false);
-    if (table->output != NULL)
-        row->plan = bench_plan_of(rank, &call);
-    if (table->run->options.json_path == NULL)
-        return GYRE_SUCCESS;
-    return bench_machine_clocks(rank, &table->machine, &row->clocks);
-}
-
 static gyre_status measure_case(struct table *table, const struct bench_case *what, int cycle)
 {
     struct bench_rank *rank = &table->rank;
@@ -179,7 +165,11 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
         if (table->engine.ops->is_on_stream && call.is_in_place)
             GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison_in_place));
     }
-    GYRE_TRY(describe_row(table, &row));
+    call = bench_call_of(rank, &rank->buffers, what, false);
+    if (table->output != NULL)
+        row.plan = bench_plan_of(rank, &call);
+    if (options->json_path != NULL)
+        GYRE_TRY(bench_machine_clocks(rank, &table->machine, &row.clocks));
     return add_row(table, &row);
 }
 
@@ -254,30 +244,9 @@ static gyre_status measure_all(struct table *table, int cycle)
     return GYRE_SUCCESS;
 }
 
-static gyre_status run_cycles(struct table *table)
-{
-    const struct bench_options *options = &table->run->options;
-    for (int cycle = 0; options->n_cycles == 0 || cycle < options->n_cycles; cycle++) {
-        GYRE_TRY(measure_all(table, cycle));
-        if (table->summary.is_interrupted)
-            break;
-    }
-    return GYRE_SUCCESS;
-}
-
-static gyre_status check_root(const struct table *table)
-{
-    const int n_ranks = table->rank.member.n_ranks;
-    if (table->run->options.root >= n_ranks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-r %d: the ranks are 0 to %d",
-                         table->run->options.root, n_ranks - 1);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status finish(struct table *table, gyre_status status)
 {
-    const char *least =
-        getenv("NCCL_TESTS_MIN_BW"); /* job scripts set this variable for nccl-tests */
+    const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
     struct bench_summary *summary = &table->summary;
     if (table->n_halves > 0) {
         summary->busbw /= table->n_halves;
@@ -301,8 +270,7 @@ static gyre_status finish(struct table *table, gyre_status status)
     if (table->rank.member.local == 0)
         table->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
                                   table->n_inaccurate > 0;
-    /* The exit status with which a shell reports the signal, for processes that did not get the
-     * signal themselves. */
+    /* as a shell reports the signal, for processes that did not get it themselves */
     if (table->rank.member.local == 0 && table->run->interrupted_by != 0)
         table->run->exit_status = 128 + table->run->interrupted_by;
     return status;
@@ -310,17 +278,17 @@ static gyre_status finish(struct table *table, gyre_status status)
 
 static gyre_status run_table(struct table *table)
 {
-    if (table->rank.member.local ==
-        0) /* before the header, because scripts take the header as a sign that the table runs */
+    const int n_cycles = table->run->options.n_cycles;
+    /* before the header, which scripts take as a sign that the table runs */
+    if (table->rank.member.local == 0)
         bench_interrupt_open();
     GYRE_TRY(open_output(table));
-    return run_cycles(table);
-}
-
-static gyre_status compare_algos(struct table *table)
-{
-    GYRE_TRY(open_setting(table));
-    return bench_rank_agree(&table->rank, bench_compare_algos(&table->rank, &table->setting));
+    for (int cycle = 0; n_cycles == 0 || cycle < n_cycles; cycle++) {
+        GYRE_TRY(measure_all(table, cycle));
+        if (table->summary.is_interrupted)
+            break;
+    }
+    return GYRE_SUCCESS;
 }
 
 /* The rank's work after it has joined. */
@@ -331,31 +299,33 @@ static gyre_status run_bench(struct table *table)
         return rank->kind->run(rank);
     if (rank->options->is_predict)
         return bench_rank_agree(rank, bench_predict(rank));
-    if (rank->options->compare_algos != NULL)
-        return compare_algos(table);
+    if (rank->options->compare_algos != NULL) {
+        GYRE_TRY(open_setting(table));
+        return bench_rank_agree(rank, bench_compare_algos(rank, &table->setting));
+    }
     if (rank->options->is_accuracy)
         return bench_accuracy(rank, &table->engine, &table->n_inaccurate);
     return run_table(table);
 }
 
-static struct bench_rank rank_of(struct bench_run *run, int local)
-{
-    const int n_local = run->ranks.n_local;
-    return (struct bench_rank){
-        .member = {&run->ranks, local, run->launcher.process * n_local + local,
-                   run->launcher.n_processes * n_local},
-        .options = &run->options,
-        .kind = run->kind,
-        .allowed = run->allowed,
-        .progress = run->launcher.process == 0 && local == 0 ? run->progress : NULL,
-    };
-}
-
 void bench_rank_thread(struct bench_run *run, int local)
 {
-    struct table table = {.run = run, .rank = rank_of(run, local)};
+    const int n_local = run->ranks.n_local;
+    struct table table = {
+        .run = run,
+        .rank = {
+            .member = {&run->ranks, local, run->launcher.process * n_local + local,
+                       run->launcher.n_processes * n_local},
+            .options = &run->options,
+            .kind = run->kind,
+            .allowed = run->allowed,
+            .progress = run->launcher.process == 0 && local == 0 ? run->progress : NULL,
+        }};
     struct bench_rank *rank = &table.rank;
-    gyre_status status = check_root(&table);
+    gyre_status status = GYRE_SUCCESS;
+    if (run->options.root >= rank->member.n_ranks)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-r %d: the ranks are 0 to %d",
+                           run->options.root, rank->member.n_ranks - 1);
     if (status == GYRE_SUCCESS)
         status = bench_rank_open(rank, &run->id, run->comms);
     status = bench_rank_agree(rank, status);

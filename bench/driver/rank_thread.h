@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the thread of one rank does in a run, from joining the communicator to leaving it. In
- * between it measures the table of sizes, or does what stands in place of the table (--predict,
- * --accuracy, the own work of a bench).
+ * What the thread of one rank does in a run: it joins the communicator, measures the table of sizes
+ * or does what stands in its place (--predict, --accuracy, the work of tune), and leaves.
  */
 #ifndef GYRE_BENCH_RANK_THREAD_H
 #define GYRE_BENCH_RANK_THREAD_H
@@ -29,9 +28,9 @@ struct bench_run {
     int interrupted_by;  /* written by local rank 0: the signal that some process got; 0 = none */
 };
 
-/** bench_rank_thread - the whole life of one rank of this process. Collective over all ranks.
- * Failures are printed and set run->exit_status.
- * @local: index of the rank in this process. Local rank 0 runs on the main thread. */
+/** bench_rank_thread - the life of one rank of this process. Collective over all ranks. Failures
+ * are printed and set run->exit_status. @local: its index in this process; 0 runs on the main
+ * thread. */
 void bench_rank_thread(struct bench_run *run, int local);
 
 /* ---- --sweep: the combinations of the lists of --algo, --proto and --channels -------------- */
@@ -43,14 +42,14 @@ struct bench_combination {
     char channels[32];
 };
 
-/** bench_combination_find - the combination of index i. The word for channels changes first, then
- * that for protocols. Returns false past the last combination. Pure. */
+/** bench_combination_find - of index i; the word for channels changes first, then that for
+ * protocols. Returns false past the last one. Pure. */
 bool bench_combination_find(const struct bench_options *options, int i,
                             struct bench_combination *combination_out);
 
-/** bench_combination_path - the path of a combination's report: the words of the combination come
- * before the extension. "dir/r.json" becomes "dir/r.ring-ll-4.json", or "dir/r.ll.json" if only
- * --proto was given. Pure. Errors: INVALID_ARGUMENT (the name is too long). */
+/** bench_combination_path - the path of a combination's report: "dir/r.json" becomes
+ * "dir/r.ring-ll-4.json", or "dir/r.ll.json" if only --proto was given. Pure. Errors:
+ * INVALID_ARGUMENT (the name is too long). */
 gyre_status bench_combination_path(const char *path, const struct bench_combination *combination,
                                    char path_out[PATH_MAX]);
 

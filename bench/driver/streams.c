@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Lost output is a failure, and output must never reach a peer's socket.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/streams.h"
 
 #include <errno.h>
@@ -20,8 +17,7 @@ void bench_streams_open(void)
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
-    /* A write beyond ulimit -f then fails with a message. Without this the process would end
-     * silently. */
+    /* A write beyond ulimit -f then fails with a message, where the process would end silently. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -36,8 +32,7 @@ int bench_streams_close(const char *program, int exit_status)
     const char *why = strerror(errno);
     if (!is_lost && ferror(stdout) != 0 &&
         exit_status == 0) { /* otherwise the failure was reported earlier */
-        /* The stream does not keep the reason of an earlier failure, so one more empty line is
-         * written to learn it. */
+        /* The stream does not keep the reason of an earlier failure: one more line tells it. */
         is_lost = true;
         why = putchar('\n') == EOF || fflush(stdout) != 0 ? strerror(errno) : "was interrupted";
     }

@@ -7,17 +7,15 @@
 
 #include "core/foundation/base/status.h"
 
-/** bench_streams_open - open each closed standard stream on /dev/null. Otherwise the next socket
- * would get the number of that stream, and printed text would go to a peer. A write beyond the
- * limit on the size of files becomes an error of that write. Call it first in main(). */
+/** bench_streams_open - open each closed standard stream on /dev/null: otherwise the next socket
+ * would get its number, and printed text would go to a peer. Call it first in main(). */
 void bench_streams_open(void);
 
-/** bench_streams_flush - write everything that was printed so far. Errors: SYSTEM. */
+/** bench_streams_flush - Errors: SYSTEM. */
 gyre_status bench_streams_flush(void);
 
-/** bench_streams_close - write the rest of the output, and report on standard error if any output
- * was lost. Call it last in main().
- * Returns @exit_status, or 1 in place of 0 if output was lost. */
+/** bench_streams_close - write the rest of the output. Call it last in main(). Returns
+ * @exit_status, or 1 in place of 0 if output was lost, which is printed on standard error. */
 int bench_streams_close(const char *program, int exit_status);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which launcher started this process, and the launcher of a process that was started alone. A
- * process that was started as one of many but cannot join the others must refuse to run. Otherwise
- * every process would measure itself alone, and its output would look like a result.
+ * A process that was started as one of many but cannot join the others must refuse to run: it would
+ * measure itself alone, and its output would look like a result.
  */
 #include "bench/launch/launcher.h"
 
@@ -59,7 +58,7 @@ const struct bench_launcher_ops bench_launcher_alone = {
 static gyre_status meet_open(struct bench_launcher *launcher)
 {
     struct gyre_params params;
-    /* A process whose variables are wrong joins all the same, and tells the others (rendezvous.h).
+    /* a process whose variables are wrong joins all the same, and tells the others (rendezvous.h)
      */
     static char *const none[] = {NULL};
     if (gyre_params_load(&params) != GYRE_SUCCESS)
@@ -109,8 +108,7 @@ const struct bench_launcher_ops bench_launcher_meet = {
     .close = meet_close,
 };
 
-/* Counts the processes on this host and those of them before this process. It compares hosts by
- * their hash and does not rely on the launcher's numbers. */
+/* Hosts are compared by their hash; the launcher's numbers are not relied on. */
 static gyre_status find_local_process(struct bench_launcher *launcher)
 {
     uint64_t mine = 0;

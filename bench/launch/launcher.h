@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the processes of a run exchange a few bytes: over MPI, over connections to process 0, or not
- * at all, for one process alone. Each way is one table of operations. The gathers carry the unique
- * id, the times and the error counts, and never the data that is measured.
+ * How the processes of a run gather a few bytes (the unique id, times, error counts): over MPI,
+ * over connections to process 0, or not at all, for one process alone.
  */
 #ifndef GYRE_BENCH_LAUNCHER_H
 #define GYRE_BENCH_LAUNCHER_H
@@ -39,14 +38,13 @@ extern const struct bench_launcher_ops bench_launcher_meet; /* process 0 listens
 extern const struct bench_launcher_ops bench_launcher_mpi;
 #endif
 
-/** bench_launcher_detect - find out from the environment which launcher started this process.
- * @environment: a list of "NAME=value" that ends with NULL.
+/** bench_launcher_detect - which launcher started this process, by its environment.
  * Errors: those of gyre_launch_find(). */
 gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out);
 
-/** bench_launcher_open - detect the launcher, join the other processes, and find the index of this
- * process on its host. Close it with ops->close(). */
+/** bench_launcher_open - detect the launcher, join the other processes, and find this one's index
+ * on its host. Close it with ops->close(). */
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launcher mpirun: MPI tells each process its rank and carries the gathers. MPI is called from
- * the main thread only. MPI's default error handler ends the whole job with a message, so the
- * results of MPI calls need no check.
+ * The launcher mpirun. Only the main thread calls MPI. MPI's default error handler ends the job
+ * with a message, so the results of its calls need no check.
  */
 #include "bench/launch/launcher.h"
 
@@ -13,8 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* MPI's own waits keep a core busy. A rank that has done its part must leave the cores to the ranks
- * that are still measured, so it looks for the result for a short time only, and then naps. */
+/* MPI's own waits keep a core busy, which ranks that are still measured need. So a wait looks for
+ * the result for a short time only, and then naps. */
 #define BUSY_NS 100000
 #define NAP_NS  20000
 
@@ -62,8 +61,8 @@ static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *m
     MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD,
                    &request);
     wait_for(&request);
-    /* Gathers are barriers, too, after which times are taken. Ranks come out of a nap at different
-     * moments. By now all are awake, so they leave this barrier together. */
+    /* Times are taken after a gather, but ranks come out of naps at different moments. By now all
+     * are awake, so they leave this barrier together. */
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     wait_for(&request);
     return GYRE_SUCCESS;

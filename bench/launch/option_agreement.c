@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One table has every option that the processes must agree on, and the way in which its value is
- * written as text.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/launch/option_agreement.h"
 
 #include "core/foundation/base/util.h"

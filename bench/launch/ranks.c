@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gathers have two steps. First the threads of a process gather through memory. Then local rank 0
- * gathers over the launcher. It runs on the main thread, which is the only one that may use MPI.
+ * The threads of a process gather through memory, then local rank 0 gathers over the launcher: it
+ * is the main thread, which alone may use MPI.
  */
 #include "bench/launch/ranks.h"
 
@@ -32,7 +32,6 @@ void bench_ranks_close(struct bench_ranks *ranks)
     free(ranks->gathered);
 }
 
-/* Local rank 0 collects the contributions of this process and gathers those of all processes. */
 static gyre_status gather_from_processes(struct bench_ranks *ranks, size_t n_bytes)
 {
     const size_t n_mine_bytes = n_bytes * (size_t)ranks->n_local;

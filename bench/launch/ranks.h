@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a run: the threads of this process and those of the other processes. All ranks go
- * through the same phases. At the end of each phase every rank tells the others whether it
- * succeeded, so that no rank waits for a rank that gave up.
+ * The ranks of a run: the threads of all processes. At the end of each phase every rank tells the
+ * others whether it succeeded, so that no rank waits for one that gave up.
  */
 #ifndef GYRE_BENCH_RANKS_H
 #define GYRE_BENCH_RANKS_H
@@ -11,7 +10,7 @@
 
 #include <pthread.h>
 
-/* The state that the ranks of one process share. */
+/* What the ranks of one process share. */
 struct bench_ranks {
     struct bench_launcher *launcher;
     int n_local;               /* ranks of each process */
@@ -23,7 +22,6 @@ struct bench_ranks {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/* One rank among them. */
 struct bench_member {
     struct bench_ranks *ranks;
     int local; /* index in this process; local rank 0 runs on the main thread */
@@ -31,28 +29,26 @@ struct bench_member {
     int n_ranks;
 };
 
-/** bench_ranks_open / close - set up and release what the ranks of this process share.
- * @n_local: number of ranks in this process, the same in all processes. */
+/** bench_ranks_open / close - @n_local: ranks of this process, the same in all processes. */
 gyre_status bench_ranks_open(struct bench_launcher *launcher, int n_local,
                              struct bench_ranks *ranks_out);
 void bench_ranks_close(struct bench_ranks *ranks);
 
-/** bench_ranks_all_gather - gather n_bytes from each rank. Collective over all ranks.
- * @all_out: n_ranks * n_bytes, ordered by rank. With NULL the call is a barrier only.
- * Errors: REMOTE when a process is gone; every rank of this process gets the error. */
+/** bench_ranks_all_gather - n_bytes from each rank. Collective over all ranks.
+ * @all_out: n_ranks * n_bytes, by rank. NULL = the call is a barrier only.
+ * Errors: REMOTE when a process is gone; every rank of this process gets it. */
 gyre_status bench_ranks_all_gather(const struct bench_member *member, const void *mine,
                                    size_t n_bytes, void *all_out);
 
 gyre_status bench_ranks_barrier(const struct bench_member *member);
 
-/** bench_ranks_agree - tell all ranks whether this rank succeeded. Collective over all ranks.
- * Returns SUCCESS if every rank passed SUCCESS. A rank that failed gets its own status back. The
- * other ranks get REMOTE, with the number of the first rank that failed. */
+/** bench_ranks_agree - SUCCESS if every rank passed SUCCESS. A rank that failed gets its own status
+ * back, the others REMOTE with the number of the first rank that failed. Collective over all ranks.
+ */
 gyre_status bench_ranks_agree(const struct bench_member *member, gyre_status status);
 
-/** bench_ranks_agree_on - as bench_ranks_agree(), with the number of the rank that failed.
- * @failed_out: the first rank that reported a failure. It is -1 if no rank reported one; an error
- * then means that another process is gone. */
+/** bench_ranks_agree_on - @failed_out: the first rank that reported a failure, or -1; with an
+ * error, -1 means that another process is gone. */
 gyre_status bench_ranks_agree_on(const struct bench_member *member, gyre_status status,
                                  int *failed_out);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that fails before it reaches the rendezvous would leave the other processes waiting
- * there until GYRE_BOOTSTRAP_TIMEOUT. Therefore the processes first gather the result of each
- * one's check over the launcher.
+ * A process that failed before the rendezvous would leave the others waiting there until
+ * GYRE_BOOTSTRAP_TIMEOUT, so the processes gather the result of each one's check first.
  */
 #include "bench/launch/rendezvous.h"
 
@@ -18,7 +17,7 @@ struct report {
     gyre_unique_id id;                /* of process 0 only */
 };
 
-/* The failure that this process reports: its own, or else that of the first process that failed. */
+/* This process's own failure, or else that of the first process that failed. */
 static gyre_status find_failure(const struct bench_launcher *launcher, int n_local,
                                 const struct report *all)
 {
