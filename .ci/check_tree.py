@@ -32,7 +32,7 @@ ALLOWED = {
     "bench": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "core/engine/plan/plan.h",
                       "core/engine/comm/local.h", "bootstrap/launch.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
-                      "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h"],
+                      "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h", "transport/transport.h"],
     "tests": None,  # anything
     "docs": None,  # the examples
 }

@@ -113,10 +113,14 @@ static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs
     const struct bench_machine *machine = &doctor->machine;
     bool has_hardware = false;
     for (int i = 0; i < machine->n_ports; i++)
-        has_hardware = has_hardware || !machine->ports[i].is_soft;
+        has_hardware =
+            has_hardware || (!machine->ports[i].is_soft && machine->ports[i].why_unused[0] == '\0');
+    if (needs == BENCH_NEEDS_USED_PORT && machine->n_ports == 0)
+        needs = BENCH_NEEDS_PORT;
     const bool has[] = {
         [BENCH_NEEDS_NOTHING] = true,
         [BENCH_NEEDS_PORT] = machine->n_ports > 0,
+        [BENCH_NEEDS_USED_PORT] = machine->n_used_ports > 0,
         [BENCH_NEEDS_GPU] = machine->has_gpu || machine->has_gpu_driver,
         [BENCH_NEEDS_CARD] = machine->has_gpu || machine->has_nic,
         [BENCH_NEEDS_GPU_AND_NIC] = machine->has_gpu && has_hardware,
@@ -268,6 +272,7 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     GYRE_TRY(agree(&doctor->launcher, options->only));
     read_params(doctor);
     GYRE_TRY(bench_machine_read(options->root, &doctor->params, &doctor->machine));
+    bench_rdma_find_unused(&doctor->params, -1, &doctor->machine);
     bench_facts_gather(doctor);
     run_checks(doctor, options->only);
     GYRE_TRY(report(doctor, options, exit_status_out));

@@ -31,13 +31,14 @@ enum bench_check_id {
 struct bench_doctor;
 
 /* What a check needs; without it the check is skipped with these words. */
-#define BENCH_NEEDS_TABLE(X)                               \
-    X(NOTHING, NULL)                                       \
-    X(PORT, "no RDMA port in /sys/class/infiniband")       \
-    X(GPU, "no NVIDIA GPU on PCI")                         \
-    X(CARD, "neither a GPU nor an RDMA adapter is here")   \
-    X(GPU_AND_NIC, "needs both a GPU and an RDMA adapter") \
-    X(RANKS, "one process: nothing to compare with")       \
+#define BENCH_NEEDS_TABLE(X)                                   \
+    X(NOTHING, NULL)                                           \
+    X(PORT, "no RDMA port in /sys/class/infiniband")           \
+    X(USED_PORT, "no RDMA port is used (rdma.ports says why)") \
+    X(GPU, "no NVIDIA GPU on PCI")                             \
+    X(CARD, "neither a GPU nor an RDMA adapter is here")       \
+    X(GPU_AND_NIC, "needs both a GPU and an RDMA adapter")     \
+    X(RANKS, "one process: nothing to compare with")           \
     X(HOSTS, "one process: no pair of hosts")
 
 enum bench_needs {
@@ -55,6 +56,10 @@ struct bench_check {
 extern const struct bench_check bench_checks[BENCH_N_CHECKS];
 
 #define BENCH_FIX_BYTES 448
+
+/* The traffic class that fixes and pages name: DSCP 26 x 4, and ECN bits that allow marks (ECT(0)).
+ */
+#define BENCH_TRAFFIC_CLASS "106 is DSCP 26, priority 3"
 
 /* A finding of a check. Ranks all-gather findings, so the layout is fixed and has no pointers. */
 struct bench_finding {
@@ -115,6 +120,7 @@ struct bench_doctor {
     struct bench_paths *paths;       /* of job.firewall and job.path_mtu; NULL until needed */
     struct bench_nvml *nvml;         /* of gpu.ecc, gpu.clocks and gpu.link; likewise */
     struct bench_cuda_results *cuda; /* likewise */
+    bool uses_rdma;                  /* between all hosts, by job.transport */
     bool is_out_of_memory;
 };
 
@@ -178,7 +184,7 @@ const char *bench_fix_of_interface(const char *fix, const char *netdev, char *te
  * misread become "?". */
 void bench_text_clean(char *text);
 
-/** bench_append - append to a text as much as there is room for. */
+/** bench_append - append to a text; one without room for all of it ends with "...". */
 void bench_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -28,6 +28,13 @@ void bench_text_clean(char *text)
             *text = *text == '\t' ? ' ' : '?';
 }
 
+/* A text that had no room for all n bytes behind the first ones ends with "...". */
+static void mark_cut(char *text, size_t text_bytes, size_t used, int n)
+{
+    if (n > 0 && used + (size_t)n >= text_bytes && text_bytes > 4)
+        memcpy(text + text_bytes - 4, "...", 4);
+}
+
 static void add(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                 const char *fix, const char *format, va_list arguments)
 {
@@ -37,7 +44,8 @@ static void add(struct bench_doctor *doctor, enum bench_severity severity, const
     finding.severity = (int32_t)severity;
     snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
     snprintf(finding.fix, sizeof(finding.fix), "%s", fix == NULL ? "" : fix);
-    vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
+    const int n = vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
+    mark_cut(finding.evidence, sizeof(finding.evidence), 0, n);
     bench_text_clean(finding.subject);
     bench_text_clean(finding.fix);
     bench_text_clean(finding.evidence);
@@ -128,8 +136,9 @@ void bench_append(char *text, size_t text_bytes, const char *format, ...)
     const size_t used = strlen(text);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text + used, text_bytes - used, format, arguments);
+    const int n = vsnprintf(text + used, text_bytes - used, format, arguments);
     va_end(arguments);
+    mark_cut(text, text_bytes, used, n);
 }
 
 const char *bench_variable(const struct bench_doctor *doctor, const char *name)

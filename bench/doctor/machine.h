@@ -140,7 +140,9 @@ struct bench_rdma_port {
     char bus_id[BENCH_NAME_BYTES]; /* "" = no PCI device */
     bool is_soft;                  /* Soft-RoCE or another device without hardware */
     bool is_active;
-    bool is_roce; /* an Ethernet port */
+    bool is_roce;        /* an Ethernet port */
+    char why_unused[96]; /* why no job uses it with the variables in force; "" = it is used, or
+                            should be */
 };
 
 /** bench_rdma_path - "/sys/class/infiniband/DEVICE/ports/PORT/FILE". Returns text_out, of 256
@@ -170,6 +172,7 @@ struct bench_machine {
     char net_cause[512];
     struct bench_rdma_port *ports;
     int n_ports;
+    int n_used_ports;
     int n_rdma_devices;
 };
 
@@ -184,6 +187,16 @@ void bench_machine_free(struct bench_machine *machine);
  * no memory. */
 bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine);
 bool bench_rdma_read(struct bench_machine *machine);
+
+/** bench_rdma_find_unused - find the ports that no job uses: RDMA is off, IB_HCA leaves them out,
+ * or nobody has enabled them while others work. @n_expected: active ports that should be there;
+ * then all others are unused. -1 = not known. */
+void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
+                            struct bench_machine *machine);
+
+/** bench_rdma_off - the variable that keeps jobs off RDMA, as the ib transport obeys it:
+ * "NCCL_IB_DISABLE=1". NULL = none. @text_out: 96 bytes; returned. */
+const char *bench_rdma_off(const struct gyre_params *params, char *text_out);
 
 /** bench_net_find - the interface with this name, or NULL. */
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name);

@@ -144,25 +144,51 @@ static bool has_ipv4(const struct bench_machine *machine, const char *name)
     return false;
 }
 
-/* Find the interface whose subnet holds the address, among the routes without a gateway in
- * proc/net/route. Address and routes are in network byte order. If two interfaces are in one
- * subnet, the result is the interface that has no address yet. */
-static int find_route(const struct bench_machine *machine, char *routes, uint32_t address,
-                      char *name_out)
+/* A route without a gateway; address and mask in network byte order. */
+struct route {
+    char name[16];
+    unsigned destination, mask;
+};
+
+static struct route *read_routes(const char *root, int *n_out)
+{
+    struct route *routes = NULL;
+    char *text = NULL;
+    *n_out = 0;
+    if (bench_read_all(root, "/proc/net/route", &text) != BENCH_READ_OK)
+        return NULL;
+    char *rest = text;
+    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
+        struct route route;
+        unsigned gateway = 0;
+        if (sscanf(line, "%15s %x %x %*x %*d %*d %*d %x", route.name, &route.destination, &gateway,
+                   &route.mask) != 4 ||
+            gateway != 0 || route.mask == 0)
+            continue;
+        void *more = bench_grow(routes, *n_out, sizeof(*routes));
+        if (more == NULL)
+            break;
+        routes = more;
+        routes[(*n_out)++] = route;
+    }
+    free(text);
+    return routes;
+}
+
+/* Find the interface whose subnet holds the address. If two interfaces are in one subnet, the
+ * result is the interface that has no address yet. Returns the bits of the subnet; -1 = there is
+ * none. */
+static int find_route(const struct bench_machine *machine, const struct route *routes, int n,
+                      uint32_t address, char *name_out)
 {
     int best = -1;
-    for (char *line; (line = bench_next_line(&routes)) != NULL;) {
-        char name[16];
-        unsigned destination = 0, gateway = 0, mask = 0;
-        if (sscanf(line, "%15s %x %x %*x %*d %*d %*d %x", name, &destination, &gateway, &mask) !=
-                4 ||
-            gateway != 0 || mask == 0 || (address & mask) != destination)
-            continue;
-        const int bits = __builtin_popcount(mask);
-        if (bits > best ||
-            (bits == best && has_ipv4(machine, name_out) && !has_ipv4(machine, name))) {
+    for (int i = 0; i < n; i++) {
+        const int bits = __builtin_popcount(routes[i].mask);
+        if ((address & routes[i].mask) == routes[i].destination &&
+            (bits > best ||
+             (bits == best && has_ipv4(machine, name_out) && !has_ipv4(machine, routes[i].name)))) {
             best = bits;
-            snprintf(name_out, 16, "%s", name);
+            snprintf(name_out, 16, "%s", routes[i].name);
         }
     }
     return best;
@@ -171,10 +197,12 @@ static int find_route(const struct bench_machine *machine, char *routes, uint32_
 /* Adds each address that proc/net/fib_trie lists as "/32 host LOCAL", once. */
 static void add_ipv4(struct bench_machine *machine)
 {
-    char *trie = NULL, *routes = NULL, text[32] = "";
+    char *trie = NULL, text[32] = "";
     struct in_addr last = {0};
+    int n_routes = 0;
     if (bench_read_all(machine->root, "/proc/net/fib_trie", &trie) != BENCH_READ_OK)
         return;
+    struct route *routes = read_routes(machine->root, &n_routes);
     char *rest = trie;
     for (char *line; (line = bench_next_line(&rest)) != NULL;) {
         char name[16] = "lo";
@@ -186,13 +214,9 @@ static void add_ipv4(struct bench_machine *machine)
             continue;
         for (int i = 0; i < machine->n_addresses; i++)
             is_known = is_known || memcmp(machine->addresses[i].address.bytes, &last, 4) == 0;
-        int bits = 8;
-        if (strncmp(text, "127.", 4) != 0) {
-            free(routes);
-            bits = bench_read_all(machine->root, "/proc/net/route", &routes) == BENCH_READ_OK
-                       ? find_route(machine, routes, last.s_addr, name)
-                       : -1;
-        }
+        const int bits = strncmp(text, "127.", 4) == 0
+                             ? 8
+                             : find_route(machine, routes, n_routes, last.s_addr, name);
         if (!is_known && bits >= 0)
             add_address(machine, name, AF_INET, &last, bits);
     }

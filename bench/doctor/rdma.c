@@ -7,6 +7,7 @@
 
 #include "core/foundation/base/text.h"
 #include "core/foundation/topo/topo.h"
+#include "transport/ib/rules/ib_hca.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -99,6 +100,62 @@ bool bench_rdma_read(struct bench_machine *machine)
     }
     free(devices);
     return has_memory;
+}
+
+const char *bench_rdma_off(const struct gyre_params *params, char *text_out)
+{
+    const char *transport = gyre_param_text(params, GYRE_PARAM_TRANSPORT);
+    enum gyre_param_id id = GYRE_N_PARAMS;
+    if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1)
+        id = GYRE_PARAM_IB_DISABLE;
+    else if (gyre_text_same(gyre_param_text(params, GYRE_PARAM_NET), "Socket"))
+        id = GYRE_PARAM_NET;
+    else if (transport[0] != '\0' && !gyre_text_same(transport, "ib"))
+        id = GYRE_PARAM_TRANSPORT;
+    if (id == GYRE_N_PARAMS)
+        return NULL;
+    snprintf(text_out, 96, "%s=%.40s", gyre_param_source(params, id), gyre_param_text(params, id));
+    return text_out;
+}
+
+/* Nobody has enabled this port. */
+static bool is_idle(const struct bench_machine *machine, const struct bench_rdma_port *port)
+{
+    const struct bench_netdev *device = bench_net_find(machine, port->netdev);
+    return !port->is_active && (port->is_roce ? device != NULL && !device->is_up
+                                              : strncmp(port->physical, "3:", 2) == 0);
+}
+
+void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
+                            struct bench_machine *machine)
+{
+    char off[96];
+    struct gyre_ib_hca_rule rule;
+    const char *hca = gyre_param_text(params, GYRE_PARAM_IB_HCA), *widened;
+    const bool is_off = bench_rdma_off(params, off) != NULL;
+    const bool has_rule = hca[0] != '\0' && gyre_ib_hca_parse(hca, &rule) == GYRE_SUCCESS;
+    int n_active = 0;
+    for (int i = 0; i < machine->n_ports; i++) {
+        struct bench_rdma_port *port = &machine->ports[i];
+        const bool is_taken =
+            !has_rule || gyre_ib_hca_takes(&rule, port->device, port->port, &widened);
+        if (is_off || !is_taken)
+            snprintf(port->why_unused, sizeof(port->why_unused), "%s%s",
+                     is_off ? off : "left out by ",
+                     is_off ? "" : gyre_param_source(params, GYRE_PARAM_IB_HCA));
+        n_active += port->is_active && port->why_unused[0] == '\0';
+    }
+    for (int i = 0; i < machine->n_ports; i++) {
+        struct bench_rdma_port *port = &machine->ports[i];
+        const bool is_named = has_rule && !rule.is_inverted;
+        if (port->why_unused[0] == '\0' && !port->is_active && n_expected >= 0 &&
+            n_active >= n_expected)
+            snprintf(port->why_unused, sizeof(port->why_unused), "not expected");
+        else if (port->why_unused[0] == '\0' && !is_named && n_active > 0 && is_idle(machine, port))
+            snprintf(port->why_unused, sizeof(port->why_unused), "%s, and nobody has enabled it",
+                     port->state);
+        machine->n_used_ports += port->why_unused[0] == '\0';
+    }
 }
 
 /* ---- GID tables ---------------------------------------------------------------------------- */

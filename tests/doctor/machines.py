@@ -357,6 +357,34 @@ def roce_server():
     return machine
 
 
+def unused_ports():
+    """A third adapter that nobody has enabled, and nothing is plugged into it."""
+    machine = roce_server()
+    add_interface(machine, "eth3", 9, flags="0x1002", state="down")
+    add_rdma(machine, "mlx5_2", netdev="eth3", rate="40 Gb/sec (4X QDR)", state="1: DOWN",
+             gids=[(0, "fe80::9", V1)])
+    machine["sys/class/infiniband/mlx5_2/device"] = Link("../../../bus/pci/devices/0000:00:00.1")
+    return machine
+
+
+def bonded_roce():
+    """One RDMA device over a bond of two ports. Row 0 of its table is empty, as the kernel leaves it."""
+    machine = bond_server()
+    add_rdma(machine, "mlx5_bond_0", "0000:01:00.0", netdev="bond0.100", rate="50 Gb/sec (2X HDR)",
+             gids=[(3, "10.1.0.7", V2)])
+    return machine
+
+
+def virtual_functions(n=6):
+    """Functions of an adapter for virtual machines, which nobody has enabled here."""
+    machine = roce_server()
+    for i in range(n):
+        add_interface(machine, f"vf{i}", 20 + i, flags="0x1002", state="down")
+        add_rdma(machine, f"mlx5_{10 + i}", netdev=f"vf{i}", state="1: DOWN", gids=[(0, f"fe80::{i + 9:x}", V1)])
+        machine[f"sys/class/infiniband/mlx5_{10 + i}/device"] = Link("../../../bus/pci/devices/0000:18:00.0")
+    return machine
+
+
 def gpu_server():
     """Two GPUs, two adapters of InfiniBand, each near one of them."""
     machine = host("gpu1", 1024, n_nodes=2)

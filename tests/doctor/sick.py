@@ -20,7 +20,7 @@ class Cause:
 
 HEALTHY = {name: getattr(machines, name) for name in
            ("laptop", "cloud_vm", "container", "bond_server", "roce_server", "gpu_server",
-            "lone_gpu")}
+            "lone_gpu", "unused_ports", "bonded_roce", "virtual_functions")}
 
 
 def changed(make, changes=None, without=()):
@@ -141,8 +141,8 @@ HOST_CAUSES = {
                             "host.numa_balancing", "warn", "numa_balancing: 1"),
     "debians_hosts": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "warn",
                            "node1 is 127.0.1.1"),
-    "master_is_loopback": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "fail",
-                                "MASTER_ADDR is this name", variables={"MASTER_ADDR": "node1"}),
+    "master_is_loopback": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "warn",
+                                "MASTER_ADDR is this name. gyre copes", variables={"MASTER_ADDR": "node1"}),
     "slow_clock": Cause(
         changed(roce, {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}),
         "host.clock", "warn", "hpet"),
@@ -233,6 +233,8 @@ RDMA_CAUSES = {
     "no_peermem": Cause(
         changed(gpu, {"proc/driver/nvidia/version": machines.CLOSED_DRIVER}), "rdma.peermem", "warn",
         "modprobe nvidia-peermem"),
+    "adapter_left_out": Cause(gpu, "rdma.gpu_distance", "warn", "nearest RDMA port, mlx5_0,",
+                              variables={"NCCL_IB_HCA": "=mlx5_0"}),
     "far_adapter": Cause(far_gpu, "rdma.gpu_distance", "warn", "0000:41:00.0"),
 }
 
@@ -293,8 +295,29 @@ JOB_CAUSES = {
                                 variables={"NCCL_IB_TIMEOUT": "22"}),
     "loopback_chosen": Cause(roce, "job.harmful", "warn", "loopback", also=("net.interfaces",),
                              variables={"NCCL_SOCKET_IFNAME": "lo"}),
+    "no_topology_file": Cause(roce, "job.variables", "warn", "no such file, or no permission to read it; gyre goes on",
+                              variables={"NCCL_TOPO_FILE": "/nonexistent/topo.xml"}),
+    "no_tuning_file": Cause(roce, "job.variables", "fail", "GYRE_TUNING_FILE=/nonexistent: there is no such file",
+                            variables={"GYRE_TUNING_FILE": "/nonexistent"}),
+    "no_folder_for_the_log": Cause(roce, "job.variables", "warn", "there is no such folder",
+                                   variables={"NCCL_DEBUG_FILE": "/nonexistent/log.txt"}),
     "gpus_hidden": Cause(gpu, "job.harmful", "warn", "hides all GPUs",
                          variables={"CUDA_VISIBLE_DEVICES": ""}),
+}
+
+# Set-ups that are well with these variables: what they leave out is not judged.
+HEALTHY_WITH = {
+    "rdma_off_on_purpose": (changed(roce, {f"{PORT}/state": "1: DOWN",
+                                           "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN"}),
+                            {"NCCL_IB_DISABLE": "1"}),
+    "no_files_without_rdma": (changed(roce, {f"sys/class/infiniband/mlx5_{i}/ports/1/state": "1: DOWN" for i in (0, 1)},
+                                      without=("dev/infiniband",)), {"GYRE_NET": "Socket"}),
+    "slower_port_left_out": (changed(roce, {f"{PORT}/rate": "25 Gb/sec (1X EDR)"}), {"GYRE_IB_HCA": "^mlx5_0:1"}),
+    "port_down_left_out": (changed(roce, {f"{PORT}/state": "1: DOWN"}), {"NCCL_IB_HCA": "mlx5_1"}),
+    "lossy_port_left_out": (changed(roce, {f"{PORT}/hw_counters/local_ack_timeout_err": "90210",
+                                           f"{PORT}/counters/link_downed": "37"}), {"NCCL_IB_HCA": "=mlx5_1"}),
+    "soft_roce_left_out": (soft_roce, {"GYRE_IB_HCA": "^rxe0"}),
+    "far_adapter_left_out": (gpu, {"GYRE_NET_GDR_LEVEL": "SYS"}),
 }
 
 CAUSES = {**HOST_CAUSES, **NET_CAUSES, **RDMA_CAUSES, **GPU_CAUSES, **JOB_CAUSES}

@@ -43,13 +43,15 @@ static void list_ports(const struct bench_machine *machine, char *firmware, char
         const struct bench_rdma_port *port = &machine->ports[i];
         char one[140];
         snprintf(one, sizeof(one), "%s %s", port->board, port->firmware);
+        if (port->why_unused[0] != '\0')
+            continue;
         if (!port->is_soft && strstr(firmware, one) == NULL)
             bench_append(firmware, fact_bytes, "%s%s", firmware[0] != '\0' ? ", " : "", one);
         if (port->is_active)
             bench_append(rates, fact_bytes, "%s%.4g", rates[0] != '\0' ? "," : "",
                          port->gbit_per_s);
     }
-    if (machine->n_ports > 0)
+    if (machine->n_used_ports > 0)
         bench_append(rates, fact_bytes, "%s Gbit/s", rates[0] == '\0' ? "0" : "");
 }
 

@@ -66,11 +66,12 @@ void bench_check_host_memlock(struct bench_doctor *doctor)
         bench_say_unreadable(doctor, NULL, "/proc/self/limits (Max locked memory)", result);
     else if (soft == INT64_MAX)
         bench_ok(doctor, NULL, "/proc/self/limits: Max locked memory unlimited");
-    else if (doctor->machine.n_rdma_devices == 0)
+    else if (doctor->machine.n_rdma_devices == 0 ||
+             doctor->machine.n_used_ports < (doctor->machine.n_ports > 0))
         bench_ok(doctor, NULL,
-                 "/proc/self/limits: Max locked memory %" PRId64
-                 " bytes; no RDMA device is here that would need more",
-                 soft);
+                 "/proc/self/limits: Max locked memory %" PRId64 " bytes; no RDMA %s more", soft,
+                 doctor->machine.n_rdma_devices == 0 ? "device is here that would need"
+                                                     : "port is used that would need");
     else if (may_lock_all(doctor->root))
         bench_ok(doctor, NULL,
                  "/proc/self/limits: Max locked memory %" PRId64
@@ -369,10 +370,14 @@ void bench_check_host_hostname(struct bench_doctor *doctor)
              "MASTER_ADDR to that address",
              name, address);
     if (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0)
-        bench_say(doctor, is_master ? BENCH_FAIL : BENCH_WARN, NULL, fix,
-                  "/etc/hosts: %s is %s. A program that listens at its host's name cannot be "
-                  "reached from other hosts%s",
-                  name, address, is_master ? ", and MASTER_ADDR is this name" : "");
+        bench_say(
+            doctor, BENCH_WARN, NULL, fix,
+            "/etc/hosts: %s is %s. A program that listens at its host's name cannot be "
+            "reached from other hosts%s",
+            name, address,
+            is_master
+                ? "; MASTER_ADDR is this name. gyre copes, because it listens at all addresses"
+                : "");
     else if (address[0] == '\0')
         bench_ok(doctor, NULL, "/etc/hosts: %s is not in it; DNS answers", name);
     else

@@ -94,6 +94,39 @@ void bench_check_job_binding(struct bench_doctor *doctor)
 
 /* ---- job.variables ------------------------------------------------------------------------- */
 
+/* Files that variables name: those that are read must be there, the folders of others too. */
+static void check_files(struct bench_doctor *doctor)
+{
+    static const struct {
+        enum gyre_param_id id;
+        bool is_written;
+    } files[] = {{GYRE_PARAM_TOPO_FILE, false},   {GYRE_PARAM_ALGO_FILE, false},
+                 {GYRE_PARAM_TUNING_FILE, false}, {GYRE_PARAM_TOPO_DUMP_FILE, true},
+                 {GYRE_PARAM_DEBUG_FILE, true},   {GYRE_PARAM_METRICS_FILE, true},
+                 {GYRE_PARAM_TRACE_FILE, true}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        const char *text = gyre_param_text(&doctor->params, files[i].id);
+        const char *source = gyre_param_source(&doctor->params, files[i].id);
+        const char *slash = strrchr(text, '/'), *root = text[0] == '/' ? doctor->root : "";
+        const bool is_ignored = strncmp(source, "NCCL_", 5) == 0;
+        char path[1024];
+        size_t n = 0;
+        const int n_path =
+            files[i].is_written ? (int)(slash == NULL ? 0 : slash - text + 1) : (int)strlen(text);
+        snprintf(path, sizeof(path), "%.*s", n_path, text);
+        if (path[0] == '\0' || strchr(path, '%') != NULL ||
+            (files[i].is_written
+                 ? bench_exists(root, path)
+                 : bench_read_bytes(root, path, &(char){0}, 1, &n) == BENCH_READ_OK))
+            continue;
+        bench_say(doctor, is_ignored || files[i].is_written ? BENCH_WARN : BENCH_FAIL, source,
+                  "correct the path, or unset the variable", "%s=%s: %s%s", source, text,
+                  files[i].is_written ? "there is no such folder"
+                                      : "there is no such file, or no permission to read it",
+                  is_ignored ? "; gyre goes on without it" : "");
+    }
+}
+
 void bench_check_job_variables(struct bench_doctor *doctor)
 {
     char ignored[512] = "";
@@ -107,6 +140,7 @@ void bench_check_job_variables(struct bench_doctor *doctor)
          line += strcspn(line, "\n") + 1) /* what the library changes or ignores */
         bench_say(doctor, BENCH_WARN, NULL, "unset it, or give it a value of gyre env", "%.*s",
                   (int)strcspn(line, "\n"), line);
+    check_files(doctor);
     for (char *const *entry = doctor->environment; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
         char name[64];
@@ -174,7 +208,7 @@ static void check_class(struct bench_doctor *doctor, enum gyre_param_id id)
         return;
     snprintf(harm, sizeof(harm),
              "it is the whole byte of the IP header: DSCP %" PRId64 ", ECN bits %" PRId64 "%" PRId64
-             ", hardly what was meant; DSCP 26 is 106, priority 5 is 160",
+             ", hardly what was meant; " BENCH_TRAFFIC_CLASS ", 160 is DSCP 40, priority 5",
              class >> 2, class >> 1 & 1, class & 1);
     warn(doctor, id, harm);
 }

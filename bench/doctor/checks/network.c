@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGE_BYTES ((size_t)8 << 20)
-#define N_SMALL     50 /* round trips of 8 bytes */
-#define N_LARGE     4
-#define TIMEOUT_MS  20000
-#define BUDGET_NS   (40 * 1000000000ULL) /* for all pairs; hosts beyond it are not measured */
+#define LARGE_BYTES       ((size_t)8 << 20)
+#define N_SMALL           50 /* round trips of 8 bytes */
+#define N_LARGE           4
+#define TIMEOUT_MS        20000
+#define THREAD_GBIT_PER_S 8
+#define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs; hosts beyond it are not measured */
 
 /* ---- hosts and matrices -------------------------------------------------------------------- */
 
@@ -115,12 +116,14 @@ struct rig {
     gyre_comm *comm;
     gyre_stream stream;
     unsigned char *buffer; /* LARGE_BYTES */
+    double *lines;         /* by host: line_gbytes_per_s() */
 };
 
 /* The result of a pair's measurement in one process. Processes all-gather it. */
 struct outcome {
     double latency_us; /* 0 unless this process sent */
     double gbytes_per_s;
+    double line_gbytes_per_s; /* while opening */
     int32_t status;
     int32_t is_over; /* process 0: the time is up */
     char cause[256];
@@ -255,27 +258,53 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
     return GYRE_SUCCESS;
 }
 
-/* Report the slowest and the fastest pair. */
-static void judge(struct bench_doctor *doctor)
+/* The rate that a message of this host can have at most; 0 = unknown. Of TCP it is no more than one
+ * thread copies (core/engine/links/network.c, THREAD_MBIT_PER_S). */
+static double line_gbytes_per_s(const struct bench_doctor *doctor)
 {
+    const struct bench_netdev *first = bench_net_first(&doctor->machine);
+    double gbit_per_s =
+        first != NULL && doctor->root[0] == '\0' ? (double)first->mbit_per_s / 1000 : 0;
+    gbit_per_s = gbit_per_s > THREAD_GBIT_PER_S ? THREAD_GBIT_PER_S : gbit_per_s;
+    for (int i = 0; doctor->uses_rdma && i < doctor->machine.n_ports; i++) {
+        const struct bench_rdma_port *port = &doctor->machine.ports[i];
+        if (port->is_active && !port->is_soft && port->why_unused[0] == '\0' &&
+            port->gbit_per_s > gbit_per_s)
+            gbit_per_s = port->gbit_per_s;
+    }
+    return gbit_per_s / 8;
+}
+
+/* Report the slowest and the fastest pair. A pair is slow below half of the fastest rate, the other
+ * direction of a single pair included, or below half of what the lines of its hosts carry. Rates
+ * vary less on a network without other load. */
+static void judge(const struct rig *rig)
+{
+    struct bench_doctor *doctor = rig->doctor;
     const struct bench_matrix *matrix = &doctor->hosts;
     const int n = matrix->n;
     const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
     const int slow = rates.slow, fast = rates.fast;
     if (slow < 0)
         return;
-    /* A pair is slow below half of the fastest rate. Rates vary less on a network without other
-     * load. */
-    const bool is_slow = n > 2 && matrix->gbytes_per_s[slow] < matrix->gbytes_per_s[fast] / 2;
-    bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
-              is_slow ? "look at the slow pair's ports, cables and switches; gyre doctor on both "
-                        "hosts; then measure again without other load"
-                      : NULL,
-              "slowest: %s to %s, %.4g GB/s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
-              "were measured, every byte was checked",
-              matrix->names[slow / n], matrix->names[slow % n], matrix->gbytes_per_s[slow],
-              matrix->latency_us[slow], matrix->names[fast / n], matrix->names[fast % n],
-              matrix->gbytes_per_s[fast], rates.n_measured, n * (n - 1));
+    const double *lines = rig->lines, a = lines[slow / n], b = lines[slow % n],
+                 line = a < b ? a : b;
+    const double rate = matrix->gbytes_per_s[slow];
+    char bound[64] = "";
+    if (line > 0)
+        snprintf(bound, sizeof(bound), " (%.0f %% of %.4g that the line carries)",
+                 100 * rate / line, line);
+    const bool is_slow = rate < matrix->gbytes_per_s[fast] / 2 || rate < line / 2;
+    bench_say(
+        doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
+        is_slow ? "look at the slow pair's ports, cables and switches; gyre doctor on both "
+                  "hosts; then measure again without other load"
+                : NULL,
+        "slowest: %s to %s, %.4g GB/s%s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
+        "were measured, every byte was checked",
+        matrix->names[slow / n], matrix->names[slow % n], rate, bound, matrix->latency_us[slow],
+        matrix->names[fast / n], matrix->names[fast % n], matrix->gbytes_per_s[fast],
+        rates.n_measured, n * (n - 1));
 }
 
 void bench_check_job_network(struct bench_doctor *doctor)
@@ -289,9 +318,12 @@ void bench_check_job_network(struct bench_doctor *doctor)
         return;
     }
     memset(&mine, 0, sizeof(mine));
+    mine.line_gbytes_per_s = line_gbytes_per_s(doctor);
     all = calloc((size_t)n, sizeof(*all));
-    gyre_status status = all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                                     : bench_hosts_find(doctor, &rig.hosts);
+    rig.lines = calloc((size_t)n, sizeof(*rig.lines));
+    gyre_status status = all == NULL || rig.lines == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
+                             : bench_hosts_find(doctor, &rig.hosts);
     if (status == GYRE_SUCCESS && rig.hosts.n == 1) {
         bench_skip(doctor, "all %d processes are on one host", n);
         goto done;
@@ -301,6 +333,8 @@ void bench_check_job_network(struct bench_doctor *doctor)
     if (status == GYRE_SUCCESS)
         status = share(&rig, open_comm(&rig), &mine, all, &is_over);
     if (status == GYRE_SUCCESS) {
+        for (int i = 0; i < rig.hosts.n; i++)
+            rig.lines[i] = all[rig.hosts.leaders[i]].line_gbytes_per_s;
         doctor->hosts.n = rig.hosts.n;
         status = measure_all(&rig, all);
     }
@@ -310,13 +344,14 @@ void bench_check_job_network(struct bench_doctor *doctor)
                   "GYRE_DEBUG=INFO gyre doctor --only job.network shows each step",
                   "%s", gyre_cause());
     else
-        judge(doctor);
+        judge(&rig);
 done:
     if (rig.stream != NULL)
         (void)gyre_stream_destroy(rig.stream, GYRE_DEVICE_HOST);
     if (rig.comm != NULL)
         (void)(status == GYRE_SUCCESS ? gyre_comm_destroy(rig.comm) : gyre_comm_abort(rig.comm));
     free(rig.buffer);
+    free(rig.lines);
     bench_hosts_free(&rig.hosts);
     free(all);
 }

@@ -21,7 +21,8 @@
 /* The ports of a process. Processes all-gather it, so its layout is fixed. */
 struct offer {
     int32_t n_ports;
-    char cause[320]; /* why there are none */
+    int32_t n_left_out; /* for want of room */
+    char cause[320];    /* why there are none */
     struct gyre_ib_trial_port ports[MAX_PORTS];
 };
 
@@ -59,22 +60,21 @@ struct rig {
 /* ---- the rows ------------------------------------------------------------------------------- */
 
 /* Returns why this process has no ports; NULL if it may look for some. */
-static const char *reason_against(const struct bench_doctor *doctor)
+static const char *reason_against(const struct bench_doctor *doctor, char *text_out)
 {
     if (doctor->params_status != GYRE_SUCCESS)
         return "a variable is not legal (job.variables)";
-    if (gyre_param_number(&doctor->params, GYRE_PARAM_IB_DISABLE) == 1)
-        return "GYRE_IB_DISABLE=1";
-    return NULL;
+    return bench_rdma_off(&doctor->params, text_out);
 }
 
 static gyre_status offer_ports(struct rig *rig)
 {
     struct bench_launcher *launcher = &rig->doctor->launcher;
+    char off[96];
     struct offer *mine = calloc(1, sizeof(*mine));
     if (mine == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for RDMA ports");
-    const char *reason = reason_against(rig->doctor);
+    const char *reason = reason_against(rig->doctor, off);
     if (rig->hosts.me >= 0 && reason == NULL &&
         gyre_ib_trial_open(&rig->doctor->params, &rig->trial) != GYRE_SUCCESS)
         reason = gyre_cause();
@@ -82,6 +82,8 @@ static gyre_status offer_ports(struct rig *rig)
     for (int i = 0; rig->trial != NULL && i < gyre_ib_trial_n_ports(rig->trial); i++)
         if (mine->n_ports < MAX_PORTS)
             mine->ports[mine->n_ports++] = *gyre_ib_trial_port(rig->trial, i);
+        else
+            mine->n_left_out++;
     const gyre_status status =
         launcher->ops->all_gather(launcher, mine, sizeof(*mine), rig->offers);
     free(mine);
@@ -93,6 +95,7 @@ static gyre_status make_rows(struct rig *rig)
     struct bench_matrix *matrix = &rig->doctor->rails;
     for (int host = 0; host < rig->hosts.n; host++) {
         const struct offer *offer = &rig->offers[rig->hosts.leaders[host]];
+        rig->n_left_out += offer->n_left_out;
         for (int port = 0; port < offer->n_ports && port < MAX_PORTS; port++) {
             if (rig->n_rails == MAX_RAILS)
                 rig->n_left_out++;
@@ -256,16 +259,26 @@ static void judge(struct rig *rig)
                  "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1");
     if (slow < 0)
         return;
-    const bool is_slow = matrix->gbytes_per_s[slow] < matrix->gbytes_per_s[fast] / 2;
-    bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
-              is_slow ? "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and "
-                        "at their cables; then measure again without other load"
-                      : NULL,
-              "slowest: %s to %s, %.4g GB/s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
-              "tried, %d reach each other, and every byte that was checked was right%s",
-              matrix->names[slow / n], matrix->names[slow % n], matrix->gbytes_per_s[slow],
-              matrix->latency_us[slow], matrix->names[fast / n], matrix->names[fast % n],
-              matrix->gbytes_per_s[fast], rig->n_tried, rig->n_tried, rates.n_measured, note);
+    /* Software devices have a rate that means nothing. */
+    const uint32_t a = rig->rails[slow / n].told->gbit_per_s,
+                   b = rig->rails[slow % n].told->gbit_per_s;
+    const double line = (a < b ? a : b) < 10 ? 0 : (double)(a < b ? a : b) / 8,
+                 rate = matrix->gbytes_per_s[slow];
+    const bool is_slow = rate < matrix->gbytes_per_s[fast] / 2 || rate < line / 2;
+    char bound[64] = "";
+    if (line > 0)
+        snprintf(bound, sizeof(bound), " (%.0f %% of %.4g that the line carries)",
+                 100 * rate / line, line);
+    bench_say(
+        doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
+        is_slow ? "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and "
+                  "at their cables; then measure again without other load"
+                : NULL,
+        "slowest: %s to %s, %.4g GB/s%s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
+        "tried, %d reach each other, and every byte that was checked was right%s",
+        matrix->names[slow / n], matrix->names[slow % n], rate, bound, matrix->latency_us[slow],
+        matrix->names[fast / n], matrix->names[fast % n], matrix->gbytes_per_s[fast], rig->n_tried,
+        rig->n_tried, rates.n_measured, note);
 }
 
 /* ---- all pairs ------------------------------------------------------------------------------ */

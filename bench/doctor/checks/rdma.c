@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define VENDOR_MELLANOX 0x15b3
+#define LIBRARY_MAX_PORTS \
+    256 /* GYRE_IB_MAX_PORTS of transport/ib/ib_device.h, which needs verbs.h */
 /* A frame must hold 4096 bytes and the headers for RoCE's packets of 4096 bytes. The kernel uses
  * the largest power of two that fits (rdma/ib_addr.h, iboe_get_mtu). */
 #define NETDEV_MTU_OF_4096 4200
@@ -27,7 +29,10 @@ void bench_check_rdma_devices(struct bench_doctor *doctor)
             machine->pci[i].vendor == VENDOR_MELLANOX && machine->pci[i].class >> 16 == 0x02;
     for (int i = 0; i < machine->n_ports; i++) {
         const struct bench_rdma_port *port = &machine->ports[i];
-        if (port->is_soft)
+        if (port->is_soft && port->why_unused[0] != '\0')
+            bench_ok(doctor, port->name, "a software device, which no job uses: %s",
+                     port->why_unused);
+        else if (port->is_soft)
             bench_say_port(
                 doctor, BENCH_WARN, port,
                 "do not measure with it: GYRE_IB_HCA=^DEVICE leaves it out",
@@ -96,22 +101,29 @@ static const char *fix_of_state(const struct bench_rdma_port *port)
 void bench_check_rdma_ports(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
-    int n_active = 0;
+    char unused[1024] = "";
+    int n_active = 0, n_unused = machine->n_ports - machine->n_used_ports;
     for (int i = 0; i < machine->n_ports; i++)
-        n_active += machine->ports[i].is_active;
+        n_active += machine->ports[i].is_active && machine->ports[i].why_unused[0] == '\0';
     for (int i = 0; i < machine->n_ports; i++) {
         const struct bench_rdma_port *port = &machine->ports[i];
         char path[256];
         bench_rdma_path(port, "state", path);
-        if (port->is_active)
-            bench_ok(doctor, port->name, "%s: %s", path, port->state);
-        else if (port->state[0] < '1' || port->state[0] > '5' || port->state[1] != ':')
+        if (port->state[0] < '1' || port->state[0] > '5' || port->state[1] != ':')
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
+        else if (port->why_unused[0] != '\0')
+            bench_append(unused, sizeof(unused), "%s%s (%s)", unused[0] == '\0' ? "" : ", ",
+                         port->name, port->why_unused);
+        else if (port->is_active)
+            bench_ok(doctor, port->name, "%s: %s", path, port->state);
         else
             bench_say_port(doctor, n_active == 0 ? BENCH_FAIL : BENCH_WARN, port,
                            fix_of_state(port), "%s: %s (%s)%s", path, port->state, port->physical,
                            n_active == 0 ? "; no port is active, so RDMA is not used" : "");
     }
+    if (unused[0] != '\0')
+        bench_ok(doctor, NULL, "ports that no job uses, %d of %d: %s", n_unused, machine->n_ports,
+                 unused);
 }
 
 void bench_check_rdma_hca(struct bench_doctor *doctor)
@@ -120,7 +132,12 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
     struct gyre_ib_hca_rule rule;
     const char *text = gyre_param_text(&doctor->params, GYRE_PARAM_IB_HCA);
     const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_HCA);
-    char taken[512] = "", all[512] = "";
+    char taken[512] = "", all[512] = "", off[96];
+    int n_taken = 0;
+    if (bench_rdma_off(&doctor->params, off) != NULL) {
+        bench_skip(doctor, "%s: no RDMA port is used", off);
+        return;
+    }
     if (gyre_ib_hca_parse(text, &rule) != GYRE_SUCCESS) {
         bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or write [^][=]name[:port],...",
                   "%s: %s", source, gyre_cause());
@@ -131,22 +148,36 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
         const char *widened = NULL;
         const bool takes = gyre_ib_hca_takes(&rule, port->device, port->port, &widened);
         bench_append(all, sizeof(all), " %s", port->name);
-        if (takes && port->is_active)
+        if (takes && port->is_active) {
             bench_append(taken, sizeof(taken), " %s", port->name);
+            n_taken++;
+        }
         if (takes && widened != NULL)
             bench_say(doctor, BENCH_WARN, port->name,
                       "write = in front of the list for whole names",
                       "%s=%s also takes %s, because %s is the beginning of its name", source, text,
                       port->name, widened);
     }
+    if (n_taken > LIBRARY_MAX_PORTS)
+        bench_say(doctor, BENCH_WARN, NULL, "name the ports to use in GYRE_IB_HCA",
+                  "%d ports are active, and gyre takes %d of them", n_taken, LIBRARY_MAX_PORTS);
     if (text[0] == '\0')
         bench_ok(doctor, NULL, "GYRE_IB_HCA is unset: every active port is used:%s",
                  taken[0] == '\0' ? " none" : taken);
+    else if (taken[0] == '\0' && rule.is_inverted)
+        bench_ok(doctor, NULL,
+                 "%s=%s leaves out all active ports, so RDMA is not used; the ports are:%s", source,
+                 text, all);
     else if (taken[0] == '\0')
         bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or name a port of the list",
                   "%s=%s takes no active port; the ports are:%s", source, text, all);
     else
         bench_ok(doctor, NULL, "%s=%s takes%s, of%s", source, text, taken, all);
+}
+
+static bool is_working(const struct bench_rdma_port *port)
+{
+    return port->is_active && port->why_unused[0] == '\0';
 }
 
 /* ---- rdma.rate, rdma.mtu, rdma.firmware, rdma.pcie ----------------------------------------- */
@@ -156,7 +187,7 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
     const struct bench_machine *machine = &doctor->machine;
     double most = 0;
     for (int i = 0; i < machine->n_ports; i++)
-        if (machine->ports[i].is_active && machine->ports[i].gbit_per_s > most)
+        if (is_working(&machine->ports[i]) && machine->ports[i].gbit_per_s > most)
             most = machine->ports[i].gbit_per_s;
     for (int i = 0; i < machine->n_ports; i++) {
         const struct bench_rdma_port *port = &machine->ports[i];
@@ -167,7 +198,7 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
                  "the port is meant for "
                  "storage, leave it out: GYRE_IB_HCA=^%s",
                  port->name);
-        if (!port->is_active)
+        if (!is_working(port))
             continue;
         if (port->gbit_per_s <= 0)
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
@@ -193,7 +224,7 @@ void bench_check_rdma_mtu(struct bench_doctor *doctor)
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
         const struct bench_netdev *device = bench_net_find(&doctor->machine, port->netdev);
         const int64_t mtu = device == NULL ? 0 : device->mtu;
-        if (!port->is_roce || !port->is_active)
+        if (!port->is_roce || !is_working(port))
             continue;
         if (mtu == 0)
             bench_say(doctor, BENCH_UNKNOWN, port->name, NULL,
@@ -224,13 +255,14 @@ void bench_check_rdma_firmware(struct bench_doctor *doctor)
     const char *versions = doctor->facts[BENCH_FACT_FIRMWARE];
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &ports[i];
-        if (port->is_soft)
+        if (port->is_soft || port->why_unused[0] != '\0')
             continue;
         if (port->firmware[0] == '\0')
             bench_say_unreadable(doctor, port->name, "/sys/class/infiniband/*/fw_ver",
                                  BENCH_READ_BROKEN);
         for (int j = 0; j < i; j++)
-            if (!ports[j].is_soft && strcmp(port->board, ports[j].board) == 0 &&
+            if (!ports[j].is_soft && ports[j].why_unused[0] == '\0' &&
+                strcmp(port->board, ports[j].board) == 0 &&
                 strcmp(port->firmware, ports[j].firmware) != 0) {
                 bench_say(doctor, BENCH_WARN, port->name,
                           "mlxfwmanager --online -u -d BUS_ID, then reboot",
@@ -254,7 +286,7 @@ void bench_check_rdma_pcie(struct bench_doctor *doctor)
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
         struct bench_pci_link link;
-        const enum bench_read result = port->bus_id[0] == '\0'
+        const enum bench_read result = port->bus_id[0] == '\0' || port->why_unused[0] != '\0'
                                            ? BENCH_READ_ABSENT
                                            : bench_pci_read_link(doctor->root, port->bus_id, &link);
         if (result == BENCH_READ_ABSENT)

@@ -51,7 +51,7 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
                 .behind = behind,
                 .fix = bench_fix_of_port(meaning->fix, port->device, port->netdev, fix),
                 .most = tolerated(doctor, port)};
-            if (meaning->is_total)
+            if (meaning->is_total && port->why_unused[0] == '\0')
                 n_read += bench_count_judge(doctor, &count);
         }
     if (bench_said(doctor))
@@ -79,7 +79,8 @@ void bench_check_rdma_flaps(struct bench_doctor *doctor)
             .fix = "seat or replace the cable and the transceiver; rows of the GID table move when "
                    "the link comes "
                    "back, so leave GYRE_IB_GID_INDEX unset"};
-        n_read += bench_count_judge(doctor, &count);
+        if (doctor->machine.ports[i].why_unused[0] == '\0')
+            n_read += bench_count_judge(doctor, &count);
     }
     bench_say_counted(doctor, n_read,
                       "/sys/class/infiniband/*/ports/*/counters/link_downed: the links stay up",
@@ -155,8 +156,7 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
         bench_say_port(
             doctor, BENCH_WARN, port,
             "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the "
-            "same on the switch; GYRE_IB_TC names the class: 106 is DSCP "
-            "26, priority 3",
+            "same on the switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
             "ethtool -S %s: %" PRId64 " frames were thrown away for lack of buffers%s",
             port->netdev, sum.discards,
             sum.has_pauses && sum.pauses == 0
@@ -178,7 +178,8 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
 void bench_check_rdma_congestion(struct bench_doctor *doctor)
 {
     for (int i = 0; i < doctor->machine.n_ports; i++)
-        if (doctor->machine.ports[i].is_roce && doctor->machine.ports[i].netdev[0] != '\0')
+        if (doctor->machine.ports[i].is_roce && doctor->machine.ports[i].netdev[0] != '\0' &&
+            doctor->machine.ports[i].why_unused[0] == '\0')
             check_flow_control(doctor, &doctor->machine.ports[i]);
     if (!bench_said(doctor))
         bench_skip(doctor, "no RoCE port whose driver counts pause frames and discards");

@@ -52,7 +52,7 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
 {
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
-        if (!port->is_roce || !port->is_active)
+        if (!port->is_roce || !port->is_active || port->why_unused[0] != '\0')
             continue;
         struct table table = read_table(doctor, port);
         if (table.n >= 0 && table.status == GYRE_SUCCESS) {
@@ -143,7 +143,7 @@ void bench_check_rdma_gid(struct bench_doctor *doctor)
 {
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
-        if (!port->is_roce || !port->is_active)
+        if (!port->is_roce || !port->is_active || port->why_unused[0] != '\0')
             continue;
         struct table table = read_table(doctor, port);
         check_port(doctor, port, &table);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transport that a job will use between each pair of hosts. The transports' own `reachable`
+ * decides, with the variables in force, as when a communicator is made; nothing is connected.
+ */
+#include "bench/doctor/doctor.h"
+
+#include "core/foundation/base/text.h"
+#include "transport/transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SAID     8
+#define NO_TRANSPORT 127
+
+/* What a host tells the others. Processes all-gather it, so its layout is fixed. */
+struct place {
+    struct gyre_peer_info info;
+    int32_t has_rdma; /* it has an RDMA port that works and is not switched off */
+    int32_t status;
+    char cause[160];
+};
+
+/* The first transport with which a host reaches a peer. */
+struct choice {
+    uint8_t transport; /* index into gyre_transports, or NO_TRANSPORT */
+    char why[127];     /* why it is not the one over RDMA */
+};
+
+static gyre_status describe(const struct bench_doctor *doctor, int host, struct place *place)
+{
+    const struct gyre_device_ops *ops;
+    struct gyre_device *device;
+    GYRE_TRY(gyre_device_find(GYRE_DEVICE_HOST, &ops));
+    GYRE_TRY(ops->open(0, &device));
+    const gyre_status status = gyre_peer_info_fill(&doctor->params, device, host, &place->info);
+    ops->close(device);
+    place->has_rdma = status == GYRE_SUCCESS && place->info.ib_usable;
+    for (int i = 0; i < doctor->machine.n_ports; i++)
+        if (doctor->machine.ports[i].is_active && doctor->machine.ports[i].why_unused[0] == '\0')
+            place->has_rdma = 1;
+    return status;
+}
+
+static struct choice choose(const struct gyre_params *params, const struct gyre_peer_info *mine,
+                            const struct gyre_peer_info *peer)
+{
+    struct choice choice = {.transport = NO_TRANSPORT};
+    const char *allowed = gyre_param_text(params, GYRE_PARAM_TRANSPORT);
+    for (int i = 0; gyre_transports[i] != NULL; i++) {
+        const struct gyre_transport_ops *ops = gyre_transports[i];
+        char why[160] = "";
+        if (allowed[0] != '\0' && !gyre_text_same(allowed, ops->name))
+            snprintf(why, sizeof(why), "%s=%.40s", gyre_param_source(params, GYRE_PARAM_TRANSPORT),
+                     allowed);
+        else if (ops->reachable(params, mine, peer, why, sizeof(why))) {
+            choice.transport = (uint8_t)i;
+            return choice;
+        }
+        if (ops->is_rdma)
+            snprintf(choice.why, sizeof(choice.why), "%.126s", why);
+    }
+    return choice;
+}
+
+/* Says what the pairs use; all processes have the same table. @all: by process and host. */
+static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
+                  const struct place *places, const struct choice *all)
+{
+    const int n = hosts->n;
+    int n_rdma = 0, n_bad = 0;
+    char words[256] = "";
+    for (int a = 0; a < n; a++)
+        for (int b = a + 1; b < n; b++) {
+            const struct choice *mine = &all[hosts->leaders[a] * n + b],
+                                *theirs = &all[hosts->leaders[b] * n + a];
+            const struct choice *later =
+                mine->transport >= theirs->transport ? mine : theirs; /* in both's order */
+            const bool has_rdma[] = {places[hosts->leaders[a]].has_rdma != 0,
+                                     places[hosts->leaders[b]].has_rdma != 0};
+            const struct gyre_transport_ops *ops =
+                later->transport == NO_TRANSPORT ? NULL : gyre_transports[later->transport];
+            if (ops != NULL && ops->is_rdma)
+                n_rdma++;
+            const bool is_bad = ops == NULL || (!ops->is_rdma && (has_rdma[0] || has_rdma[1]));
+            if (!is_bad || n_bad++ >= MAX_SAID)
+                continue;
+            bench_say(doctor, ops == NULL ? BENCH_FAIL : BENCH_WARN, hosts->names[a],
+                      "look at rdma.ports, rdma.device_files, rdma.gid and job.harmful on the host "
+                      "that is named",
+                      "to %s over %s, although %s RDMA; not over it, because: %.126s",
+                      hosts->names[b], ops == NULL ? "nothing" : ops->name,
+                      has_rdma[0] && has_rdma[1] ? "both have" : "one of the two has", later->why);
+        }
+    doctor->uses_rdma = n_rdma == n * (n - 1) / 2;
+    snprintf(words, sizeof(words), "%d pairs of hosts: %d over RDMA, %d over sockets",
+             n * (n - 1) / 2, n_rdma, n * (n - 1) / 2 - n_rdma);
+    if (n_bad == 0)
+        bench_ok(doctor, NULL, "%s", words);
+    else if (n_bad > MAX_SAID)
+        bench_say(doctor, BENCH_WARN, NULL, "mend those above, then run gyre doctor again",
+                  "%s; %d more findings of this kind are not printed", words, n_bad - MAX_SAID);
+}
+
+void bench_check_job_transport(struct bench_doctor *doctor)
+{
+    struct bench_launcher *launcher = &doctor->launcher;
+    const size_t n_processes = (size_t)launcher->n_processes;
+    struct bench_hosts hosts;
+    struct place mine, *places = NULL;
+    struct choice *row = NULL, *all = NULL;
+    if (doctor->root[0] != '\0') {
+        bench_skip(doctor, "nothing is measured with --root");
+        return;
+    }
+    gyre_status status = bench_hosts_find(doctor, &hosts);
+    if (status == GYRE_SUCCESS && hosts.n == 1) {
+        bench_skip(doctor, "all %zu processes are on one host", n_processes);
+        goto done;
+    }
+    memset(&mine, 0, sizeof(mine));
+    places = calloc(n_processes, sizeof(*places));
+    row = calloc((size_t)hosts.n + 1, sizeof(*row));
+    all = calloc(n_processes * ((size_t)hosts.n + 1), sizeof(*all));
+    if (status == GYRE_SUCCESS && (places == NULL || row == NULL || all == NULL))
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", hosts.n);
+    GYRE_TRY_GOTO(status, status, done);
+    mine.status = (int32_t)(hosts.me >= 0 ? describe(doctor, hosts.me, &mine) : GYRE_SUCCESS);
+    if (mine.status != (int32_t)GYRE_SUCCESS)
+        snprintf(mine.cause, sizeof(mine.cause), "%.159s", gyre_cause());
+    GYRE_TRY_GOTO(status, launcher->ops->all_gather(launcher, &mine, sizeof(mine), places), done);
+    for (size_t i = 0; i < n_processes; i++)
+        if (places[i].status != (int32_t)GYRE_SUCCESS) {
+            places[i].cause[sizeof(places[i].cause) - 1] = '\0';
+            status = gyre_fail((gyre_status)places[i].status, "rank %zu: %s", i, places[i].cause);
+            goto done;
+        }
+    for (int host = 0; hosts.me >= 0 && host < hosts.n; host++)
+        if (host != hosts.me)
+            row[host] = choose(&doctor->params, &mine.info, &places[hosts.leaders[host]].info);
+    GYRE_TRY_GOTO(status,
+                  launcher->ops->all_gather(launcher, row, (size_t)hosts.n * sizeof(*row), all),
+                  done);
+    judge(doctor, &hosts, places, all);
+done:
+    if (status != GYRE_SUCCESS)
+        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
+    bench_hosts_free(&hosts);
+    free(places);
+    free(row);
+    free(all);
+}
