@@ -28,7 +28,7 @@ struct cuda_state {
     struct gyre_ipc_import *import; /* or a slab of another process */
 };
 
-/* The peer's GPU as this process numbers it; -1 if it is not visible here. */
+/* As this process numbers it; -1 if it is not visible here. */
 static int ordinal_here(const struct gyre_peer_info *mine, const struct gyre_peer_info *peer)
 {
     int ordinal = -1;

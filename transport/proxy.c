@@ -21,7 +21,7 @@
 /* The thread polls so long after the last slot that moved: longer than an executor takes for a
  * slot, so the next slot of a running operation is seen at once. */
 #define PROXY_WARM_NS 200000
-/* In the first part of that time it does not yield. */
+/* The first part of that time, without yielding. */
 #define PROXY_SPIN_NS 2000
 /* Sleeps double from the first to the second, the most that an operation waits if nothing wakes the
  * proxy. */
@@ -40,19 +40,18 @@ enum wake_state {
 struct gyre_proxy {
     pthread_t thread;
     pthread_mutex_t lock; /* held while clients are polled */
-    uint32_t n_helps;     /* written under lock */
+    uint32_t n_helps;     /* under lock */
     struct gyre_fault *fault;
     int rank;
-    uint32_t stop;       /* written by close */
+    uint32_t stop;       /* by close */
     uint32_t wake_state; /* enum wake_state; by compare-exchange only */
-    int wake_fd;         /* eventfd */
+    int wake_fd;
     int n_clients;
     struct gyre_proxy_client *clients;
     struct pollfd *nap_fds; /* wake_fd, then those of the clients; only the thread uses it */
     nfds_t n_nap_fds;
 };
 
-/* Clears WAKE_NOTED. False if it was not set. */
 static bool take_note(struct gyre_proxy *proxy)
 {
     return gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
@@ -214,10 +213,9 @@ free_proxy:
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
     while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
-        /* The note is written again, because the proxy may be taking it now. With an exchange,
-         * either the caller finds the note gone, or the proxy's next poll sees the slots that the
-         * caller has published. A load promises neither on ARM64 (tests/litmus/proxy_wake.litmus).
-         */
+        /* Written again, because the proxy may be taking it now. With an exchange, either the
+         * caller finds the note gone, or the proxy's next poll sees the slots that the caller has
+         * published. A load promises neither on ARM64 (tests/litmus/proxy_wake.litmus). */
         if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))

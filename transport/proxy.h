@@ -52,7 +52,6 @@ bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 void gyre_proxy_pause(struct gyre_proxy *proxy);
 void gyre_proxy_resume(struct gyre_proxy *proxy);
 
-/** gyre_proxy_close - stop the thread and wait for its end. */
 void gyre_proxy_close(struct gyre_proxy *proxy);
 
 /* One end of a proxied FIFO, in host memory that the device can address; slots may be in GPU memory
@@ -78,16 +77,14 @@ gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
                                    struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
                                    size_t *n_bytes_out);
 
-/** gyre_proxy_connector - gives an executor access to a FIFO end. */
 struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth);
 
 /* ---- slots of LL (core/foundation/model/line.h) --------------------------------------------
  *
  * An array of words, of which two are a line. Each word is 4 bytes of data and a flag. */
 
-/* The slots of one end of a FIFO, in host memory. */
 struct gyre_line_slots {
-    unsigned char *slots; /* depth * slot_bytes */
+    unsigned char *slots;
     uint32_t slot_bytes;
     uint32_t depth;
 };

@@ -34,7 +34,7 @@ struct gyre_put_links {
     struct gyre_proxy *proxy;
     uint32_t is_leaving; /* release */
     uint32_t most_bytes;
-    struct link links[]; /* by rank */
+    struct link links[];
 };
 
 /* ---- sending ------------------------------------------------------------------------------- */

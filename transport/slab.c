@@ -136,8 +136,7 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
     return offset_bytes + n_large * (layout->ring_area_bytes - layout->area_bytes[proto]);
 }
 
-/* Index of a rank's ring predecessor in that rank's list of peers. @peers: n_peers ranks of type
- * uint16_t, of any alignment. */
+/* Its index in the rank's list of peers. @peers: n_peers of uint16_t, of any alignment. */
 static uint32_t find_ring_prev(const struct gyre_transport_config *config, int rank,
                                const void *peers, uint32_t n_peers)
 {
@@ -253,7 +252,7 @@ static unsigned char *at(const struct gyre_slab_mapping *mapping, uint64_t offse
     return (unsigned char *)mapping->base + offset_bytes;
 }
 
-/* One side of a FIFO: a slab, and the other rank's index in the list of its owner. */
+/* A slab, and the other rank's index in the list of its owner. */
 struct slab_side {
     const struct gyre_slab_mapping *mapping;
     const struct gyre_slab_layout *layout;

@@ -27,7 +27,7 @@ struct gyre_slab_layout {
     uint32_t ring_prev_peer; /* index of the ring predecessor; n_peers = none */
     uint64_t inboxes_offset_bytes;
     uint64_t credits_offset_bytes;
-    uint64_t proto_offset_bytes[GYRE_N_SLOT_PROTOS]; /* of a protocol's first area */
+    uint64_t proto_offset_bytes[GYRE_N_SLOT_PROTOS];
     uint64_t area_bytes[GYRE_N_SLOT_PROTOS]; /* of one FIFO's slots; 0 = protocol not available */
     uint64_t ring_area_bytes;                /* of the ring predecessor's SIMPLE slots, a FIFO */
     uint64_t n_bytes;                        /* whole pages */
@@ -57,18 +57,16 @@ struct gyre_slab_handle {
     uint8_t bytes[GYRE_SLAB_HANDLE_BYTES];
 };
 
-/* This rank's own slab or an imported one. */
 struct gyre_slab_mapping {
     void *base; /* NULL = no mapping */
     size_t n_bytes;
     void *state; /* belongs to the kind of memory */
 };
 
-/* A kind of memory that slabs can live in. */
 struct gyre_slab_memory_ops {
     const char *name;
 
-    /* As gyre_transport_ops.reachable: can `mine` map such memory of `peer`? */
+    /* As gyre_transport_ops.reachable. */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
     /* Allocate zeroed, page aligned memory and describe it in handle->bytes; handle->token is set.
@@ -94,8 +92,6 @@ extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda; /* p2p_cuda.c */
 bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
                                       const struct gyre_peer_info *peer);
 #endif
-
-/* Functions of gyre_transport_ops that all mapped transports share. */
 
 /** gyre_slab_open - as gyre_transport_ops.open. @ops: of the new transport. @config: the data that
  * it points to must outlive the transport. */
@@ -142,7 +138,6 @@ gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], v
 gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], size_t n_bytes,
                                        void **base_out, struct gyre_slab_entry **entry_out);
 
-/** gyre_slab_registry_release - stop being a user. */
 void gyre_slab_registry_release(struct gyre_slab_entry *entry);
 
 /** gyre_slab_registry_count - entries of this process, for tests that look for leaks. */

@@ -73,8 +73,7 @@ static bool has_hardware(const char *name, int depth)
     return found;
 }
 
-/* In Mbit/s, as the driver reports; 0 = unknown. @is_virtual_out: 1 = veth, a tunnel and the like.
- */
+/* In Mbit/s; 0 = unknown. @is_virtual_out: 1 = veth, a tunnel and the like. */
 static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
 {
     char path[80];

@@ -20,10 +20,10 @@
 /* One rank's description for all others. Ranks exchange it, so its layout is fixed. */
 struct gyre_peer_info {
     uint64_t host_hash;
-    uint64_t process_id;    /* random, drawn once in a process */
+    uint64_t process_id;    /* random */
     uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 = /proc is not mounted */
     uint32_t pid;
-    uint32_t uid; /* effective; processes of other users cannot map this one's memory */
+    uint32_t uid; /* effective */
     uint32_t rank;
     uint32_t n_interfaces; /* over which the ranks of a host spread their data sockets; 1 or more */
     char host_name[64];
@@ -31,13 +31,13 @@ struct gyre_peer_info {
     uint32_t net_mbit_per_s; /* of the network interface for sockets; 0 = unknown */
     uint32_t net_is_virtual; /* 1: no hardware stands behind that interface */
     uint32_t ib_mbit_per_s;  /* of the slowest RDMA port; 0 = unknown */
-    uint32_t ib_n_ports;     /* that the rank may use */
-    char net_name[16];       /* of that interface; "" = none */
-    uint32_t ib_usable;      /* 1: the ib transport found a device and a GID */
+    uint32_t ib_n_ports;
+    char net_name[16];  /* "" = none */
+    uint32_t ib_usable; /* the ib transport found a device and a GID */
     /* enum gyre_topo_level between this GPU and that of the rank that holds this copy, or
      * GYRE_PEER_PATH_UNKNOWN. Not exchanged: gyre_peer_info_measure() fills it in. */
     uint32_t path_level;
-    char ib_reason[128]; /* why ib_usable is 0 */
+    char ib_reason[128]; /* why it is not usable */
     uint64_t topo_hash;  /* of the host's topology; 0 = unknown. Set by the communicator */
     uint64_t trace_hash; /* of the rank's trace file; 1 = it is named after the rank, 0 = none. Set
                           * by the communicator */
@@ -53,20 +53,20 @@ struct gyre_transport_config {
     const struct gyre_peer_info *infos; /* by rank; outlives the transport */
     const uint16_t *peers;              /* the ranks to connect to, ascending */
     int n_peers;
-    bool for_puts; /* it serves put links: it measures nothing and repeats no warning of the
-                    * communicator's own transport */
+    bool for_puts; /* serves put links: measures nothing, repeats no warning of the communicator's
+                    * transport */
     struct gyre_fifo_spec spec;
-    const uint16_t *ring_prev; /* by rank, of the ring; read if spec.ring_slot_bytes is not 0 */
+    const uint16_t *ring_prev; /* by rank; read if spec.ring_slot_bytes is not 0 */
     const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = no rank is far */
-    const struct gyre_sock_address *rendezvous; /* this rank's own address on its link to the
-                                                 * rendezvous; NULL or family 0 = unknown */
+    const struct gyre_sock_address
+        *rendezvous;       /* this rank's, to the rendezvous; NULL or family 0 = unknown */
     const uint8_t *secret; /* GYRE_SECRET_BYTES; data sockets prove that they know it */
     /* gyre_authenticate() of bootstrap.h, which transports may not include. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
-    int traffic_class;        /* -1 = from params */
-    int service_level;        /* -1 = from params */
-    struct gyre_fault *fault; /* raised by proxies, polled by them */
+    int traffic_class; /* -1 = from params */
+    int service_level; /* -1 = from params */
+    struct gyre_fault *fault;
     struct gyre_trace *trace; /* of what proxies do; outlives the transport. NULL = none */
     /* For gyre_transport_check(): are all ranks alive? If not, the cause names the rank that died
      * or reported an error. NULL = unknown. */
@@ -74,7 +74,6 @@ struct gyre_transport_config {
     void *check_context;
 };
 
-/** gyre_transport_fifos - the FIFOs of a pair, in each direction. */
 static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_transport_config *config,
                                                          int peer)
 {
@@ -86,13 +85,11 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
  * reported an error. Does not block. One thread at a time may call it. */
 gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
-/* The longest time that `measure` takes. */
 #define GYRE_MEASURE_NS 12000000ULL
 
-/* What a rank measured of the network to other hosts; 0 = unknown. Ranks exchange it, so its layout
- * is fixed. */
+/* 0 = unknown. Ranks exchange it, so its layout is fixed. */
 struct gyre_wire {
-    uint64_t round_trip_ns; /* the shortest that was seen */
+    uint64_t round_trip_ns; /* the shortest */
     uint64_t mbit_per_s;    /* of arriving data */
 };
 
@@ -105,9 +102,9 @@ struct gyre_transport {
 struct gyre_transport_ops {
     const char *name; /* "p2p", "shm", "ib", "socket" */
     bool is_direct;   /* a rank addresses the peers' own memory */
-    bool is_rdma;     /* RDMA verbs: the NIC writes into the peer's memory */
+    bool is_rdma;     /* the NIC writes into the peer's memory */
     bool is_proxied;  /* a proxy thread moves the slots */
-    bool has_lines;   /* proxied: makes slots of LL, too (gyre_fifo_spec.net_line_bytes) */
+    bool has_lines;   /* proxied: makes slots of LL, too */
 
     /* Can the rank `mine` reach `peer`? Both ranks ask. A pair uses the first transport that both
      * allow. @why_out: the reason if not. */
@@ -160,7 +157,6 @@ extern const struct gyre_transport_ops gyre_transport_shm;
 extern const struct gyre_transport_ops gyre_transport_ib;
 extern const struct gyre_transport_ops gyre_transport_socket;
 
-/** The preferred one first, ended by NULL. */
 extern const struct gyre_transport_ops *const gyre_transports[];
 
 /** gyre_transport_no_wire - `measure` of transports that join no hosts. */
@@ -186,7 +182,7 @@ static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
 void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
                             struct gyre_peer_info *peer);
 
-/** gyre_transport_ib_probe - look for a usable RDMA device; sets ib_usable and ib_reason. */
+/** gyre_transport_ib_probe - sets ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);
 
 /* ---- put links (transport/put_links.c) --------------------------------------------------------
@@ -206,7 +202,7 @@ enum gyre_put_kind {
 /* Stands before the bytes in a message. Ranks exchange it, so its layout is fixed. */
 struct gyre_put_head {
     uint64_t offset_bytes; /* in the receiving rank's buffer of the window */
-    uint32_t kind;         /* enum gyre_put_kind */
+    uint32_t kind;
     uint32_t window;
     uint32_t n_bytes;
     int32_t signal; /* counted up behind the bytes; GYRE_NO_SIGNAL = none */
@@ -221,8 +217,8 @@ struct gyre_put_links_config {
     uint32_t slot_bytes;                     /* at least 4096 */
     const struct gyre_connector *connectors; /* of one FIFO a pair, in the order of
                                               * gyre_connector_index(); zeros = no link. Copied */
-    struct gyre_fault *fault;                /* raised and polled */
-    void (*wake)(void *context);             /* wakes the transports' proxies. Any thread */
+    struct gyre_fault *fault;
+    void (*wake)(void *context); /* wakes the transports' proxies. Any thread */
     /* Called for each message, by one thread at a time; does not block. @data: head->n_bytes bytes.
      */
     void (*take)(void *context, int rank, const struct gyre_put_head *head, const void *data);
@@ -233,7 +229,6 @@ struct gyre_put_links_config {
 gyre_status gyre_put_links_open(const struct gyre_put_links_config *config,
                                 struct gyre_put_links **links_out);
 
-/** gyre_put_links_most_bytes - the most bytes of a message. */
 uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links);
 
 /** gyre_put_links_post - send a message to a rank. Any thread; does not block. Returns false if all
@@ -266,7 +261,6 @@ struct gyre_share_handle {
     uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* for other processes. Host: struct gyre_shared_file */
 };
 
-/* A peer's buffer, mapped into this process. */
 struct gyre_share_mapping {
     void *address;
     void *state;     /* CUDA: belongs to the device's code; NULL = nothing to release */
@@ -286,7 +280,7 @@ gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer
                               const struct gyre_share_handle *handle,
                               struct gyre_share_mapping *mapping_out);
 
-/** gyre_share_release - unmap a peer's buffer; nothing if the mapping is all zero. */
+/** gyre_share_release - nothing if the mapping is all zero. */
 void gyre_share_release(struct gyre_share_mapping *mapping);
 
 #endif

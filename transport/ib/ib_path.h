@@ -43,7 +43,7 @@ bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_s
  * posted. */
 bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_return_held_credit - return all credit of LL that was held back, and post it. */
+/** gyre_ib_return_held_credit - all of LL, and post it. */
 void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 /** gyre_ib_write_credit_again - post a signalled write of the peer's last credit, which changes
@@ -53,11 +53,9 @@ void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_pee
 /** gyre_ib_probe - send a probe to a peer from which nothing has come since the last call. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_release_lines - a slot of LL was acknowledged. */
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                            uint32_t slot);
 
-/** gyre_ib_is_complete - have all parts of the slot arrived? */
 static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t slot)
 {
     return recv->n_parts[slot] > 0 && recv->parts_seen[slot] >= recv->n_parts[slot];
@@ -71,8 +69,8 @@ struct gyre_ib_moved {
     enum gyre_trace_kind kind;
     uint32_t fifo;
     uint64_t begin_ns; /* 0 = now */
-    uint64_t first;    /* number of the first slot */
-    uint64_t end;      /* behind the last slot */
+    uint64_t first;
+    uint64_t end; /* behind the last slot */
     uint64_t n_bytes;
     bool is_lines; /* slots of LL */
 };

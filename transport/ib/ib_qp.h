@@ -88,7 +88,6 @@ gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp
 /** gyre_ib_qp_stop - go to ERR: all posted requests are flushed, and nothing more arrives. */
 void gyre_ib_qp_stop(const struct gyre_verbs *verbs, struct ibv_qp *qp);
 
-/** gyre_ib_random_psn - 24 random bits. */
 gyre_status gyre_ib_random_psn(uint32_t *psn_out);
 
 #endif

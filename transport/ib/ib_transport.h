@@ -44,17 +44,17 @@
 #define GYRE_IB_BOX_BYTES         256
 #define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 16)
 
-/* A part of this size repays its own doorbell and imm. */
+/* Smaller parts do not repay their own doorbell and imm. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
 
 #define GYRE_IB_BATCH            32 /* work requests posted at once */
 #define GYRE_IB_RECV_BATCH       32 /* receives posted again at once */
 
-/* The first bytes of a box. The NIC reads them from staging. */
+/* The first bytes of a box, which the NIC reads from staging. */
 struct gyre_ib_label {
     uint64_t slot_info;
-    uint64_t credit; /* the sender's head of the same FIFO in the other direction: if data flow both
-                      * ways, credit needs no message of its own */
+    uint64_t credit; /* the sender's head of the same FIFO in the other direction: no message of its
+                      * own */
 };
 
 /* The peer's NIC writes slot_info, credit and a small payload here. */
@@ -65,7 +65,6 @@ struct gyre_ib_box {
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_ib_box) == GYRE_IB_BOX_BYTES, "the peer computes offsets");
 
-/* A port in use. */
 struct gyre_ib_rail {
     struct gyre_ib_port port;
     int index; /* in the scan: NET/IB/<index> */
@@ -81,11 +80,11 @@ struct gyre_ib_rail {
     struct ibv_mr *send_slots;
     struct ibv_mr *recv_slots;
     struct ibv_mr *send_lines; /* slots of LL; NULL = there are none */
-    struct ibv_mr *recv_lines; /* likewise */
+    struct ibv_mr *recv_lines;
     struct ibv_mr *recv_words; /* boxes and credit words: written by peers */
     struct ibv_mr *staging;    /* labels and heads: read by this NIC */
     struct ibv_qp *fence;      /* connected to itself; NULL if no fence is needed */
-    uint64_t down_since_ns;    /* 0 = the port is active */
+    uint64_t down_since_ns;    /* 0 = it is active */
 };
 
 /* How a NIC reaches a device's memory. */
@@ -94,7 +93,6 @@ enum gyre_ib_gdr { GYRE_IB_GDR_NONE, GYRE_IB_GDR_DMABUF, GYRE_IB_GDR_PEERMEM };
 struct gyre_ib_peer;
 struct gyre_ib_cm;
 
-/* A queue pair. */
 struct gyre_ib_channel {
     struct ibv_qp *qp;
     struct gyre_ib_peer *peer;
@@ -116,10 +114,9 @@ struct gyre_ib_channel {
     struct ibv_sge sges[GYRE_IB_BATCH][2];
 };
 
-/* The slots of LL of a sending end. */
 struct gyre_ib_line_send {
     unsigned char *slots; /* in host memory */
-    uint64_t posted;      /* this and the next two count slots, as in struct gyre_ib_send */
+    uint64_t posted;      /* slots, as the next two */
     uint64_t released;
     uint64_t credit; /* may be ahead of `posted`: a GPU reads no line of an empty slot, so it may
                       * return it early */
@@ -131,7 +128,7 @@ struct gyre_ib_line_send {
 struct gyre_ib_line_recv {
     unsigned char *slots;
     uint64_t returned; /* head that the sender knows */
-    uint64_t *head;    /* one word in staging */
+    uint64_t *head;    /* in staging */
 };
 
 struct gyre_ib_send {
@@ -147,10 +144,10 @@ struct gyre_ib_send {
 struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
     uint64_t arrived;  /* slots whose tail was published */
-    uint64_t returned; /* head that the sender knows */
+    uint64_t returned; /* as above */
     uint64_t fenced;   /* complete slots that a fence covers which has ended */
     uint64_t fencing;  /* slots that the running fence covers */
-    uint64_t *head;    /* one word in staging */
+    uint64_t *head;    /* in staging */
     struct gyre_ib_box *boxes;
     uint8_t parts_seen[GYRE_MAX_DEPTH];
     uint8_t n_parts[GYRE_MAX_DEPTH]; /* 0: no imm yet */
@@ -158,11 +155,10 @@ struct gyre_ib_recv {
     struct gyre_ib_line_recv lines;
 };
 
-/* Addresses and keys of a peer's memory. */
 struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank; as far apart as here */
     uint64_t boxes;   /* [n_fifos][depth] */
-    uint64_t lines;   /* as slots; line_stride apart */
+    uint64_t lines;   /* line_stride apart */
     uint64_t credits; /* [n_fifos] words of SIMPLE, then as many of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
@@ -184,17 +180,17 @@ struct gyre_ib_peer {
     uint64_t *credit_words; /* size.n_fifos of SIMPLE, then of LL, in recv_words */
     struct gyre_ib_remote remote;
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
-    char words[48];                           /* describe() */
-    uint64_t n_completions;                   /* of anything to or from the peer */
-    uint64_t n_completions_seen;              /* when silent peers were last looked for */
+    char words[48];
+    uint64_t n_completions;      /* of anything to or from the peer */
+    uint64_t n_completions_seen; /* when silent peers were looked for */
 };
 
 /* A fence reads slots through every NIC (ib_path.c). One runs at a time; slots that become complete
  * meanwhile wait for the next one. */
 struct gyre_ib_fence {
     bool is_needed;
-    bool is_wanted; /* complete slots wait for the next fence */
-    int n_left;     /* unanswered reads of the running fence */
+    bool is_wanted;
+    int n_left; /* unanswered reads */
 };
 
 struct gyre_ib_transport {
@@ -209,7 +205,7 @@ struct gyre_ib_transport {
     struct gyre_ib_channel *channels;
     int n_channels; /* all peers', controls included */
     int channels_per_peer;
-    int channels_per_rail; /* of a peer */
+    int channels_per_rail;
     struct gyre_ib_cm *cm; /* NULL: queue pairs are connected with the blobs' data */
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
@@ -219,15 +215,15 @@ struct gyre_ib_transport {
     unsigned service_level;
     unsigned timeout;
     unsigned retries;
-    enum gyre_ib_gdr recv_gdr; /* how NICs reach slots; see ib_memory.c */
+    enum gyre_ib_gdr recv_gdr;
     enum gyre_ib_gdr send_gdr;
     struct gyre_ib_fence fence;
     void *fifo_memory; /* pinned: inboxes, credits and, without GPUDirect, slots */
     size_t fifo_bytes;
     void *gpu_memory; /* slots, with GPUDirect */
     size_t gpu_bytes;
-    uint32_t n_fifos;          /* of all peers, in one direction */
-    uint64_t one_side_bytes;   /* of their slots */
+    uint32_t n_fifos; /* of all peers, in one direction */
+    uint64_t one_side_bytes;
     unsigned char *send_slots; /* of all FIFOs, peer after peer */
     unsigned char *recv_slots;
     void *recv_words; /* boxes[n_fifos][depth], credit words[2 * n_fifos], a word for fences */
@@ -237,20 +233,20 @@ struct gyre_ib_transport {
     unsigned char *send_lines; /* slots of LL of all sending ends, in host memory; NULL = none */
     unsigned char *recv_lines; /* where the device polls them */
     uint64_t line_stride;      /* between two FIFOs' lines; 0 = there are none */
-    uint64_t idle_since_ns;    /* since credit of LL was looked for or anything moved; 0 = something
-                                * moves */
-    int nap_fd;                /* epoll over completion channels and async events */
+    uint64_t idle_since_ns; /* credit of LL was looked for, or nothing moved any more; 0 = something
+                             * moves */
+    int nap_fd;             /* epoll over completion channels and async events */
     struct gyre_proxy *proxy;
-    struct gyre_trace_buffer *recorded; /* NULL: nothing is recorded */
-    uint64_t events_looked_ns;          /* when async events were looked for */
-    uint64_t probed_ns;                 /* when silent peers were looked for */
+    struct gyre_trace_buffer *recorded; /* NULL: nothing is */
+    uint64_t events_looked_ns;
+    uint64_t probed_ns;
     uint64_t n_polls;
     bool is_failed; /* an error was raised; the data path does nothing more */
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_rails_open - open the ports nearest to the device and choose GIDs. */
+/** gyre_ib_rails_open - open the ports nearest to the device. */
 gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib);
 void gyre_ib_rails_close(struct gyre_ib_transport *ib);
 
@@ -290,7 +286,6 @@ gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct 
 
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
 
-/** gyre_ib_lines_bytes - the lines of all FIFOs in one direction. */
 static inline uint64_t gyre_ib_lines_bytes(const struct gyre_ib_transport *ib)
 {
     return ib->n_fifos * ib->line_stride;
@@ -322,17 +317,14 @@ enum gyre_ib_gdr gyre_ib_gdr_probe(const struct gyre_verbs *verbs, struct ibv_pd
 /** gyre_ib_memlock_fail - OUT_OF_MEMORY, naming the memlock limit and how to raise it. */
 gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes);
 
-/** gyre_ib_memory_open - allocate FIFOs, recv_words and staging, and register them on every rail.
- */
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
 void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 
 /* ---- ib_connect.c -------------------------------------------------------------------------- */
 
-/** gyre_ib_blob - everything that peers need to connect to this rank. */
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out);
 
-/** gyre_ib_channels_connect - read the peers' blobs, choose pairs of GIDs and connect all QPs. */
+/** gyre_ib_channels_connect - read the peers' blobs, and connect all QPs. */
 gyre_status gyre_ib_channels_connect(struct gyre_ib_transport *ib, const void *blobs,
                                      const size_t *offsets, uint64_t deadline_ns);
 
@@ -350,7 +342,6 @@ bool gyre_ib_settle(void *transport);
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_post_receives - Errors: SYSTEM. */
 gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
@@ -359,15 +350,14 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
  * a port has been down for longer than the retry window. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
-/** gyre_ib_raise_completion - raise the fault with E401 for a failed completion. */
+/** gyre_ib_raise_completion, _raise_post - raise the fault with E401. */
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc);
 
-/** gyre_ib_raise_post - raise the fault for an errno of ibv_post_send or ibv_post_recv. */
 void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         const char *what, int error_number);
 
-/** gyre_ib_channel_to_text - the ends of a connection, as E401 prints them. */
+/** gyre_ib_channel_to_text - both ends, as E401 prints them. */
 const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
                                     const struct gyre_ib_channel *channel, char *text_out,
                                     size_t text_bytes);

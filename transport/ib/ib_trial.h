@@ -23,8 +23,8 @@
 
 /* A port as processes tell each other. Fixed layout, no pointers. */
 struct gyre_ib_trial_port {
-    char name[72];          /* "mlx5_0:1" */
-    char device[64];        /* "mlx5_0" */
+    char name[72];
+    char device[64];
     char cause[320];        /* why the port cannot be used; "" = it can */
     uint32_t port;          /* from 1 */
     uint32_t is_roce;       /* else InfiniBand */
@@ -33,10 +33,10 @@ struct gyre_ib_trial_port {
     uint32_t gbit_per_s;    /* 0 = unknown */
     uint32_t lid;
     uint32_t n_gids;
-    struct gyre_ib_gid_row gids[GYRE_IB_TRIAL_GIDS]; /* usable, best first */
+    struct gyre_ib_gid_row gids[GYRE_IB_TRIAL_GIDS]; /* best first */
 };
 
-/* One end of the queue pair of a trial. Fixed layout, no pointers. */
+/* Fixed layout, no pointers. */
 struct gyre_ib_trial_end {
     uint64_t address; /* of the memory that the other end writes to */
     uint32_t rkey;
@@ -45,7 +45,6 @@ struct gyre_ib_trial_end {
     uint32_t unused;
 };
 
-/* The other end, and the part that this end plays. */
 struct gyre_ib_trial_peer {
     const struct gyre_ib_trial_port *port;
     const struct gyre_ib_trial_end *end;
@@ -59,10 +58,8 @@ struct gyre_ib_trial;
  * no active port), INVALID_ARGUMENT (a variable), OUT_OF_MEMORY. */
 gyre_status gyre_ib_trial_open(const struct gyre_params *params, struct gyre_ib_trial **trial_out);
 
-/** gyre_ib_trial_close - NULL does nothing. */
 void gyre_ib_trial_close(struct gyre_ib_trial *trial);
 
-/** gyre_ib_trial_n_ports - of open ports. */
 int gyre_ib_trial_n_ports(const struct gyre_ib_trial *trial);
 
 /** gyre_ib_trial_port - from 0 in the order of PCI paths; valid until close. */

@@ -18,7 +18,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Bytes that may wait in the kernel unsent: more only makes credit wait behind them. */
+/* More unsent bytes in the kernel only make credit wait. */
 #define NOTSENT_LOWAT_BYTES 262144
 #define BYE_NS              500000000ULL
 #define BYE_FAULT_NS        100000000ULL /* peers may have stopped reading */
@@ -30,7 +30,7 @@ static bool has_lines(const struct socket_transport *transport)
     return transport->config.spec.net_line_bytes > 0;
 }
 
-/* Gives a peer both directions of its FIFOs. @ends: two a FIFO. */
+/* @ends: two for each FIFO. */
 static gyre_status make_fifos(struct socket_peer *peer, const struct gyre_proxy_fifo *ends)
 {
     peer->fifos = calloc((size_t)peer->n_fifos, sizeof(*peer->fifos));
@@ -51,7 +51,6 @@ static gyre_status make_fifos(struct socket_peer *peer, const struct gyre_proxy_
     return GYRE_SUCCESS;
 }
 
-/* Fills in the peers, and allocates both directions of all their FIFOs in one block. */
 static gyre_status alloc_fifos(struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
@@ -129,7 +128,7 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
-/* This rank's fault, as the peers are told. NULL = there is none. */
+/* As the peers are told it. NULL = there is no fault. */
 static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
 {
     const struct gyre_peer_info *own = &config->infos[config->rank];
@@ -179,14 +178,14 @@ static void socket_close(struct gyre_transport *base)
     free(transport);
 }
 
-/* Processors that this process may use for each rank of its host. */
+/* For each rank of its host. */
 static uint32_t count_processors(const struct gyre_transport_config *config)
 {
     cpu_set_t usable;
     uint32_t n_ranks = 0;
     for (int rank = 0; rank < config->n_ranks; rank++)
         n_ranks += config->infos[rank].host_hash == config->infos[config->rank].host_hash;
-    /* On machines with more processors than cpu_set_t has bits this fails. */
+    /* Fails on machines with more processors than cpu_set_t has bits. */
     if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
         return 1;
     return (uint32_t)CPU_COUNT(&usable) / n_ranks;
@@ -314,7 +313,7 @@ static gyre_status watch_link(struct socket_link *link)
     link->is_writable = true;
     GYRE_TRY(socket_note_ends(link));
     GYRE_TRY(socket_watch_begin(link));
-    /* Only a finer queue: nothing depends on it. */
+    /* Nothing depends on it. */
     if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
         0)
         GYRE_INFO(NET, "TCP_NOTSENT_LOWAT: errno %d", errno);
@@ -342,7 +341,6 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     const gyre_status status = socket_setup_links(transport, deadline_ns);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "connecting over socket %s", transport->addresses[0].name);
-    /* Nobody else is expected. */
     socket_stop_listening(transport);
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)

@@ -28,17 +28,16 @@
 
 #define SOCKET_MAX_ADDRESSES 8    /* of a rank */
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
-#define SOCKET_STAGING_BYTES 4096 /* headers are read here, together with small slots */
+#define SOCKET_STAGING_BYTES 4096 /* headers are read here, and small slots with them */
 #define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
-/* Payload of one batch. Credit waits behind at most one batch, and the time of a batch's system
- * call is negligible. */
+/* Credit waits behind at most one batch, whose system call takes negligible time. */
 #define SOCKET_BATCH_BYTES 262144
 
 enum socket_frame_kind {
     SOCKET_FRAME_DATA = 1,   /* value = slot_info, of LL the number of lines; then the data */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
     SOCKET_FRAME_BYE = 3,    /* the stream ends next, which is no failure */
-    SOCKET_FRAME_FAULT = 4   /* this rank has failed; value = bytes of the cause that follows */
+    SOCKET_FRAME_FAULT = 4   /* this rank has failed; value = bytes of the cause, which follows */
 };
 
 struct socket_header {
@@ -53,15 +52,15 @@ GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 /* Both directions of one FIFO of a pair, of one protocol. Only the link's thread uses it, except
  * for the words of proxy_fifo. */
 struct socket_fifo {
-    struct gyre_proxy_fifo send; /* its inbox and credit are the same for both protocols */
+    struct gyre_proxy_fifo send; /* inbox and credit are the same for both protocols */
     struct gyre_proxy_fifo recv; /* likewise */
-    enum gyre_proto proto;       /* SIMPLE or LL */
-    uint64_t n_batched;          /* slots put into batches */
-    uint64_t n_sent;             /* slots whose bytes the kernel took = head of `send` */
-    uint64_t n_credited;         /* slots that the peer has consumed */
-    uint64_t n_announced;        /* slots whose header was received */
-    uint64_t n_arrived;          /* slots received; of SIMPLE = tail of `recv` */
-    uint64_t n_returned;         /* consumed slots that the peer knows of */
+    enum gyre_proto proto;
+    uint64_t n_batched;   /* slots put into batches */
+    uint64_t n_sent;      /* slots whose bytes the kernel took = head of `send` */
+    uint64_t n_credited;  /* slots that the peer has consumed */
+    uint64_t n_announced; /* slots whose header was received */
+    uint64_t n_arrived;   /* slots received; of SIMPLE = tail of `recv` */
+    uint64_t n_returned;  /* consumed slots that the peer knows of */
 };
 
 struct socket_payload {
@@ -69,50 +68,46 @@ struct socket_payload {
     uint32_t n_bytes;
 };
 
-/* A slot whose header was received. */
 struct socket_arrival {
     struct socket_fifo *fifo;
-    uint64_t info; /* its slot_info */
+    uint64_t info; /* slot_info */
     unsigned char *at;
     uint32_t left_bytes;
 };
 
-/* One TCP connection. */
 struct socket_link {
     int fd; /* -1: none */
     uint32_t index;
     uint32_t n_simple; /* FIFOs of SIMPLE that go over it */
     uint32_t n_fifos;  /* these, and on the first link those of LL */
     struct socket_peer *peer;
-    struct socket_thread *thread;    /* moves it */
-    bool is_readable;                /* until a read comes back short */
-    bool is_writable;                /* until a write comes back short */
-    bool is_ending;                  /* the peer closed: read until the end of the stream */
-    bool has_bye;                    /* the peer has said goodbye, or told its fault */
-    struct gyre_sock_address remote; /* the peer's end */
-    const char *interface;           /* has the address of this end */
+    struct socket_thread *thread;
+    bool is_readable; /* until a read comes back short */
+    bool is_writable; /* until a write comes back short */
+    bool is_ending;   /* the peer closed: read until the end of the stream */
+    bool has_bye;     /* the peer has said goodbye, or told its fault */
+    struct gyre_sock_address remote;
+    const char *interface; /* has the address of this end */
 
-    /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];
     uint32_t staged_bytes;
     struct socket_arrival arrivals[SOCKET_BATCH_FRAMES]; /* slots of the batch that is arriving */
     uint32_t n_arrivals;
-    uint32_t first_arrival;       /* the first one that is not complete */
+    uint32_t first_arrival;       /* not complete yet */
     uint32_t n_following;         /* headers of the batch that have not come yet */
-    unsigned char *line_arrivals; /* data of lines that are arriving, socket_line_batch_bytes() of
-                                   * them; NULL = no lines go over this link */
-    uint32_t line_arrival_bytes;  /* in use */
+    unsigned char *line_arrivals; /* data of arriving lines, socket_line_batch_bytes(); NULL = no
+                                   * lines go over this link */
+    uint32_t line_arrival_bytes;
 
-    /* sending */
-    struct socket_header headers[SOCKET_BATCH_FRAMES]; /* of the batch */
+    struct socket_header headers[SOCKET_BATCH_FRAMES];
     struct socket_payload payloads[SOCKET_BATCH_FRAMES];
-    uint32_t n_batch;            /* frames in the batch */
+    uint32_t n_batch;            /* frames */
     uint32_t headers_sent_bytes; /* of all headers together */
     uint32_t first;              /* the first frame that is not completely sent */
-    uint32_t first_sent_bytes;   /* of that frame's payload */
-    uint32_t next_fifo;          /* where the next batch begins to look, round robin */
-    unsigned char *unpacked;     /* data of the batch's lines; as line_arrivals */
-    uint32_t unpacked_bytes;     /* in use */
+    uint32_t first_sent_bytes;   /* of its payload */
+    uint32_t next_fifo;          /* the next batch begins here, round robin */
+    unsigned char *unpacked;     /* as line_arrivals */
+    uint32_t unpacked_bytes;
 };
 
 struct socket_peer {
@@ -121,8 +116,8 @@ struct socket_peer {
     uint32_t n_links;
     struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES]; /* the likeliest first */
     int n_addresses;
-    int preferred;             /* the address that worked last, which is tried first */
-    struct socket_link *links; /* n_links */
+    int preferred; /* the address that worked last, which is tried first */
+    struct socket_link *links;
     struct gyre_fifo_size size;
     uint32_t n_fifos;          /* of both protocols: size.n_fifos, or twice as many with lines */
     struct socket_fifo *fifos; /* n_fifos: those of SIMPLE, then those of LL */
@@ -134,8 +129,8 @@ struct socket_thread {
     uint32_t index;
     int epoll_fd;
     struct gyre_proxy *proxy;
-    struct gyre_trace_event moving; /* the read or send that is being recorded */
-    uint64_t watched_ns;            /* when silent links were looked for */
+    struct gyre_trace_event moving; /* being recorded */
+    uint64_t watched_ns;
 };
 
 struct socket_transport {
@@ -146,19 +141,19 @@ struct socket_transport {
     int n_addresses; /* of both */
     int n_links;     /* to each peer, as far as this rank decides it */
     int n_peers;
-    struct socket_peer *peers; /* as config.peers */
-    void *memory;              /* of all FIFO ends */
+    struct socket_peer *peers;
+    void *memory; /* of all FIFO ends */
     size_t memory_bytes;
     struct socket_thread threads[SOCKET_MAX_LINKS];
     uint32_t n_threads;
-    struct gyre_trace_buffer *recorded; /* NULL: nothing is recorded */
+    struct gyre_trace_buffer *recorded; /* NULL: nothing is */
     pthread_mutex_t recording;          /* held by the thread that writes into `recorded` */
-    struct gyre_wire wire;              /* what was measured of the network */
+    struct gyre_wire wire;
 };
 
 /* ---- socket.c ------------------------------------------------------------------------------- */
 
-/** socket_line_batch_bytes - the most data that the lines of one batch carry: at least a slot's. */
+/** socket_line_batch_bytes - lines' data of one batch: at least a slot's. */
 uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec);
 
 /* ---- socket_address.c ----------------------------------------------------------------------- */
@@ -183,7 +178,7 @@ struct socket_blob {
 gyre_status socket_listen(struct socket_transport *transport);
 void socket_stop_listening(struct socket_transport *transport);
 
-/** socket_make_blob - describe the addresses at which this rank listens. @blob_out: malloc'ed. */
+/** socket_make_blob - @blob_out: malloc'ed. */
 gyre_status socket_make_blob(const struct socket_transport *transport,
                              struct socket_blob **blob_out);
 
@@ -193,7 +188,7 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out);
 
-/** socket_note_ends - fill in `remote` and `interface` of a connected link. */
+/** socket_note_ends - fill in `remote` and `interface`. */
 gyre_status socket_note_ends(struct socket_link *link);
 
 /* ---- socket_setup.c ------------------------------------------------------------------------- */
@@ -211,7 +206,6 @@ gyre_status socket_setup_links(struct socket_transport *transport, uint64_t dead
  * both other ranks that take part have come here. Errors: the fault's, REMOTE, TIMEOUT. */
 gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t deadline_ns);
 
-/** socket_measure_round_trip - fill in wire.round_trip_ns. */
 void socket_measure_round_trip(struct socket_transport *transport);
 
 /* ---- socket_move.c: the proxy's client ------------------------------------------------------ */
@@ -225,7 +219,6 @@ bool socket_move(void *context);
  * @context: struct socket_thread. @has_credit: count only slots for which there is credit. */
 bool socket_is_behind(const void *context, bool has_credit);
 
-/** socket_watch_begin - prepare a connected link to be watched for silence. */
 gyre_status socket_watch_begin(const struct socket_link *link);
 
 /** socket_end_stream - close a link whose stream ended. The end is regular after a goodbye, unless
@@ -253,7 +246,6 @@ static inline uint32_t socket_depth(const struct socket_link *link)
     return link->peer->transport->config.spec.depth;
 }
 
-/** socket_lines - the slots of one end of a FIFO of LL. */
 static inline struct gyre_line_slots socket_lines(const struct socket_link *link,
                                                   const struct gyre_proxy_fifo *end)
 {
@@ -269,10 +261,9 @@ bool socket_receive(struct socket_link *link);
  * it takes. Returns true if it took any bytes. */
 bool socket_send(struct socket_link *link);
 
-/** socket_is_link_behind - as socket_is_behind() for one link. */
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
 
-/** socket_count_unsent - the number of published slots that are not completely sent. */
+/** socket_count_unsent - published slots that are not completely sent. */
 uint64_t socket_count_unsent(const struct socket_link *link);
 
 /** socket_say_bye - after the proxy has stopped, send the rest of the batch and a last frame: a

@@ -46,8 +46,8 @@ gyre_status socket_listen(struct socket_transport *transport)
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_sock_list_addresses(config->params, list, &n));
     prefer_rendezvous(config->rendezvous, list, n);
-    /* Ranks of other hosts try the addresses in this order, so data come over the first interface:
-     * another one for each rank of this host. */
+    /* Each rank of this host begins with another interface. Ranks of other hosts try the addresses
+     * in this order. */
     for (int rank = 0; rank < config->n_ranks; rank++) {
         const bool is_here = config->infos[rank].host_hash == config->infos[config->rank].host_hash;
         position += rank < config->rank && is_here;
@@ -60,9 +60,8 @@ gyre_status socket_listen(struct socket_transport *transport)
         struct gyre_sock_address bound;
         status = gyre_sock_listen(&list[i].address, &transport->listen_fds[at], &bound);
         if (gyre_cause_is_limit(status))
-            return status; /* close() closes those that listen */
-        if (status !=
-            GYRE_SUCCESS) { /* for example because the address was removed in the meantime */
+            return status;
+        if (status != GYRE_SUCCESS) { /* for example because the address was removed */
             GYRE_INFO(NET, "NET/Socket : %s is left out: %s", list[i].name, gyre_cause());
             continue;
         }

@@ -28,7 +28,7 @@
 
 /* ---- the round trip -------------------------------------------------------------------------- */
 
-/* Returns 0 if it is unknown. */
+/* 0 = unknown. */
 static uint64_t shortest_ns(int fd)
 {
     struct tcp_info info; /* the kernel's: the C library's lacks the shortest round trip */
@@ -87,14 +87,12 @@ void socket_measure_round_trip(struct socket_transport *transport)
 /* No frame of the transport begins with one of these. */
 enum { MORE_FOLLOWS = 0xa1, LAST_CHUNK = 0xa2, READY = 0xa3 };
 
-/* One direction of a connection. */
 struct flow {
     uint32_t left_bytes; /* of a chunk that has begun; 0 = between two chunks */
     bool is_ended;
     bool is_drained; /* receiving: the last read took everything that had arrived */
 };
 
-/* Bytes that arrived, and from when to when. */
 struct span {
     uint64_t begin_ns, last_ns;
     uint64_t n_bytes;
@@ -107,17 +105,16 @@ struct burst {
     struct flow sends[SOCKET_MAX_LINKS];
     struct flow receives[SOCKET_MAX_LINKS];
     unsigned char *sent;     /* a chunk */
-    unsigned char *received; /* a chunk, which is not looked at */
+    unsigned char *received; /* not looked at */
     uint64_t began_ns;       /* when `to` was ready; 0 = it is not yet */
     uint64_t sent_bytes;
-    uint64_t first_ns;        /* when data arrived first */
+    uint64_t first_ns;
     struct span all;          /* without the first part */
-    struct span window;       /* a part of it; begin_ns 0 = it has not begun */
-    uint64_t best_mbit_per_s; /* of all complete windows; 0 = there is none */
+    struct span window;       /* begin_ns 0 = it has not begun */
+    uint64_t best_mbit_per_s; /* 0 = none is complete */
     bool was_drained;
 };
 
-/* The lowest rank of each host. */
 static bool is_first_of_host(const struct gyre_peer_info *infos, int rank)
 {
     for (int lower = 0; lower < rank; lower++)
@@ -171,7 +168,6 @@ static gyre_status fail_call(const struct socket_peer *peer, const char *call)
     return name_peer(gyre_fail_errno(errno, "%s", call), peer);
 }
 
-/* Send as much of a chunk as the kernel takes. */
 static gyre_status send_some(struct burst *burst, uint32_t link, uint64_t now_ns)
 {
     struct flow *flow = &burst->sends[link];
@@ -211,7 +207,6 @@ static uint64_t mbit_per_s_of(const struct span *span)
     return gyre_max_u64(1, span->n_bytes * 8000 / took_ns);
 }
 
-/* Count bytes that have arrived. */
 static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
 {
     struct span *window = &burst->window;
@@ -254,7 +249,7 @@ static gyre_status receive(struct burst *burst, uint32_t link, uint32_t n_bytes,
     return GYRE_SUCCESS;
 }
 
-/* Receive what has come of a chunk, but not the byte behind it. */
+/* Leaves the byte behind a chunk. */
 static gyre_status receive_some(struct burst *burst, uint32_t link)
 {
     struct flow *flow = &burst->receives[link];
@@ -295,7 +290,6 @@ static bool wait_for_links(const struct burst *burst)
     return n > 0;
 }
 
-/* Move what can be moved now on all connections. */
 static gyre_status step(struct burst *burst)
 {
     if (burst->to != NULL && burst->began_ns == 0) { /* has the receiver said that it is ready? */
@@ -318,7 +312,6 @@ static gyre_status step(struct burst *burst)
     return GYRE_SUCCESS;
 }
 
-/* The peer that this rank waits for. */
 static const struct socket_peer *find_late_peer(const struct burst *burst)
 {
     if (burst->to != NULL && burst->began_ns == 0)

@@ -61,7 +61,6 @@ void socket_record_end(struct socket_thread *thread, size_t n_bytes)
 
 /* ---- the end of a link ----------------------------------------------------------------------- */
 
-/* Raises the fault, naming the peer and the connection. */
 static void blame(const struct socket_link *link, gyre_status status, const char *words)
 {
     const struct socket_peer *peer = link->peer;
@@ -191,7 +190,7 @@ static bool move_link(struct socket_link *link)
     for (int i = 0; i < READS_PER_ROUND && link->is_readable; i++)
         has_moved = socket_receive(link) || has_moved;
     if (link->fd < 0) {
-        /* The peer has left, so a rank that still sends to it would wait for ever. */
+        /* A rank that still sends to the peer would wait for ever. */
         if (link->has_bye && socket_count_unsent(link) > 0)
             blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
         return has_moved;

@@ -33,7 +33,6 @@ static void finish_slot(const struct socket_link *link, const struct socket_arri
     gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], ++fifo->n_arrived);
 }
 
-/* Counts n_bytes more bytes of payloads. */
 static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
 {
     while (link->first_arrival < link->n_arrivals) {
@@ -119,7 +118,6 @@ static bool take_header(struct socket_link *link, const struct socket_header *he
     return true;
 }
 
-/* Do payloads come next? */
 static bool awaits_payload(const struct socket_link *link)
 {
     return link->n_following == 0 && link->n_arrivals > 0;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The index in peer->fifos of a link's n-th FIFO. */
+/* Index in peer->fifos. */
 static uint32_t nth_fifo(const struct socket_link *link, uint32_t n)
 {
     const struct socket_peer *peer = link->peer;
@@ -57,7 +57,6 @@ static bool is_published(const struct socket_link *link, const struct socket_fif
     return true;
 }
 
-/* Is there a published slot that may be sent? */
 static bool has_slot(const struct socket_link *link, const struct socket_fifo *fifo,
                      uint64_t *info_out)
 {
@@ -126,7 +125,7 @@ static void make_batch(struct socket_link *link)
     uint32_t n_bytes = 0;
     clear_batch(link);
     for (uint32_t i = 0; i < link->n_fifos; i++) {
-        /* Each FIFO needs room for one credit and one slot. */
+        /* For one credit and one slot of each FIFO. */
         if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
             break;
         n_bytes += batch_fifo(link, nth_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
@@ -166,7 +165,7 @@ static void advance_batch(struct socket_link *link, size_t n_bytes)
     }
 }
 
-/* Lists what is left of the batch. Returns its bytes. */
+/* Returns its bytes. */
 static size_t list_batch(struct socket_link *link, struct iovec *parts, size_t *n_parts)
 {
     size_t n_bytes = count_header_bytes(link);
@@ -245,7 +244,6 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
     return false;
 }
 
-/* Sends the rest of the batch and then the last frame. */
 static void send_last_frame(struct socket_link *link, const char *cause, uint64_t deadline_ns)
 {
     const uint32_t n_bytes = cause == NULL ? 0 : (uint32_t)strlen(cause);

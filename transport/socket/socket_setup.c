@@ -28,14 +28,14 @@
 #define HELLO_MAGIC        0x74656b636f736779ULL /* "gysocket", little endian */
 #define HANDSHAKE_NS       5000000000ULL /* a few round trips, even of a very slow network, take less */
 #define FIRST_TRY_NS       100000000ULL  /* for the first attempt at an address */
-#define CONNECT_TRY_NS     1000000000ULL /* the longest attempt; a stop waits until it ends */
+#define CONNECT_TRY_NS     1000000000ULL /* the longest attempt */
 #define RETRY_NAP_NS       10000000L
-#define CHECK_NS           100000000ULL /* the longest time until the end of another rank is noticed */
+#define CHECK_NS           100000000ULL /* until the end of another rank is noticed */
 #define REFUSED_NS         1000000000ULL
 #define MAX_JOINERS        128
 #define JOINER_STACK_BYTES (256 << 10)
 
-/* The first bytes that both sides send on an authenticated link. */
+/* Both sides send it first on an authenticated link. */
 struct hello {
     uint64_t magic;
     uint32_t from_rank;
@@ -75,8 +75,8 @@ struct setup {
     int n_missing;                          /* links that are not connected yet; under the lock */
     int n_strangers;                        /* under the lock */
     char refusal[GYRE_CAUSE_MAX_BYTES / 2]; /* why nothing can be accepted, "" = it can; likewise */
-    uint64_t refused_ns;  /* since when accepting fails, 0 = it works; of the accepting thread */
-    struct joiner *first; /* likewise */
+    uint64_t refused_ns; /* accepting fails; 0 = it works. Of the accepting thread, as the next */
+    struct joiner *first;
 };
 
 static struct hello make_hello(const struct socket_peer *peer, uint32_t link)
@@ -284,7 +284,6 @@ static void *joiner_main(void *argument)
     return NULL;
 }
 
-/* Takes over the descriptor. */
 static gyre_status add_joiner(struct setup *setup, int fd)
 {
     struct joiner *joiner = calloc(1, sizeof(*joiner));
@@ -374,7 +373,7 @@ static void *accepting_main(void *argument)
         watched[1 + i] = (struct pollfd){.fd = transport->listen_fds[i], .events = POLLIN};
     const nfds_t n_watched = 1 + (nfds_t)transport->n_addresses;
     while (watched[0].revents == 0) {
-        /* Short, so that the threads of joiners that are done are joined soon. */
+        /* Short, so that done joiners are joined soon. */
         if (poll(watched, n_watched, 100) > 0)
             for (nfds_t i = 1; i < n_watched; i++)
                 if (watched[i].revents != 0)

@@ -53,7 +53,6 @@ struct gyre_ib_gid_rules {
 
 #define GYRE_IB_GID_REASON_BYTES 80
 
-/** gyre_ib_gid_classify - the kind of an address. */
 enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16]);
 
 /** gyre_ib_gid_to_text - "10.0.0.1" or "fe80::1". @text_out: >= 48 bytes; returned. */
