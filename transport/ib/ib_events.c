@@ -15,10 +15,10 @@
  * failed send, but some devices report nothing while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
 
-static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const char *text)
+void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause)
 {
     ib->is_failed = true;
-    gyre_fault_raise(ib->config.fault, status, text);
+    gyre_fault_raise(ib->config.fault, status, cause);
 }
 
 const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
@@ -74,7 +74,7 @@ void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib
         gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)),
         channel->path.local.mtu != channel->path.remote.mtu ? ". MTU differs" : "",
         channel->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
-    raise_fault(ib, GYRE_ERROR_REMOTE, text);
+    gyre_ib_raise(ib, GYRE_ERROR_REMOTE, text);
 }
 
 void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
@@ -84,7 +84,7 @@ void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_chann
     gyre_fail_errno(error_number, "E401 RDMA %s/%u: %s: %s", channel->rail->port.name,
                     channel->rail->port.port, what,
                     gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
-    raise_fault(ib, GYRE_ERROR_SYSTEM, gyre_cause());
+    gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
 }
 
 static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail,
@@ -134,7 +134,7 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
         GYRE_INFO(NET, "NET/IB : %s: asynchronous event %d", name, (int)event->event_type);
         return;
     }
-    raise_fault(ib, GYRE_ERROR_SYSTEM, text);
+    gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, text);
 }
 
 static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
@@ -160,7 +160,7 @@ static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
              (double)(now_ns - rail->down_since_ns) / 1e9, ib->retries + 1,
              (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9,
              gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
-    raise_fault(ib, GYRE_ERROR_SYSTEM, text);
+    gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, text);
 }
 
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)

@@ -102,8 +102,7 @@ static void raise_fence(struct gyre_ib_transport *ib, const struct gyre_ib_rail 
 {
     gyre_fail(GYRE_ERROR_DEVICE, "NET/IB %s:%u: the read that lets the GPU see received data: %s",
               rail->port.name, rail->port.port, words);
-    ib->is_failed = true;
-    gyre_fault_raise(ib->config.fault, GYRE_ERROR_DEVICE, gyre_cause());
+    gyre_ib_raise(ib, GYRE_ERROR_DEVICE, gyre_cause());
 }
 
 static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
@@ -188,8 +187,7 @@ static void raise_protocol(struct gyre_ib_transport *ib, const struct gyre_ib_ch
     char ends[400];
     gyre_fail(GYRE_ERROR_REMOTE, "RDMA from rank %d: %s (0x%llx): %s", channel->peer->rank, what,
               (unsigned long long)value, gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
-    ib->is_failed = true;
-    gyre_fault_raise(ib->config.fault, GYRE_ERROR_REMOTE, gyre_cause());
+    gyre_ib_raise(ib, GYRE_ERROR_REMOTE, gyre_cause());
 }
 
 static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
@@ -328,10 +326,8 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_chann
      * ones are used up. */
     if (channel->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
         return;
-    if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS) {
-        ib->is_failed = true;
-        gyre_fault_raise(ib->config.fault, GYRE_ERROR_SYSTEM, gyre_cause());
-    }
+    if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS)
+        gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
     channel->n_recv_due = 0;
 }
 

@@ -350,6 +350,9 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
  * a port has been down for longer than the retry window. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
+/** gyre_ib_raise - raise the fault; the data path does nothing more. */
+void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause);
+
 /** gyre_ib_raise_completion, _raise_post - raise the fault with E401. */
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc);
