@@ -27,8 +27,8 @@
  * proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
-/* While an executor helps, who wakes the thread if work is left. Bounds the delay of events for
- * which no rank waits. */
+/* While an executor helps. The helper wakes the thread if work is left, so this only bounds the
+ * delay of events for which no rank waits. */
 #define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {

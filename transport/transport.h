@@ -132,7 +132,7 @@ struct gyre_transport_ops {
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
     /* Does this rank have slots of LL that a NIC or its proxy writes? After open, and only if
-     * has_lines. The config may ask for lines where the NIC does not reach the device's memory. */
+     * has_lines: the NIC may not reach the device's memory. */
     bool (*takes_lines)(const struct gyre_transport *transport);
 
     /* Tell what this rank measured of the network to other hosts. When all ranks have connected and
@@ -177,8 +177,8 @@ static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
     return info->net_mbit_per_s > 0 && info->net_is_virtual == 0;
 }
 
-/** gyre_peer_info_measure - set peer->path_level: the distance between the two GPUs, or UNKNOWN
- * between hosts, for host devices, and for a GPU that is not in the topology. */
+/** gyre_peer_info_measure - set peer->path_level; UNKNOWN between hosts, for host devices, and for
+ * a GPU that is not in the topology. */
 void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
                             struct gyre_peer_info *peer);
 

@@ -26,8 +26,7 @@
 
 /* ---- reachable ------------------------------------------------------------------------------ */
 
-/* Finds the ports, a GID that the rules allow for each, and the rate of the slowest. If a port has
- * no such GID, the cause says why. */
+/* If a port has no GID that the rules allow, the cause says why. */
 static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_ib_scan scan;
@@ -325,9 +324,9 @@ static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer 
                          .is_complete = channel->n_retired >= channel->signalled_at};
 }
 
-/* 0 = unknown. If there are many peers, those with the next higher ranks are asked, so that all
- * ranks together ask all. If not even the first write is acknowledged in time, the time that was
- * waited counts: a slow network is no unknown one. */
+/* 0 = unknown. The peers with the next higher ranks are asked first, so that all ranks together ask
+ * all. If no write is acknowledged in time, the time that was waited counts, so that a slow network
+ * is not taken for an unknown one. */
 static uint64_t find_shortest(struct gyre_ib_transport *ib)
 {
     const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;

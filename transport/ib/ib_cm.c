@@ -177,8 +177,8 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channe
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* The attributes are rdma_cm's, except those that the user can set: the MTU (the smaller one of
- * both ends), the traffic class, the timers. */
+/* The user sets the MTU (the smaller one of both ends), traffic class and timers; the rest is
+ * rdma_cm's. */
 static gyre_status move_to(const struct gyre_ib_cm *cm, struct conn *conn, enum ibv_qp_state state)
 {
     const struct gyre_ib_qp_path *path = &conn->channel->path;

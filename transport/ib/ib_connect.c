@@ -236,8 +236,8 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* In each try the kernel resolves the peer's address. Between tries this rank checks whether
- * another one has failed, so that it gives up a peer that died. */
+/* Between tries this rank checks whether another one has failed, so that it gives up a peer that
+ * died. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                               uint64_t deadline_ns)
 {

@@ -383,8 +383,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
 {
     struct ibv_gid_entry *entries = NULL;
     ssize_t n_entries = -1;
-    /* The valid rows of all ports of the device, each consistent even if the table changes
-     * meanwhile. Kernels before 5.10 do not have this call. */
+    /* Of all ports, and consistent even if the table changes meanwhile. Not before Linux 5.10. */
     if (verbs->query_gid_table != NULL) {
         entries = calloc(4 * GYRE_IB_MAX_GIDS, sizeof(*entries));
         if (entries == NULL)

@@ -29,8 +29,8 @@
  * probe, the own adapter reports an error. */
 #define PROBE_PERIOD_NS 1000000000ULL
 
-/* Credit of LL is held back until nothing has moved for so long: longer than a call takes that
- * waits for one slot after the other, which would otherwise send a message for each. */
+/* Credit of LL is held back until nothing has moved for so long. This is longer than a call takes
+ * that waits for one slot after the other: it would send a message for each. */
 #define CREDIT_HELD_NS 100000
 
 /* ---- recording ------------------------------------------------------------------------------ */

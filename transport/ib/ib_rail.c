@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes rails of the ports nearest to the device, finds the GIDs that peers may use, and makes the
- * completion queues and queue pairs. The peer's blob decides which of these are used.
+ * Rails: the ports nearest to the device, their GIDs, completion queues and queue pairs. The peer's
+ * blob decides which of the queue pairs are used.
  */
 #include "transport/ib/ib_transport.h"
 

@@ -305,8 +305,7 @@ void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_pee
 }
 
 /* A rank that waits for a peer often has no message in flight to it, so its NIC cannot notice that
- * the peer is gone. The peer acknowledges a probe, or the retry window ends in an error that names
- * it. */
+ * the peer is gone. The peer acknowledges a probe, or an error names it. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_channel *channel = peer->control;

@@ -67,8 +67,8 @@ static void load_verbs(void)
 {
     load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
          &loaded_verbs);
-    /* Before any memory is registered. Without it, kernels older than 5.12 may leave the pages that
-     * the NIC uses to a forked child, and give this process copies. */
+    /* Before any memory is registered. Without it, kernels before 5.12 may give this process copies
+     * of the pages that the NIC uses when it forks. */
     const int error =
         verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
     if (error != 0)

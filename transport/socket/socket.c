@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The socket transport: TCP between hosts, moved by proxy threads. This file opens and closes it
- * and makes the memory of its FIFOs. Set-up is in socket_setup.c, the data path in socket_move.c.
+ * The socket transport: TCP between hosts, moved by proxy threads. This file opens and closes it,
+ * with the memory of its FIFOs.
  */
 #include "transport/socket/socket.h"
 

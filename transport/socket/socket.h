@@ -193,10 +193,9 @@ gyre_status socket_note_ends(struct socket_link *link);
 
 /* ---- socket_setup.c ------------------------------------------------------------------------- */
 
-/** socket_setup_links - connect to higher ranks and accept lower ones, all links of all peers, each
- * of them authenticated. Strangers are dropped and never waited for. Errors: TIMEOUT naming the
- * missing ranks, the fault's, REMOTE naming a rank that died or gave up (within about a second),
- * SYSTEM. */
+/** socket_setup_links - connect to higher ranks and accept lower ones, all links authenticated.
+ * Strangers are dropped and never waited for. Errors: TIMEOUT naming the missing ranks, the
+ * fault's, REMOTE naming a rank that died or gave up (within about a second), SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
 /* ---- socket_measure.c: when all links are connected and before the proxies start ------------ */
@@ -210,13 +209,11 @@ void socket_measure_round_trip(struct socket_transport *transport);
 
 /* ---- socket_move.c: the proxy's client ------------------------------------------------------ */
 
-/** socket_move - move whatever can be moved on the links of one thread.
- * @context: struct socket_thread. A dead peer is raised on the fault. */
+/** socket_move - one round on the links of a thread. @context: struct socket_thread. A dead peer is
+ * raised on the fault. */
 bool socket_move(void *context);
 
-/** socket_is_behind - does any link of the thread have published slots that the kernel has not
- * taken?
- * @context: struct socket_thread. @has_credit: count only slots for which there is credit. */
+/** socket_is_behind - as gyre_proxy_client.is_behind. @context: struct socket_thread. */
 bool socket_is_behind(const void *context, bool has_credit);
 
 gyre_status socket_watch_begin(const struct socket_link *link);
@@ -231,9 +228,8 @@ void socket_end_stream(struct socket_link *link, int error);
  * @why: the rule that the frame breaks. */
 bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why);
 
-/** socket_record_begin, _slot, _end - record one read or send of the thread's for the trace: its
- * begin, each slot that it completes, and its end. The event is kept if n_bytes is not 0. Without a
- * recording each ends after one test. */
+/** socket_record_begin, _slot, _end - one read or send of the thread, for the trace. It is kept if
+ * n_bytes is not 0. Without a recording each ends after one test. */
 void socket_record_begin(struct socket_thread *thread, enum gyre_trace_kind kind);
 void socket_record_slot(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t number, bool is_out);
@@ -252,13 +248,12 @@ static inline struct gyre_line_slots socket_lines(const struct socket_link *link
     return (struct gyre_line_slots){end->slots, end->slot_bytes, socket_depth(link)};
 }
 
-/** socket_receive - read once from a readable link, and take the slots and the credit that came.
- * Returns true if bytes came. Clears is_readable when the socket is empty, and ends the link when
- * the stream ends or the peer breaks the protocol. */
+/** socket_receive - read once from a readable link. True if bytes came. Clears is_readable when the
+ * socket is empty; ends the link when the stream ends or the peer breaks the protocol. */
 bool socket_receive(struct socket_link *link);
 
-/** socket_send - collect a batch if the last one is sent, and hand as much of it to the kernel as
- * it takes. Returns true if it took any bytes. */
+/** socket_send - collect a batch if the last one is sent, and hand it to the kernel. Returns true
+ * if the kernel took any bytes. */
 bool socket_send(struct socket_link *link);
 
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit);

@@ -79,8 +79,7 @@ void socket_measure_round_trip(struct socket_transport *transport)
 #define CHUNK_BYTES  32768
 #define CHECK_NS     100000000ULL
 #define CHECK_MS     100
-/* How long to wait for the cause of a peer that has closed its connections. The cause comes over
- * the rendezvous and may take longer than that. */
+/* The cause comes over the rendezvous and may take longer than the end of the connections. */
 #define CAUSE_NS     200000000ULL
 #define CAUSE_NAP_NS 5000000L
 
