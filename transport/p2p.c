@@ -76,7 +76,6 @@ static const char *threads_describe(const struct gyre_peer_info *mine,
 }
 
 static const struct gyre_slab_memory_ops memory_threads = {
-    .name = "threads",
     .reachable = threads_reachable,
     .alloc = threads_alloc,
     .import = threads_import,

@@ -204,7 +204,6 @@ static const char *cuda_describe(const struct gyre_peer_info *mine,
 }
 
 const struct gyre_slab_memory_ops gyre_slab_memory_cuda = {
-    .name = "cuda",
     .reachable = cuda_reachable,
     .alloc = cuda_alloc,
     .import = cuda_import,

@@ -189,7 +189,6 @@ static const char *shm_describe(const struct gyre_peer_info *mine,
 }
 
 static const struct gyre_slab_memory_ops memory_memfd = {
-    .name = "memfd",
     .reachable = shm_reachable,
     .alloc = shm_alloc,
     .import = shm_import,

@@ -64,8 +64,6 @@ struct gyre_slab_mapping {
 };
 
 struct gyre_slab_memory_ops {
-    const char *name;
-
     /* As gyre_transport_ops.reachable. */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);

@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-const char *const gyre_ib_gdr_names[] = {"none", "dma-buf", "peermem"};
+static const char *const gdr_names[] = {"none", "dma-buf", "peermem"};
 
 /* CUDA driver API: CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD. */
 #define RANGE_HANDLE_DMA_BUF 1
@@ -105,8 +105,10 @@ gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct
     return GYRE_SUCCESS;
 }
 
-enum gyre_ib_gdr gyre_ib_gdr_probe(const struct gyre_verbs *verbs, struct ibv_pd *pd,
-                                   struct gyre_device *device, char *why_out, size_t why_bytes)
+/* Registers a page of the device's memory. @why_out: "", or if no way works, the reason for each.
+ */
+static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd *pd,
+                                  struct gyre_device *device, char *why_out, size_t why_bytes)
 {
     static const enum gyre_ib_gdr ways[] = {GYRE_IB_GDR_DMABUF, GYRE_IB_GDR_PEERMEM};
     void *page = NULL;
@@ -183,7 +185,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
                  gyre_ib_distance_names[distance], gyre_ib_distance_names[farthest],
                  gyre_param_called(params, GYRE_PARAM_NET_GDR_LEVEL));
     else
-        found = gyre_ib_gdr_probe(ib->verbs, ib->rails[0].pd, device, why, sizeof(why));
+        found = probe_gdr(ib->verbs, ib->rails[0].pd, device, why, sizeof(why));
     ib->recv_gdr = found;
     if (asked == BY_DEVICE)
         ib->fence.is_needed = found != GYRE_IB_GDR_NONE && info.arch < FIRST_ARCH_WITHOUT_FENCE;
@@ -194,8 +196,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
         GYRE_WARN("NET/IB : %s: no GPUDirect RDMA, staging in host memory: %s", port->name, why);
     else
         GYRE_INFO(NET, "NET/IB : %s: GPUDirect RDMA by %s, read %s, received slots are %s",
-                  port->name, gyre_ib_gdr_names[found],
-                  ib->send_gdr != GYRE_IB_GDR_NONE ? "on" : "off",
+                  port->name, gdr_names[found], ib->send_gdr != GYRE_IB_GDR_NONE ? "on" : "off",
                   ib->fence.is_needed ? "fenced by a read through the NIC" : "given on at once");
     return GYRE_SUCCESS;
 }

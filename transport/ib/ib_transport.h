@@ -291,8 +291,6 @@ static inline uint64_t gyre_ib_lines_bytes(const struct gyre_ib_transport *ib)
     return ib->n_fifos * ib->line_stride;
 }
 
-extern const char *const gyre_ib_gdr_names[];
-
 struct gyre_ib_mr_request {
     const struct gyre_verbs *verbs;
     struct ibv_pd *pd;
@@ -308,11 +306,6 @@ struct gyre_ib_mr_request {
 /** gyre_ib_mr_register - Errors: OUT_OF_MEMORY explaining the memlock limit, SYSTEM with the errno
  * (EFAULT on GPU memory: the NIC's driver does not know this memory). */
 gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct ibv_mr **mr_out);
-
-/** gyre_ib_gdr_probe - find how the NIC reaches the device's memory, by registering a page of it.
- * @why_out: "", or if no way works, the reason for each. */
-enum gyre_ib_gdr gyre_ib_gdr_probe(const struct gyre_verbs *verbs, struct ibv_pd *pd,
-                                   struct gyre_device *device, char *why_out, size_t why_bytes);
 
 /** gyre_ib_memlock_fail - OUT_OF_MEMORY, naming the memlock limit and how to raise it. */
 gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes);
