@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks find each other, exchange set-up data and, afterwards, watch each other: over TCP (a
- * rendezvous server that the unique id names; every rank keeps one authenticated link to it) or in
+ * How ranks find each other, exchange set-up data and, afterwards, watch each other: over TCP
+ * (every rank keeps one authenticated link to the rendezvous server that the unique id names) or in
  * the memory of one process (threads). Every wait has a deadline; every peer is proved to know the
  * job's secret before a byte of it is used.
  */
@@ -83,10 +83,10 @@ struct gyre_bootstrap_ops {
     void (*close)(struct gyre_bootstrap *bootstrap);
 };
 
-/** gyre_unique_id_create - start a rendezvous server (a thread) in this process and name it. */
+/** Start a rendezvous server (a thread) in this process and name it. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
-/** gyre_unique_id_at_address - the id that every process makes itself, of COMM_ID's address.
+/** The id that every process makes itself, of COMM_ID's address.
  * Errors: INVALID_ARGUMENT. */
 gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_unique_id *id_out);
 
@@ -96,27 +96,26 @@ struct gyre_bootstrap_place {
     const struct gyre_fault *fault; /* raised: give up within a second or so; NULL = never */
 };
 
-/** gyre_unique_id_settle - if the id is of gyre_unique_id_at_address(), meet the other ranks and
- * replace it by the id that rank 0 made. Errors: those of gyre_meet_open(). */
+/** Replace an id of gyre_unique_id_at_address() by the one that rank 0 made. Errors: those of
+ * gyre_meet_open(). */
 gyre_status gyre_unique_id_settle(const struct gyre_params *params,
                                   const struct gyre_bootstrap_place *place, uint64_t timeout_ns,
                                   gyre_unique_id *id);
 
-/** gyre_bootstrap_tcp_open - join the rendezvous. Returns when all n_ranks joined. Errors:
- * INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken, n_ranks or build
- * differ), TIMEOUT (names the missing ranks), ABORTED (place->fault was raised), SYSTEM. */
+/** Returns when all n_ranks joined. Errors: INVALID_ARGUMENT (not an id, rank out of range),
+ * INVALID_USAGE (rank taken, n_ranks or build differ), TIMEOUT (names the missing ranks), ABORTED
+ * (place->fault was raised), SYSTEM. */
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
 
-/** gyre_bootstrap_tcp_give_up - tell the other ranks, instead of joining, that this rank's init has
- * failed: they get REMOTE with its rank and `text`. Takes at most about two seconds and keeps the
- * thread's cause. */
+/** Tell the other ranks, instead of joining, that this rank's init has failed. Takes at most about
+ * two seconds and keeps the thread's cause. */
 void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
                                 const char *text);
 
-/** gyre_bootstrap_local_open - for ranks that are threads of this process. @bootstraps_out: n_ranks
- * entries, each used and closed by its rank. */
+/** For ranks that are threads of this process. @bootstraps_out: n_ranks entries, each used and
+ * closed by its rank. */
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
                                       struct gyre_bootstrap **bootstraps_out);
 
@@ -127,8 +126,7 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
 
 struct gyre_regroup_listener;
 
-/** gyre_regroup_listen - on all addresses of the bootstrap's interfaces. @list_out: for the other
- * ranks. */
+/** On all addresses of the bootstrap's interfaces. @list_out: for the other ranks. */
 gyre_status gyre_regroup_listen(const struct gyre_params *params,
                                 struct gyre_regroup_listener **listener_out,
                                 struct gyre_sock_list *list_out);
@@ -150,33 +148,30 @@ struct gyre_regroup {
     const char *failure_text;
 };
 
-/** gyre_regroup_serve - for the lowest member: wait for all other members, then give all of them a
- * new unique id. If ranks may be lost, a rank whose list has more members is told so and awaited
- * again. Errors: the failure of a member (the first one that came; all are told), INVALID_USAGE (a
- * rank's list has other members; all are told that come within a second), TIMEOUT naming the ranks
- * that are missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and died), the status of check().
- */
+/** The lowest member waits for all others and gives them a new unique id. If ranks may be lost, a
+ * rank whose list has more members is told so and awaited again. Errors: the first failure of a
+ * member (all are told), INVALID_USAGE (a rank's list has other members; all that come within a
+ * second are told), TIMEOUT naming the missing ranks, REMOTE (a member came and died), the status
+ * of check(). */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
-/** gyre_regroup_join - for all other members. @list: of the lowest member's regroup listener.
+/** For all other members. @list: of the lowest member's regroup listener.
  * Errors: REMOTE (the lowest member is gone), those of gyre_regroup_serve(), TIMEOUT. */
 gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
                               gyre_unique_id *id_out);
 
-/** gyre_authenticate - prove to each other, over a connected socket, that both know the secret
- * (challenge and response, HMAC-SHA256). @is_server: the accepting side. @deadline_ns: on
- * gyre_now_ns(). Errors: TIMEOUT, REMOTE (wrong proof), SYSTEM. */
+/** Both sides prove that they know the secret (challenge and response, HMAC-SHA256). @is_server:
+ * the accepting side. Errors: TIMEOUT, REMOTE (wrong proof), SYSTEM. */
 gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                               uint64_t deadline_ns);
 
-/** gyre_authenticate_prepare - start libcrypto, on an application's thread, before any of our own
- * threads makes a proof: one that started it while the process exits would find it in ruins. */
+/** Start libcrypto on an application's thread, before any of our own makes a proof: while the
+ * process exits it would be in ruins. */
 void gyre_authenticate_prepare(void);
 
-/** gyre_authenticate_release - free what libcrypto keeps for this thread since its proofs. For our
- * own threads that nobody joins, before they say that they are done: at exit libcrypto forgets it.
- * Not for the application's threads. */
+/** Free what libcrypto keeps for this thread. For our own threads that nobody joins, before they
+ * say that they are done: at exit libcrypto forgets it. */
 void gyre_authenticate_release(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "core/gyre.h"
 
-/** gyre_mpi_share_id - hand rank 0's id to all ranks of MPI_COMM_WORLD. MPI must be initialised.
+/** Hand rank 0's id to all ranks of MPI_COMM_WORLD. MPI must be initialised.
  * Errors: SYSTEM. */
 gyre_status gyre_mpi_share_id(gyre_unique_id *id);
 

@@ -194,21 +194,20 @@ struct serving {
     const struct gyre_regroup *regroup;
     struct gyre_regroup_listener *listener;
     struct claim own;
-    bool *missing;                /* by rank */
-    struct candidate *candidates; /* MAX_CANDIDATES, oldest first */
+    bool *missing;
+    struct candidate *candidates;
     int n_candidates;
     int *joiners; /* descriptors of ranks that wait for the verdict */
     int *rank_of;
     int n_joiners;
     uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
     uint64_t differs_ns; /* a list was found to differ; 0 = none was */
-    int n_arrived;       /* `joiners`, and those that were answered */
+    int n_arrived;
     gyre_status failure; /* of the first member that cannot take part */
     char failure_text[GYRE_TEXT_MAX_BYTES];
-    struct pollfd *polls; /* listeners, then candidates, then joiners */
+    struct pollfd *polls;
 };
 
-/* "1, 3 and more": ranks with is_member[rank] == wanted */
 static void list_ranks(const struct gyre_regroup *regroup, const bool *is_member, bool wanted,
                        char *text_out, size_t text_bytes)
 {
@@ -302,7 +301,6 @@ static gyre_status accept_some(struct serving *serving, int listen_fd)
 
 enum progress { WAITS, IS_WHOLE, IS_OVER };
 
-/* Takes in its proof, then its claim. */
 static enum progress read_candidate(const struct serving *serving, struct candidate *candidate)
 {
     if (!candidate->is_proved) {
@@ -329,7 +327,6 @@ static enum progress read_candidate(const struct serving *serving, struct candid
                : IS_OVER;
 }
 
-/* None of them waits any more. */
 static void tell_joiners(struct serving *serving, gyre_status status, const char *text,
                          const gyre_unique_id *id)
 {
@@ -337,7 +334,6 @@ static void tell_joiners(struct serving *serving, gyre_status status, const char
         send_verdict(serving->joiners[--serving->n_joiners], status, text, id);
 }
 
-/* Of several such members all ranks are told of the first one. */
 static void note_failure(struct serving *serving, gyre_status status, const char *text)
 {
     if (serving->failure != GYRE_SUCCESS)
@@ -481,7 +477,7 @@ gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
     if (regroup->failure != GYRE_SUCCESS)
         note_failure(&serving, regroup->failure, regroup->failure_text);
     status = wait_for_all(&serving);
-    if (serving.failure != GYRE_SUCCESS) /* it came first, so it is the cause */
+    if (serving.failure != GYRE_SUCCESS)
         status = gyre_fail(serving.failure, "%s", serving.failure_text);
     else if (status == GYRE_SUCCESS)
         status = gyre_unique_id_create(regroup->params, id_out);

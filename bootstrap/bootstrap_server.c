@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define STRANGER_DEADLINE_NS 5000000000ULL
-#define READS_PER_TURN       16 /* then the other links get their turn */
+#define READS_PER_TURN       16
 
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death)
 {
@@ -34,7 +34,6 @@ void gyre_server_link_kill(struct gyre_server_link *link, const char *death)
     link->is_dead = true;
 }
 
-/* 0 = the peer closed it */
 static void kill_with(struct gyre_server_link *link, int error_number)
 {
     char text[sizeof(link->death)];
@@ -148,7 +147,6 @@ static void free_link(struct gyre_server *server, struct gyre_server_link *link)
     free(link);
 }
 
-/* Most bytes of a frame of this type from a link in this phase; -1 = none. */
 static int64_t frame_cap(const struct gyre_server *server, const struct gyre_server_link *link)
 {
     const uint32_t type = link->frame.type;
@@ -179,7 +177,6 @@ static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, 
             gyre_server_link_kill(link, "closed its connection after a malformed frame");
             return;
         }
-        /* one byte more, for the NUL of a text */
         link->payload = calloc(1, (size_t)link->frame.n_bytes + 1);
         if (link->payload == NULL)
             gyre_server_link_kill(link, "was given up: the rendezvous ran out of memory");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rendezvous server: one detached thread of the process that made the unique id, an epoll set
- * and a link for each connection. It lets ranks join, gathers their bytes, relays their messages,
- * and tells all ranks when one has gone. It ends when no rank is linked to it any more, or when no
- * rank has come for BOOTSTRAP_TIMEOUT. Only the server's thread uses what is declared here.
+ * The rendezvous server: a detached thread of the process that made the unique id, with a link for
+ * each connection. It lets ranks join, gathers their bytes, relays their messages, and tells all
+ * ranks when one has gone. It ends when no rank is linked to it any more, or when no rank has come
+ * for BOOTSTRAP_TIMEOUT. Only its thread uses what is declared here.
  */
 #ifndef GYRE_BOOTSTRAP_SERVER_H
 #define GYRE_BOOTSTRAP_SERVER_H
@@ -85,36 +85,33 @@ struct gyre_server {
     uint64_t gather_started_ns;
 };
 
-/** gyre_server_link_kill - have the sweep end it. The first reason stays. */
+/** Have the sweep end it. The first reason stays. */
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
 
-/** gyre_server_frame - with room for its payload; NULL without memory. */
+/** With room for its payload; NULL without memory. */
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
                                              const void *payload, size_t n_payload);
 void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
 
-/** gyre_server_link_send - queue a frame (NULL: no memory, the link dies) and write what goes now.
- */
+/** Queue a frame (NULL: no memory, the link dies) and write what goes now. */
 void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
                            struct gyre_server_buffer *buffer);
 
-/** gyre_server_fail - the job cannot go on. All ranks are told why, also those that come late. The
- * first failure stays. */
+/** The job cannot go on. All ranks are told why, also those that come late. The first failure
+ * stays. */
 void gyre_server_fail(struct gyre_server *server, gyre_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** gyre_server_on_frame - a whole frame of a proved link came. */
+/** A whole frame of a proved link came. */
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);
 
-/** gyre_server_on_end - tell the other ranks that a link is about to be freed, if it was a rank's.
- */
+/** Tell the other ranks that a link is about to be freed, if it was a rank's. */
 void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link);
 
-/** gyre_server_check_deadlines - of joining (with a line of progress now and then) and of the
- * gather. */
+/** Of joining (with a line of progress now and then) and of the gather. */
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns);
 
-/** gyre_server_start - listen and start the thread. @id_out: where and with which secret. */
+/** Listen and start the thread. @id_out: where and with which secret. */
 gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out);
 
 #endif

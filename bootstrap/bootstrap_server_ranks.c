@@ -43,7 +43,6 @@ void gyre_server_buffer_drop(struct gyre_server_buffer *buffer)
         free(buffer);
 }
 
-/* The link is closed after this last frame. */
 static void finish_link(struct gyre_server *server, struct gyre_server_link *link,
                         gyre_status status, const char *text)
 {
@@ -82,7 +81,6 @@ static void broadcast(struct gyre_server *server, int except, struct gyre_server
     }
 }
 
-/* "3, 7, 9 and 4 more" */
 static void name_missing(const struct gyre_server *server, bool of_gather, char *text_out,
                          size_t text_bytes)
 {
@@ -249,7 +247,7 @@ static void on_post(struct gyre_server *server, struct gyre_server_link *link)
     struct gyre_server_buffer *buffer =
         gyre_server_frame(GYRE_FRAME_POST, link->who.rank, 0, link->payload, link->frame.n_bytes);
     if (buffer == NULL)
-        return; /* as if the message were never collected */
+        return;
     for (int rank = 0; rank < server->n_ranks; rank++) {
         struct gyre_server_link *peer = server->ranks[rank];
         const bool is_meant = to == -1 ? rank != link->who.rank : rank == to;
@@ -305,7 +303,7 @@ void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *l
         link->has_left = true;
         break;
     default:
-        break; /* frame_cap() lets no other in */
+        break;
     }
 }
 
@@ -347,7 +345,6 @@ static void check_joining(struct gyre_server *server, uint64_t now_ns)
                   "at %s; check the launcher and that their hosts reach it)",
                   waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
                   server->address_text);
-        /* after 5, 10, 20, 40 and 80 s, then once a minute */
         server->next_progress_ns += server->progress_ns;
         server->progress_ns = gyre_min_u64(2 * server->progress_ns, PROGRESS_MAX_NS);
     }

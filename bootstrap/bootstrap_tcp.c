@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SECOND_NS        1000000000ULL
-#define CONNECT_SLICE_NS (1 * SECOND_NS)      /* refused for this long: no process listens there */
+#define CONNECT_SLICE_NS (1 * SECOND_NS)
 #define HASTY_NS         (SECOND_NS * 3 / 10) /* the first round over several addresses */
 #define WORD_NS          (2 * SECOND_NS)      /* for the first word at one of several addresses */
 #define PROOF_NS         (5 * SECOND_NS)      /* the server's patience with strangers */
@@ -40,13 +40,12 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
                              gyre_min_u64(deadline_ns, gyre_now_ns() + PROOF_NS));
 }
 
-/* One round over all addresses. */
 struct attempts {
-    int n_late;      /* a busy listener drops connection requests */
+    int n_late;
     int n_refused;   /* answered, and not as this job's rendezvous */
     bool is_limited; /* this process lacks something */
     gyre_status status;
-    char texts[GYRE_TEXT_MAX_BYTES]; /* of all addresses */
+    char texts[GYRE_TEXT_MAX_BYTES];
 };
 
 static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
@@ -127,9 +126,9 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     }
 }
 
-#define GRACE_NS   (2 * SECOND_NS)      /* the server's verdict names more than ours */
-#define GIVE_UP_NS (2 * SECOND_NS)      /* a failed rank's own error waits for this */
-#define RETRY_NS   (SECOND_NS * 3 / 10) /* likewise, where connecting has failed already */
+#define GRACE_NS   (2 * SECOND_NS) /* the server's verdict names more than ours */
+#define GIVE_UP_NS (2 * SECOND_NS) /* a failed rank's own error waits for this */
+#define RETRY_NS   (SECOND_NS * 3 / 10)
 #define POST_NS    (5 * SECOND_NS)
 
 static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
@@ -380,7 +379,6 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     return GYRE_SUCCESS;
 }
 
-/* The server closes the link when it has read the frame. */
 static void tell_failure(struct gyre_tcp *tcp, const char *text, uint64_t deadline_ns)
 {
     char end = 0;
@@ -459,7 +457,6 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     return GYRE_SUCCESS;
 
 fail:
-    /* The other ranks wait for this one. */
     tcp_fail(&tcp->base, gyre_cause());
     tcp_close(&tcp->base);
     return status;

@@ -45,15 +45,15 @@ struct gyre_tcp {
     uint64_t next_look_ns;        /* likewise */
 };
 
-/** gyre_tcp_send - one whole frame, or the link cannot send any more. Any thread. */
+/** One whole frame, or the link cannot send any more. Any thread. */
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
                           uint64_t deadline_ns);
 
-/** gyre_tcp_set_broken - collectives fail from now on; the first reason stays. Under `lock`. */
+/** Collectives fail from now on; the first reason stays. Under `lock`. */
 void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text);
 
-/** gyre_tcp_wait - read, or wait for the reader, until something may have changed or the deadline
- * has come. Under `lock`, which is free meanwhile. */
+/** Read, or wait for the reader, until something may have changed or the deadline has come. Under
+ * `lock`, which is free meanwhile. */
 void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns);
 
 #endif

@@ -87,7 +87,7 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
 static void on_frame(struct gyre_tcp *tcp)
 {
     const struct gyre_frame *frame = &tcp->frame;
-    const char *text = (const char *)tcp->payload; /* read_target() ends it */
+    const char *text = (const char *)tcp->payload;
     char cause[GYRE_TEXT_MAX_BYTES];
     switch (frame->type) {
     case GYRE_FRAME_JOINED:
@@ -127,7 +127,6 @@ static void on_frame(struct gyre_tcp *tcp)
                                 ? (gyre_status)frame->sequence
                                 : GYRE_ERROR_REMOTE,
                             text);
-        /* The server closes after this. */
         tcp->is_closed = true;
         break;
     default:
@@ -157,7 +156,6 @@ static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_
     return NULL;
 }
 
-/* The reader's: until recv() would block. */
 static void read_some(struct gyre_tcp *tcp)
 {
     for (;;) {
@@ -217,7 +215,7 @@ void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
     uint64_t n_wakes = 0;
     const int n_ready = poll(entries, 2, (int)gyre_min_u64(left_ms, 1000));
     if (n_ready > 0 && entries[1].revents != 0 && read(tcp->wake_fd, &n_wakes, sizeof(n_wakes)) < 0)
-        n_wakes = 0; /* another wake may follow */
+        n_wakes = 0;
     if (n_ready > 0 && entries[0].revents != 0)
         read_some(tcp);
     char how[160] = "";

@@ -77,7 +77,7 @@ static gyre_status make_proof(const uint8_t *secret, bool is_server,
 gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                               uint64_t deadline_ns)
 {
-    struct gyre_hello hello; /* the server's */
+    struct gyre_hello hello;
     struct gyre_answer answer;
     uint8_t proof[GYRE_PROOF_BYTES], expected[GYRE_PROOF_BYTES];
     GYRE_TRY(make_hello(is_server ? &hello : &answer.hello));
@@ -108,7 +108,7 @@ void gyre_authenticate_release(void)
 }
 
 #define MAX_STRANGERS  256
-#define EVICT_AFTER_NS 500000000ULL /* a rank proves itself in milliseconds */
+#define EVICT_AFTER_NS 500000000ULL
 
 bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd)
 {

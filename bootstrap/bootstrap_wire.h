@@ -31,7 +31,7 @@ struct gyre_id_layout {
 };
 static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
 
-/** gyre_id_read - Errors: INVALID_ARGUMENT (not an id), INVALID_USAGE (another wire version). */
+/** Errors: INVALID_ARGUMENT (not an id), INVALID_USAGE (another wire version). */
 gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out);
 
 enum gyre_frame_type {
@@ -77,7 +77,7 @@ static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 /* of all ranks' gather */
 #define GYRE_FRAME_MAX_BYTES (1u << 30)
 
-/** gyre_gather_cap - most bytes that one rank may give to a gather. */
+/** Most bytes that one rank may give to a gather. */
 static inline size_t gyre_gather_cap(int n_ranks)
 {
     const size_t share = GYRE_GATHER_MAX_BYTES / (size_t)n_ranks;
@@ -114,7 +114,7 @@ struct gyre_stranger {
     size_t n_read;
 };
 
-/** gyre_stranger_greet - challenge a new connection. False: it is no use. */
+/** Challenge a new connection. False: it is no use. */
 bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
 
 enum gyre_stranger_state {
@@ -123,8 +123,8 @@ enum gyre_stranger_state {
     GYRE_STRANGER_REFUSED
 };
 
-/** gyre_stranger_read - take in what its socket has, and not a byte beyond the answer. The calling
- * thread says gyre_authenticate_release() later, if nobody joins it. */
+/** Take in what its socket has, and not a byte beyond the answer. The calling thread says
+ * gyre_authenticate_release() later, if nobody joins it. */
 enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
                                             const uint8_t secret[GYRE_SECRET_BYTES]);
 
@@ -134,7 +134,7 @@ enum gyre_stranger_room {
     GYRE_STRANGER_FULL
 };
 
-/** gyre_stranger_room - is there room for one more? @oldest: NULL = none. */
+/** Is there room for one more? @oldest: NULL = none. */
 enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest);
 
 /* ---- is the peer still there? ---------------------------------------------------------------- */
@@ -150,21 +150,20 @@ struct gyre_wire_watch {
 
 void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out);
 
-/** gyre_wire_is_silent - has nothing come from the peer's kernel for 7 s? For about once a second
- * while the caller waits for the peer. */
+/** Nothing has come from the peer's kernel for 7 s. For about once a second while the caller waits.
+ */
 bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
 
-/** gyre_wire_reset - end a connection so that the peer hears of it now, whatever waits to be sent.
- * The descriptor stays open. */
+/** The peer hears of the end now, whatever waits to be sent. The descriptor stays open. */
 void gyre_wire_reset(int fd);
 
-/** gyre_wire_end_text - how a connection ended, as the words behind "pid 4321 on hostB".
+/** The words behind "pid 4321 on hostB".
  * @error_number: 0 = the peer closed it, ETIMEDOUT = it is silent, or of recv(2) or send(2).
  * @text_out: 160 bytes are enough. */
 const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
                                char *text_out, size_t text_bytes);
 
-/** gyre_wire_await - wait a tenth of a second for the peer.
+/** Wait a tenth of a second for the peer.
  * @has_word_out: there is something to read, or the connection has ended. Errors: TIMEOUT (the
  * deadline has passed), REMOTE (the peer is silent). */
 gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
@@ -181,20 +180,19 @@ struct gyre_event_queue {
     int n_messages; /* bounded; losses and goodbyes are bounded by the ranks */
 };
 
-/** gyre_events_push - a copy of `bytes`, cut to what fits. Beyond a bound messages are dropped. */
+/** A copy of `bytes`, cut to what fits. Beyond a bound messages are dropped. */
 void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,
                       const void *bytes, size_t n_bytes);
 
-/** gyre_events_pop - false if empty. */
+/** False if empty. */
 bool gyre_events_pop(struct gyre_event_queue *queue, struct gyre_event *event_out);
 
 void gyre_events_clear(struct gyre_event_queue *queue);
 
-/** gyre_gathered_check - is `payload` sizes and bytes of n_ranks ranks? */
+/** Is `payload` sizes and bytes of n_ranks ranks? */
 gyre_status gyre_gathered_check(const void *payload, size_t n_payload, int n_ranks);
 
-/** gyre_gathered_fixed - copy a checked payload out. Errors: INVALID_USAGE naming a rank that did
- * not give n_bytes. */
+/** Copy a checked payload out. Errors: INVALID_USAGE naming a rank that did not give n_bytes. */
 gyre_status gyre_gathered_fixed(const void *payload, int n_ranks, size_t n_bytes, void *all_out);
 
 gyre_status gyre_gathered_v(const void *payload, int n_ranks, void **all_out, size_t *offsets_out);

@@ -202,7 +202,6 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t text
     va_end(arguments);
 }
 
-/* Appends "RANK=1 WORLD_SIZE=4". */
 static void name_values(const struct said *said, char *text, size_t text_bytes)
 {
     append(text, text_bytes, "%s", text[0] != '\0' ? ", " : "");
@@ -302,7 +301,6 @@ static gyre_status refuse_unknown(char *const *environment)
     return GYRE_SUCCESS;
 }
 
-/* -1 = none */
 static gyre_status choose(char *const *environment, const struct said *all, int *chosen_out)
 {
     char text[GYRE_CAUSE_MAX_BYTES / 2] = "";

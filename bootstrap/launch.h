@@ -10,16 +10,14 @@
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/param.h"
 
-/** gyre_launch_find - pure.
- * @environment: a list of "NAME=value" that ends with NULL.
- * @launch_out: name is "" and n_ranks 1 without a launcher.
- * Errors: INVALID_ARGUMENT (a value is no number or out of range), INVALID_USAGE (launchers
- * disagree, a launcher does not say how many ranks there are, or it is none of the table). Each
- * names the variables with their values, and the remedy. */
+/** Pure. @environment: "NAME=value", NULL at the end. @launch_out: name is "" and n_ranks 1 without
+ * a launcher. Errors: INVALID_ARGUMENT (a value is no number or out of range), INVALID_USAGE
+ * (launchers disagree, or one is unknown or does not say how many ranks there are). Each names the
+ * variables with their values, and the remedy. */
 gyre_status gyre_launch_find(char *const *environment, gyre_launch *launch_out);
 
-/** gyre_launch_has_pmix - does a PMIx server of this launch know the process, so that MPI finds the
- * other processes? Pure. */
+/** Does a PMIx server of this launch know the process, so that MPI finds the other processes? Pure.
+ */
 bool gyre_launch_has_pmix(char *const *environment, const gyre_launch *launch);
 
 /* ---- ranks meet ---------------------------------------------------------------------------------
@@ -46,14 +44,13 @@ struct gyre_meet {
     int *fds;
 };
 
-/** gyre_meet_open - wait until all ranks have come.
+/** Wait until all ranks have come.
  * Errors: INVALID_ARGUMENT, INVALID_USAGE (another job or program listens there; the ranks' n_ranks
  * differ; a rank number twice), TIMEOUT, ABORTED, SYSTEM. */
 gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet *meet_out);
 void gyre_meet_close(struct gyre_meet *meet);
 
-/** gyre_meet_all_gather - also a barrier. @all_out: n_ranks * n_bytes, by rank. Errors: REMOTE,
- * TIMEOUT, SYSTEM. */
+/** Also a barrier. @all_out: n_ranks * n_bytes, by rank. Errors: REMOTE, TIMEOUT, SYSTEM. */
 gyre_status gyre_meet_all_gather(struct gyre_meet *meet, const void *mine, size_t n_bytes,
                                  void *all_out, uint64_t deadline_ns);
 

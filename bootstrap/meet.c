@@ -142,7 +142,6 @@ static gyre_status talk(const struct gyre_meet_place *place, int fd, uint64_t de
     return GYRE_SUCCESS;
 }
 
-/* Tries each address once. */
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out)
 {

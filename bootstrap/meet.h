@@ -35,37 +35,35 @@ struct gyre_meet_answer {
     char text[768];
 };
 
-/** gyre_meet_is_named - a name on this host, and no address. */
+/** A name on this host, and no address. */
 bool gyre_meet_is_named(const struct gyre_meet_place *place);
 
 bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);
 
-/** gyre_meet_where - "MASTER_ADDR=a port 29500". */
+/** "MASTER_ADDR=a port 29500". */
 const char *gyre_meet_where(const struct gyre_meet_place *place, char *text_out, size_t text_bytes);
 
 #define GYRE_MEET_MAX_ADDRESSES 8
 
-/** gyre_meet_addresses - of the host's name now, with the port: names may be learnt a while after
- * the ranks start. Returns their number; 0 leaves a cause. */
+/** Of the host's name now, with the port: names may be learnt a while after the ranks start.
+ * Returns their number; 0 leaves a cause. */
 int gyre_meet_addresses(const struct gyre_meet_place *place,
                         struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES]);
 
-/** gyre_meet_to_named - the socket without a file; its name begins with the user's number. Returns
- * its bytes. */
+/** The socket without a file; its name begins with the user's number. Returns its bytes. */
 socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockaddr_un *out);
 
-/** gyre_meet_is_own_user - every user of the host can open a socket without a file. */
+/** Every user of the host can open a socket without a file. */
 bool gyre_meet_is_own_user(int fd);
 
-/** gyre_meet_blame_loopback - add to the thread's cause that the address means this host only, if
- * it does. Returns status. */
+/** Add to the thread's cause that the address means this host only, if it does. Returns status. */
 gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status);
 
-/** gyre_meet_say_hello - connect, say hello, and read the first answer. */
+/** Connect, say hello, and read the first answer. */
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out);
 
-/** gyre_meet_receive - rank 0's side. On failure the ranks that came are told. */
+/** Rank 0's side. On failure the ranks that came are told. */
 gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_meet *meet);
 
 #endif

@@ -20,7 +20,6 @@
 #define MAX_LISTENERS (GYRE_MAX_INTERFACES + GYRE_MEET_MAX_ADDRESSES + 2)
 #define TEXT_BYTES    sizeof(((struct gyre_meet_answer *)0)->text)
 
-/* it has not sent its whole hello */
 struct pending {
     int fd;
     size_t n_bytes;
@@ -127,7 +126,6 @@ static enum gyre_meet_verdict judge(struct reception *reception,
     return GYRE_MEET_TAKEN;
 }
 
-/* Returns true if connection i left the list. */
 static bool read_hello(struct reception *reception, int i)
 {
     struct pending *one = &reception->pending[i];
@@ -229,7 +227,7 @@ static int listen_everywhere(struct reception *reception)
             listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET6);
         if (error_number == 0 || error_number == EADDRINUSE)
             return error_number;
-        any.family = AF_INET; /* no IPv6 here */
+        any.family = AF_INET;
         return listen_at(reception, &name, gyre_sock_to_sockaddr(&any, &name), AF_INET);
     }
     int n = 2;
@@ -302,7 +300,6 @@ static gyre_status start_listening(struct reception *reception)
     }
 }
 
-/* As far as there is room, each after a blank. */
 static int list_missing(const struct gyre_meet *meet, char *text_out, size_t text_bytes)
 {
     int n_missing = 0;

@@ -17,9 +17,7 @@
 #include <unistd.h>
 
 #define FIRST_READ_BYTES 65536
-#define N_NAMES          16 /* tries of a random name */
-
-/* ---- descriptors -------------------------------------------------------------------------- */
+#define N_NAMES          16
 
 int gyre_descriptor_keep(int fd)
 {
@@ -62,8 +60,6 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
-
-/* ---- files -------------------------------------------------------------------------------- */
 
 gyre_status gyre_file_to_replace(const char *path, char *target_out)
 {
@@ -124,7 +120,6 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
     GYRE_TRY(gyre_file_to_replace(path, target));
     const bool exists = stat(target, &there) == 0;
     GYRE_TRY(create_beside(target, exists ? there.st_mode & 0777 : 0666, beside, &fd));
-    /* undo the umask */
     int error = exists && fchmod(fd, there.st_mode & 0777) != 0 ? errno : 0;
     if (error == 0)
         error = gyre_descriptor_write(fd, bytes, n_bytes);

@@ -11,34 +11,33 @@
 #include <limits.h>
 #include <stddef.h>
 
-/** gyre_descriptor_keep - moves a descriptor that was just opened above stdin, stdout and stderr. A
- * program may run with some of these closed, and what it writes there must not reach a file or a
- * peer of ours. Returns the descriptor, with close-on-exec; or -1 with errno, also if fd is -1. */
+/** Moves a new descriptor above stdin, stdout and stderr: a program may run with some of these
+ * closed, and what it writes there must not reach a file or a peer of ours. Returns the descriptor,
+ * with close-on-exec; or -1 with errno, also if fd is -1. */
 int gyre_descriptor_keep(int fd);
 
-/** gyre_descriptor_write - write all bytes, without SIGPIPE and SIGXFSZ. Returns 0 or an errno. */
+/** Write all bytes, without SIGPIPE and SIGXFSZ. Returns 0 or an errno. */
 int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
 
-/** gyre_file_to_replace - the file that a replacement of `path` would replace: the end of symbolic
- * links, or `path` itself.
+/** The file that a replacement of `path` would replace: the end of symbolic links, or `path`
+ * itself.
  * @target_out: PATH_MAX bytes.
  * Errors: INVALID_ARGUMENT (not a regular file, a link to nothing, or "-"), SYSTEM. */
 gyre_status gyre_file_to_replace(const char *path, char *target_out);
 
-/** gyre_file_replace - replace `path` by a file with these bytes, or leave it unchanged. The bytes
- * first go to a new file with a random name beside it. An existing file keeps its permissions; a
- * new file gets those of the umask. Errors: as gyre_file_to_replace. */
+/** Replace `path` by a file with these bytes, or leave it unchanged. The bytes first go to a new
+ * file with a random name beside it. Permissions stay, or are those of the umask.
+ * Errors: as gyre_file_to_replace. */
 gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes);
 
-/** gyre_file_read - read a regular file. Pipes and devices are refused, because they may never end.
+/** Read a regular file. Pipes and devices are refused, because they may never end.
  * @bytes_out: freed by the caller. A NUL follows the last byte and is not counted.
  * @n_bytes_out: may be NULL.
  * Errors: INVALID_ARGUMENT (larger than max_bytes), OUT_OF_MEMORY, SYSTEM. */
 gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
                            size_t *n_bytes_out);
 
-/** gyre_file_read_open - as gyre_file_read(), from any kind of descriptor until its end. @name: for
- * messages. */
+/** As gyre_file_read(), from any kind of descriptor until its end. @name: for messages. */
 gyre_status gyre_file_read_open(int fd, const char *name, size_t max_bytes, char **bytes_out,
                                 size_t *n_bytes_out);
 

@@ -26,7 +26,6 @@
 #define FILE_MAX_BYTES 512
 #define ALL_SUBSYS     ((1U << GYRE_LOG_N_SUBSYS) - 1U)
 
-/* those that log once, at set-up */
 #define DEFAULT_SUBSYS                                                                          \
     (1U << GYRE_LOG_INIT | 1U << GYRE_LOG_ENV | 1U << GYRE_LOG_BOOTSTRAP | 1U << GYRE_LOG_NET | \
      1U << GYRE_LOG_P2P | 1U << GYRE_LOG_SHM)
@@ -34,8 +33,8 @@
 static uint32_t log_level = GYRE_LOG_WARN;
 static uint32_t log_subsys = DEFAULT_SUBSYS;
 static uint32_t log_fd = STDERR_FILENO;
-static char log_path[FILE_MAX_BYTES]; /* of log_fd; written before it */
-static uint32_t has_lost_lines;       /* that was said on stderr; 0 or 1, as the next */
+static char log_path[FILE_MAX_BYTES];
+static uint32_t has_lost_lines; /* that was said on stderr; 0 or 1, as the next */
 static uint32_t has_no_stderr;
 static _Thread_local int thread_rank = -1;
 
@@ -70,7 +69,6 @@ __attribute__((constructor)) static void look_at_stderr(void)
         gyre_store_release_u32(&has_no_stderr, 1);
 }
 
-/* Says once on stderr why a log file cannot be written. */
 static void write_line(int fd, const char *line, size_t n_line)
 {
     char text[FILE_MAX_BYTES + 128], reason[64];
@@ -117,7 +115,6 @@ void gyre_log_set_rank(int rank)
     thread_rank = rank;
 }
 
-/* A word of DEBUG_SUBSYS as a mask; 0 for foreign_subsys_names. */
 static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
 {
     const char *nearest = "ALL";
@@ -199,7 +196,6 @@ static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *f
         return GYRE_SUCCESS;
     }
     GYRE_TRY(expand_file(file, path, FILE_MAX_BYTES));
-    /* Appending: ranks may share the file. */
     const int fd = gyre_descriptor_keep(
         open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
     if (fd < 0 && errno == ENXIO)

@@ -34,18 +34,17 @@ enum gyre_log_level {
     GYRE_LOG_TRACE
 };
 
-/** gyre_log_enabled - would a line be written? For texts that take long to make. */
+/** Would a line be written? For texts that take long to make. */
 bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
 
-/** gyre_log - keeps this thread's cause text and errno. */
+/** Keeps this thread's cause text and errno. */
 void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** gyre_log_configure - called once for the process. @file: NULL or "" = stderr; %h and %p are
- * expanded. */
+/** Called once for the process. @file: NULL or "" = stderr; %h and %p are expanded. */
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
 
-/** gyre_log_set_rank - the rank that this thread's lines begin with; -1 = none. */
+/** The rank that this thread's lines begin with; -1 = none. */
 void gyre_log_set_rank(int rank);
 
 #define GYRE_WARN(...)         gyre_log(GYRE_LOG_WARN, GYRE_LOG_INIT, __VA_ARGS__)

@@ -55,7 +55,6 @@ const char *gyre_param_help(enum gyre_param_id id)
     return rows[id].help;
 }
 
-/* The value of prefix+name, which may be ""; NULL if it is not there. */
 static const char *find_variable(char *const *environment, const char *prefix, const char *name)
 {
     const size_t n_prefix = strlen(prefix);
@@ -109,7 +108,6 @@ gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_
     return gyre_param_set_value(row, "", row->fallback, value);
 }
 
-/* The name in "NAME=value" behind its prefix. */
 static bool name_behind(const char *entry, const char *prefix, char *name_out, size_t name_bytes)
 {
     const size_t n_prefix = strlen(prefix);
@@ -244,7 +242,6 @@ static gyre_status configure_log(const struct gyre_params *params)
 #define SYSTEM_FILE    "/etc/nccl.conf"
 #define USER_FILE      ".nccl.conf"
 
-/* The entries point into the text. */
 struct conf {
     char *text;
     char path[PATH_MAX];
@@ -304,7 +301,6 @@ static gyre_status add_file(const char *path, struct gyre_param_sources *sources
     return GYRE_SUCCESS;
 }
 
-/* HOME does not count, as in NCCL. */
 static bool find_user_file(char *path_out, size_t path_bytes)
 {
     struct passwd account, *found = NULL;
@@ -381,8 +377,6 @@ gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id i
     params->values[id] = value;
     return GYRE_SUCCESS;
 }
-
-/* ---- help ------------------------------------------------------------------------------- */
 
 static void print_wrapped(FILE *file, const char *text)
 {

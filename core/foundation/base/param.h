@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of variables. X is read from GYRE_X, and from NCCL_X if NCCL has it and GYRE_X is
- * unset; both from the environment or else from NCCL's configuration files. An unknown GYRE_* name
- * or a value that does not parse is an error that names the nearest legal one. A value of NCCL_* is
- * never an error: it is taken, changed to the nearest legal one, or ignored. A communicator reads
- * all variables at init and never again.
+ * unset; from the environment or else from NCCL's files. An unknown GYRE_* name or a value that
+ * does not parse is an error that names the nearest legal one. A value of NCCL_* is taken, changed
+ * to the nearest legal one, or ignored. A communicator reads all variables at init and never again.
  */
 #ifndef GYRE_BASE_PARAM_H
 #define GYRE_BASE_PARAM_H
@@ -69,31 +68,28 @@ struct gyre_param_sources {
     char problem[GYRE_CAUSE_MAX_BYTES]; /* why a file is not read; "" = none */
 };
 
-/** gyre_param_sources_open - the environment, and the lines NCCL_X=value and GYRE_X=value of
- * NCCL_CONF_FILE, or else ~/.nccl.conf; then of /etc/nccl.conf. NCCL puts every line into the
- * environment; here the environment stays as it is. To be closed in any case. */
+/** The environment, and the lines NCCL_X=value and GYRE_X=value of NCCL_CONF_FILE, or else
+ * ~/.nccl.conf; then of /etc/nccl.conf. To be closed in any case. */
 void gyre_param_sources_open(struct gyre_param_sources *sources_out);
 void gyre_param_sources_close(struct gyre_param_sources *sources);
 
-/** gyre_params_take - read and check all variables.
+/** Read and check all variables.
  * Errors: INVALID_ARGUMENT naming the variable, its value and the legal values. */
 gyre_status gyre_params_take(const struct gyre_param_sources *sources,
                              struct gyre_params *params_out);
 
-/** gyre_param_take - the same for one variable. */
+/** The same for one variable. */
 gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,
                             struct gyre_params *params);
 
-/** gyre_params_load - gyre_params_take() of all sources. The first call in the process also
- * configures the log. */
+/** gyre_params_take() of all sources. The first call in the process also configures the log. */
 gyre_status gyre_params_load(struct gyre_params *params_out);
 
-/** gyre_params_from - gyre_params_take() of one list of "NAME=value" that ends with NULL. */
+/** gyre_params_take() of one list of "NAME=value" that ends with NULL. */
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
 
-/** gyre_param_forgive - for code that checks a text itself. @status: of that check. Returns it, but
- * SUCCESS for a text from NCCL_*: a warning, once in the process, says that it is ignored, and the
- * caller goes on as if it were unset. */
+/** For code that checks a text itself. @status: of that check. Returns it, but SUCCESS for a text
+ * from NCCL_*: a warning, once in the process, says that it is ignored. */
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
                                gyre_status status);
 
@@ -102,14 +98,14 @@ static inline int64_t gyre_param_number(const struct gyre_params *params, enum g
     return params->values[id].number;
 }
 
-/** gyre_param_has - is the word with this index in a SET? */
+/** Is the word with this index in a SET? */
 static inline bool gyre_param_has(const struct gyre_params *params, enum gyre_param_id id,
                                   unsigned index)
 {
     return params->values[id].number > 0 && (params->values[id].number >> index & 1) != 0;
 }
 
-/** gyre_param_text - "" if it is unset and has no default. */
+/** "" if it is unset and has no default. */
 static inline const char *gyre_param_text(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].text;
@@ -120,23 +116,23 @@ static inline bool gyre_param_is_set(const struct gyre_params *params, enum gyre
     return params->values[id].is_set;
 }
 
-/** gyre_param_source - the variable or the bench option that set it; "" if it is unset. */
+/** The variable or the bench option that set it; "" if it is unset. */
 static inline const char *gyre_param_source(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].source;
 }
 
-/** gyre_param_called - as messages name it: as the user set it, or GYRE_X. */
+/** As messages name it: as the user set it, or GYRE_X. */
 const char *gyre_param_called(const struct gyre_params *params, enum gyre_param_id id);
 
-/** gyre_param_name - e.g. "IB_HCA". */
+/** e.g. "IB_HCA". */
 const char *gyre_param_name(enum gyre_param_id id);
 
 unsigned gyre_param_flags(enum gyre_param_id id);
 
 const char *gyre_param_help(enum gyre_param_id id);
 
-/** gyre_param_legal - the legal values and their unit, in words. */
+/** The legal values and their unit, in words. */
 void gyre_param_legal(enum gyre_param_id id, char *text_out, size_t text_bytes);
 
 struct gyre_param_guess {
@@ -145,18 +141,18 @@ struct gyre_param_guess {
     char nearest[40];
 };
 
-/** gyre_param_guess - what an unknown "NAME=value" may have been meant to be. Returns false if it
- * has another prefix than GYRE_ and NCCL_, or is a variable of the table. */
+/** What an unknown "NAME=value" may have been meant to be. Returns false if it has another prefix
+ * than GYRE_ and NCCL_, or is a variable of the table. */
 bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out);
 
-/** gyre_param_override - use `text` instead of the environment's value. @source: for messages.
+/** Use `text` instead of the environment's value. @source: for messages.
  * Errors: INVALID_ARGUMENT. */
 gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,
                                 const char *source, const char *text);
 
 void gyre_params_print_help(FILE *file);
 
-/** gyre_param_master_address - MASTER_ADDR, which launchers set; NULL or "" = none. */
+/** MASTER_ADDR, which launchers set; NULL or "" = none. */
 const char *gyre_param_master_address(void);
 
 char *const *gyre_param_environment(void);

@@ -70,7 +70,6 @@ static bool parse_bytes(const char *text, int64_t *number_out)
     return true;
 }
 
-/* The index, or -1. */
 static int64_t find_word(const char *words, const char *text, size_t n_text)
 {
     int64_t index = 0;
@@ -147,8 +146,6 @@ gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *s
     snprintf(value_out->source, sizeof(value_out->source), "%s", source);
     return GYRE_SUCCESS;
 }
-
-/* ---- values that were written for NCCL ---------------------------------------------------- */
 
 /* Without blanks and quotation marks around it. Returns false if it is too long. */
 static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
@@ -232,7 +229,6 @@ static void rewrite_number(const struct gyre_param_row *row, char *text, char *r
         snprintf(remark_out, remark_bytes, "is read as %.24s", text);
 }
 
-/* Takes out the words that the row does not have. */
 static void rewrite_list(const struct gyre_param_row *row, char *text, char *remark_out,
                          size_t remark_bytes)
 {

@@ -21,13 +21,13 @@ struct gyre_param_row {
 
 void gyre_param_describe_legal(const struct gyre_param_row *row, char *text_out, size_t text_bytes);
 
-/** gyre_param_set_value - parse and check. @source: the variable that the text comes from; "" for
- * the default. Errors: INVALID_ARGUMENT. */
+/** Parse and check. @source: the variable that the text comes from; "" for the default. Errors:
+ * INVALID_ARGUMENT. */
 gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *source,
                                  const char *text, struct gyre_param_value *value_out);
 
-/** gyre_param_take_nccl - the same for a value that was written for NCCL. It never fails: values
- * out of range become the nearest legal one, and what means nothing here leaves the default.
+/** The same for a value that was written for NCCL. It never fails: values out of range become the
+ * nearest legal one, and what means nothing here leaves the default.
  * @note_out: the line for the user if the value is not used as it is written; else "". */
 void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, const char *text,
                           struct gyre_param_value *value_out, char *note_out, size_t note_bytes);

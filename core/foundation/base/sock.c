@@ -213,7 +213,6 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     }
 }
 
-/* The errno of a refused attempt goes to *refusal_out, which is 0 otherwise. */
 static gyre_status connect_once(const struct gyre_sock_address *address, uint64_t deadline_ns,
                                 int *fd_out, int *refusal_out)
 {

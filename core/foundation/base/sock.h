@@ -33,30 +33,29 @@ struct gyre_sock_interface {
     bool has_default_route;
 };
 
-/** gyre_sock_interfaces - all addresses of all interfaces. @interfaces_out: freed by the caller. */
+/** All addresses of all interfaces. @interfaces_out: freed by the caller. */
 gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out);
 
-/** gyre_sock_select - pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule:
- * ib*, then those with a default route, other real ones, virtual ones by their names (docker*,
- * veth*, tun*, ...), those without a link, and last loopback; second addresses come after all first
- * ones of a kind. A list's own order comes before that.
+/** Pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule: ib*, then those with
+ * a default route, other real ones, virtual ones by their names, those without a link, and last
+ * loopback; second addresses come after all first ones of a kind. A list's own order comes before
+ * that.
  * @ifname: [^][=]name,... or "". @family: AF_INET, AF_INET6 or 0 = both. @chosen_out: room for n.
- * Errors, listing the interfaces that exist: INVALID_ARGUMENT (none matches ifname and family; the
- * text does not name the variables), SYSTEM (neither is given). */
+ * Errors, listing the interfaces that exist: INVALID_ARGUMENT (none matches; the text does not name
+ * the variables), SYSTEM (neither is given). */
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out);
 
-/** gyre_sock_list_addresses - every address that other ranks may reach this process at, best first.
- * Loopback is listed only when there is no other address; such a list is good for ranks of this
- * network namespace alone. Link-local IPv6 likewise only when there is no better one.
+/** Every address that other ranks may reach this process at, best first. Loopback, good for this
+ * network namespace alone, and link-local IPv6 only where there is nothing better.
  * @addresses_out: GYRE_MAX_INTERFACES entries; *n_out is at least 1 on success. */
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
-/** gyre_sock_spread - put the interface first that one of several ranks of a host is to use. Pure.
+/** Put the interface first that one of several ranks of a host is to use, if
+ * @ifname is a list of several names without "^". Pure.
  * @addresses: as from gyre_sock_list_addresses(); rotated by whole interfaces.
- * @ifname: SOCKET_IFNAME's text. Ranks spread only if it is a list of several names without "^".
  * @position: of the rank among its host's. Position p uses interface p * n_interfaces / n_positions
  * if there are more ranks than interfaces, else interface p.
  * Returns over how many interfaces ranks spread, at least 1. */
@@ -66,19 +65,19 @@ int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *i
 gyre_status gyre_sock_choose(const struct gyre_params *params,
                              struct gyre_sock_interface *chosen_out);
 
-/** gyre_sock_order_for - sort a peer's addresses by how likely this process reaches them: first
- * those in a subnet of `own`, last those that `own` has itself (two hosts may both have a bridge
- * 172.17.0.1). Not for a peer on this host. */
+/** Sort a peer's addresses by how likely this process reaches them: first those in a subnet of
+ * `own`, last those that `own` has itself (two hosts may both have a bridge 172.17.0.1). Not for a
+ * peer on this host. */
 void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
                          struct gyre_sock_address *addresses, int n_addresses);
 
-/** gyre_sock_localise - give the link-local addresses of another host this host's scopes. Such an
- * address becomes one for each running interface of `own` that has a link-local address.
+/** Give the link-local addresses of another host this host's scopes. Such an address becomes one
+ * for each running interface of `own` that has a link-local address.
  * @addresses: n, with room for n_max. Returns their new number. */
 int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
                        struct gyre_sock_address *addresses, int n, int n_max);
 
-/** gyre_sock_describe_interfaces - "lo (127.0.0.1), eth0 (10.0.0.1, up but without a link)". */
+/** "lo (127.0.0.1), eth0 (10.0.0.1, up but without a link)". */
 const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes);
 
 /** Of a connected socket, ports included. */
@@ -88,39 +87,37 @@ gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out
 bool gyre_sock_is_loopback(const struct gyre_sock_address *address);
 bool gyre_sock_is_link_local(const struct gyre_sock_address *address);
 
-/** gyre_sock_is_same_host - without ports and scope. */
+/** Without ports and scope. */
 bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre_sock_address *b);
 
-/** gyre_sock_listen - on a port of the kernel's choice. */
+/** On a port of the kernel's choice. */
 gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
                              struct gyre_sock_address *bound_out);
 
-/** gyre_sock_accept - Errors: TIMEOUT, SYSTEM. */
+/** Errors: TIMEOUT, SYSTEM. */
 gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out);
 
-/** gyre_sock_connect - retries refused connections until the deadline. Errors: TIMEOUT, SYSTEM. */
+/** Retries refused connections until the deadline. Errors: TIMEOUT, SYSTEM. */
 gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t deadline_ns,
                               int *fd_out);
 
-/** gyre_sock_close - the only way to close a socket made here. */
+/** The only way to close a socket made here. */
 void gyre_sock_close(int fd);
 
-/** gyre_sock_new / gyre_sock_take - socket(2) and accept4(2), without the options. -1 with errno.
- */
+/** socket(2) and accept4(2), without the options. -1 with errno. */
 int gyre_sock_new(int family);
 int gyre_sock_take(int listen_fd);
 
-/** gyre_sock_send / gyre_sock_recv - exactly n bytes. Errors: TIMEOUT, REMOTE (closed), SYSTEM. */
+/** Exactly n bytes. Errors: TIMEOUT, REMOTE (closed), SYSTEM. */
 gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns);
 gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadline_ns);
 
-/** gyre_sock_from_sockaddr, gyre_sock_to_sockaddr - family 0 if it is neither IPv4 nor IPv6. The
- * latter returns the bytes of the name. */
+/** Family 0 if it is neither IPv4 nor IPv6. The latter returns the bytes of the name. */
 struct gyre_sock_address gyre_sock_from_sockaddr(const struct sockaddr *name);
 socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
                                 struct sockaddr_storage *out);
 
-/** gyre_sock_to_text - "10.0.0.1:4242" or "[fe80::1%2]:4242". @text_out: >= 64 bytes. */
+/** "10.0.0.1:4242" or "[fe80::1%2]:4242". @text_out: >= 64 bytes. */
 const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *text_out,
                               size_t text_bytes);
 
@@ -140,10 +137,10 @@ struct gyre_sock_listeners {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
 };
 
-/** gyre_sock_network - differs between hosts and between network namespaces. */
+/** Differs between hosts and between network namespaces. */
 gyre_status gyre_sock_network(uint64_t *network_out);
 
-/** gyre_sock_listen_all - listen on each of gyre_sock_list_addresses, as many as fit the list.
+/** Listen on each of gyre_sock_list_addresses, as many as fit the list.
  * @first: an address (port ignored) that comes first if it is among them; NULL = none.
  * Errors: as gyre_sock_list_addresses, SYSTEM. */
 gyre_status gyre_sock_listen_all(const struct gyre_params *params,
@@ -153,20 +150,20 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
 
 void gyre_sock_close_all(struct gyre_sock_listeners *listeners);
 
-/** gyre_sock_list_pack - false if it does not fit. */
+/** False if it does not fit. */
 bool gyre_sock_list_pack(struct gyre_sock_list *list, const struct gyre_sock_address *address);
 
-/** gyre_sock_list_read - @addresses_out: GYRE_SOCK_LIST_MAX entries. Returns their number; 0 also
- * for a malformed list. */
+/** @addresses_out: GYRE_SOCK_LIST_MAX entries. Returns their number; 0 also for a malformed list.
+ */
 int gyre_sock_list_read(const struct gyre_sock_list *list, struct gyre_sock_address *addresses_out);
 
-/** gyre_sock_list_targets - the addresses that this process may try, most likely ones first,
- * without another host's loopback. @addresses_out, *n_out: as gyre_sock_list_read. Errors:
- * INVALID_USAGE (nothing but another host's loopback), INVALID_ARGUMENT (no list), SYSTEM. */
+/** The addresses that this process may try, most likely ones first, without another host's
+ * loopback. @addresses_out, *n_out: as gyre_sock_list_read. Errors: INVALID_USAGE (nothing but
+ * another host's loopback), INVALID_ARGUMENT (no list), SYSTEM. */
 gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                                    struct gyre_sock_address *addresses_out, int *n_out);
 
-/** gyre_sock_list_to_text - "10.0.0.1:4242, 172.17.0.1:4243". */
+/** "10.0.0.1:4242, 172.17.0.1:4243". */
 const char *gyre_sock_list_to_text(const struct gyre_sock_address *addresses, int n, char *text_out,
                                    size_t text_bytes);
 

@@ -148,8 +148,6 @@ void gyre_sock_close_all(struct gyre_sock_listeners *listeners)
     listeners->n = 0;
 }
 
-/* ---- a peer's addresses ------------------------------------------------------------------- */
-
 /* in a common subnet, elsewhere, this host's own */
 static int distance_of(const struct gyre_sock_interface *own, int n_own,
                        const struct gyre_sock_address *address)
@@ -172,7 +170,6 @@ static int distance_of(const struct gyre_sock_interface *own, int n_own,
 void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
                          struct gyre_sock_address *addresses, int n_addresses)
 {
-    /* Insertion keeps the order among equals. */
     for (int i = 1; i < n_addresses; i++) {
         const struct gyre_sock_address moved = addresses[i];
         const int distance = distance_of(own, n_own, &moved);
@@ -232,7 +229,6 @@ gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                          "up or allowed there (GYRE_SOCKET_IFNAME or NCCL_SOCKET_IFNAME)");
     GYRE_TRY(gyre_sock_interfaces(&own, &n_own));
     gyre_sock_order_for(own, n_own, addresses_out, n_kept);
-    /* The best interface comes first, also among the scopes of link-local addresses. */
     sorted = calloc((size_t)n_own + 1, sizeof(*sorted));
     if (sorted == NULL ||
         gyre_sock_select(own, n_own, "", AF_INET6, sorted, &n_sorted) != GYRE_SUCCESS)

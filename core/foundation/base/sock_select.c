@@ -187,7 +187,6 @@ static int64_t score(const struct gyre_sock_interface *interface, const char *if
         return -1;
     if (list[0] != '\0' && (position >= 0) == inverted)
         return -1;
-    /* An address that needs a scope comes last of its kind. */
     const bool by_list = list[0] != '\0' && !inverted;
     const int order = !by_list                ? kind_of(interface)
                       : interface->is_running ? position
@@ -281,7 +280,6 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
     return GYRE_SUCCESS;
 }
 
-/* Keeps the entries that are better than the last resort, if there are any. */
 static int drop_unless_alone(struct gyre_sock_interface *addresses, int n,
                              bool (*is_last_resort)(const struct gyre_sock_address *))
 {
@@ -397,7 +395,6 @@ const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
         snprintf(text_out, text_bytes, "unknown (getifaddrs: errno %d)", errno);
         return text_out;
     }
-    /* Every interface has one entry of the link layer. */
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
         const size_t used = strlen(text_out);
         if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_PACKET)

@@ -26,7 +26,6 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     return status;
 }
 
-/* How to raise the limit that an errno tells of, or "". */
 static const char *remedy_of(int error_number, char *text_out, size_t text_bytes)
 {
     struct rlimit files = {0, 0};

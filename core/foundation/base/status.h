@@ -13,27 +13,27 @@
 
 #define GYRE_CAUSE_MAX_BYTES 1024
 
-/** gyre_fail - record a cause for this thread. Returns `status`. */
+/** Record a cause for this thread. Returns `status`. */
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_fail_errno - SYSTEM, with ": strerror (errno N)" appended, and the remedy where descriptors
- * ran out; ENOMEM becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
+/** SYSTEM, with ": strerror (errno N)" appended, and the remedy where descriptors ran out; ENOMEM
+ * becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_fail_context - put "text: " before the cause. Returns `status`. */
+/** Put "text: " before the cause. Returns `status`. */
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_cause_is_limit - did this thread's last failure come of descriptors, memory or buffers that
- * are used up? Then waiting for other ranks does not help. @status: of the call that failed. */
+/** Did this thread's last failure come of descriptors, memory or buffers that are used up? Then
+ * waiting for other ranks does not help. @status: of the call that failed. */
 bool gyre_cause_is_limit(gyre_status status);
 
-/** gyre_cause - "" if there is none. */
+/** "" if there is none. */
 const char *gyre_cause(void);
 
-/** gyre_set_cause - a text recorded elsewhere, for example by another thread. */
+/** A text recorded elsewhere, for example by another thread. */
 void gyre_set_cause(const char *text);
 
 #define GYRE_TRY(expr)                          \

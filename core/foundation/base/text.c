@@ -55,8 +55,6 @@ const char *gyre_text_error(int error_number)
     return words;
 }
 
-/* ---- ASCII -------------------------------------------------------------------------------- */
-
 char gyre_text_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -98,8 +96,6 @@ bool gyre_text_same(const char *a, const char *b)
     return gyre_text_same_n(a, b, (size_t)-1);
 }
 
-/* ---- UTF-8 -------------------------------------------------------------------------------- */
-
 /* The bytes of the first character, or of the part of one, or 1. The limits of the second byte keep
  * out overlong forms, surrogates and what is above U+10FFFF (Unicode 15, table 3-7). */
 static size_t scan_character(const char *text, size_t n_left, bool *is_whole_out)
@@ -127,7 +123,7 @@ static size_t scan_character(const char *text, size_t n_left, bool *is_whole_out
     return i;
 }
 
-static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
+static const char replacement[] = "\xef\xbf\xbd";
 
 size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes)
 {

@@ -17,10 +17,10 @@ int gyre_text_format(char *text_out, size_t n_bytes, const char *format, ...)
 int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
-/** gyre_text_to_double - as strtod(), in the locale "C". @end_out: may be NULL. */
+/** As strtod(), in the locale "C". @end_out: may be NULL. */
 double gyre_text_to_double(const char *text, char **end_out);
 
-/** gyre_text_error - an errno value in English. */
+/** An errno value in English. */
 const char *gyre_text_error(int error_number);
 
 /** Equal but for the case of ASCII letters. strcasecmp() takes "i" and "I" for two letters in a
@@ -35,22 +35,21 @@ bool gyre_text_is_space(char c);
 bool gyre_text_is_letter(char c);
 bool gyre_text_is_printable(char c);
 
-/** gyre_text_to_utf8 - U+FFFD takes the place of bytes that are no character. What does not fit is
- * left out; no character is cut. Returns the length of the copy. The texts must not overlap. */
+/** U+FFFD takes the place of bytes that are no character. What does not fit is left out; no
+ * character is cut. Returns the length of the copy. The texts must not overlap. */
 size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
 
-/** GYRE_TEXT_UTF8_BYTES - room for every text of a buffer after gyre_text_to_utf8(). */
+/** Room for every text of a buffer after gyre_text_to_utf8(). */
 #define GYRE_TEXT_UTF8_BYTES(n_bytes) (3 * (n_bytes) + 1)
 
-/** gyre_text_put_json - a JSON string with its quotation marks, which may stand in a <script>.
+/** A JSON string with its quotation marks, which may stand in a <script>.
  * @n_bytes: at most so many of the text. */
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes);
 
-/** gyre_text_put_csv - a field of CSV, in quotation marks where it needs them. */
+/** A field of CSV, in quotation marks where it needs them. */
 void gyre_text_put_csv(FILE *file, const char *text);
 
-/** gyre_text_put_markup - for HTML, XML and quoted attributes. Control characters, which XML has
- * not, become blanks. */
+/** For HTML, XML and quoted attributes. Control characters, which XML has not, become blanks. */
 void gyre_text_put_markup(FILE *file, const char *text);
 
 #endif

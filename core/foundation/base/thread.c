@@ -62,8 +62,6 @@ void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t 
     (void)pthread_cond_timedwait(cond, lock, &until);
 }
 
-/* ---- forks -------------------------------------------------------------------------------- */
-
 /* Process-wide by its meaning. Written when the library is loaded; `generation` also in a child. */
 static struct gyre_fork_watch *watches;
 static uint32_t generation;
@@ -104,8 +102,6 @@ uint32_t gyre_fork_generation(void)
 {
     return gyre_load_relaxed_u32(&generation);
 }
-
-/* ---- faults ---------------------------------------------------------------------------------- */
 
 void gyre_fault_init(struct gyre_fault *fault)
 {

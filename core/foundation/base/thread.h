@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that the library starts, waits with a deadline, what fork() does to the state of the
- * process, the floating-point state of a thread, and the failure that ends all waits of a
- * communicator.
+ * Threads, waits with a deadline, what fork() does to the state of the process, the floating-point
+ * state, and the failure that ends all waits of a communicator.
  */
 #ifndef GYRE_BASE_THREAD_H
 #define GYRE_BASE_THREAD_H
@@ -11,19 +10,17 @@
 
 #include <pthread.h>
 
-/** gyre_thread_start - as pthread_create(). The thread blocks the signals that are sent to the
- * process, because the application's threads wait for them, and has the default floating-point
- * state.
- * @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: the thread's purpose, for
- * messages.
+/** The thread blocks the signals that are sent to the process, because the application's threads
+ * wait for them, and has the default floating-point state.
+ * @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: for messages.
  * Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
-/** gyre_cond_init - timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does. */
+/** Timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does. */
 void gyre_cond_init(pthread_cond_t *cond);
 
-/** gyre_cond_wait_until - until gyre_now_ns() is `deadline_ns`. */
+/** Until gyre_now_ns() is `deadline_ns`. */
 void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
 
 /* State that belongs to the process. fork() runs under its lock, so the child finds the state
@@ -34,11 +31,11 @@ struct gyre_fork_watch {
     struct gyre_fork_watch *next;
 };
 
-/** gyre_fork_watch - for GYRE_WATCH_FORKS() only. */
+/** For GYRE_WATCH_FORKS() only. */
 void gyre_fork_watch(struct gyre_fork_watch *watch);
 
-/** gyre_fork_generation - how many forks lie between the process that loaded the library and this
- * one. Threads, sockets and devices of another generation do not exist here. */
+/** How many forks lie between the process that loaded the library and this one. Threads, sockets
+ * and devices of another generation do not exist here. */
 uint32_t gyre_fork_generation(void);
 
 /** Watch the state of a file. At most once in a file. */
@@ -62,9 +59,8 @@ struct gyre_float_env {
     unsigned mxcsr;
 };
 
-/** gyre_float_begin / gyre_float_end - compute with the default state in between, then give the
- * thread its own back. glibc's fegetenv() and fesetenv() would also move the x87 state, which
- * nothing here uses. */
+/** Compute with the default state in between, then give the thread its own back. glibc's fegetenv()
+ * and fesetenv() would also move the x87 state, which nothing here uses. */
 static inline struct gyre_float_env gyre_float_begin(void)
 {
     enum { DEFAULT = 0x1f80, FLAGS = 0x3f };
@@ -121,17 +117,17 @@ struct gyre_fault {
 void gyre_fault_init(struct gyre_fault *fault);
 void gyre_fault_fini(struct gyre_fault *fault);
 
-/** gyre_fault_hook - the function that gyre_fault_raise() calls; NULL = none. When this returns, no
- * call of the previous function is running. */
+/** The function that gyre_fault_raise() calls; NULL = none. When this returns, no call of the
+ * previous function is running. */
 void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
 
-/** gyre_fault_raise - true if this failure is the first. */
+/** True if this failure is the first. */
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
 
-/** gyre_fault_is_raised - one acquire load. */
+/** One acquire load. */
 bool gyre_fault_is_raised(const struct gyre_fault *fault);
 
-/** gyre_fault_status - SUCCESS, or the failure's status, whose cause becomes this thread's. */
+/** SUCCESS, or the failure's status, whose cause becomes this thread's. */
 gyre_status gyre_fault_status(struct gyre_fault *fault);
 
 #endif

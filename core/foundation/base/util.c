@@ -53,8 +53,7 @@ gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out)
         ssize_t n_read;
         do
             n_read = read(fd, boot_id, sizeof(boot_id));
-        while (n_read < 0 &&
-               errno == EINTR); /* without it a rank would seem to be another host's */
+        while (n_read < 0 && errno == EINTR);
         if (n_read > 0)
             hash = gyre_hash(hash, boot_id, (size_t)n_read);
         close(fd);
@@ -112,10 +111,8 @@ bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out)
     return end > start;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
 #define PAGE_BYTES          4096
-#define SLOW_DISTANCE_BYTES 31   /* behind the source */
+#define SLOW_DISTANCE_BYTES 31
 #define PIECE_BYTES         1024 /* short enough that no C library uses `rep movsb` */
 
 void gyre_copy(void *to, const void *from, size_t n_bytes)
@@ -125,7 +122,7 @@ void gyre_copy(void *to, const void *from, size_t n_bytes)
     const uintptr_t distance = (uintptr_t)target - (uintptr_t)source;
     const uintptr_t in_page = distance % PAGE_BYTES;
     const bool is_slow = in_page > 0 && in_page <= SLOW_DISTANCE_BYTES && n_bytes > PIECE_BYTES;
-    if (!is_slow || distance < n_bytes) { /* pieces would overwrite what is yet to be copied */
+    if (!is_slow || distance < n_bytes) {
         memmove(target, source, n_bytes);
         return;
     }

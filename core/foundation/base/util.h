@@ -12,7 +12,7 @@
 #define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define GYRE_CACHE_LINE_BYTES    64
 
-/** gyre_now_ns - CLOCK_MONOTONIC. */
+/** CLOCK_MONOTONIC. */
 uint64_t gyre_now_ns(void);
 
 static inline uint64_t gyre_div_round_up(uint64_t value, uint64_t unit)
@@ -47,34 +47,30 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 
 #define GYRE_HASH_INIT 0xcbf29ce484222325ULL
 
-/** gyre_hash - continue a 64-bit FNV-1a; start from GYRE_HASH_INIT. */
+/** Continue a 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** gyre_host_hash - identifies this host by hostname and boot id, or by `host_id` (GYRE_HOSTID) if
- * that is not NULL or empty. Errors: SYSTEM (no free descriptor; otherwise the rank would look like
- * another host's). */
+/** Identifies this host by hostname and boot id, or by `host_id` (GYRE_HOSTID) if that is not NULL
+ * or empty. Errors: SYSTEM (no free descriptor; otherwise the rank would look like another host's).
+ */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
-/** gyre_boot_hash - add the kernel's boot id, if it has one. Errors: SYSTEM (descriptors or memory
- * ran out). */
+/** Add the kernel's boot id, if it has one. Errors: SYSTEM (descriptors or memory ran out). */
 gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
 
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 
-/** gyre_edit_distance - the Levenshtein distance, for "did you mean". Strings are cut at 63 bytes.
- */
+/** The Levenshtein distance, for "did you mean". Strings are cut at 63 bytes. */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
-/** gyre_list_next - the next word of a list "a, b,c", without blanks around it. Empty words are
- * skipped. Returns false at the end.
+/** The next word of a list "a, b,c", without blanks around it. Empty words are skipped. Returns
+ * false at the end.
  * @at: where to go on; starts as the list. @word_out: not NUL-terminated. */
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
 
-/** gyre_copy - as memmove(), at the speed of the memory wherever the two buffers lie. AMD Zen 3 and
- * 4 copy 17 times slower than usual with `rep movsb`, which C libraries use for 2 KiB and more
- * (glibc before 2.39), where the target lies 1 to 31 bytes behind the source within a page. That is
- * common: memory from malloc begins 16 bytes behind a page, and slots begin with one. Such ranges
- * are copied in short pieces. */
+/** memmove(), in short pieces where `rep movsb` is slow: on AMD Zen 3 and 4 (17 times, glibc before
+ * 2.39) if the target lies 1 to 31 bytes behind the source within a page. That is common: memory
+ * from malloc begins 16 bytes behind a page, and slots begin with one. */
 void gyre_copy(void *to, const void *from, size_t n_bytes);
 
 #endif

@@ -13,12 +13,10 @@
 extern "C" {
 #endif
 
-/** gyre_cuda_fail - record a CUDA failure: OUT_OF_MEMORY, or DEVICE. Clears the runtime's own last
- * error. */
+/** Record a CUDA failure: OUT_OF_MEMORY, or DEVICE. Clears the runtime's own last error. */
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call);
 
-/** gyre_cuda_enter / gyre_cuda_leave - make a GPU the thread's current one, and restore the
- * previous one. */
+/** Make a GPU the thread's current one, and restore the previous one. */
 gyre_status gyre_cuda_enter(int ordinal, int *previous_out);
 void gyre_cuda_leave(int ordinal, int previous);
 
@@ -28,9 +26,9 @@ struct gyre_cuda_apart {
     enum cudaStreamCaptureMode mode;
 };
 
-/** gyre_cuda_enter_apart - as gyre_cuda_enter(), for calls that allocate, load or wait. Until
- * gyre_cuda_leave_apart() the thread's CUDA calls do not become part of a graph, even if this
- * thread or another one is capturing a stream. */
+/** As gyre_cuda_enter(), for calls that allocate, load or wait. Until gyre_cuda_leave_apart() the
+ * thread's CUDA calls do not become part of a graph, even if this thread or another one is
+ * capturing a stream. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

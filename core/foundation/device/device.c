@@ -16,7 +16,7 @@
 /* gyre.h promises this. Whole pages also keep buffers of different users apart. */
 #define MEM_ALIGN_BYTES 4096
 
-static struct gyre_device the_host = {&gyre_device_host, -1}; /* no state; never written */
+static struct gyre_device the_host = {&gyre_device_host, -1};
 
 static gyre_status host_count(int *n_devices_out)
 {

@@ -82,7 +82,7 @@ extern const struct gyre_device_ops gyre_device_host;
 extern const struct gyre_device_ops gyre_device_cuda;
 #endif
 
-/** gyre_device_find - AUTO is CUDA if it is built in and a GPU is usable, else the host.
+/** AUTO is CUDA if it is built in and a GPU is usable, else the host.
  * Errors: UNSUPPORTED with the reason (built without CUDA, no driver, no GPU). */
 gyre_status gyre_device_find(gyre_device_kind kind, const struct gyre_device_ops **ops_out);
 

@@ -42,7 +42,6 @@ static struct cuda_device *own(struct gyre_device *device)
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
-/* gyre_cuda_enter_apart() */
 #define ON_DEVICE_APART(device, call)                                                \
     do {                                                                             \
         struct gyre_cuda_apart apart_ = {0};                                         \
@@ -104,7 +103,6 @@ static void cuda_close(struct gyre_device *device)
     free(device);
 }
 
-/* The device is current. */
 static gyre_status make_own(struct cuda_device *device)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -296,8 +294,6 @@ static gyre_status cuda_stream_create(struct gyre_device *device, gyre_stream *s
     ON_DEVICE(device, cudaStreamCreateWithFlags((cudaStream_t *)stream_out, cudaStreamNonBlocking));
 }
 
-/* Waits for the stream's work first, as gyre_stream_destroy() promises; CUDA's own function does
- * not. */
 static gyre_status cuda_stream_destroy(struct gyre_device *device, gyre_stream stream)
 {
     struct gyre_cuda_apart apart = {0};
@@ -330,7 +326,6 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
 }
 
-/* 0 = none */
 static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -341,7 +336,6 @@ static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
     return GYRE_SUCCESS;
 }
 
-/* The device is current. */
 static gyre_status follow(struct cuda_device *device, gyre_stream stream, gyre_stream other)
 {
     unsigned long long captures[2] = {0, 0};

@@ -77,8 +77,6 @@ gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocati
     return GYRE_SUCCESS;
 }
 
-/* ---- failures and the current GPU ------------------------------------------------------------ */
-
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call)
 {
     (void)cudaGetLastError();

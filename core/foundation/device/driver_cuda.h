@@ -22,7 +22,7 @@ struct gyre_cuda_driver {
 #undef GYRE_CUDA_DRIVER_FIELD
 };
 
-/** gyre_cuda_driver_find - Errors: DEVICE (there is no driver, or it lacks a function). */
+/** Errors: DEVICE (there is no driver, or it lacks a function). */
 gyre_status gyre_cuda_driver_find(const struct gyre_cuda_driver **driver_out);
 
 struct gyre_cuda_allocation {
@@ -31,8 +31,8 @@ struct gyre_cuda_allocation {
     uint64_t id; /* never used twice in a process, unlike addresses */
 };
 
-/** gyre_cuda_allocation_find - the allocation that an address lies in. Errors: DEVICE (not GPU
- * memory, or the driver does not know). */
+/** The allocation that an address lies in. Errors: DEVICE (not GPU memory, or the driver does not
+ * know). */
 gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocation *allocation_out);
 
 #endif

@@ -30,7 +30,6 @@ static struct allocation *first; /* under the lock */
 
 GYRE_WATCH_FORKS(&lock, NULL)
 
-/* Returns false if there can be no such file. */
 static bool make_file(struct allocation *made, size_t n_bytes)
 {
     const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
@@ -63,8 +62,6 @@ static bool make_file(struct allocation *made, size_t n_bytes)
     memcpy(made->file.token, header.token, sizeof(header.token));
     return true;
 }
-
-/* ---- allocating --------------------------------------------------------------------------- */
 
 gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
 {
@@ -132,8 +129,6 @@ gyre_status gyre_host_memory_free(void *ptr)
                      ptr);
 }
 
-/* ---- sharing ------------------------------------------------------------------------------ */
-
 bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
                            uint64_t *offset_bytes_out)
 {
@@ -196,9 +191,6 @@ void gyre_host_memory_release(void *base)
     (void)drop_user((uintptr_t)base, false);
 }
 
-/* ---- files of other processes ---------------------------------------------------------------- */
-
-/* Maps the file if it is the one that the token names. */
 static gyre_status map_checked(int fd, const char *path, const struct gyre_shared_file *file,
                                void **base_out)
 {
@@ -228,13 +220,12 @@ gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **bas
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", file->pid, file->fd);
-    /* If another process has the pid now, this may be a pipe: never wait for it. */
     const int fd = gyre_descriptor_keep(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0 && errno == ENOENT)
         return gyre_fail(GYRE_ERROR_REMOTE, "%s is gone: the process has ended", path);
     if (fd < 0)
         return gyre_fail_errno(errno, "open(%s) (same user and pid namespace needed)", path);
     const gyre_status status = map_checked(fd, path, file, base_out);
-    close(fd); /* the mapping holds the memory */
+    close(fd);
     return status;
 }

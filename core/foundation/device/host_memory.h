@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Host memory that other processes of the host can map: what gyre_mem_alloc() gives on the host.
- * Every allocation is an anonymous file (memfd): it has no name that could collide or stay behind,
- * the size of /dev/shm does not limit it, and the kernel frees it when its last user ends. Peers
- * open it through /proc/<pid>/fd/<fd>; a random token in its first page proves that the process
- * with that pid is still the one that announced the file.
+ * Every allocation is an anonymous file (memfd), which the kernel frees when its last user ends,
+ * and which the size of /dev/shm does not limit. Peers open it through /proc/<pid>/fd/<fd>; a
+ * random token in its first page proves that this pid is still the process that announced the file.
  *
- * In a process an allocation is mapped once, and its users are counted: the thread that allocated
- * it, and every rank that has acquired it. So a rank may free memory that another rank still
- * writes.
+ * In a process an allocation is mapped once, and its users are counted, so a rank may free memory
+ * that another rank still writes.
  */
 #ifndef GYRE_DEVICE_HOST_MEMORY_H
 #define GYRE_DEVICE_HOST_MEMORY_H
@@ -31,30 +29,27 @@ struct gyre_shared_file {
     uint32_t pid; /* of the owner */
 };
 
-/** gyre_shared_file_map - map a file of any process for reading and writing. @base_out: the
- * header's address.
+/** Map a file of any process for reading and writing. @base_out: the header's address.
  * Errors: REMOTE (the process has ended, or closed the file), SYSTEM. */
 gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **base_out);
 
 /* the header's page, before the caller's first byte */
 #define GYRE_HOST_MEMORY_OFFSET_BYTES 4096
 
-/** gyre_host_memory_alloc - page-aligned. It is ordinary memory, which no other process can map,
- * where the kernel refuses a file: more than half of the process's descriptors are in use (ulimit
- * -n), files may not be so large (ulimit -f), or the kernel has no memfd.
+/** page-aligned. Ordinary memory, which no other process can map, where the kernel refuses a file:
+ * more than half of the descriptors are in use (ulimit -n), files may not be so large (ulimit -f),
+ * or there is no memfd.
  * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out);
 
-/** gyre_host_memory_free - @ptr: may be NULL. Errors: INVALID_ARGUMENT (another address, or freed
- * before). */
+/** @ptr: may be NULL. Errors: INVALID_ARGUMENT (another address, or freed before). */
 gyre_status gyre_host_memory_free(void *ptr);
 
-/** gyre_host_memory_find - the file that an address lies in, and its offset. False if there is
- * none. */
+/** The file that an address lies in, and its offset. False if there is none. */
 bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
                            uint64_t *offset_bytes_out);
 
-/** gyre_host_memory_acquire - become a user of memory of this process (@is_own) or of another one.
+/** Become a user of memory of this process (@is_own) or of another one.
  * @base_out: the file's first byte; for gyre_host_memory_release().
  * Errors: REMOTE (the memory is gone), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool is_own,

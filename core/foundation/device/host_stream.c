@@ -43,7 +43,7 @@
 struct host_stream {
     pthread_mutex_t run_lock;
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* wakes the helper thread */
+    pthread_cond_t wake;
     struct gyre_task *head;
     struct gyre_task *tail;
     uint64_t n_pushed;    /* written under lock */
@@ -282,7 +282,6 @@ static void create_default_key(void)
     default_key_errno = pthread_key_create(&default_key, close_default);
 }
 
-/* NULL if the thread has never used it. */
 static struct host_stream *get_default(void)
 {
     pthread_once(&once_control, create_default_key);
@@ -397,8 +396,8 @@ struct mark_task {
 };
 
 struct mark {
-    struct mark_task reached; /* in the queue that is waited for */
-    struct mark_task awaited; /* in the queue that waits */
+    struct mark_task reached;
+    struct mark_task awaited;
     uint32_t is_reached;
     uint32_t n_tasks; /* unreleased tasks; the release of the last one frees the mark */
 };

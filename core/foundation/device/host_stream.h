@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A host stream is a queue of cooperative tasks. A thread that synchronises the stream runs the
- * queue itself; if no thread does, the stream's helper thread runs it after a short sleep. A forked
- * child has none of its parent's streams: every function refuses them with INVALID_USAGE.
+ * A host stream is a queue of cooperative tasks. A thread that synchronises the stream runs it; if
+ * no thread does, the stream's helper thread runs it after a short sleep. A forked child has none
+ * of its parent's streams: every function refuses them with INVALID_USAGE.
  */
 #ifndef GYRE_DEVICE_HOST_STREAM_H
 #define GYRE_DEVICE_HOST_STREAM_H
@@ -23,32 +23,29 @@ struct gyre_task {
     void (*release)(struct gyre_task *task); /* free it */
 };
 
-/** gyre_host_stream_push - append a task. Any thread. @stream: NULL = the thread's default stream.
+/** Append a task. Any thread. @stream: NULL = the thread's default stream.
  * Errors: OUT_OF_MEMORY, SYSTEM; the caller then still owns the task. */
 gyre_status gyre_host_stream_push(gyre_stream stream, struct gyre_task *task);
 
-/** gyre_host_stream_create / gyre_host_stream_destroy - destroy waits until all tasks are done;
- * meanwhile no thread may use the stream. A default stream cannot be destroyed. Errors:
- * OUT_OF_MEMORY, INVALID_ARGUMENT. */
+/** Destroy waits until all tasks are done; meanwhile no thread may use the stream. A default stream
+ * cannot be destroyed. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT. */
 gyre_status gyre_host_stream_create(gyre_stream *stream_out);
 gyre_status gyre_host_stream_destroy(gyre_stream stream);
 
-/** gyre_host_stream_synchronize - run the queue until all tasks pushed before the call are done.
- * Returns the first failure of a task since the last synchronize, once: of several threads that
- * synchronise, one gets it. */
+/** Run all tasks pushed before the call. Returns the first failure of a task since the last
+ * synchronize, to one thread, once. */
 gyre_status gyre_host_stream_synchronize(gyre_stream stream);
 
-/** gyre_host_stream_query - SUCCESS when the queue is empty, else IN_PROGRESS. Polls the first task
- * once if no other thread runs the queue, so a thread can drive many streams by querying them in
- * turn. A failure is kept for synchronize. */
+/** SUCCESS when the queue is empty, else IN_PROGRESS. Polls the first task once if no other thread
+ * runs the queue, so a thread can drive many streams in turn. A failure is kept for synchronize. */
 gyre_status gyre_host_stream_query(gyre_stream stream);
 
-/** gyre_host_stream_resolve - for NULL the thread's default stream, which ends with that thread.
+/** For NULL the thread's default stream, which ends with that thread.
  * Errors: OUT_OF_MEMORY, SYSTEM. */
 gyre_status gyre_host_stream_resolve(gyre_stream stream, gyre_stream *stream_out);
 
-/** gyre_host_stream_follow - later tasks of `stream` begin after the tasks that are on `other` now,
- * whether those succeed or fail. Errors: as push; `stream` is unchanged then. */
+/** Later tasks of `stream` begin after the tasks that are on `other` now, whether those succeed or
+ * fail. Errors: as push; `stream` is unchanged then. */
 gyre_status gyre_host_stream_follow(gyre_stream stream, gyre_stream other);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * GPU memory and pinned host memory of communicators. CUDA's own free waits for all kernels of the
  * GPU and of its peers, and no kernel can be launched meanwhile. But a running kernel of another
- * communicator of this process may wait for such a launch, and then both wait for ever. Therefore
- * memory that is freed while an executor of the process is open is parked, until a later
- * communicator takes it or the last executor is closed.
+ * communicator of this process may wait for such a launch, and then both wait for ever. So memory
+ * that is freed while an executor of the process is open is parked, until a later communicator
+ * takes it or the last executor is closed.
  */
 #ifndef GYRE_DEVICE_POOL_CUDA_H
 #define GYRE_DEVICE_POOL_CUDA_H
@@ -16,20 +16,19 @@ enum gyre_cuda_pool_kind {
     GYRE_CUDA_POOL_HOST /* pinned, mapped, portable */
 };
 
-/** gyre_cuda_pool_alloc - not zeroed: parked memory of the same size if there is any, else new
- * memory. Errors: OUT_OF_MEMORY, DEVICE. */
+/** Not zeroed: parked memory of the same size if there is any, else new memory. Errors:
+ * OUT_OF_MEMORY, DEVICE. */
 gyre_status gyre_cuda_pool_alloc(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes,
                                  void **ptr_out);
 
-/** gyre_cuda_pool_free - no later launch may use the memory. @ptr: may be NULL. */
+/** No later launch may use the memory. @ptr: may be NULL. */
 gyre_status gyre_cuda_pool_free(void *ptr);
 
-/** gyre_cuda_pool_enter - an executor is opened. Waits while another thread gives memory back to
- * CUDA. */
+/** An executor is opened. Waits while another thread gives memory back to CUDA. */
 void gyre_cuda_pool_enter(void);
 
-/** gyre_cuda_pool_leave - an executor is closed. @is_idle: all its launches have ended. If not,
- * parked memory goes back to CUDA, which waits for the launches, before it is used again. */
+/** An executor is closed. @is_idle: all its launches have ended. If not, parked memory goes back to
+ * CUDA, which waits for the launches, before it is used again. */
 void gyre_cuda_pool_leave(bool is_idle);
 
 #endif

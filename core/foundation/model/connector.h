@@ -93,8 +93,8 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes a
 GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
 
-/** gyre_slot_payload_bytes - most data bytes of one slot, so also of a tile. LL spends half of its
- * memory on flags, and LL128 8 of every 128 bytes. */
+/** Most data bytes of one slot, so also of a tile. LL spends half of its memory on flags, and LL128
+ * 8 of every 128 bytes. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto proto,
                                                                 uint32_t slot_bytes)
 {
@@ -108,7 +108,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto 
     }
 }
 
-/** gyre_fifo_size_of - both ends compute the same. */
+/** Both ends compute the same. */
 static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spec *spec,
                                                       bool is_far)
 {
@@ -116,8 +116,8 @@ static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spe
     return is_far && spec->far.n_fifos > 0 ? spec->far : near;
 }
 
-/** gyre_connector_index - in a communicator's table. Every pair has room for spec->n_fifos; the
- * connectors that a far pair lacks are all zero. */
+/** In a communicator's table. Every pair has room for spec->n_fifos; the connectors that a far pair
+ * lacks are all zero. */
 static inline uint32_t gyre_connector_index(const struct gyre_fifo_spec *spec, uint32_t peer,
                                             uint32_t fifo, bool is_send)
 {

@@ -23,8 +23,8 @@ struct finder {
     bool reduces;
     bool gathers;
     struct gyre_fused_program fused;
-    uint8_t n_sent[GYRE_FUSED_MAX_PEERS];     /* slots of a tile so far, to each peer */
-    uint8_t n_received[GYRE_FUSED_MAX_PEERS]; /* from each peer */
+    uint8_t n_sent[GYRE_FUSED_MAX_PEERS];
+    uint8_t n_received[GYRE_FUSED_MAX_PEERS];
 };
 
 static bool is_connection(const struct gyre_operand *operand)
@@ -42,7 +42,6 @@ static unsigned find_peer(const struct finder *finder, const struct gyre_operand
     return p;
 }
 
-/* The rank at the other end becomes the next peer. */
 static bool add_peer(struct finder *finder, const struct gyre_operand *from)
 {
     struct gyre_fused_program *fused = &finder->fused;

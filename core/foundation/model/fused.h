@@ -46,13 +46,13 @@ struct gyre_fused_traits {
 
 extern const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS];
 
-/** gyre_fused_slots_per_tile - on each connection. Not of NONE. */
+/** On each connection. Not of NONE. */
 static inline uint32_t gyre_fused_slots_per_tile(enum gyre_fused_pattern pattern)
 {
     return gyre_fused_patterns[pattern].reduces && gyre_fused_patterns[pattern].gathers ? 2 : 1;
 }
 
-/** gyre_fused_is_message - a send, a receive or both. */
+/** A send, a receive or both. */
 static inline bool gyre_fused_is_message(enum gyre_fused_pattern pattern)
 {
     return pattern != GYRE_FUSED_NONE && !gyre_fused_patterns[pattern].keeps;
@@ -83,8 +83,7 @@ struct gyre_fused_program {
     struct gyre_fused_peer peers[GYRE_FUSED_MAX_PEERS];
 };
 
-/** gyre_fused_find - takes a few hundred nanoseconds. @fused_out: n_peers is 0 where the pattern is
- * NONE. */
+/** Takes a few hundred nanoseconds. @fused_out: n_peers is 0 where the pattern is NONE. */
 void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_program *fused_out);
 
 #endif

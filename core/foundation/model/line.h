@@ -30,15 +30,15 @@ static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_
     return ((uint32_t)slot_number & (GYRE_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
-/** gyre_ll_lines - the lines of a slot of n bytes on a connection between hosts: at least one, so
- * that an empty slot is seen, too. GPU kernels announce and poll none for an empty slot. */
+/** The lines of a slot of n bytes on a connection between hosts: at least one, so that an empty
+ * slot is seen, too. GPU kernels announce and poll none for an empty slot. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);
 }
 
-/** gyre_ll_announcement - tells the sending proxy of a slot of lines on a connection between hosts.
- * It has a flag, as half of a line has. @n_lines: 0 = the slot is empty. */
+/** Tells the sending proxy of a slot of lines on a connection between hosts. It has a flag, as half
+ * of a line has. @n_lines: 0 = the slot is empty. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_ll_announcement(uint64_t slot_number, uint32_t n_lines)
 {
     return (uint64_t)gyre_ll_flag(slot_number) << 32 | n_lines;

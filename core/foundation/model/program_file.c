@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* apart from comments */
 static bool is_end_line(const char *line)
 {
     line += strspn(line, " \t");

@@ -23,15 +23,15 @@ struct gyre_program_file {
     uint64_t hash; /* of all that executors read, and of the programs' names */
 };
 
-/** gyre_program_file_parse - @text: untrusted; changed while it is read. @name: for messages.
+/** @text: untrusted; changed while it is read. @name: for messages.
  * Errors: INVALID_ARGUMENT naming the file, the line and what was expected; OUT_OF_MEMORY. */
 gyre_status gyre_program_file_parse(char *text, const char *name,
                                     struct gyre_program_file *file_out);
 
-/** gyre_program_file_free - a file of zeros is left alone. */
+/** A file of zeros is left alone. */
 void gyre_program_file_free(struct gyre_program_file *file);
 
-/** gyre_program_file_set - the programs of a set, by rank if the set is whole. */
+/** The programs of a set, by rank if the set is whole. */
 static inline const struct gyre_program *const *
 gyre_program_file_set(const struct gyre_program_file *file, int set)
 {

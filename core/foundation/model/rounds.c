@@ -22,7 +22,7 @@ struct walk {
     unsigned n_ranks;
     unsigned n_lanes;
     unsigned depth;
-    uint32_t *n_filled; /* by (from, to, lane) */
+    uint32_t *n_filled;
     struct place *places;
 };
 
@@ -147,13 +147,12 @@ gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_r
 struct rounds {
     const struct gyre_program *const *programs;
     unsigned n_ranks;
-    char **cells; /* n_ranks for each round; NULL = empty */
+    char **cells;
     size_t n_rounds;
-    size_t *widths; /* by rank */
+    size_t *widths;
     bool is_stuck;
 };
 
-/* "in" and "out" have no number if it is the step's chunk. */
 static void print_operand(FILE *file, const struct gyre_program *program,
                           const struct gyre_step *step, struct gyre_operand operand)
 {
@@ -187,7 +186,6 @@ static void print_step(FILE *file, const struct gyre_program *program, const str
     fputs((step->flags & GYRE_STEP_FINAL) != 0 ? "!" : "", file);
 }
 
-/* Appends to the cell of the rank. */
 static gyre_status print_steps(void *context, const struct gyre_round_steps *steps)
 {
     struct rounds *rounds = context;

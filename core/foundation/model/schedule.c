@@ -136,7 +136,6 @@ uint32_t gyre_program_copy_tail(const struct gyre_program *program)
     return first;
 }
 
-/* n_bytes of 0 still gives memory, so NULL means failure. */
 static void *copy_of(const void *bytes, size_t n_bytes)
 {
     void *copy = malloc(n_bytes > 0 ? n_bytes : 1);
@@ -178,7 +177,7 @@ struct gyre_builder {
     uint16_t *connection_of; /* (peer * GYRE_MAX_LANES + lane) * 2 + is_send -> connection */
     int accumulator;         /* scratch of the current worker's chains; -1 = none yet */
     struct kept *kept;
-    gyre_status status; /* the first one */
+    gyre_status status;
     char cause[256];
 };
 
@@ -262,7 +261,7 @@ void gyre_builder_worker(struct gyre_builder *builder)
         return;
     builder->accumulator = -1;
     if (program->n_workers > 0 && program->workers[program->n_workers - 1].n_steps == 0)
-        return; /* the previous worker has no steps */
+        return;
     if (program->n_workers == GYRE_MAX_WORKERS) {
         builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d workers", GYRE_MAX_WORKERS);
         return;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A collective is a program, and the program is data. There is one instruction, out[] <-
- * reduce(in[]): it reads all inputs, reduces them in the written order, and writes the result to
- * all outputs. A program is one rank's part of one shape: a list of steps for every worker, which
- * runs them in order, once for each tile. It holds no pointer, no size and no data type. Executors,
- * verifier, simulator and printer read the same arrays (docs/schedule.md). Valid as C11 and as
+ * A collective is a program, and the program is data. There is one instruction:
+ *
+ *     out[] <- reduce(in[])
+ *
+ * It reads all inputs, reduces them in the written order, and writes the result to all outputs. A
+ * program is one rank's part of one shape: a list of steps for every worker, run in order, once for
+ * each tile. It holds no pointer, no size and no data type (docs/schedule.md). Valid as C11 and as
  * CUDA.
  */
 #ifndef GYRE_MODEL_SCHEDULE_H
@@ -134,8 +136,8 @@ struct gyre_program {
     char algorithm[16];
 };
 
-/** gyre_program_n_parts - chunks of IN or OUT: blocks if it consists of blocks, else pieces of the
- * vector. For scratch the larger of both: after so many areas a range continues with area 0. */
+/** Chunks of IN or OUT: blocks if it consists of blocks, else pieces of the vector. For scratch the
+ * larger of both: after so many areas a range continues with area 0. */
 static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
                                             enum gyre_operand_kind kind)
 {
@@ -146,14 +148,14 @@ static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
     return has_blocks ? program->n_ranks : program->n_chunks;
 }
 
-/** gyre_step_distance - from the step's first chunk to its chunk number `i`. */
+/** From the step's first chunk to its chunk number `i`. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_step_distance(const struct gyre_step *step, uint32_t i)
 {
     const uint32_t log2_run = step->spacing >> 4;
     return (i >> log2_run << (step->spacing & 15)) + (i & ((1U << log2_run) - 1));
 }
 
-/** gyre_step_part - the number of the step's i-th piece in a buffer. @first: an operand's index.
+/** The number of the step's i-th piece in a buffer. @first: an operand's index.
  * @n_parts: gyre_program_n_parts() of the buffer. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_step_part(const struct gyre_step *step, uint32_t first,
                                                        uint32_t i, uint32_t n_parts)
@@ -215,78 +217,69 @@ static inline struct gyre_ref gyre_placed(int peer, int lane)
 
 struct gyre_builder;
 
-/** gyre_builder_open - Errors: INTERNAL, OUT_OF_MEMORY. */
+/** Errors: INTERNAL, OUT_OF_MEMORY. */
 gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
                               int n_chunks, struct gyre_builder **builder_out);
 
-/** gyre_builder_allocate - zeroed memory until the builder is closed. NULL when there is none; the
- * builder remembers that. */
+/** Zeroed memory until the builder is closed. NULL when there is none; the builder remembers that.
+ */
 void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes);
 
-/** gyre_builder_keep - free() this memory when the builder is closed. Returns it. NULL counts as a
- * lack of memory. */
+/** free() this memory when the builder is closed. Returns it. NULL counts as a lack of memory. */
 void *gyre_builder_keep(struct gyre_builder *builder, void *memory);
 
-/** gyre_builder_worker - begin a new worker, which gets the steps that follow. One without steps is
- * dropped. */
+/** Begin a new worker, which gets the steps that follow. One without steps is dropped. */
 void gyre_builder_worker(struct gyre_builder *builder);
 
-/** gyre_builder_step - append one step. The builder reports its first error at close, so algorithms
- * need no error path.
- * @chunk: of every IN or OUT operand that is a vector. If IN or OUT consists of blocks, it only
- * helps people who read the program.
+/** Append one step. The builder reports its first error at close.
+ * @chunk: of every IN or OUT operand that is a vector; else for people who read the program.
  * @ins, @outs: at most GYRE_STEP_MAX_INS / GYRE_STEP_MAX_OUTS. @flags: enum gyre_step_flag. */
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** gyre_builder_range_step - a step that moves a range of chunks, none of them placed. GPUs do not
- * run such steps. */
+/** A step that moves a range of chunks, none of them placed. GPUs do not run such steps. */
 void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
                              const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
                              int n_outs, unsigned flags);
 
-/** gyre_builder_max_range - the most chunks that a step of any rank moves (default 1), the same on
- * all ranks. */
+/** The most chunks that a step of any rank moves (default 1), the same on all ranks. */
 void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
 
-/** gyre_builder_reduce - append steps that reduce any number of inputs, in groups of
- * GYRE_STEP_MAX_RECVS, the same groups on every rank. A new scratch area keeps the result so far,
- * the first input of the next step. */
+/** Append steps that reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS, the same groups
+ * on every rank. A new scratch area keeps the result so far, the first input of the next step. */
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** gyre_builder_scatter - append steps that write one input to any number of outputs. They are
- * WITH_NEXT, except where outputs are placed: there each step reports its own data. At most one
- * output is local; the last step writes it, after all others, so it may alias the input. */
+/** Append steps that write one input to any number of outputs, WITH_NEXT except where outputs are
+ * placed. At most one output is local; the last step writes it, after all others, so it may alias
+ * the input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
-/** gyre_builder_min_depth - the FIFO depth that the algorithm needs (default 1), at most
- * GYRE_MAX_DEPTH; a communicator's FIFOs have GYRE_COMM_DEPTH slots. */
+/** The FIFO depth that the algorithm needs (default 1), at most GYRE_MAX_DEPTH; a communicator's
+ * FIFOs have GYRE_COMM_DEPTH slots. */
 void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth);
 
-/** gyre_builder_lanes - lanes of the shape (default 1), the same on all ranks. */
+/** Lanes of the shape (default 1), the same on all ranks. */
 void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes);
 
-/** gyre_builder_close - check the program and return it. Always frees the builder. Errors: INTERNAL
- * with the step that is wrong, OUT_OF_MEMORY. */
+/** Check the program and return it. Always frees the builder. Errors: INTERNAL with the step that
+ * is wrong, OUT_OF_MEMORY. */
 gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program **program_out);
 
 void gyre_program_free(struct gyre_program *program);
 
-/** gyre_program_check - the structure of one program: operands are in range, each connection end
- * and scratch area has one worker, no step writes IN, the steps of a WITH_NEXT run are disjoint.
- * The verifier checks what all ranks do together. Errors: INTERNAL with the step that is wrong. */
+/** The structure of one program; the verifier checks what all ranks do together. Errors: INTERNAL
+ * with the step that is wrong. */
 gyre_status gyre_program_check(const struct gyre_program *program);
 
-/** gyre_program_hash - of everything that executors read. */
+/** Of everything that executors read. */
 uint64_t gyre_program_hash(const struct gyre_program *program);
 
-/** gyre_program_copy_tail - the first step of the program's copy tail, or n_steps if it has none:
- * the end of a program with one worker, whose steps only copy from IN or OUT into this rank's OUT
- * and, placed, into other ranks' OUT, or wait for placed data. No step before it places anything.
- * The tail may run once, after all tiles of the earlier steps, with tiles of any size, because its
- * data pass through no slot. */
+/** The first step of the copy tail, or n_steps if there is none: the end of a program with one
+ * worker, whose steps only copy from IN or OUT into OUT or, placed, into other ranks' OUT, or wait
+ * for placed data, while no step before it places anything. It may run once, after all tiles of the
+ * earlier steps, because its data pass through no slot. */
 uint32_t gyre_program_copy_tail(const struct gyre_program *program);
 
 gyre_status gyre_program_clone(const struct gyre_program *program,
@@ -295,31 +288,29 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
 /* ---- text ---------------------------------------------------------------------------------------
  */
 
-/** gyre_program_to_text - @text_out: malloc'ed; gyre_program_from_text() reads it back. */
+/** @text_out: malloc'ed; gyre_program_from_text() reads it back. */
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out);
 
-/** gyre_step_to_text - one step as its line of the text form. Cut off with "..." if it is too long,
- * and "" if there is no memory.
+/** One step as its line of the text form. Cut off with "..." if it is too long, and "" if there is
+ * no memory.
  * @n_parts: gyre_program_n_parts() of scratch. */
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
                        uint32_t n_parts, char *text_out, size_t text_bytes);
 
-/** gyre_program_from_text - @text: untrusted. Errors: INVALID_ARGUMENT with the line and what was
- * expected. */
+/** @text: untrusted. Errors: INVALID_ARGUMENT with the line and what was expected. */
 gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out);
 
-/** gyre_program_from_lines - the same for a part of a file that begins in @first_line, from 1. */
+/** The same for a part of a file that begins in @first_line, from 1. */
 gyre_status gyre_program_from_lines(const char *text, int first_line,
                                     struct gyre_program **program_out);
 
-/** gyre_rounds_to_text - a table for people. @programs: n_ranks programs, by rank. */
+/** A table for people. @programs: n_ranks programs, by rank. */
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
                                 char **text_out);
 
 /* ---- rounds -------------------------------------------------------------------------------------
- * Runs the programs of all ranks together, for people who want to see them. In a round every worker
- * that can run does one step, or one run of WITH_NEXT steps; the slots that were filled before the
- * round decide. One tile is run, with FIFOs of the depth that the programs ask for. */
+ * Runs one tile of all ranks' programs, for people. In a round every worker that can run does one
+ * step, or one run of WITH_NEXT steps; the slots that were filled before the round decide. */
 
 /* of one worker in one round */
 struct gyre_round_steps {
@@ -330,8 +321,7 @@ struct gyre_round_steps {
     uint32_t n_steps;
 };
 
-/** gyre_rounds_walk - run one tile.
- * @programs: n_ranks programs, by rank. They may be wrong: the walk then ends where no step can
+/** @programs: n_ranks programs, by rank. They may be wrong: the walk then ends where no step can
  * run.
  * @visit: for each worker that runs in a round; by round, then rank, then worker. An error ends the
  * walk.

@@ -12,7 +12,6 @@
 
 #define NO_WORKER UINT16_MAX
 
-/* What a step can touch. */
 struct resource {
     uint16_t owner; /* connections and scratch */
     uint32_t run;   /* 1 + the first step of the last run of WITH_NEXT steps that touched it */
@@ -21,7 +20,7 @@ struct resource {
     bool was_written;
     bool is_in; /* by that step, as the next */
     bool is_out;
-    uint16_t piece; /* of the step's range */
+    uint16_t piece;
 };
 
 struct check {

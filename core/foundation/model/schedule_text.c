@@ -30,7 +30,7 @@
 struct reader {
     const char *at;
     int line;
-    int head_line;           /* the line "program NAME COLLECTIVE" */
+    int head_line;
     char token[TOKEN_BYTES]; /* the next one; "" = end of line */
     struct gyre_builder *builder;
     unsigned n_parts; /* chunks, or blocks */
@@ -50,7 +50,6 @@ static size_t mark_bytes(const char *at)
     return at[0] == ':' || at[0] == ',' || at[0] == '+' || at[0] == '/' ? 1 : 0;
 }
 
-/* A mark alone, or everything up to a blank or a mark. */
 static void next_token(struct reader *reader)
 {
     while (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r')
@@ -69,7 +68,6 @@ static void next_token(struct reader *reader)
              (int)(n_bytes < TOKEN_BYTES ? n_bytes : TOKEN_BYTES - 1), start);
 }
 
-/* Returns false at the end of the text. */
 static bool next_line(struct reader *reader)
 {
     do {
@@ -78,7 +76,7 @@ static bool next_line(struct reader *reader)
             return true;
         if (*reader->at == '\0')
             return false;
-        reader->at++; /* the newline, or another kind of blank */
+        reader->at++;
         reader->line += reader->at[-1] == '\n';
     } while (true);
 }
@@ -367,7 +365,7 @@ gyre_status gyre_program_from_lines(const char *text, int first_line,
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     const gyre_status closed = gyre_builder_close(reader.builder, &program);
-    if (status != GYRE_SUCCESS) { /* not the unfinished program */
+    if (status != GYRE_SUCCESS) {
         gyre_program_free(closed == GYRE_SUCCESS ? program : NULL);
         gyre_set_cause(cause);
         return status;

@@ -24,7 +24,7 @@ struct gyre_range {
     uint64_t n_elems;
 };
 
-/** gyre_part - part number `index` of a range that is cut into `n_parts`. */
+/** Part number `index` of a range that is cut into `n_parts`. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range whole, uint64_t unit,
                                                            uint32_t n_parts, uint32_t index)
 {
@@ -43,7 +43,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range who
     return part;
 }
 
-/** gyre_chunk_range - over all tiles. */
+/** Over all tiles. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct gyre_split *split,
                                                                   uint32_t channel, uint32_t chunk)
 {
@@ -52,7 +52,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct g
     return gyre_part(mine, split->unit_elems, split->n_chunks, split->n_chunks == 1 ? 0 : chunk);
 }
 
-/** gyre_tile_range - counted from the start of the vector, or of the block. */
+/** Counted from the start of the vector, or of the block. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk, uint64_t tile)
 {
@@ -70,15 +70,14 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
     return range;
 }
 
-/** gyre_piece_bytes - most bytes of one chunk's tile, so that `max_range` of them fit a slot; a
- * multiple of 16 if max_range > 1, and 0 if the slot is too small. */
+/** Most bytes of one chunk's tile, so that `max_range` of them fit a slot; a multiple of 16 if
+ * max_range > 1, and 0 if the slot is too small. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, uint32_t max_range)
 {
     return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;
 }
 
-/** gyre_tile_count - tiles of the longest chunk, which is chunk 0 of channel 0. 0 only for count 0.
- */
+/** Tiles of the longest chunk, which is chunk 0 of channel 0. 0 only for count 0. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_tile_count(const struct gyre_split *split)
 {
     const struct gyre_range longest = gyre_chunk_range(split, 0, 0);

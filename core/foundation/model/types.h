@@ -69,7 +69,7 @@ enum gyre_proto {
  * because separate memory would leave less for the rings' slots (core/engine/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
-/** gyre_proto_slots - the protocol whose slots and counters this one uses. */
+/** The protocol whose slots and counters this one uses. */
 static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)
 {
     return proto == GYRE_PROTO_LAMPORT ? GYRE_PROTO_LL128 : proto;
@@ -99,7 +99,7 @@ static GYRE_HOST_DEVICE inline bool gyre_dtype_is_float(gyre_dtype dtype)
     return false;
 }
 
-/** gyre_lamport_adds - LAMPORT carries sums of floating-point types of at least two bytes. */
+/** LAMPORT carries sums of floating-point types of at least two bytes. */
 static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 {
     return op == GYRE_SUM && gyre_dtype_is_float(dtype) && gyre_dtype_bytes(dtype) > 1;
@@ -120,7 +120,7 @@ extern const char *const gyre_op_names[GYRE_N_OPS];
 extern const char *const gyre_proto_names[GYRE_N_PROTOS];
 extern const struct gyre_collective_traits gyre_collectives[GYRE_N_COLLECTIVES];
 
-/** gyre_name_find - in any case; -1 = none. */
+/** In any case; -1 = none. */
 int gyre_name_find(const char *const *names, int n_names, const char *name);
 
 int gyre_collective_find(const char *name);

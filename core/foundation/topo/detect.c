@@ -26,7 +26,7 @@ struct detect {
     struct gyre_topo *topo;
 };
 
-#define PCI_MAX_CHAIN (2 * GYRE_TOPO_MAX_DEPTH + 2) /* two ports a switch */
+#define PCI_MAX_CHAIN (2 * GYRE_TOPO_MAX_DEPTH + 2)
 
 /* The PCI functions on the way to a device, root port first. */
 struct pci_chain {
@@ -52,7 +52,6 @@ static bool read_formatted(const struct detect *detect, char *text_out, size_t n
     return got && text_out[0] != '\0';
 }
 
-/* The first line of a file, whose path is formatted; false (and "") if it cannot be read. */
 __attribute__((format(printf, 4, 5))) static bool
 read_line(const struct detect *detect, char *text_out, size_t n_bytes, const char *format, ...)
 {
@@ -90,7 +89,7 @@ static int list_names(const struct detect *detect, const char *path, struct dire
     if (snprintf(whole, sizeof(whole), "%s/%s", detect->root, path) >= (int)sizeof(whole))
         return 0;
     const int n_names = scandir(whole, names_out, NULL, compare_names);
-    return n_names < 0 ? 0 : n_names; /* a directory that does not exist is an empty one */
+    return n_names < 0 ? 0 : n_names;
 }
 
 static void free_names(struct dirent **names, int n_names)
@@ -142,7 +141,7 @@ static uint32_t read_link_speed(const struct detect *detect, const char *bus_id)
     char text[64];
     if (!read_line(detect, text, sizeof(text), PCI "/max_link_speed", bus_id))
         return 0;
-    const double gt_per_s = gyre_text_to_double(text, NULL); /* "Unknown" gives 0 */
+    const double gt_per_s = gyre_text_to_double(text, NULL);
     return gt_per_s > 0.0 && gt_per_s < 1000.0 ? (uint32_t)(gt_per_s * 1000.0 + 0.5) : 0;
 }
 
@@ -192,7 +191,7 @@ static gyre_status add_switches(struct detect *detect, const struct pci_chain *c
                                 int32_t *parent_out)
 {
     const long numa_id = read_number(detect, -1, PCI "/numa_node", chain->bus_ids[chain->n - 1]);
-    int32_t parent = 0; /* where the firmware does not tell */
+    int32_t parent = 0;
     if (numa_id >= 0 && numa_id <= INT32_MAX) {
         if (gyre_topo_find_numa(detect->topo, (int)numa_id) < 0)
             GYRE_TRY(add_cpu(detect, (int)numa_id));
@@ -241,7 +240,6 @@ static gyre_status add_gpu(struct detect *detect, const char *bus_id, int ordina
     int32_t index;
     snprintf(path, sizeof(path), "bus/pci/devices/%s", bus_id);
     if (!read_chain(detect, path, &chain)) {
-        /* In a container sysfs may be hidden. */
         chain.n = 1;
         snprintf(chain.bus_ids[0], sizeof(chain.bus_ids[0]), "%.15s", bus_id);
     }
@@ -251,7 +249,6 @@ static gyre_status add_gpu(struct detect *detect, const char *bus_id, int ordina
     return GYRE_SUCCESS;
 }
 
-/* Without NVML: NVIDIA's display controllers, in bus order. */
 static gyre_status add_gpus_from_sysfs(struct detect *detect)
 {
     struct dirent **names;
@@ -283,7 +280,6 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
             gyre_topo_node_init(&node, GYRE_TOPO_NVSWITCH, -1);
             GYRE_TRY(gyre_topo_add_node(topo, &node, &to));
         }
-        /* The lane leads to a device that this process may not use. */
         if (to < 0 || to == from ||
             (topo->nodes[to].kind != GYRE_TOPO_GPU && topo->nodes[to].kind != GYRE_TOPO_NVSWITCH))
             continue;
@@ -326,7 +322,6 @@ static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect
 
 #define MOST_NODES_OF_ONE (GYRE_TOPO_MAX_DEPTH + 16)
 
-/* "0c42:a103:0012:3456"; 0 if it is none */
 static uint64_t parse_guid(const char *text)
 {
     uint64_t guid = 0;
@@ -341,7 +336,6 @@ static uint64_t parse_guid(const char *text)
     return guid;
 }
 
-/* -1 if there is none */
 static int last_number(const struct detect *detect, const char *path)
 {
     struct dirent **names;
@@ -411,7 +405,7 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
     else /* not on PCI: below the first CPU */
         GYRE_TRY(gyre_topo_add_node(detect->topo, &root_nic, &nic));
     if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC)
-        return GYRE_SUCCESS; /* a broken tree */
+        return GYRE_SUCCESS;
     snprintf(path, sizeof(path), "class/infiniband/%s/ports", name);
     const int last = last_number(detect, path);
     for (int port = 1; port <= last && port <= 255; port++) {

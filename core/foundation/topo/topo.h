@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The topology of one host as a graph: NUMA nodes at the top, PCIe switches, GPUs and NICs below
- * them, ports below their NIC, and NVLinks across the tree. It comes from sysfs and NVML or from an
- * XML file in NCCL's format. All queries are pure functions of the graph, so tests and simulations
- * need no hardware.
+ * The topology of one host as a graph: NUMA nodes, below them PCIe switches, GPUs, NICs and their
+ * ports, and NVLinks across the tree. All queries are pure functions of the graph, so tests and
+ * simulations need no hardware.
  */
 #ifndef GYRE_TOPO_TOPO_H
 #define GYRE_TOPO_TOPO_H
@@ -119,34 +118,33 @@ struct gyre_topo_path {
 
 const char *gyre_topo_level_name(enum gyre_topo_level level);
 
-/** gyre_topo_level_parse - a level word, in any case, or a legacy number (0 LOC, 1 PIX, 2 PXB, 3
- * PHB, 4 and above SYS). @variable: for the error. Errors: INVALID_ARGUMENT, listing the legal
- * words. */
+/** A level word, in any case, or a legacy number (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and above SYS).
+ * @variable: for the error. Errors: INVALID_ARGUMENT, listing the legal words. */
 gyre_status gyre_topo_level_parse(const char *variable, const char *text,
                                   enum gyre_topo_level *level_out);
 
 const char *gyre_topo_kind_name(enum gyre_topo_kind kind);
 
-/** gyre_topo_bus_id_parse - "18:00.0", "0000:18:00.0" or "00000000:18:00.0" to "0000:18:00.0".
+/** "18:00.0", "0000:18:00.0" or "00000000:18:00.0" to "0000:18:00.0".
  * Errors: INVALID_ARGUMENT. */
 gyre_status gyre_topo_bus_id_parse(const char *text, char bus_id_out[GYRE_TOPO_BUS_ID_BYTES]);
 
-/** gyre_topo_init - the graph is empty, as after gyre_topo_fini(). */
+/** The graph is empty, as after gyre_topo_fini(). */
 void gyre_topo_init(struct gyre_topo *topo);
 void gyre_topo_fini(struct gyre_topo *topo);
 
-/** gyre_topo_node_init - all other fields are unknown. */
+/** All other fields are unknown. */
 void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, int32_t parent);
 
-/** gyre_topo_add_node - a copy. The parts of a partitioned GPU share their bus id and parent.
+/** A copy. The parts of a partitioned GPU share their bus id and parent.
  * @index_out: may be NULL. Errors: INVALID_ARGUMENT (too many nodes, nested too deeply, a parent of
  * the wrong kind, a bus id or NUMA node that exists already), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
                                int32_t *index_out);
 
-/** gyre_topo_add_link - lanes between the same two nodes are added up. A bandwidth of 0 is
- * estimated: for an NVLink from the GPU's architecture. Errors: INVALID_ARGUMENT (ends of the wrong
- * kind, too many links), OUT_OF_MEMORY. */
+/** Lanes between the same two nodes are added up. A bandwidth of 0 is estimated: for an NVLink from
+ * the GPU's architecture. Errors: INVALID_ARGUMENT (ends of the wrong kind, too many links),
+ * OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link);
 
 /** Indexes, or -1. A bus id in any spelling; @port: 0 = any; gyre_topo_next() looks from `start`
@@ -161,25 +159,24 @@ int32_t gyre_topo_next(const struct gyre_topo *topo, enum gyre_topo_kind kind, i
 
 int32_t gyre_topo_count(const struct gyre_topo *topo, enum gyre_topo_kind kind);
 
-/** gyre_topo_uplink_bytes_per_ns - estimated payload bandwidth from a node to its parent, one
- * direction. An unknown PCIe link counts as gen 3 x16. */
+/** Estimated payload bandwidth from a node to its parent, one direction. An unknown PCIe link
+ * counts as gen 3 x16. */
 double gyre_topo_uplink_bytes_per_ns(const struct gyre_topo_node *node);
 
-/** gyre_topo_hash - of everything that a plan may depend on: the GPUs (architecture, levels and
- * bandwidths between them), the RDMA ports (rate, levels to the GPUs) and the NUMA nodes of both.
- * Equal machines have equal hashes: bus ids, names and ordinals do not count. */
+/** Of everything that a plan may depend on: GPUs, RDMA ports and their NUMA nodes, with levels and
+ * bandwidths. Equal machines have equal hashes: bus ids, names and ordinals do not count. */
 uint64_t gyre_topo_hash(const struct gyre_topo *topo);
 
-/** gyre_topo_path_find - the path with the nearest level. Of several NVLink detours it takes the
- * widest. Errors: INVALID_ARGUMENT (no such node). */
+/** The path with the nearest level. Of several NVLink detours it takes the widest. Errors:
+ * INVALID_ARGUMENT (no such node). */
 gyre_status gyre_topo_path_find(const struct gyre_topo *topo, int32_t from, int32_t to,
                                 struct gyre_topo_path *path_out);
 
-/** gyre_topo_level_between - the level of that path; SYS if an index does not exist. */
+/** The level of that path; SYS if an index does not exist. */
 enum gyre_topo_level gyre_topo_level_between(const struct gyre_topo *topo, int32_t a, int32_t b);
 
-/** gyre_topo_nearest_nets - all ports at the nearest level to a GPU, the fastest first. The lists
- * of GPUs that have the same nearest ports start at different ports.
+/** All ports at the nearest level to a GPU, the fastest first; GPUs with the same ports start at
+ * different ones.
  * @n_max: entries of nets_out. Returns how many were written. */
 int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool rdma_only,
                                int32_t n_max, int32_t *nets_out);
@@ -191,33 +188,32 @@ struct gyre_topo_detect_options {
     size_t n_gpu_bus_ids;
 };
 
-/** gyre_topo_detect - this machine. Without NVML or sysfs the graph lacks what they would tell.
+/** This machine. Without NVML or sysfs the graph lacks what they would tell.
  * @options: NULL = all defaults. @topo_out: freed with gyre_topo_fini(); unchanged on failure.
  * Errors: INVALID_ARGUMENT (a malformed bus id), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
                              struct gyre_topo *topo_out);
 
-/** gyre_topo_port_netdev - the interface of an RDMA port: of the first row of its GID table that
- * names one, or the parent of a software device. False, and "", if there is none. @sysfs_root: not
- * NULL. */
+/** The interface of an RDMA port: of the first row of its GID table that names one, or the parent
+ * of a software device. False, and "", if there is none. */
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes);
 
-/** gyre_topo_xml_read - a file in NCCL's or AMD's form. What gyre cannot use is skipped and counted
- * in topo_out->skipped. Of several hosts the first is read. The file is untrusted: at most 4 MiB,
+/** A file in NCCL's or AMD's form. What gyre cannot use is skipped and counted in
+ * topo_out->skipped. Of several hosts the first is read. The file is untrusted: at most 4 MiB,
  * without entities and network. Errors: INVALID_ARGUMENT with file, line and problem; SYSTEM;
  * UNSUPPORTED (built without libxml2). */
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out);
 
-/** gyre_topo_xml_parse - the same from memory. @name: for messages. */
+/** The same from memory. @name: for messages. */
 gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_bytes,
                                 struct gyre_topo *topo_out);
 
-/** gyre_topo_xml_write - other processes see the old file or the complete new one. Errors:
- * INVALID_ARGUMENT (`path` is no regular file), SYSTEM, OUT_OF_MEMORY. */
+/** Other processes see the old file or the complete new one. Errors: INVALID_ARGUMENT (`path` is no
+ * regular file), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path);
 
-/** gyre_topo_xml_format - to a string that the caller frees. */
+/** To a string that the caller frees. */
 gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out);
 
 #endif

@@ -24,21 +24,20 @@ struct gyre_nvml_gpu {
     struct gyre_nvml_link links[GYRE_NVML_MAX_LINKS]; /* active, between GPUs */
 };
 
-/** gyre_nvml_scan - all GPUs that NVML shows to this process. @library: for dlopen(). @gpus_out:
- * freed by the caller. Errors: UNSUPPORTED (the library or a symbol is missing), DEVICE (NVML does
- * not start). */
+/** All GPUs that NVML shows to this process. @library: for dlopen(). @gpus_out: freed by the
+ * caller. Errors: UNSUPPORTED (the library or a symbol is missing), DEVICE (NVML does not start).
+ */
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out,
                            size_t *n_gpus_out);
 
 struct gyre_nvml_clocks;
 
-/** gyre_nvml_clocks_open - NVML stays started until gyre_nvml_clocks_close(), because starting it
- * takes milliseconds. @bus_id: "0000:18:00.0". Errors: as gyre_nvml_scan(), or DEVICE (it does not
- * know the GPU). */
+/** NVML stays started until gyre_nvml_clocks_close(), because starting it takes milliseconds.
+ * @bus_id: "0000:18:00.0". Errors: as gyre_nvml_scan(), or DEVICE (it does not know the GPU). */
 gyre_status gyre_nvml_clocks_open(const char *library, const char *bus_id,
                                   struct gyre_nvml_clocks **clocks_out);
 
-/** gyre_nvml_clocks_read - any thread. Errors: DEVICE. */
+/** Any thread. Errors: DEVICE. */
 gyre_status gyre_nvml_clocks_read(const struct gyre_nvml_clocks *clocks, unsigned *sm_mhz_out,
                                   unsigned *memory_mhz_out);
 

@@ -61,7 +61,6 @@ static int depth_of(const struct gyre_topo *topo, int32_t node)
     return depth;
 }
 
-/* -1 between trees */
 static int32_t common_ancestor(const struct gyre_topo *topo, int32_t a, int32_t b)
 {
     int depth_a = depth_of(topo, a), depth_b = depth_of(topo, b);
@@ -107,7 +106,6 @@ static void descend(const struct gyre_topo *topo, int32_t top, int32_t to,
                 gyre_topo_uplink_bytes_per_ns(&topo->nodes[way[n_way]]));
 }
 
-/* Over PCIe and, if needed, between NUMA nodes. */
 static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
                       struct gyre_topo_path *path)
 {
@@ -129,7 +127,7 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
     } else if (topo->nodes[top].kind == GYRE_TOPO_CPU) {
         path->level = from == to ? GYRE_TOPO_LOC : GYRE_TOPO_PHB;
     } else if (topo->nodes[top].kind != GYRE_TOPO_PCI || from == to) {
-        path->level = GYRE_TOPO_LOC; /* ports of one NIC; a NIC and its port */
+        path->level = GYRE_TOPO_LOC;
     } else {
         int n_switches = topo->nodes[from].kind == GYRE_TOPO_PCI;
         for (int32_t i = 0; i < path->n_hops; i++)
@@ -153,7 +151,7 @@ static bool nvlink_path(const struct gyre_topo *topo, int32_t from, int32_t to,
         return false;
     int32_t best = -1;
     double best_bytes_per_ns = 0.0;
-    for (int32_t i = 0; i < topo->n_links; i++) { /* by links, not nodes: files may be large */
+    for (int32_t i = 0; i < topo->n_links; i++) {
         const struct gyre_topo_link *link = &topo->links[i];
         if (link->kind != GYRE_TOPO_NVLINK || (link->from != from && link->to != from))
             continue;
@@ -277,7 +275,7 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
     for (int32_t i = 0; i < topo->n_nodes; i++) {
         if (!counts(&topo->nodes[i], rdma_only) || gyre_topo_level_between(topo, gpu, i) != best)
             continue;
-        int32_t at = n_found++; /* insertion keeps equals in order */
+        int32_t at = n_found++;
         for (; at > 0 &&
                topo->nodes[found[at - 1]].speed_mbit_per_s < topo->nodes[i].speed_mbit_per_s;
              at--)

@@ -70,8 +70,6 @@ static void count_unknown(struct reader *reader, const xmlNode *node, const char
     reader->n_skipped[SKIPPED_ELEMENT] += n_name > 0;
 }
 
-/* "" if it is not there. A name that is too long loses its end; any other text then counts as not
- * there. */
 static void get_text(struct reader *reader, xmlNode *element, const char *name, bool is_name,
                      char *text_out, size_t n_bytes)
 {
@@ -100,7 +98,6 @@ static int32_t get_int(struct reader *reader, xmlNode *element, const char *name
     return fallback;
 }
 
-/* For rates and classes, where -1 stands for "unknown". */
 static uint32_t get_uint(struct reader *reader, xmlNode *element, const char *name)
 {
     const int32_t number = get_int(reader, element, name, 0);
@@ -193,7 +190,6 @@ static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
 static gyre_status read_children(struct reader *reader, const xmlNode *element, int32_t parent,
                                  int depth);
 
-/* A switch with what is below it, a GPU, a NIC. */
 static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t parent, int depth)
 {
     struct gyre_topo_node node;
@@ -205,7 +201,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
     node.pci_class = get_uint(reader, element, "class");
     node.link_width = get_uint(reader, element, "link_width");
     get_text(reader, element, "link_speed", false, text, sizeof(text));
-    const double gt_per_s = gyre_text_to_double(text, NULL); /* "16.0 GT/s PCIe", "", "Unknown" */
+    const double gt_per_s = gyre_text_to_double(text, NULL);
     if (gt_per_s > 0.0 && gt_per_s < 1000.0)
         node.link_mt_per_s = (uint32_t)(gt_per_s * 1000.0 + 0.5);
     const enum gyre_topo_kind kind = kind_of(element, node.pci_class);
@@ -213,7 +209,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
         reader->n_skipped[SKIPPED_DEVICE] += kind != GYRE_TOPO_PCI;
         if (kind != GYRE_TOPO_PCI)
             return GYRE_SUCCESS;
-        node.bus_id[0] = '\0'; /* another switch, whose name is wrong */
+        node.bus_id[0] = '\0';
     }
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         if (!is_named(at, "gpu"))
@@ -231,7 +227,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
         is_read = true;
     }
     node.kind = kind == GYRE_TOPO_GPU && is_read ? GYRE_TOPO_NIC : kind;
-    if (node.kind != kind) /* of a NIC beside a GPU; the bus id leads to the GPU */
+    if (node.kind != kind)
         node.bus_id[0] = '\0';
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         if (!is_named(at, "nic"))
@@ -284,7 +280,7 @@ static gyre_status read_cpu(struct reader *reader, xmlNode *element)
     get_text(reader, element, "vendor", true, cpu.vendor, sizeof(cpu.vendor));
     get_text(reader, element, "affinity", false, cpu.affinity, sizeof(cpu.affinity));
     int32_t index = gyre_topo_find_numa(reader->topo, cpu.numa_id);
-    if (index < 0) /* else one NUMA node stands in several elements */
+    if (index < 0)
         GYRE_TRY(add_node(reader, element, &cpu, &index));
     return read_children(reader, element, index, 1);
 }
@@ -339,7 +335,7 @@ static gyre_status read_link(struct reader *reader, xmlNode *element, int32_t gp
         return GYRE_SUCCESS;
     }
     const int32_t n_lanes = get_int(reader, element, "count", -1);
-    if (n_lanes == 0 || link.to == gpu) /* absent, or a part of the same GPU */
+    if (n_lanes == 0 || link.to == gpu)
         return GYRE_SUCCESS;
     if (link.to < 0 || n_lanes < 0 || n_lanes > 1024) {
         reader->n_skipped[link.to < 0 ? SKIPPED_LINK : SKIPPED_TEXT]++;

@@ -114,7 +114,6 @@ static void put_children(FILE *file, const struct gyre_topo *topo, int32_t paren
             fprintf(file, " link_speed=\"%u.%u GT/s PCIe\"", node->link_mt_per_s / 1000,
                     node->link_mt_per_s % 1000 / 100);
         fprintf(file, " link_width=\"%u\">\n", node->link_width);
-        /* A GPU, or all its parts, which share their bus id. */
         for (int32_t k = i; k < topo->n_nodes && node->kind == GYRE_TOPO_GPU; k++)
             if (k == i ||
                 (node->bus_id[0] != '\0' && strcmp(topo->nodes[k].bus_id, node->bus_id) == 0))

@@ -24,23 +24,22 @@ struct gyre_trace {
     bool names_rank;
     int rank;
     int n_ranks;
-    uint32_t capacity; /* events of a buffer */
+    uint32_t capacity;
     uint64_t close_ns;
     struct gyre_trace_file_state before; /* when this rank began to record */
     struct gyre_trace_buffer buffers[GYRE_TRACE_N_SOURCES];
     struct gyre_trace_events given[GYRE_TRACE_N_SOURCES];
     struct gyre_trace_identity identity;
     char communicator[64];
-    pthread_mutex_t lock;   /* guards the fields below */
-    pthread_cond_t written; /* is_written was set */
-    bool is_written;        /* the writer has ended */
-    bool is_abandoned;      /* the writer frees the trace */
+    pthread_mutex_t lock; /* guards the fields below */
+    pthread_cond_t written;
+    bool is_written;
+    bool is_abandoned; /* the writer frees the trace */
     bool has_warned;
     uint32_t n_programs;
-    struct gyre_trace_steps *programs; /* MAX_PROGRAMS entries */
+    struct gyre_trace_steps *programs;
 };
 
-/* Expands %r, %h, %p and %%. */
 static gyre_status expand(const char *file, int rank, struct gyre_trace *trace)
 {
     size_t n_path = 0;
@@ -142,7 +141,6 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
         return NULL;
     }
     (void)madvise(buffer->events, n_bytes, MADV_HUGEPAGE);
-    /* Now, so that no page faults happen while calls run. */
     memset(buffer->events, 0, n_bytes);
     buffer->capacity = trace->capacity;
     return buffer;
@@ -300,7 +298,7 @@ static bool wait_for_writer(struct gyre_trace *trace)
         gyre_cond_wait_until(&trace->written, &trace->lock, deadline_ns);
     const bool is_written = trace->is_written;
     trace->is_abandoned = !is_written;
-    if (!is_written) /* the lock keeps the writer from freeing the trace */
+    if (!is_written)
         GYRE_WARN("GYRE_TRACE_FILE: rank %d has not written %s after %.0f s. The end of the "
                   "communicator does not wait for it; is the file system reachable?",
                   trace->rank, trace->path, (double)trace->close_ns * 1e-9);

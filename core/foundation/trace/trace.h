@@ -37,8 +37,8 @@ struct gyre_trace_slot {
     uint32_t number; /* gyre_trace_number() */
 };
 
-/** gyre_trace_number - the low bits of the slot's number in its FIFO, from 0, and the highest bit
- * for a slot of LL (@is_lines), which a FIFO between hosts numbers apart from its other slots. */
+/** The low bits of the slot's number in its FIFO, from 0, and the highest bit for a slot of LL
+ * (@is_lines), which a FIFO between hosts numbers apart from its other slots. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_trace_number(uint64_t number, bool is_lines)
 {
     return ((uint32_t)number & 0x7fffffffU) | (is_lines ? 0x80000000U : 0);
@@ -67,7 +67,7 @@ struct gyre_trace_event {
     struct gyre_trace_slot slots[GYRE_TRACE_MAX_SLOTS];
 };
 
-/** gyre_trace_add_slot - incoming slots first. A slot for which there is no room is left out. */
+/** Incoming slots first. A slot for which there is no room is left out. */
 static inline void gyre_trace_add_slot(struct gyre_trace_event *event,
                                        const struct gyre_trace_slot *slot, bool is_out)
 {
@@ -122,28 +122,27 @@ struct gyre_trace_identity {
     uint64_t clock_error_ns; /* most error of the offset */
 };
 
-/** gyre_trace_open - Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the file's name is too long). */
+/** Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the file's name is too long). */
 gyre_status gyre_trace_open(const struct gyre_trace_config *config, struct gyre_trace **trace_out);
 
 void gyre_trace_identify(struct gyre_trace *trace, const struct gyre_trace_identity *identity);
 
-/** gyre_trace_hash - of the file's name if it has neither %r nor %p, so that ranks of several
- * processes could write one file; 1 if it has one of them; 0 if `trace` is NULL. */
+/** Of the file's name if it has neither %r nor %p, so that ranks of several processes could write
+ * one file; 1 if it has one of them; 0 if `trace` is NULL. */
 uint64_t gyre_trace_hash(const struct gyre_trace *trace);
 
-/** gyre_trace_use - the buffer of a source, allocated for its first user. NULL if `trace` is NULL,
- * or, with a warning, if there is no memory. Not for two threads at a time. */
+/** The buffer of a source, allocated for its first user. NULL if `trace` is NULL, or, with a
+ * warning, if there is no memory. Not for two threads at a time. */
 struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_trace_source source);
 
-/** gyre_trace_begin - the free entry, with old contents. It becomes an event by gyre_trace_keep().
- */
+/** The free entry, with old contents. It becomes an event by gyre_trace_keep(). */
 static inline struct gyre_trace_event *gyre_trace_begin(const struct gyre_trace_buffer *buffer)
 {
     return &buffer->events[buffer->n_events & (buffer->capacity - 1)];
 }
 
-/** gyre_trace_keep - the free entry is an event now. Fetches the next one into the cache, as far as
- * an event of 4 slots needs, because a buffer is larger than the cache. */
+/** The free entry is an event now. Fetches the next one, as far as 4 slots need it, because a
+ * buffer is larger than the cache. */
 static inline void gyre_trace_keep(struct gyre_trace_buffer *buffer)
 {
     buffer->n_events++;
@@ -152,7 +151,7 @@ static inline void gyre_trace_keep(struct gyre_trace_buffer *buffer)
         __builtin_prefetch(next + at, 1);
 }
 
-/** gyre_trace_next - the next event, for the caller to fill in. */
+/** The next event, for the caller to fill in. */
 static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer *buffer)
 {
     struct gyre_trace_event *event = gyre_trace_begin(buffer);
@@ -170,12 +169,11 @@ struct gyre_trace_events {
     uint64_t clock_error_ns; /* most error of the events' times */
 };
 
-/** gyre_trace_give - the trace frees the events. Once for each source, and not for a source in use.
- */
+/** The trace frees the events. Once for each source, and not for a source in use. */
 void gyre_trace_give(struct gyre_trace *trace, enum gyre_trace_source source,
                      const struct gyre_trace_events *events);
 
-/** gyre_trace_capacity - events of a buffer; a power of two. */
+/** Events of a buffer; a power of two. */
 uint32_t gyre_trace_capacity(const struct gyre_trace *trace);
 
 /* A loaded program. */
@@ -188,15 +186,15 @@ struct gyre_trace_program {
     uint32_t n_scratch_parts; /* gyre_program_n_parts() of scratch */
 };
 
-/** gyre_trace_add_programs - copy what the file will say of some programs. Any thread. Returns the
- * number of the first one; the others follow. GYRE_TRACE_NO_PROGRAM, with a warning, if there is no
- * room or memory; then calls run unrecorded, and the source counts them (n_left_out). */
+/** Copy what the file will say of some programs. Any thread. Returns the number of the first one.
+ * GYRE_TRACE_NO_PROGRAM, with a warning, if there is no room or memory; then calls run unrecorded,
+ * and the source counts them (n_left_out). */
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs);
 
-/** gyre_trace_close - write the file and free the trace. No source records any more. If this rank
- * cannot write its part, the file keeps what it had, and a warning says why. After config.close_ns
- * it stops waiting with a warning, and the writing thread frees the trace. NULL does nothing. */
+/** Write the file and free the trace. No source records any more. If this rank cannot write, the
+ * file keeps what it had, and a warning says why. After config.close_ns it stops waiting, and the
+ * writing thread frees the trace. NULL does nothing. */
 void gyre_trace_close(struct gyre_trace *trace);
 
 #endif

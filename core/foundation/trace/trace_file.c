@@ -22,15 +22,15 @@
 
 #define HEAD_BYTES     256
 #define MAX_FOOT_BYTES (1 << 24)
-#define LOCK_NS        5000000000ULL /* for another writer */
+#define LOCK_NS        5000000000ULL
 /* Process numbers are below 2^31; each communicator has GYRE_MAX_RANKS of them. */
 #define MAX_COMMUNICATORS ((1U << 31) / GYRE_MAX_RANKS)
 
 struct content {
-    long end;      /* where the part begins */
-    char *foot;    /* NULL: the file is new, or of an earlier run */
-    size_t n_foot; /* bytes */
-    uint32_t nth;  /* its process numbers begin at nth * GYRE_MAX_RANKS */
+    long end;   /* where the part begins */
+    char *foot; /* NULL: the file is new, or of an earlier run */
+    size_t n_foot;
+    uint32_t nth; /* its process numbers begin at nth * GYRE_MAX_RANKS */
     bool is_in_foot;
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of a trace, in Chrome's trace event format, which Perfetto opens (docs/trace.md): a
- * process for each rank, a thread for each worker, one for calls, one for launches and one for each
- * proxy; an event a line. Ranks add their parts one after the other, from one process or from
- * several. The foot lists the communicators, so that each rank gets a process number of its own.
+ * The file of a trace, in Chrome's trace event format (docs/trace.md): a process for each rank;
+ * threads for workers, calls, launches and proxies; an event a line. Ranks add their parts one
+ * after the other, from one process or from several. The foot lists the communicators, so that each
+ * rank gets a process number of its own.
  */
 #ifndef GYRE_TRACE_FILE_H
 #define GYRE_TRACE_FILE_H
@@ -62,26 +62,25 @@ struct gyre_trace_rank {
     uint64_t clock_error_ns;
 };
 
-/** gyre_trace_write_head - @source: "measured" or "simulated". @process: names the writing process.
- */
+/** @source: "measured" or "simulated". @process: names the writing process. */
 void gyre_trace_write_head(FILE *file, const char *source, const char *process);
 
-/** gyre_trace_write_rank - before the rank's events. */
+/** Before the rank's events. */
 void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_trace_rank *rank);
 
-/** gyre_trace_write_event - an event, and the names of its tracks if they are new.
+/** An event, and the names of its tracks if they are new.
  * @program: of a STEP or RUN; else NULL. @proxy: the track of a proxy's event. */
 void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                             const struct gyre_trace_steps *program, enum gyre_trace_track proxy);
 
-/** gyre_trace_write_foot - its last GYRE_TRACE_FOOT_END_BYTES bytes say how long it is, so that a
- * later writer finds its beginning. @communicators: for later writers; "" = none. */
+/** Its last GYRE_TRACE_FOOT_END_BYTES bytes say how long it is, so that a later writer finds its
+ * beginning. @communicators: for later writers; "" = none. */
 void gyre_trace_write_foot(FILE *file, const char *communicators);
 
 /* the foot's length in 8 digits, a quotation mark, a brace and a line feed */
 #define GYRE_TRACE_FOOT_END_BYTES 11
 
-/** gyre_trace_describe - Errors: OUT_OF_MEMORY. */
+/** Errors: OUT_OF_MEMORY. */
 gyre_status gyre_trace_describe(const struct gyre_step *step,
                                 const struct gyre_connection *connections, uint32_t n_scratch_parts,
                                 struct gyre_trace_step *described_out);
@@ -96,10 +95,10 @@ struct gyre_trace_file_state {
     uint64_t head_hash;      /* the head names the process that made the file */
 };
 
-/** gyre_trace_file_look - a file that is not regular, or cannot be read, counts as absent. */
+/** A file that is not regular, or cannot be read, counts as absent. */
 void gyre_trace_file_look(const char *path, struct gyre_trace_file_state *state_out);
 
-/** gyre_trace_file_warn_missing_folder - because the file could not be written at the end. */
+/** Because the file could not be written at the end. */
 void gyre_trace_file_warn_missing_folder(const char *path, int rank);
 
 struct gyre_trace_part {
@@ -115,8 +114,8 @@ struct gyre_trace_part {
     const void *context;
 };
 
-/** gyre_trace_file_add - add a rank's part. A file of an earlier run is replaced. If writing fails,
- * the file keeps its other parts. Waits a few seconds for other writers.
+/** Add a rank's part. A file of an earlier run is replaced. If writing fails, the file keeps its
+ * other parts. Waits a few seconds for other writers.
  * Errors: SYSTEM, TIMEOUT (another program keeps the file locked), INVALID_ARGUMENT (not a regular
  * file), OUT_OF_MEMORY. */
 gyre_status gyre_trace_file_add(const struct gyre_trace_part *part);

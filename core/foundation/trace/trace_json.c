@@ -48,7 +48,6 @@ static void put_text(FILE *file, const char *text)
     gyre_text_put_json(file, text, SIZE_MAX);
 }
 
-/* on the clock of rank 0's host */
 static uint64_t shift(const struct gyre_trace_writer *writer, uint64_t time_ns)
 {
     return time_ns - (uint64_t)writer->clock_offset_ns;
@@ -90,7 +89,7 @@ void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_t
 {
     FILE *file = writer->file;
     begin_line(writer, "M", "process_name", 0, 0);
-    if (writer->pid == writer->rank) /* of the first communicator */
+    if (writer->pid == writer->rank)
         fprintf(file, ",\"args\":{\"name\":\"rank %u\"}}", writer->rank);
     else
         fprintf(file, ",\"args\":{\"name\":\"rank %u of %.60s\"}}", writer->rank, writer->flows);
