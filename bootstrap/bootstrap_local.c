@@ -127,11 +127,7 @@ static gyre_status fail_missing(struct local *local)
 static gyre_status contribute(struct local *local, const void *mine, size_t n_bytes)
 {
     struct shared *shared = local->shared;
-    const size_t cap = gyre_gather_cap(shared->n_ranks);
-    if (n_bytes > cap)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "gather of %zu bytes a rank; at most %zu with %d ranks", n_bytes, cap,
-                         shared->n_ranks);
+    GYRE_TRY(gyre_gather_check(shared->n_ranks, n_bytes, false));
     local->part = malloc(n_bytes > 0 ? n_bytes : 1);
     if (local->part == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes to gather", n_bytes);
@@ -180,11 +176,7 @@ static gyre_status local_all_gather(struct gyre_bootstrap *bootstrap, const void
 {
     struct local *local = local_of(bootstrap);
     struct shared *shared = local->shared;
-    const size_t cap = GYRE_GATHER_MAX_BYTES / (size_t)bootstrap->n_ranks;
-    if (n_bytes > cap)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "all_gather of %zu bytes; at most %zu with %d ranks", n_bytes, cap,
-                         bootstrap->n_ranks);
+    GYRE_TRY(gyre_gather_check(bootstrap->n_ranks, n_bytes, true));
     pthread_mutex_lock(&shared->lock);
     gyre_status status = gather(local, mine, n_bytes);
     if (status == GYRE_SUCCESS) {
@@ -239,10 +231,7 @@ static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const 
 {
     struct local *local = local_of(bootstrap);
     struct shared *shared = local->shared;
-    if (n_bytes > GYRE_MESSAGE_MAX_BYTES || rank < -1 || rank >= bootstrap->n_ranks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "post of %zu bytes to rank %d: at most %d bytes, ranks -1..%d", n_bytes,
-                         rank, GYRE_MESSAGE_MAX_BYTES, bootstrap->n_ranks - 1);
+    GYRE_TRY(gyre_post_check(bootstrap->n_ranks, rank, n_bytes));
     pthread_mutex_lock(&shared->lock);
     for (int to = 0; to < shared->n_ranks; to++) {
         const bool is_meant = rank == -1 ? to != bootstrap->rank : to == rank;

@@ -139,11 +139,7 @@ static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
 static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes, void **result_out)
 {
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
-    const size_t cap = gyre_gather_cap(tcp->base.n_ranks);
-    if (n_bytes > cap)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "gather of %zu bytes a rank; at most %zu with %d ranks", n_bytes, cap,
-                         tcp->base.n_ranks);
+    GYRE_TRY(gyre_gather_check(tcp->base.n_ranks, n_bytes, false));
     const struct gyre_frame frame = {.type = GYRE_FRAME_GATHER,
                                      .rank = tcp->base.rank,
                                      .sequence = tcp->sequence,
@@ -183,11 +179,7 @@ static gyre_status tcp_all_gather(struct gyre_bootstrap *bootstrap, const void *
 {
     void *result = NULL;
     gyre_status status = GYRE_SUCCESS;
-    const size_t cap = GYRE_GATHER_MAX_BYTES / (size_t)bootstrap->n_ranks;
-    if (n_bytes > cap)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "all_gather of %zu bytes; at most %zu with %d ranks", n_bytes, cap,
-                         bootstrap->n_ranks);
+    GYRE_TRY(gyre_gather_check(bootstrap->n_ranks, n_bytes, true));
     status = gather(tcp_of(bootstrap), mine, n_bytes, &result);
     if (status == GYRE_SUCCESS)
         status = gyre_gathered_fixed(result, bootstrap->n_ranks, n_bytes, all_out);
@@ -243,10 +235,7 @@ static gyre_status tcp_post(struct gyre_bootstrap *bootstrap, int rank, const vo
 {
     const struct gyre_frame frame = {
         .type = GYRE_FRAME_POST, .rank = rank, .n_bytes = (uint32_t)n_bytes};
-    if (n_bytes > GYRE_MESSAGE_MAX_BYTES || rank < -1 || rank >= bootstrap->n_ranks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "post of %zu bytes to rank %d: at most %d bytes, ranks -1..%d", n_bytes,
-                         rank, GYRE_MESSAGE_MAX_BYTES, bootstrap->n_ranks - 1);
+    GYRE_TRY(gyre_post_check(bootstrap->n_ranks, rank, n_bytes));
     return gyre_tcp_send(tcp_of(bootstrap), &frame, message, gyre_now_ns() + POST_NS);
 }
 

@@ -345,6 +345,32 @@ void gyre_events_clear(struct gyre_event_queue *queue)
         continue;
 }
 
+size_t gyre_gather_cap(int n_ranks)
+{
+    const size_t share = GYRE_GATHER_MAX_BYTES / (size_t)n_ranks;
+    return share > GYRE_GATHER_V_MAX_BYTES ? share : GYRE_GATHER_V_MAX_BYTES;
+}
+
+gyre_status gyre_gather_check(int n_ranks, size_t n_bytes, bool is_fixed)
+{
+    const size_t cap =
+        is_fixed ? GYRE_GATHER_MAX_BYTES / (size_t)n_ranks : gyre_gather_cap(n_ranks);
+    if (n_bytes > cap)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT, "%s of %zu bytes%s; at most %zu with %d ranks",
+            is_fixed ? "all_gather" : "gather", n_bytes, is_fixed ? "" : " a rank", cap, n_ranks);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_post_check(int n_ranks, int rank, size_t n_bytes)
+{
+    if (n_bytes > GYRE_MESSAGE_MAX_BYTES || rank < -1 || rank >= n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "post of %zu bytes to rank %d: at most %d bytes, ranks -1..%d", n_bytes,
+                         rank, GYRE_MESSAGE_MAX_BYTES, n_ranks - 1);
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_gathered_check(const void *payload, size_t n_payload, int n_ranks)
 {
     const uint32_t *sizes = payload;

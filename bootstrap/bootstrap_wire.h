@@ -78,11 +78,12 @@ static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 #define GYRE_FRAME_MAX_BYTES (1u << 30)
 
 /** Most bytes that one rank may give to a gather. */
-static inline size_t gyre_gather_cap(int n_ranks)
-{
-    const size_t share = GYRE_GATHER_MAX_BYTES / (size_t)n_ranks;
-    return share > GYRE_GATHER_V_MAX_BYTES ? share : GYRE_GATHER_V_MAX_BYTES;
-}
+size_t gyre_gather_cap(int n_ranks);
+
+/** Arguments of a gather, of an all_gather with equal parts, and of a post. Errors:
+ * INVALID_ARGUMENT. */
+gyre_status gyre_gather_check(int n_ranks, size_t n_bytes, bool is_fixed);
+gyre_status gyre_post_check(int n_ranks, int rank, size_t n_bytes);
 
 /* ---- challenge and response ---------------------------------------------------------------
  * server: hello(nonce). client: hello(nonce), proof. server: proof. A proof is HMAC-SHA256 over

@@ -71,13 +71,6 @@ static void send_answer(int fd, enum gyre_meet_verdict verdict, gyre_status stat
     (void)gyre_sock_send(fd, &answer, sizeof(answer), gyre_now_ns() + GYRE_MEET_HELLO_NS);
 }
 
-static bool has_closed(int fd)
-{
-    char byte;
-    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-}
-
 static enum gyre_meet_verdict judge(struct reception *reception,
                                     const struct gyre_meet_hello *hello, char text_out[TEXT_BYTES])
 {
@@ -110,7 +103,10 @@ static enum gyre_meet_verdict judge(struct reception *reception,
     if (hello->number != place->number)
         return GYRE_MEET_LATER;
     int *fd = &meet->fds[hello->rank];
-    if (*fd >= 0 && has_closed(*fd)) {
+    char byte;
+    const ssize_t n = *fd >= 0 ? recv(*fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : -1;
+    const bool has_closed = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    if (*fd >= 0 && has_closed) {
         gyre_sock_close(*fd);
         *fd = -1;
     }
@@ -118,8 +114,7 @@ static enum gyre_meet_verdict judge(struct reception *reception,
         const struct gyre_meet_hello *first = &reception->hellos[hello->rank];
         snprintf(text_out, TEXT_BYTES,
                  "rank %d has come to %.300s already (pid %d on %.63s): another job uses this "
-                 "address, or "
-                 "two processes have one rank",
+                 "address, or two processes have one rank",
                  hello->rank, where, first->pid, first->host);
         return GYRE_MEET_REFUSED;
     }

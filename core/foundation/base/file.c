@@ -192,3 +192,31 @@ gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
     close(fd);
     return status;
 }
+
+bool gyre_file_expand(const char *name, int rank, char *path_out, size_t path_bytes,
+                      bool *names_rank_out)
+{
+    size_t n_path = 0;
+    bool names_rank = false;
+    for (const char *at = name; *at != '\0'; at++) {
+        char piece[65] = {*at, '\0'};
+        const char letter = at[0] != '%' || (at[1] == 'r' && rank < 0) ? '\0' : at[1];
+        if (letter == 'h')
+            gethostname(piece, sizeof(piece) - 1);
+        else if (letter == 'p')
+            snprintf(piece, sizeof(piece), "%ld", (long)getpid());
+        else if (letter == 'r')
+            snprintf(piece, sizeof(piece), "%d", rank);
+        names_rank = names_rank || letter == 'p' || letter == 'r';
+        at += letter == 'h' || letter == 'p' || letter == 'r' || letter == '%';
+        const size_t n_piece = strlen(piece);
+        if (n_path + n_piece >= path_bytes)
+            return false;
+        memcpy(path_out + n_path, piece, n_piece);
+        n_path += n_piece;
+    }
+    path_out[n_path] = '\0';
+    if (names_rank_out != NULL)
+        *names_rank_out = names_rank;
+    return true;
+}

@@ -41,4 +41,9 @@ gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
 gyre_status gyre_file_read_open(int fd, const char *name, size_t max_bytes, char **bytes_out,
                                 size_t *n_bytes_out);
 
+/** Expand %h (host), %p (process) and %%, and %r where the rank is not negative. False if the
+ * result is too long. @names_rank_out: the name has %p or %r; may be NULL. */
+bool gyre_file_expand(const char *name, int rank, char *path_out, size_t path_bytes,
+                      bool *names_rank_out);
+
 #endif

@@ -169,33 +169,14 @@ static gyre_status parse_subsystems(const char *text, uint32_t *mask_out)
     return GYRE_SUCCESS;
 }
 
-static gyre_status expand_file(const char *file, char *path_out, size_t path_bytes)
-{
-    size_t n_path = 0;
-    for (const char *at = file; *at != '\0'; at++) {
-        char piece[65] = {*at, '\0'};
-        if (at[0] == '%' && at[1] == 'h')
-            gethostname(piece, sizeof(piece) - 1);
-        else if (at[0] == '%' && at[1] == 'p')
-            snprintf(piece, sizeof(piece), "%ld", (long)getpid());
-        at += at[0] == '%' && (at[1] == 'h' || at[1] == 'p' || at[1] == '%');
-        const size_t n_piece = strlen(piece);
-        if (n_path + n_piece >= path_bytes)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "log file name \"%s\" is too long", file);
-        memcpy(path_out + n_path, piece, n_piece);
-        n_path += n_piece;
-    }
-    path_out[n_path] = '\0';
-    return GYRE_SUCCESS;
-}
-
 static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *fd_out)
 {
     if (file == NULL || file[0] == '\0') {
         *fd_out = STDERR_FILENO;
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(expand_file(file, path, FILE_MAX_BYTES));
+    if (!gyre_file_expand(file, -1, path, FILE_MAX_BYTES, NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "log file name \"%s\" is too long", file);
     const int fd = gyre_descriptor_keep(
         open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
     if (fd < 0 && errno == ENXIO)

@@ -253,15 +253,6 @@ static void rewrite_list(const struct gyre_param_row *row, char *text, char *rem
     memcpy(text, kept, n_kept + 1);
 }
 
-/* A STRING with a range may be a number or something else. */
-static bool is_number(const struct gyre_param_row *row, const char *text)
-{
-    return row->type == GYRE_PARAM_INT || row->type == GYRE_PARAM_BOOL ||
-           row->type == GYRE_PARAM_BYTES ||
-           (row->type == GYRE_PARAM_STRING && row->high > 0 &&
-            isdigit((unsigned char)text[text[0] == '-']));
-}
-
 void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, const char *text,
                           struct gyre_param_value *value_out, char *note_out, size_t note_bytes)
 {
@@ -270,7 +261,11 @@ void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, 
     if (!copy_bare(text, bare))
         snprintf(remark, sizeof(remark), "is ignored: it has more than %d bytes",
                  GYRE_PARAM_MAX_BYTES - 1);
-    else if (bare[0] != '\0' && is_number(row, bare))
+    else if (bare[0] != '\0' &&
+             (row->type == GYRE_PARAM_INT || row->type == GYRE_PARAM_BOOL ||
+              row->type == GYRE_PARAM_BYTES ||
+              (row->type == GYRE_PARAM_STRING && row->high > 0 && /* may be a number */
+               isdigit((unsigned char)bare[bare[0] == '-']))))
         rewrite_number(row, bare, remark, sizeof(remark));
     else if (row->type == GYRE_PARAM_STRING && row->words[0] != '\0')
         rewrite_list(row, bare, remark, sizeof(remark));

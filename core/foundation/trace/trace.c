@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/trace/trace.h"
 
+#include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
@@ -40,30 +41,6 @@ struct gyre_trace {
     struct gyre_trace_steps *programs;
 };
 
-static gyre_status expand(const char *file, int rank, struct gyre_trace *trace)
-{
-    size_t n_path = 0;
-    for (const char *at = file; *at != '\0'; at++) {
-        char piece[65] = {*at, '\0'};
-        const char letter = at[0] == '%' ? at[1] : '\0';
-        if (letter == 'h')
-            gethostname(piece, sizeof(piece) - 1);
-        else if (letter == 'p')
-            snprintf(piece, sizeof(piece), "%ld", (long)getpid());
-        else if (letter == 'r')
-            snprintf(piece, sizeof(piece), "%d", rank);
-        trace->names_rank = trace->names_rank || letter == 'p' || letter == 'r';
-        at += letter == 'h' || letter == 'p' || letter == 'r' || letter == '%';
-        const size_t n_piece = strlen(piece);
-        if (n_path + n_piece >= sizeof(trace->path))
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "GYRE_TRACE_FILE: the file name \"%.100s...\" is too long", file);
-        memcpy(trace->path + n_path, piece, n_piece);
-        n_path += n_piece;
-    }
-    return GYRE_SUCCESS;
-}
-
 static void free_trace(struct gyre_trace *trace)
 {
     for (uint32_t i = 0; i < trace->n_programs; i++) {
@@ -89,9 +66,14 @@ gyre_status gyre_trace_open(const struct gyre_trace_config *config, struct gyre_
     pthread_mutex_init(&trace->lock, NULL);
     gyre_cond_init(&trace->written);
     trace->programs = calloc(MAX_PROGRAMS, sizeof(*trace->programs));
-    gyre_status status = trace->programs != NULL
-                             ? expand(config->file, config->file_rank, trace)
-                             : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    gyre_status status = GYRE_SUCCESS;
+    if (trace->programs == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+    else if (!gyre_file_expand(config->file, config->file_rank, trace->path, sizeof(trace->path),
+                               &trace->names_rank))
+        status =
+            gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                      "GYRE_TRACE_FILE: the file name \"%.100s...\" is too long", config->file);
     if (status != GYRE_SUCCESS) {
         free_trace(trace);
         return status;

@@ -214,19 +214,6 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
     return GYRE_SUCCESS;
 }
 
-static gyre_status lock_file(int fd)
-{
-    const uint64_t deadline_ns = gyre_now_ns() + LOCK_NS;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return gyre_fail_errno(errno, "flock");
-        if (gyre_now_ns() > deadline_ns)
-            return gyre_fail(GYRE_ERROR_TIMEOUT, "another program keeps it locked");
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-    return GYRE_SUCCESS;
-}
-
 /* The stream gets a descriptor of its own, because closing it after a failed write tries to write
  * once more: the file is restored after that. Both descriptors share one lock. */
 static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
@@ -270,8 +257,15 @@ gyre_status gyre_trace_file_add(const struct gyre_trace_part *part)
     gyre_status status = GYRE_SUCCESS;
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode))
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it is not a regular file");
-    if (status == GYRE_SUCCESS)
-        status = lock_file(fd);
+    const uint64_t deadline_ns = gyre_now_ns() + LOCK_NS;
+    while (status == GYRE_SUCCESS && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            status = gyre_fail_errno(errno, "flock");
+        else if (gyre_now_ns() > deadline_ns)
+            status = gyre_fail(GYRE_ERROR_TIMEOUT, "another program keeps it locked");
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
     if (status == GYRE_SUCCESS)
         status = add_locked(fd, part);
     close(fd);
