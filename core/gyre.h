@@ -67,11 +67,12 @@
  *     core/engine/comm/comm.c        gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
  *                                    gyre_comm_count gyre_comm_rank gyre_comm_device
  *                                    gyre_comm_last_error gyre_comm_async_error gyre_comm_dump
- *                                    gyre_comm_properties gyre_comm_exchange gyre_comm_observe
+ *                                    gyre_comm_properties gyre_comm_observe
  *     core/engine/comm/api.c         gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
  *                                    gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
  *                                    gyre_send gyre_recv gyre_collective
  *                                    gyre_op_create_premul_sum gyre_op_destroy
+ *                                    gyre_comm_exchange
  *     core/engine/call/group.c       gyre_group_start gyre_group_end gyre_group_simulate_end
  *                                    gyre_group_cancel
  *     core/engine/comm/window.c      gyre_comm_register gyre_comm_deregister gyre_window_register

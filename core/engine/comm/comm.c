@@ -259,13 +259,6 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
     return GYRE_SUCCESS;
 }
 
-/* ---- an all-gather of the user's bytes --------------------------------------------------- */
-
-gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
-{
-    GYRE_RETURN_IN_CALL(comm, gyre_comm_gather(comm, mine, n_bytes, all_out));
-}
-
 /* ---- the observer ------------------------------------------------------------------------ */
 
 static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)

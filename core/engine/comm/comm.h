@@ -84,7 +84,8 @@ struct gyre_comm {
                        * thread, release */
 };
 
-/** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator. */
+/** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator
+ * (api.c). */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
 /** gyre_comm_attach - make the communicator's device that of this thread, which gyre started.

@@ -125,7 +125,7 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
     pthread_mutex_unlock(&health->lock);
 }
 
-void gyre_health_stop_waiting(struct gyre_health *health)
+static void stop_waiting(struct gyre_health *health)
 {
     pthread_mutex_lock(&health->lock);
     health->is_alone = true;
@@ -270,7 +270,8 @@ static void *watch(void *argument)
         take_event(health, &event);
         gyre_health_check_dump(health);
         if (is_set(health, &health->is_leaving)) {
-            gyre_health_check_leaving(health);
+            if (!gyre_health_check_leaving(health))
+                stop_waiting(health);
             continue;
         }
         if (!gyre_fault_is_raised(&member->fault)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a rank tells the others, the call that it waits in, and the comparison with the calls that
- * other ranks ask about. Calls that do not fit are a mismatch, which ends the communicator.
+ * What ranks know of each other's calls: how a rank tells the others, the call that it waits in,
+ * where other ranks are, and the comparison with the calls that they ask about. Calls that do not
+ * fit are a mismatch, which ends the communicator.
  */
 #include "core/engine/health/watch.h"
 
@@ -11,6 +12,7 @@
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,15 @@
 #define SELDOM_FROM_NS (30 * SECOND_NS)
 
 /* ---- telling ------------------------------------------------------------------------------ */
+
+void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, text_bytes - used, format, args);
+    va_end(args);
+}
 
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes)
@@ -161,6 +172,48 @@ void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *ca
     struct position position;
     (void)find_call(health, &position);
     *call_out = position.call;
+}
+
+/* ---- where another rank is ------------------------------------------------------------------ */
+
+uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns)
+{
+    return gyre_health_ask_ns(health, now_ns) * 3 / 2;
+}
+
+uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns)
+{
+    const uint64_t since_ns = gyre_max_u64(health->peers[rank].heard_ns, health->asks_since_ns);
+    return health->asks_since_ns == 0 || since_ns > now_ns ? 0 : now_ns - since_ns;
+}
+
+bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns)
+{
+    return !health->has_left[rank] && gyre_health_silent_ns(health, rank, now_ns) >=
+                                          gyre_health_silence_limit_ns(health, now_ns);
+}
+
+enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
+                                             uint64_t now_ns, const struct gyre_record *mine)
+{
+    const struct gyre_health_peer *peer = &health->peers[rank];
+    const struct gyre_health_place *place = &peer->place;
+    const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
+    if (rank == health->member->rank)
+        return GYRE_STANDS_IN_THE_CALL;
+    if (health->has_left[rank])
+        return GYRE_STANDS_LEFT;
+    if (gyre_health_is_silent(health, rank, now_ns))
+        return GYRE_STANDS_SILENT;
+    if ((is_collective && place->n_collectives < mine->sequence) ||
+        (peer->behind_ns != 0 &&
+         now_ns - peer->behind_ns < gyre_health_silence_limit_ns(health, now_ns)))
+        return GYRE_STANDS_BEHIND;
+    if (!place->is_waiting)
+        return GYRE_STANDS_DONE;
+    return place->call.sequence == mine->sequence && place->call.coll == mine->coll
+               ? GYRE_STANDS_IN_THE_CALL
+               : GYRE_STANDS_ELSEWHERE;
 }
 
 /* ---- comparing ---------------------------------------------------------------------------- */

@@ -11,7 +11,6 @@
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,60 +27,7 @@
 #define HEAD_BYTES     64  /* of an error beside the call, the rank and the reasons */
 #define MIN_WHY_BYTES  128 /* of the explanation, if the error has room or not */
 
-/* ---- where another rank is ------------------------------------------------------------------ */
-
-uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns)
-{
-    return gyre_health_ask_ns(health, now_ns) * 3 / 2;
-}
-
-/* How long a rank has sent nothing although it was asked; for this rank itself, how long the
- * rendezvous has passed on none of its messages. */
-static uint64_t silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns)
-{
-    const uint64_t since_ns = gyre_max_u64(health->peers[rank].heard_ns, health->asks_since_ns);
-    return health->asks_since_ns == 0 || since_ns > now_ns ? 0 : now_ns - since_ns;
-}
-
-static bool is_silent(const struct gyre_health *health, int rank, uint64_t now_ns)
-{
-    return !health->has_left[rank] &&
-           silent_ns(health, rank, now_ns) >= gyre_health_silence_limit_ns(health, now_ns);
-}
-
-enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
-                                             uint64_t now_ns, const struct gyre_record *mine)
-{
-    const struct gyre_health_peer *peer = &health->peers[rank];
-    const struct gyre_health_place *place = &peer->place;
-    const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
-    if (rank == health->member->rank)
-        return GYRE_STANDS_IN_THE_CALL;
-    if (health->has_left[rank])
-        return GYRE_STANDS_LEFT;
-    if (is_silent(health, rank, now_ns))
-        return GYRE_STANDS_SILENT;
-    if ((is_collective && place->n_collectives < mine->sequence) ||
-        (peer->behind_ns != 0 &&
-         now_ns - peer->behind_ns < gyre_health_silence_limit_ns(health, now_ns)))
-        return GYRE_STANDS_BEHIND;
-    if (!place->is_waiting)
-        return GYRE_STANDS_DONE;
-    return place->call.sequence == mine->sequence && place->call.coll == mine->coll
-               ? GYRE_STANDS_IN_THE_CALL
-               : GYRE_STANDS_ELSEWHERE;
-}
-
 /* ---- names of the ranks that hold a call up ------------------------------------------------- */
-
-void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, text_bytes - used, format, args);
-    va_end(args);
-}
 
 /* By the state letter of proc(5), if the process is on this host. */
 static const char *why_silent(const struct gyre_health *health, int rank)
@@ -116,7 +62,7 @@ static void name_silent(const struct gyre_health *health, const char *name, int 
                         uint64_t now_ns, char *who)
 {
     gyre_health_append(who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", name,
-                       (silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
+                       (gyre_health_silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
 }
 
 static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
@@ -179,7 +125,7 @@ static void name_culprits(struct gyre_health *health, const struct gyre_record *
     const struct gyre_member *member = health->member;
     const struct gyre_bootstrap *bootstrap = member->bootstrap;
     who_out[0] = '\0';
-    if (is_silent(health, member->rank, now_ns)) {
+    if (gyre_health_is_silent(health, member->rank, now_ns)) {
         if (bootstrap->server_rank >= 0)
             name_silent_rank(health, bootstrap->server_rank, now_ns, who_out);
         else
@@ -443,7 +389,7 @@ void gyre_health_check_progress(struct gyre_health *health)
         check_left(health, now_ns);
 }
 
-void gyre_health_check_leaving(struct gyre_health *health)
+bool gyre_health_check_leaving(struct gyre_health *health)
 {
     const struct gyre_member *member = health->member;
     const uint64_t now_ns = gyre_now_ns();
@@ -457,8 +403,7 @@ void gyre_health_check_leaving(struct gyre_health *health)
     (void)ask(health, now_ns, SECOND_NS, 0, 0);
     for (int rank = 0; rank < member->n_ranks && !is_awaited; rank++)
         is_awaited = rank != member->rank && !health->has_left[rank] &&
-                     silent_ns(health, rank, now_ns) < GONE_NS;
+                     gyre_health_silent_ns(health, rank, now_ns) < GONE_NS;
     /* Without the rendezvous no goodbye arrives. */
-    if (!is_awaited || silent_ns(health, member->rank, now_ns) >= GONE_NS)
-        gyre_health_stop_waiting(health);
+    return is_awaited && gyre_health_silent_ns(health, member->rank, now_ns) < GONE_NS;
 }

@@ -246,9 +246,6 @@ void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const 
 /** gyre_health_rank_name - gyre_rank_name() of a rank of this communicator. */
 const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out);
 
-/** gyre_health_stop_waiting - wake gyre_health_wait_left(): no missing goodbye will come. */
-void gyre_health_stop_waiting(struct gyre_health *health);
-
 /* ---- health_calls.c ----------------------------------------------------------------------- */
 
 /** gyre_health_call_text - what this rank was doing, for messages. Any thread. */
@@ -268,14 +265,19 @@ bool gyre_health_is_record(const struct gyre_record *record);
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message);
 
-/* ---- health_stall.c ----------------------------------------------------------------------- */
-
 /** gyre_health_ask_ns - the time between two questions while this rank waits. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
 /** gyre_health_silence_limit_ns - a rank is silent if it was asked regularly and sent nothing for
  * this long. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_silent_ns - how long a rank has sent nothing although it was asked; for this rank
+ * itself, how long the rendezvous has passed on none of its messages. */
+uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
+
+/** gyre_health_is_silent - for the limit or longer. False if the rank has left. */
+bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
 
 /** gyre_health_append - append to a text; what does not fit is cut off. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
@@ -285,13 +287,15 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);
 
+/* ---- health_stall.c ----------------------------------------------------------------------- */
+
 /** gyre_health_check_progress - ask about calls that make no progress, warn, and fail late ones.
  * About every 100 ms. */
 void gyre_health_check_progress(struct gyre_health *health);
 
-/** gyre_health_check_leaving - likewise once this rank has left: wait only for ranks that still
- * run. */
-void gyre_health_check_leaving(struct gyre_health *health);
+/** gyre_health_check_leaving - likewise once this rank has left. Returns false if no goodbye that
+ * is missing will come: no rank that has not left still runs. */
+bool gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
 
