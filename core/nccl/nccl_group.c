@@ -55,11 +55,6 @@ int nccl_group_depth(void)
     return group.depth;
 }
 
-int nccl_group_is_open(void)
-{
-    return group.depth > 0;
-}
-
 /* The first failure of a group is its result. */
 static void take_failure(struct group *of, ncclResult_t result)
 {

@@ -45,7 +45,7 @@ struct nccl_comm *nccl_comm_new(void)
         nccl_refuse(ncclSystemError, "out of host memory");
         return NULL;
     }
-    pthread_mutex_init(&comm->making, NULL);
+    pthread_mutex_init(&comm->twin_lock, NULL);
     comm->n_users = 1;
     comm->n_forks = nccl_n_forks();
     comm->wants_profile = nccl_plugin_is_asked();
@@ -114,7 +114,7 @@ void nccl_comm_unpin(struct nccl_comm *comm)
     if (!is_last)
         return;
     nccl_comm_end_twin(comm);
-    pthread_mutex_destroy(&comm->making);
+    pthread_mutex_destroy(&comm->twin_lock);
     free(comm);
 }
 

@@ -380,7 +380,7 @@ int nccl_profile_enter(ncclComm_t handle)
     nccl_profile_attach(comm);
     const int is_profiled = comm->profile != NULL;
     nccl_comm_unpin(comm);
-    return is_profiled && !nccl_group_is_open() && pncclGroupStart() == ncclSuccess;
+    return is_profiled && nccl_group_depth() == 0 && pncclGroupStart() == ncclSuccess;
 }
 
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result)

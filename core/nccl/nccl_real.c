@@ -152,12 +152,12 @@ static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *tw
     struct nccl_comm *comm = own != NULL ? nccl_comm_pin(handle, call, &result) : NULL;
     if (comm == NULL)
         return result;
-    pthread_mutex_lock(&comm->making);
+    pthread_mutex_lock(&comm->twin_lock);
     *twin_out = __atomic_load_n(&comm->twin, __ATOMIC_ACQUIRE);
     if (*twin_out == NULL)
         result = make_twin(own, nccl_fallback_get(), twin_out);
     __atomic_store_n(&comm->twin, *twin_out, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&comm->making);
+    pthread_mutex_unlock(&comm->twin_lock);
     nccl_comm_unpin(comm);
     return result;
 }

@@ -57,7 +57,7 @@ ncclResult_t nccl_translate(gyre_status status)
 
 ncclResult_t nccl_result_of(gyre_status status)
 {
-    if (status == GYRE_IN_PROGRESS && nccl_group_is_open())
+    if (status == GYRE_IN_PROGRESS && nccl_group_depth() > 0)
         return ncclSuccess;
     if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         snprintf(last_error, sizeof(last_error), "%s", gyre_last_error());

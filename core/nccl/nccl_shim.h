@@ -26,20 +26,20 @@
 /* What a handle stands for, which is a number (nccl_handles.c). */
 struct nccl_comm {
     ncclComm_t handle;
-    gyre_comm *comm;        /* atomic; NULL until the end of the group that makes it */
-    gyre_comm *made;        /* written by gyre at that end, and copied to `comm` */
-    ncclComm_t twin;        /* of the same ranks in NVIDIA's library, made when the first call is
-                             * passed on; atomic */
-    pthread_mutex_t making; /* held while the twin is made */
-    struct nccl_comm *next; /* in the table of handles; this and the next four under its lock */
-    int n_users;            /* the live handle, a group that is to make `comm`, calls */
-    int is_promised;        /* 1: the end of a group will set `comm` */
-    int is_dropped;         /* 1: the user ended the handle before; the group's end ends it */
-    int is_aborted;         /* 1: the user ended the handle by an abort */
-    int is_finalized;       /* 1: the user finalized or revoked it; atomic */
-    int is_revoked;         /* 1: the user revoked it; atomic */
-    unsigned n_forks;       /* nccl_n_forks() when the handle was made */
-    ncclResult_t failure;   /* why the group could not make `comm`; atomic */
+    gyre_comm *comm;           /* atomic; NULL until the end of the group that makes it */
+    gyre_comm *made;           /* written by gyre at that end, and copied to `comm` */
+    ncclComm_t twin;           /* of the same ranks in NVIDIA's library, made when the first call is
+                                * passed on; atomic */
+    pthread_mutex_t twin_lock; /* held while the twin is made */
+    struct nccl_comm *next;    /* in the table of handles; this and the next four under its lock */
+    int n_users;               /* the live handle, a group that is to make `comm`, calls */
+    int is_promised;           /* 1: the end of a group will set `comm` */
+    int is_dropped;            /* 1: the user ended the handle before; the group's end ends it */
+    int is_aborted;            /* 1: the user ended the handle by an abort */
+    int is_finalized;          /* 1: the user finalized or revoked it; atomic */
+    int is_revoked;            /* 1: the user revoked it; atomic */
+    unsigned n_forks;          /* nccl_n_forks() when the handle was made */
+    ncclResult_t failure;      /* why the group could not make `comm`; atomic */
     struct nccl_comm *next_promised; /* the next one that the end of its thread's group completes */
     int wants_profile;               /* 1: a profiler plugin is named and does not know it yet */
     struct nccl_profile *profile;    /* NULL = no plugin; nccl_profile.c */
@@ -147,8 +147,6 @@ int nccl_group_depth(void);
 /** nccl_n_forks - since the library was loaded. A handle of another number is the parent's: its
  * lock and its plugin may be in any state. */
 unsigned nccl_n_forks(void);
-
-int nccl_group_is_open(void);
 
 /** nccl_group_note - record a call's result, which is returned. After a failure the group's end
  * reports it and launches nothing. */

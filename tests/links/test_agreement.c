@@ -46,7 +46,7 @@ static void *agree(void *argument)
 {
     struct rank *rank = argument;
     struct meeting meeting = {.base = {.ops = &ops}, .rank = rank->number};
-    const struct gyre_links_terms terms = {.rows = rank->rows, .n_rows = rank->n_rows};
+    const struct gyre_links_options options = {.rows = rank->rows, .n_rows = rank->n_rows};
     struct gyre_member *member = calloc(1, sizeof(*member));
     char *nothing[] = {NULL};
     member->rank = rank->number;
@@ -54,7 +54,7 @@ static void *agree(void *argument)
     member->bootstrap = &meeting.base;
     rank->status = gyre_params_from(nothing, &member->params);
     if (rank->status == GYRE_SUCCESS)
-        rank->status = gyre_links_agree(member, &terms);
+        rank->status = gyre_links_agree(member, &options);
     snprintf(rank->cause, sizeof(rank->cause), "%s", gyre_cause());
     free(member);
     return NULL;

@@ -163,10 +163,9 @@ void gyre_registry_wait_job(uint64_t job);
 void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
-/** gyre_registry_number, note_number - get or raise the greatest number of a communicator of this
- * process. */
-uint64_t gyre_registry_number(void);
-void gyre_registry_note_number(uint64_t number);
+/** gyre_registry_raise_number - a communicator was made with this number, or 0. Returns the
+ * greatest number of those of this process. */
+uint64_t gyre_registry_raise_number(uint64_t number);
 
 /** gyre_registry_take_stream - host device: this rank's next launch goes to another stream than its
  * latest. Returns another rank of the communicator in this process with an unfinished launch there,

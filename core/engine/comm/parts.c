@@ -269,13 +269,13 @@ static gyre_status open_links(gyre_comm *comm)
     };
     if (trace.file[0] != '\0')
         GYRE_TRY(gyre_trace_open(&trace, &member->trace));
-    const struct gyre_links_terms terms = {.rows = rows,
-                                           .n_rows = n_rows,
-                                           .algo_hash = comm->algo_file.content.hash,
-                                           .tuning_hash = comm->tuning.hash,
-                                           .newest_number = gyre_registry_number()};
-    GYRE_TRY(gyre_links_open(member, &terms, &comm->links));
-    gyre_registry_note_number(member->number);
+    const struct gyre_links_options options = {.rows = rows,
+                                               .n_rows = n_rows,
+                                               .algo_hash = comm->algo_file.content.hash,
+                                               .tuning_hash = comm->tuning.hash,
+                                               .newest_number = gyre_registry_raise_number(0)};
+    GYRE_TRY(gyre_links_open(member, &options, &comm->links));
+    (void)gyre_registry_raise_number(member->number);
     return GYRE_SUCCESS;
 }
 

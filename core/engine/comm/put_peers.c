@@ -88,17 +88,17 @@ static void take(void *context, int rank, const struct gyre_put_head *head, cons
 
 /* ---- what the executor asks ---------------------------------------------------------------- */
 
-static bool post(void *context, const struct gyre_put *piece)
+static bool post(void *context, const struct gyre_put *put)
 {
     gyre_comm *comm = context;
     const struct gyre_put_head head = {
         .kind = GYRE_PUT_DATA,
-        .window = piece->window,
-        .offset_bytes = piece->offset_bytes,
-        .n_bytes = (uint32_t)piece->n_bytes,
-        .signal = piece->signal,
+        .window = put->window,
+        .offset_bytes = put->offset_bytes,
+        .n_bytes = (uint32_t)put->n_bytes,
+        .signal = put->signal,
     };
-    return gyre_put_links_post(comm->puts.links, piece->peer, &head, piece->from);
+    return gyre_put_links_post(comm->puts.links, put->peer, &head, put->from);
 }
 
 static void help(void *context)

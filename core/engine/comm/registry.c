@@ -81,20 +81,14 @@ void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase)
     pthread_mutex_unlock(&registry.lock);
 }
 
-uint64_t gyre_registry_number(void)
-{
-    pthread_mutex_lock(&registry.lock);
-    const uint64_t number = registry.newest_number;
-    pthread_mutex_unlock(&registry.lock);
-    return number;
-}
-
-void gyre_registry_note_number(uint64_t number)
+uint64_t gyre_registry_raise_number(uint64_t number)
 {
     pthread_mutex_lock(&registry.lock);
     if (registry.newest_number < number)
         registry.newest_number = number;
+    number = registry.newest_number;
     pthread_mutex_unlock(&registry.lock);
+    return number;
 }
 
 /* Does the rank have unfinished works on the stream? Under the lock. */

@@ -36,17 +36,17 @@ static const char *const config_names[N_CONFIG_SETTINGS] = {"min_channels", "max
                                                             "sm_budget", "transport"};
 
 /* Rows beyond the last one count as zeros. */
-static uint64_t hash_rows(const struct gyre_links_terms *terms, uint64_t n)
+static uint64_t hash_rows(const struct gyre_links_options *options, uint64_t n)
 {
     const uint64_t none = 0;
     uint64_t hash = GYRE_HASH_INIT;
     for (uint64_t i = 0; i < n; i++)
-        hash = gyre_hash(hash, i < terms->n_rows ? &terms->rows[i].hash : &none, sizeof(none));
+        hash = gyre_hash(hash, i < options->n_rows ? &options->rows[i].hash : &none, sizeof(none));
     return hash;
 }
 
-static void fill_agreement(const struct gyre_member *member, const struct gyre_links_terms *terms,
-                           struct agreement *mine)
+static void fill_agreement(const struct gyre_member *member,
+                           const struct gyre_links_options *options, struct agreement *mine)
 {
     memset(mine, 0, sizeof(*mine));
     mine->version = GYRE_VERSION;
@@ -57,11 +57,11 @@ static void fill_agreement(const struct gyre_member *member, const struct gyre_l
     if (member->config.transport != NULL)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
                                              strlen(member->config.transport));
-    mine->algo_hash = terms->algo_hash;
-    mine->tuning_hash = terms->tuning_hash;
-    mine->rows_hash = hash_rows(terms, terms->n_rows);
-    mine->n_rows = terms->n_rows;
-    mine->number = terms->newest_number;
+    mine->algo_hash = options->algo_hash;
+    mine->tuning_hash = options->tuning_hash;
+    mine->rows_hash = hash_rows(options, options->n_rows);
+    mine->n_rows = options->n_rows;
+    mine->number = options->newest_number;
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
             continue;
@@ -117,7 +117,8 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
 /* Name the first row that differs between rank 0 and `other`. Collective. Bisection, because rows
  * are many and messages short. */
 static gyre_status refuse_rows(const struct gyre_member *member,
-                               const struct gyre_links_terms *terms, uint64_t most_rows, int other)
+                               const struct gyre_links_options *options, uint64_t most_rows,
+                               int other)
 {
     const size_t n = (size_t)member->n_ranks;
     struct gyre_bootstrap *bootstrap = member->bootstrap;
@@ -129,12 +130,12 @@ static gyre_status refuse_rows(const struct gyre_member *member,
         hashes == NULL || rows == NULL ? gyre_fail_errno(ENOMEM, "init") : GYRE_SUCCESS;
     while (status == GYRE_SUCCESS && n_different - n_equal > 1) {
         const uint64_t middle = n_equal + (n_different - n_equal) / 2;
-        const uint64_t hash = hash_rows(terms, middle);
+        const uint64_t hash = hash_rows(options, middle);
         status = bootstrap->ops->all_gather(bootstrap, &hash, sizeof(hash), hashes);
         *(hashes[0] == hashes[other] ? &n_equal : &n_different) = middle;
     }
-    if (n_equal < terms->n_rows)
-        mine = terms->rows[n_equal];
+    if (n_equal < options->n_rows)
+        mine = options->rows[n_equal];
     if (status == GYRE_SUCCESS)
         status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), rows);
     if (status == GYRE_SUCCESS)
@@ -147,7 +148,7 @@ static gyre_status refuse_rows(const struct gyre_member *member,
     return status;
 }
 
-gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms)
+gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_options *options)
 {
     struct agreement mine;
     struct agreement *all = malloc((size_t)member->n_ranks * sizeof(*all));
@@ -155,7 +156,7 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     int other = 0; /* the first rank whose rows differ; 0 = none do */
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    fill_agreement(member, terms, &mine);
+    fill_agreement(member, options, &mine);
     gyre_status status =
         member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), all);
     for (int rank = 1; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
@@ -166,7 +167,7 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
             other = rank;
     }
     if (other != 0)
-        status = refuse_rows(member, terms, most_rows, other);
+        status = refuse_rows(member, options, most_rows, other);
     /* A Lamport clock: greater than every earlier communicator of these processes. Two that are
      * made at the same time may have the same number. */
     for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)

@@ -217,7 +217,7 @@ uint64_t gyre_links_timeout_ns(const struct gyre_member *member)
            1000000000ULL;
 }
 
-gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
+gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_options *options,
                             struct gyre_links *links)
 {
     const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
@@ -231,7 +231,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
         return gyre_fail_errno(ENOMEM, "init");
     GYRE_TRY(gyre_topology_open(member, links));
     gyre_member_end_stage(member, "finding the topology");
-    GYRE_TRY(gyre_links_agree(member, terms));
+    GYRE_TRY(gyre_links_agree(member, options));
     GYRE_TRY(gather_infos(member, links));
     GYRE_TRY(gyre_links_check_gpus(member, links));
     GYRE_TRY(gyre_links_check_traces(member, links));

@@ -12,7 +12,7 @@
 #define MAX_SIMPLE_BYTES   (512 * 1024) /* on GPUs */
 #define MAX_HOST_BYTES     (128 * 1024)
 #define RING_SLOT_BYTES    (128 * 1024)
-#define MAX_LANES          2 /* of a channel: trees */
+#define MAX_SUB_FIFOS      2 /* of a channel: trees */
 #define ACROSS_SLOT_BYTES  (32 * 1024)
 #define LEAST_NEAR_BYTES   (12 * 1024)
 #define MOST_NEAR_BYTES    (128 * 1024)
@@ -78,7 +78,7 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
 {
     const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
     uint32_t n_fifos = most;
-    while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_LANES)
+    while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_SUB_FIFOS)
         n_fifos /= 2;
     *n_joined_out = most / n_fifos;
     return n_fifos;
@@ -113,7 +113,7 @@ static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_byt
 {
     struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
     const uint64_t n_slots = 2ULL * n_peers * spec.depth; /* of one FIFO of each peer */
-    const uint64_t most = gyre_min_u64((uint64_t)max_channels * MAX_LANES, 64);
+    const uint64_t most = gyre_min_u64((uint64_t)max_channels * MAX_SUB_FIFOS, 64);
     const uint64_t fifo_bytes = n_slots * ACROSS_SLOT_BYTES;
     spec.n_fifos = gyre_clamp_u32(
         floor_to_power_of_two(gyre_max_u64(GYRE_FIFO_BUDGET_ACROSS_BYTES / fifo_bytes, 1)), 2,
@@ -206,7 +206,7 @@ static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t 
 {
     struct gyre_fifo_size far = {.n_fifos = (uint32_t)gyre_min_u64(near.n_fifos, MOST_FAR_FIFOS)};
     const uint64_t n_slots = (uint64_t)n_ends * depth;
-    while (far.n_fifos > MAX_LANES && rest_bytes / n_slots / far.n_fifos < MIN_SLOT_BYTES)
+    while (far.n_fifos > MAX_SUB_FIFOS && rest_bytes / n_slots / far.n_fifos < MIN_SLOT_BYTES)
         far.n_fifos /= 2;
     const uint64_t share = rest_bytes / n_slots / far.n_fifos;
     /* A FIFO's slots fill whole pages, or parts of one page. */
@@ -223,7 +223,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
     const uint64_t all = is_cuda ? GYRE_FIFO_BUDGET_ACROSS_BYTES : GYRE_FIFO_BUDGET_BYTES;
     const uint32_t n_near = 2 * peers->n_near + (is_proxied_inside ? 2 : 1) * peers->n_inside;
-    const uint64_t channels = gyre_min_u64((uint64_t)max_channels * MAX_LANES, 64);
+    const uint64_t channels = gyre_min_u64((uint64_t)max_channels * MAX_SUB_FIFOS, 64);
     struct gyre_fifo_size most = {
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};

@@ -49,7 +49,7 @@ struct gyre_links_row {
 };
 
 /* What must agree besides parameters and configuration. */
-struct gyre_links_terms {
+struct gyre_links_options {
     const struct gyre_links_row *rows; /* on which plans depend, in their order */
     uint32_t n_rows;
     uint64_t algo_hash;     /* of the programs in GYRE_ALGO_FILE; 0 = not set */
@@ -62,7 +62,7 @@ struct gyre_links_terms {
  * @member: complete but for its number, which is set. Errors: INVALID_USAGE naming the rank and the
  * setting that differ, UNSUPPORTED (no transport for a pair), those of transports and of the
  * rendezvous. After an error gyre_links_close() frees what was made. */
-gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
+gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_options *options,
                             struct gyre_links *links);
 
 /** gyre_links_log - log the transports and where rings cross between hosts, once all ranks are
@@ -97,7 +97,7 @@ uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 /** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective,
  * the same result on all ranks. Errors: INVALID_USAGE naming two ranks and the first setting or row
  * that differs; those of the bootstrap, OUT_OF_MEMORY. */
-gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_terms *terms);
+gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_options *options);
 
 /* ---- choose.c ----------------------------------------------------------------------------- */
 
