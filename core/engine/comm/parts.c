@@ -104,6 +104,8 @@ static gyre_status resolve_config(const gyre_config *given, struct gyre_params *
     return GYRE_SUCCESS;
 }
 
+/* ---- parts that need no other rank -------------------------------------------------------- */
+
 void gyre_comm_free(gyre_comm *comm)
 {
     gyre_registry_wait_unpinned(comm);
