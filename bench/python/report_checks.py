@@ -1,13 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a report that show what gyre doctor found: issues, devices, GIDs, flow control."""
+"""The blocks of a report's sections, and the sections that show what gyre doctor found and measured. A block
+is ("text", words), ("list", [words]), ("table", header, rows), ("code", words) or ("chart", title, svg).
+"""
 import re
 
-from report_blocks import NOT_MEASURED, first_line, name_of, nothing, table, text
+NOT_MEASURED = "not measured"
+
+
+def text(words):
+    return ("text", words)
+
+
+def table(header, rows):
+    return ("table", header, rows)
+
+
+def nothing(words):
+    return [text(words)]
+
+
+def first_of_each_id(checks):
+    return list({check["id"]: check for check in reversed(checks)}.values())[::-1]
+
+
+def name_of(check):
+    """Words like "rdma.mtu rxe0:1 on ranks 0-1 (warn)"."""
+    ranks = str(check.get("ranks") or "")
+    where = f" on rank{'' if ranks.isdigit() else 's'} {ranks}" if ranks else ""
+    return " ".join(f"{check['id']} {check['subject']}".split()) + f"{where} ({check['severity']})"
+
+
+def first_line(words):
+    return words.split("\n", 1)[0]
+
+
+# ---- sections ----------------------------------------------------------------------------------
 
 
 def issues(report):
-    if report.doctor is None:
-        return nothing("Not known: there is no report of gyre doctor.")
     blocks = []
     for number, check in enumerate(report.problems(), 1):
         blocks.append(table([f"issue {number}", name_of(check)],
@@ -22,13 +52,7 @@ def gpudirect(report):
         "registration proved. The effect of GPUDirect on busbw: " + NOT_MEASURED + " by this report.")]
 
 
-def selection(report):
-    return report.evidence("net.speed", "net.mtu", "net.bond", "rdma.hca", "rdma.mtu")
-
-
 def gid_table(report):
-    if report.doctor is None:
-        return nothing("Not known: there is no report of gyre doctor.")
     rows = []
     for check in report.checks("rdma.gid"):
         for line in check["evidence"].split("\n"):
@@ -80,9 +104,61 @@ def pfc_ecn(report):
 
 
 def infiniband(report):
-    if report.doctor is None:
-        return nothing("Not known: there is no report of gyre doctor.")
     ports = [check for check in report.checks("rdma.devices") if check["evidence"].startswith("InfiniBand")]
     if not ports:
         return nothing("Not present on this system: no RDMA port has the link layer InfiniBand.")
     return [table(["port", "evidence"], [[check["subject"], check["evidence"]] for check in ports])]
+
+
+# ---- pairs of hosts, of GPUs, and of the RDMA ports of hosts (rails) -----------------------------
+
+# (key of the matrix, what it is between, the check that measures it)
+MATRICES = (("hosts", "Hosts", "job.network"), ("gpus", "GPUs", "gpu.pairs"), ("rails", "Rails", "job.rails"))
+SEVERITIES = ("fail", "warn", "unknown", "skipped", "ok")  # worst first
+UNITS = (("gbytes_per_s", "GB/s"), ("latency_us", "latency in us"))
+
+
+def pairs(report):
+    blocks = []
+    for key, between, check_id in MATRICES:
+        matrix = (report.doctor.get("matrix") or {}).get(key)
+        blocks += measured(matrix, between) if matrix else nothing(
+            f"{between}: {NOT_MEASURED}. {why_not(report, check_id)}")
+    return blocks
+
+
+def measured(matrix, between):
+    names = matrix["names"]
+    blocks = []
+    for key, unit in UNITS:
+        rows = [[name, *(value_cell(value, i == j) for j, value in enumerate(row))]
+                for i, (name, row) in enumerate(zip(names, matrix[key]))]
+        blocks.append(table([f"{between}, {unit}: from \\ to", *names], rows))
+    return blocks + [text(f"{between}, slowest pair: {slowest(matrix)}.")]
+
+
+def value_cell(value, is_own):
+    if value is not None:
+        return f"{value:.4g}"
+    return "" if is_own else NOT_MEASURED
+
+
+def slowest(matrix):
+    """The pair with the lowest rate, with its values."""
+    rates = matrix["gbytes_per_s"]
+    known = [(rates[i][j], i, j) for i in range(len(rates)) for j in range(len(rates)) if rates[i][j] is not None]
+    if not known:
+        return f"{NOT_MEASURED}, because no pair has a rate"
+    rate, i, j = min(known)
+    latency = matrix["latency_us"][i][j]
+    words = f"{matrix['names'][i]} to {matrix['names'][j]}, {rate:.4g} GB/s"
+    return words if latency is None else f"{words}, {latency:.4g} us"
+
+
+def why_not(report, check_id):
+    """What the check said that would have measured."""
+    said = [check for check in report.doctor["checks"] if check["id"] == check_id]
+    if not said:
+        return f"gyre doctor did not run {check_id}."
+    worst = min(said, key=lambda check: SEVERITIES.index(check["severity"]))
+    return f"gyre doctor says ({check_id}, {worst['severity']}): {first_line(worst['evidence'])}."

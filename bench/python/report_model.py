@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the sources into sections: (title, blocks), with the blocks of report_blocks.py. Both templates
-show the same blocks.
-
-A number stands here only if it was measured or read. Otherwise the cell says why there is none.
+"""Turns the sources into sections, (title, blocks), and writes the Markdown and the HTML page, which show the
+same blocks. A number stands there only if it was measured or read; otherwise the cell says why there is none.
 """
-import report_charts
-from report_blocks import NOT_MEASURED, first_line, first_of_each_id, name_of, nothing, table, text
-from report_checks import (gid_reason, gid_table, gpudirect, infiniband, issues, pfc_ecn, selection,
-                           traffic_class)
-from report_pairs import pairs
-from report_sources import doctor_checks, this_machine
+import datetime
+import os
 
+import jinja2
+
+import report_charts
+from report_checks import (NOT_MEASURED, first_line, first_of_each_id, gid_reason, gid_table, gpudirect, infiniband,
+                           issues, name_of, nothing, pairs, pfc_ecn, table, text, traffic_class)
+from report_sources import doctor_checks, this_machine, write_whole
+
+TEMPLATES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "templates")
 MOST_PROBLEMS = 3
 LAUNCHERS_OWN = "OMPI_COMM_WORLD_"  # rank and size, which Open MPI tells every process
 MANY_GBPS = 0.8  # part of the limit from which the link counts as filled
@@ -28,12 +30,12 @@ class Report:
         self.fastest = max(self.runs, key=self.peak, default=None)
 
     @staticmethod
-    def busbw(run, row):
-        return report_charts.busbw_of(row, report_charts.times_of(row)[0]) if row["bytes"] > 0 and \
-            report_charts.times_of(row)[0] > 0 else 0.0
+    def busbw(row):
+        us = report_charts.times_of(row)[0]
+        return report_charts.busbw_of(row, us) if row["bytes"] > 0 and us > 0 else 0.0
 
     def peak(self, run):
-        return max(self.busbw(run, row) for row in run.report["results"])
+        return max(self.busbw(row) for row in run.report["results"])
 
     def limit(self, run):
         """(GB/s, where from), or (None, why)."""
@@ -56,7 +58,7 @@ class Report:
     def evidence(self, *check_ids):
         """What gyre doctor said, or why it said nothing."""
         if self.doctor is None:
-            return nothing("Not known: there is no report of gyre doctor.")
+            return nothing(NO_DOCTOR)
         rows = [[check["id"], check["subject"] or "-", *self.ranks_cell(check), check["severity"], check["evidence"]]
                 for check in self.doctor["checks"] if check["id"] in check_ids]
         if not rows:
@@ -78,9 +80,7 @@ class Report:
 
 
 def summary(report):
-    rows = []
-    for run in report.runs:
-        rows.append([run.label, run.transports(), f"{report.peak(run):.3g} GB/s"])
+    rows = [[run.label, run.transports(), f"{report.peak(run):.3g} GB/s"] for run in report.runs]
     blocks = [table(["run", "transport detected", "highest busbw"], rows)] if rows else nothing(
         "Transport detected: not known, because no bench could be measured.")
     problems = [f"{name_of(check)}: {first_line(check['evidence'])}"
@@ -129,25 +129,28 @@ def variables(report):
                   [[name, old.get(name, "unset"), new.get(name, "unset")] for name in names])]
 
 
+def by_collective(runs):
+    """[(collective, its runs)]"""
+    names = sorted({run.report["collective"] for run in runs})
+    return [(name, [run for run in runs if run.report["collective"] == name]) for name in names]
+
+
 def results(report):
     if not report.runs:
         return nothing("No bench could be measured; the last section says why.")
     blocks = []
-    for name in sorted({run.report["collective"] for run in report.runs}):
-        runs = [run for run in report.runs if run.report["collective"] == name]
+    for name, runs in by_collective(report.runs):
         base = report.baseline if report.baseline in runs else None
         header = ["bytes"]
         for run in runs:
-            header.append(f"{run.label}: us")
-            header.append("GB/s")
+            header += [f"{run.label}: us", "GB/s"]
             if report.limit(run)[0]:
                 header.append("% of limit")
             if base and run is not base:
                 header.append(f"times as fast as {base.label}")
         by_bytes = {id(run): {row["bytes"]: row for row in run.report["results"]} for run in runs}
-        sizes = sorted({size for rows in by_bytes.values() for size in rows})
         lines = []
-        for size in sizes:
+        for size in sorted({size for rows in by_bytes.values() for size in rows}):
             line = [str(size)]
             old = by_bytes[id(base)].get(size) if base else None
             for run in runs:
@@ -184,7 +187,7 @@ def result_cells(report, run, base, row, old):
     us = report_charts.times_of(row)[0] if row else 0
     if us <= 0:
         return [""] * n_cells
-    busbw = report.busbw(run, row)
+    busbw = report.busbw(row)
     cells = [f"{us:.2f}", gbps(busbw)]
     if limit:
         cells.append(f"{100 * busbw / limit:.1f}")
@@ -195,8 +198,7 @@ def result_cells(report, run, base, row, old):
 
 def charts(report):
     blocks = []
-    for name in sorted({run.report["collective"] for run in report.runs}):
-        runs = [run for run in report.runs if run.report["collective"] == name]
+    for name, runs in by_collective(report.runs):
         limits = [limit for limit in (report.limit(run)[0] for run in runs) if limit]
         pairs = [(run.label, run.report) for run in runs]
         blocks += [("chart", *chart) for chart in report_charts.draw_reports(pairs, max(limits, default=None))]
@@ -263,11 +265,11 @@ def log_evidence(report):
     blocks = []
     for run in report.runs:
         if run.evidence:
-            blocks.append(text(f"{run.label}, log of {run.source}:"))
-            blocks.append(("code", "\n".join(f"line {number}: {line}" for number, line in run.evidence)))
+            blocks += [text(f"{run.label}, log of {run.source}:"),
+                       ("code", "\n".join(f"line {number}: {line}" for number, line in run.evidence))]
     for name, lines in report.sources.logs:
-        blocks.append(text(f"{name}:"))
-        blocks.append(("code", "\n".join(f"{name}:{number}: {line}" for number, line in lines) or "no line about transports"))
+        blocks += [text(f"{name}:"), ("code", "\n".join(f"{name}:{number}: {line}" for number, line in lines)
+                                      or "no line about transports")]
     return blocks or nothing("No log was given (--log) or made. The transports above are those that the benches' "
                              "reports name.")
 
@@ -277,20 +279,47 @@ def missing(report):
     return [table(["what", "why"], rows)] if rows else nothing("Everything that this report measures was measured.")
 
 
+# (title, what makes the blocks, does it need gyre doctor's report)
 SECTIONS = [
-    ("Summary", summary), ("System", system),
-    ("Network interfaces", lambda report: report.evidence("net.interfaces")),
-    ("RDMA devices", lambda report: report.evidence("rdma.devices", "rdma.ports", "rdma.rate", "rdma.pcie")),
-    ("GID table", gid_table), ("Variables before and after", variables), ("Issues", issues),
-    ("GPUDirect RDMA", gpudirect), ("Interfaces and devices: what was chosen", selection),
-    ("GID index: why this row", gid_reason), ("Traffic class", traffic_class),
-    ("PFC and ECN: why both", pfc_ecn), ("InfiniBand", infiniband),
-    ("Pairs of hosts, GPUs and rails", pairs), ("Results", results), ("Charts", charts),
-    ("Largest bottleneck", bottleneck), ("PyTorch DDP iterations", ddp), ("Log evidence", log_evidence),
-    ("Not measured", missing),
+    ("Summary", summary, False), ("System", system, False),
+    ("Network interfaces", lambda report: report.evidence("net.interfaces"), True),
+    ("RDMA devices", lambda report: report.evidence("rdma.devices", "rdma.ports", "rdma.rate", "rdma.pcie"), True),
+    ("GID table", gid_table, True), ("Variables before and after", variables, False), ("Issues", issues, True),
+    ("GPUDirect RDMA", gpudirect, False),
+    ("Interfaces and devices: what was chosen",
+     lambda report: report.evidence("net.speed", "net.mtu", "net.bond", "rdma.hca", "rdma.mtu"), True),
+    ("GID index: why this row", gid_reason, False), ("Traffic class", traffic_class, False),
+    ("PFC and ECN: why both", pfc_ecn, False), ("InfiniBand", infiniband, True),
+    ("Pairs of hosts, GPUs and rails", pairs, True), ("Results", results, False), ("Charts", charts, False),
+    ("Largest bottleneck", bottleneck, False), ("PyTorch DDP iterations", ddp, False),
+    ("Log evidence", log_evidence, False), ("Not measured", missing, False),
 ]
+NO_DOCTOR = "Not known: there is no report of gyre doctor."
 
 
 def make_sections(sources, options):
     report = Report(sources, options)
-    return [(title, make(report)) for title, make in SECTIONS]
+    return [(title, nothing(NO_DOCTOR) if needs_doctor and report.doctor is None else make(report))
+            for title, make, needs_doctor in SECTIONS]
+
+
+def cell(words):
+    """Text of a Markdown table's cell."""
+    return str(words).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
+
+
+def write_pages(sources, options):
+    """Returns the paths of the pages. OSError if one cannot be written."""
+    page = {"title": options.title, "sections": make_sections(sources, options),
+            "written": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")}
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True,
+                                     lstrip_blocks=True,
+                                     autoescape=lambda name: name is not None and ".html" in name)
+    environment.filters["cell"] = cell
+    paths = []
+    for kind in ("md", "html"):
+        path = f"{options.output}.{kind}"
+        write_whole(path, environment.get_template(f"report.{kind}.j2").render(page))
+        paths.append(path)
+    return paths

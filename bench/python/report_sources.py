@@ -75,22 +75,13 @@ def write_whole(path, data):
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        if os.path.exists(target):
-            mode = os.stat(target).st_mode & 0o777
-        else:
-            mode = 0o666 & ~umask()
-        os.chmod(new, mode)
+        mask = os.umask(0o077)   # it can be read only by being set
+        os.umask(mask)
+        os.chmod(new, os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o666 & ~mask)
         os.replace(new, target)
     except OSError:
         os.unlink(new)
         raise
-
-
-def umask():
-    """The permissions that new files do not get. It can be read only by being set."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def say_written(command_name, write, out=sys.stdout):

@@ -24,7 +24,7 @@ DOCTOR_STATUS = range(4)  # 0 ok to 3 could not tell
 # Words that the page quotes -> what a file of the sources has for them.
 MESSAGES = {"no bench could be measured": ("no bench could be measured", "bench/python/report.py"),
             "it took longer than": ("it took longer than {seconds", "bench/python/report_runs.py"),
-            "are needed": ("needed, for gyre report", "bench/python/python_packages.py"),
+            "are needed": ("needed, for gyre report", "bench/python/report.py"),
             "not via ib: ": ("not via %s: ", "core/engine/links/choose.c"),
             "NET/IB : Using ": ("NET/IB : Using %s", "transport/ib/ib.c"),
             "NET/IB : not usable: ": ("NET/IB : not usable: %s", "transport/ib/ib.c")}

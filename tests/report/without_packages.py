@@ -8,8 +8,8 @@ import sys
 
 folder, name, *arguments = sys.argv[1:]
 sys.path.insert(0, folder)
-import python_packages
+import report
 
-python_packages.has_packages = lambda python, needed: False
+report.has_packages = lambda python, needed: False
 sys.argv = [f"{name}.py", "/no/tools", *arguments]
 sys.exit(importlib.import_module(name).main())
