@@ -84,7 +84,7 @@ function(gyre_install_tools)
   endforeach()
   gyre_install(TARGETS ${targets} RUNTIME DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
   gyre_install(DIRECTORY bench/python DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools
-    PATTERN __pycache__ EXCLUDE)
+    PATTERN __pycache__ EXCLUDE PATTERN README.md EXCLUDE)
   gyre_install(FILES bench/report/report.schema.json bench/doctor/doctor.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
   set(made ${CMAKE_BINARY_DIR}/installed)
   file(MAKE_DIRECTORY ${made}/bin ${made}/man)
