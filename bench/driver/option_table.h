@@ -30,6 +30,13 @@ enum bench_option_type {
     BENCH_IGNORED, /* a number from 0 to high, which is not kept */
 };
 
+/* Of the value in the processes of one run of a bench. */
+enum bench_agreement {
+    BENCH_SAME,    /* all have the same */
+    BENCH_PRESENT, /* all or none give it; rank 0 alone opens the file */
+    BENCH_OWN      /* it may differ */
+};
+
 /* One option. A row without a name ends the table. */
 struct bench_option {
     int letter; /* 0 = none */
@@ -43,6 +50,7 @@ struct bench_option {
     const char *expected; /* describes legal values in a refusal; NULL = as the type does */
     const char *why;      /* BENCH_IGNORED: why the option has no effect */
     bool has_all;         /* "all" is legal, too */
+    enum bench_agreement agreement;
 };
 
 struct bench_texts {

@@ -25,7 +25,7 @@ static const char *const engine_names[] = {"mpi", "nccl", "old"};
 
 #define AT(field) .at = offsetof(struct bench_options, field)
 
-static const struct bench_option table[] = {
+const struct bench_option bench_option_rows[] = {
     {'t', "nthreads", "n", "threads of each process [1]", BENCH_NUMBER, AT(n_threads), 1, 1024},
     {'g', "ngpus", "n", "ranks of each thread, each on a device of its own [1]", BENCH_NUMBER,
      AT(n_gpus), 1, 1024},
@@ -64,17 +64,18 @@ static const struct bench_option table[] = {
     {'C', "report_cputime", "0|1", "report the time of the calls without the wait [0]", BENCH_BOOL,
      AT(is_cputime), 0, 1},
     {0, "host-time", "0|1", "show the host's time to enqueue a call, beside its time [0]",
-     BENCH_BOOL, AT(has_host_time), 0, 1},
+     BENCH_BOOL, AT(has_host_time), 0, 1, .agreement = BENCH_OWN},
     {'a', "average", "0..3", "time over the ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]",
      BENCH_NUMBER, AT(average), 0, BENCH_MAX},
     {'S', "report_timestamps", "0|1", "print a time stamp at the end of each line [0]", BENCH_BOOL,
-     AT(has_timestamps), 0, 1},
+     AT(has_timestamps), 0, 1, .agreement = BENCH_OWN},
     {'u', "unalign", "0|1", "align buffers to one element only [0]", BENCH_BOOL, AT(is_unaligned),
      0, 1},
     {'R', "local_register", "0|1|2",
      "1: register buffers, 2: put the receive buffer in a window [0]", BENCH_NUMBER,
      AT(registration), 0, 2},
-    {'J', "json", "file", "write a JSON report", BENCH_TEXT, AT(json_path)},
+    {'J', "json", "file", "write a JSON report", BENCH_TEXT, AT(json_path),
+     .agreement = BENCH_PRESENT},
     {'I', "iter-times", "n", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
      .why = "single iterations have no times here, only the batch of -n"},
     {'K', "iter-skip", "n", ACCEPTED_HELP, BENCH_IGNORED, .high = INT_MAX,
@@ -87,18 +88,19 @@ static const struct bench_option table[] = {
      .why = "it counts with -D alone"},
     {'x', "cta_policy", "0..2", ACCEPTED_HELP, BENCH_IGNORED, .high = 2,
      .why = "see --path copy_engine and GYRE_SMS instead"},
-    {0, "csv", "file", "write a CSV table", BENCH_TEXT, AT(csv_path)},
+    {0, "csv", "file", "write a CSV table", BENCH_TEXT, AT(csv_path), .agreement = BENCH_PRESENT},
     {0, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", BENCH_TEXT,
      AT(algo)},
     {0, "algo-file", "file",
      "run the programs in this file, in place of GYRE_ALGO_FILE; see docs/schedule.md", BENCH_TEXT,
-     AT(algo_file)},
+     AT(algo_file), .agreement = BENCH_PRESENT},
     {0, "proto", "names", "allow these protocols only, in place of GYRE_PROTO", BENCH_TEXT,
      AT(proto)},
     {0, "path", "names",
      "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R", BENCH_TEXT,
      AT(result_path)},
-    {0, "device", "kind", "host, cuda or auto [auto]", BENCH_WORD, AT(device), 0, 3, device_names},
+    {0, "device", "kind", "host, cuda or auto [auto]", BENCH_WORD, AT(device), 0, 3, device_names,
+     .agreement = BENCH_OWN},
     {0, "compare", "engine", "also time mpi, nccl or old, in turn with gyre", BENCH_TEXT,
      AT(compare), 0, 3, engine_names},
     {0, "compare-algos", "names",
@@ -117,13 +119,13 @@ static const struct bench_option table[] = {
     {0, "accuracy", "0|1", "compare errors of sums with --compare's; all types with -d all [0]",
      BENCH_BOOL, AT(is_accuracy), 0, 1},
     {0, "limits", "file", "show busbw as % of a ceiling that gyre limits measured", BENCH_TEXT,
-     AT(limits_path)},
+     AT(limits_path), .agreement = BENCH_OWN},
     {0, "from", "folder", "tune: fit to the reports (--json) there instead of measuring",
-     BENCH_TEXT, AT(from_folder)},
+     BENCH_TEXT, AT(from_folder), .agreement = BENCH_PRESENT},
     {0, "output", "file", "tune: write the constants to this file [standard output]", BENCH_TEXT,
-     AT(output_path)},
+     AT(output_path), .agreement = BENCH_OWN},
     {0, "nccl-lib", "file", "the NCCL library of --compare nccl [libnccl.so.2]", BENCH_TEXT,
-     AT(nccl_library)},
+     AT(nccl_library), .agreement = BENCH_OWN},
     {0, "nccl-algo", "names", "set NCCL_ALGO for the NCCL of --compare nccl", BENCH_TEXT,
      AT(nccl_algo)},
     {0, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl", BENCH_TEXT,
@@ -132,7 +134,7 @@ static const struct bench_option table[] = {
      "how NCCL runs: plain, registered, window, zero-sm or best (the fastest) [plain]", BENCH_WORD,
      AT(nccl_mode), 0, BENCH_N_NCCL_MODES, bench_nccl_mode_names},
     {0, "old-lib", "file", "the libgyre.so of --compare old, as of an earlier version", BENCH_TEXT,
-     AT(old_library)},
+     AT(old_library), .agreement = BENCH_OWN},
     {0, "help-vars", NULL, "print the table of the library's variables", BENCH_FLAG,
      AT(wants_variables)},
     {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
@@ -145,7 +147,7 @@ static const struct bench_option table[] = {
 void bench_options_print_help(const char *program)
 {
     printf("usage: %s [options]\n", program);
-    for (const struct bench_option *row = table; row->name != NULL; row++)
+    for (const struct bench_option *row = bench_option_rows; row->name != NULL; row++)
         if (row->help != NULL)
             printf(row->letter != 0 ? "  -%c,--%-18s %-7s %s\n" : "   %c --%-18s %-7s %s\n",
                    row->letter != 0 ? row->letter : ' ', row->name,
@@ -385,7 +387,7 @@ static gyre_status check_paths(const struct bench_options *options)
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out)
 {
-    static const struct bench_command_line line = {.options = table,
+    static const struct bench_command_line line = {.options = bench_option_rows,
                                                    .unknown = "no such option (see --help)",
                                                    .valueless = "needs a value",
                                                    .has_arguments = true};

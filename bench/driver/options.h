@@ -86,6 +86,8 @@ struct bench_options {
                                       effect */
 };
 
+extern const struct bench_option bench_option_rows[]; /* of struct bench_options */
+
 /** bench_options_parse - read argv, and check that the options go together and that each is used.
  * Defaults are those of nccl-tests or of the kind.
  * Errors: INVALID_ARGUMENT with the option and its legal values; UNSUPPORTED. */

@@ -11,59 +11,6 @@
 /* The most processes that a message lists with their values. */
 #define MOST_NAMED 8
 
-/* NUMBER, WORD and GIVEN take X(option, value); NAME takes X(option, value, table of names). Of an
- * option in GIVEN only its presence counts. */
-#define AGREED_OPTION_TABLE(NUMBER, NAME, WORD, GIVEN) \
-    WORD("program", kind->name)                        \
-    NUMBER("-t", options->n_threads)                   \
-    NUMBER("-g", options->n_gpus)                      \
-    NUMBER("-b", options->min_bytes)                   \
-    NUMBER("-e", options->max_bytes)                   \
-    NUMBER("-i", options->step_bytes)                  \
-    NUMBER("-f", options->step_factor)                 \
-    NUMBER("-n", options->n_iters)                     \
-    NUMBER("-w", options->n_warmup)                    \
-    NUMBER("-m", options->n_aggregated)                \
-    NUMBER("-N", options->n_cycles)                    \
-    NUMBER("-c", options->n_checks)                    \
-    NAME("-o", options->op, bench_op_names)            \
-    NAME("-d", options->dtype, gyre_dtype_names)       \
-    NUMBER("-r", options->root)                        \
-    NUMBER("-z", options->is_blocking)                 \
-    NUMBER("-y", options->is_stream_null)              \
-    NUMBER("-T", options->timeout_s)                   \
-    NUMBER("-G", options->n_graph_launches)            \
-    NUMBER("-C", options->is_cputime)                  \
-    NUMBER("-a", options->average)                     \
-    NUMBER("-u", options->is_unaligned)                \
-    NUMBER("-R", options->registration)                \
-    GIVEN("--json", options->json_path)                \
-    GIVEN("--csv", options->csv_path)                  \
-    WORD("--algo", options->algo)                      \
-    GIVEN("--algo-file", options->algo_file)           \
-    WORD("--proto", options->proto)                    \
-    WORD("--path", options->result_path)               \
-    WORD("--compare-algos", options->compare_algos)    \
-    WORD("--compare", options->compare)                \
-    NUMBER("--rounds", options->n_rounds)              \
-    NUMBER("--sweep", options->is_sweep)               \
-    WORD("--channels", options->channels)              \
-    NUMBER("--predict", options->is_predict)           \
-    NUMBER("--accuracy", options->is_accuracy)         \
-    GIVEN("--from", options->from_folder)              \
-    WORD("--nccl-algo", options->nccl_algo)            \
-    WORD("--nccl-proto", options->nccl_proto)          \
-    NAME("--nccl-mode", options->nccl_mode, bench_nccl_mode_names)
-
-static const char *const option_names[] = {
-#define OPTION_NAME(option, ...) option,
-    AGREED_OPTION_TABLE(OPTION_NAME, OPTION_NAME, OPTION_NAME, OPTION_NAME)
-#undef OPTION_NAME
-};
-
-static_assert(GYRE_ARRAY_LENGTH(option_names) == BENCH_N_AGREED_OPTIONS,
-              "one text for each option");
-
 static void put_word(const char *word, char *text)
 {
     if (word == NULL)
@@ -75,36 +22,60 @@ static void put_word(const char *word, char *text)
                  (unsigned long long)gyre_hash(GYRE_HASH_INIT, word, strlen(word)));
 }
 
-/* No option takes a negative number, but BENCH_ALL stands for "all". */
-static void put_number(long long number, char *text)
+/* Is the row's value compared? */
+static bool is_agreed(const struct bench_option *row)
 {
-    if (number == BENCH_ALL)
-        strcpy(text, "all");
+    return row->help != NULL && row->type != BENCH_FLAG && row->type != BENCH_IGNORED &&
+           row->agreement != BENCH_OWN;
+}
+
+/* @text: of BENCH_OPTION_TEXT_BYTES. */
+static void put_value(const struct bench_option *row, const void *field, char *text)
+{
+    const bool is_text = row->type == BENCH_TEXT;
+    const int number = row->type == BENCH_BOOL ? *(const bool *)field
+                       : is_text               ? 0
+                                               : *(const int *)field;
+    if (is_text && row->agreement == BENCH_PRESENT)
+        put_word(*(const char *const *)field == NULL ? NULL : "given", text);
+    else if (is_text)
+        put_word(*(const char *const *)field, text);
+    else if (row->type == BENCH_BYTES)
+        snprintf(text, BENCH_OPTION_TEXT_BYTES, "%zu", *(const size_t *)field);
+    else if (number == BENCH_ALL) /* no option takes a negative number */
+        put_word("all", text);
+    else if (row->type == BENCH_DTYPE || row->type == BENCH_WORD)
+        put_word((row->type == BENCH_DTYPE ? gyre_dtype_names : row->words)[number], text);
     else
-        snprintf(text, BENCH_OPTION_TEXT_BYTES, "%lld", number);
+        snprintf(text, BENCH_OPTION_TEXT_BYTES, "%d", number);
 }
 
 void bench_option_texts_of(const struct bench_kind *kind, const struct bench_options *options,
                            struct bench_option_texts *texts_out)
 {
     struct bench_option_texts texts = {{{0}}};
-    char(*text)[BENCH_OPTION_TEXT_BYTES] = texts.texts;
-#define PUT_NUMBER(option, value) put_number((long long)(value), *text++);
-#define PUT_NAME(option, value, names) \
-    put_word((value) == BENCH_ALL ? "all" : (names)[value], *text++);
-#define PUT_WORD(option, value)  put_word(value, *text++);
-#define PUT_GIVEN(option, value) put_word((value) == NULL ? NULL : "given", *text++);
-    AGREED_OPTION_TABLE(PUT_NUMBER, PUT_NAME, PUT_WORD, PUT_GIVEN)
-#undef PUT_GIVEN
-#undef PUT_WORD
-#undef PUT_NAME
-#undef PUT_NUMBER
+    size_t n = 0;
+    put_word(kind->name, texts.texts[n++]);
+    for (const struct bench_option *row = bench_option_rows; row->name != NULL; row++)
+        if (is_agreed(row)) {
+            assert(n < BENCH_MAX_AGREED_OPTIONS);
+            put_value(row, (const char *)options + row->at, texts.texts[n++]);
+        }
     *texts_out = texts;
+}
+
+/* The row of text i, counted from 1; text 0 is the program's name. */
+static const struct bench_option *row_of(size_t i_text)
+{
+    const struct bench_option *row = bench_option_rows;
+    for (size_t n = is_agreed(row); n < i_text; n += is_agreed(row))
+        row++;
+    return row;
 }
 
 gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int n_processes)
 {
-    for (size_t i_option = 0; i_option < BENCH_N_AGREED_OPTIONS; i_option++) {
+    for (size_t i_option = 0; i_option < BENCH_MAX_AGREED_OPTIONS; i_option++) {
         const char *first = all[0].texts[i_option];
         char others[512] = "";
         int n_others = 0;
@@ -114,11 +85,17 @@ gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int
                 snprintf(others + strlen(others), sizeof(others) - strlen(others), ", %d has %.*s",
                          i, BENCH_OPTION_TEXT_BYTES, text);
         }
-        if (n_others > 0)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "%s: process 0 has %.*s%s%s: all need the same",
-                             option_names[i_option], BENCH_OPTION_TEXT_BYTES, first, others,
-                             n_others > MOST_NAMED ? " and so on" : "");
+        if (n_others == 0)
+            continue;
+        char name[64] = "program";
+        const struct bench_option *row = row_of(i_option);
+        if (i_option > 0 && row->letter != 0 && row->agreement == BENCH_SAME)
+            snprintf(name, sizeof(name), "-%c", row->letter);
+        else if (i_option > 0)
+            snprintf(name, sizeof(name), "--%s", row->name);
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT, "%s: process 0 has %.*s%s%s: all need the same", name,
+            BENCH_OPTION_TEXT_BYTES, first, others, n_others > MOST_NAMED ? " and so on" : "");
     }
     return GYRE_SUCCESS;
 }

@@ -9,20 +9,17 @@
 #include "bench/driver/options.h"
 #include "bench/launch/launcher.h"
 
-#define BENCH_N_AGREED_OPTIONS  40
-#define BENCH_OPTION_TEXT_BYTES 32
+#define BENCH_MAX_AGREED_OPTIONS 48
+#define BENCH_OPTION_TEXT_BYTES  32
 
 /* The options of one process as gathered texts: of fixed size and padded with NUL. A word that does
  * not fit is cut, and a hash of it follows. */
 struct bench_option_texts {
-    char texts[BENCH_N_AGREED_OPTIONS][BENCH_OPTION_TEXT_BYTES];
+    char texts[BENCH_MAX_AGREED_OPTIONS][BENCH_OPTION_TEXT_BYTES];
 };
 
-/** bench_option_texts_of - Pure. Options that may differ are left out: those that rank 0 alone
- * reads
- * (-S, --limits, --output; of --json, --csv and --from the presence counts), --nccl-lib, whose path
- * may differ between hosts, and --device, which the communicators compare once "auto" is resolved.
- */
+/** bench_option_texts_of - of the options that the table says must agree (enum bench_agreement).
+ * Pure. */
 void bench_option_texts_of(const struct bench_kind *kind, const struct bench_options *options,
                            struct bench_option_texts *texts_out);
 
