@@ -8,7 +8,6 @@
  */
 #include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
-#include "bench/tools/msccl.h"
 #include "bench/tools/programs.h"
 #include "bench/tools/shape_options.h"
 #include "core/foundation/base/util.h"
@@ -324,10 +323,8 @@ static bool print_and_verify_read(const struct options *options, struct job *job
 {
     struct gyre_program_file file;
     if (options->msccl_path != NULL) {
-        if (bench_msccl_load(options->msccl_path, &file) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: --from-msccl: %s\n", gyre_cause());
+        if (!bench_programs_from_msccl(options->msccl_path, &file))
             return false;
-        }
     } else if (!bench_programs_load("schedule", options->shape.file, &file)) {
         return false;
     }

@@ -4,11 +4,16 @@
  */
 #include "bench/tools/programs.h"
 
+#include "algorithms/verify/verify.h"
 #include "core/foundation/base/file.h"
+#include "core/foundation/base/status.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for 4096. */
@@ -64,6 +69,95 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
         fprintf(stderr, "%s: %s\n", user, gyre_cause());
     return status == GYRE_SUCCESS;
 }
+
+/* ---- MSCCL's XML --------------------------------------------------------------------------- */
+
+/* Start python/from_msccl.py of this program's folder. Returns a descriptor to read its output
+ * from, or -1 after printing a failure. */
+static int start_importer(const char *path, pid_t *child_out)
+{
+    char folder[PATH_MAX], script[PATH_MAX + 32];
+    int ends[2];
+    const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    if (n < 0 || pipe(ends) != 0) {
+        fprintf(stderr, "schedule: --from-msccl: cannot start python3: %s\n", strerror(errno));
+        return -1;
+    }
+    folder[n] = '\0';
+    *strrchr(folder, '/') = '\0';
+    snprintf(script, sizeof(script), "%s/python/from_msccl.py", folder);
+    *child_out = fork();
+    if (*child_out == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        /* -B: an installed folder must stay as it was installed */
+        execlp("python3", "python3", "-B", script, path, (char *)NULL);
+        fprintf(stderr, "schedule: --from-msccl: cannot start python3, which it needs: %s\n",
+                strerror(errno));
+        _exit(1);
+    }
+    close(ends[1]);
+    if (*child_out > 0)
+        return ends[0];
+    fprintf(stderr, "schedule: --from-msccl: cannot start python3: %s\n", strerror(errno));
+    close(ends[0]);
+    return -1;
+}
+
+/* Proves the programs of one set, and writes the depth that they need into @min_depth. */
+static gyre_status prove(const char *path, const struct gyre_program *const *programs,
+                         int n_programs, uint32_t *min_depth)
+{
+    struct gyre_verify_report report = {0};
+    for (int in_place = 0; in_place < 2; in_place++) {
+        const struct gyre_verify_options options = {.in_place = in_place == 1};
+        const gyre_status status = gyre_verify(programs, n_programs, &options, &report);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail(status, "%s: the programs are wrong %s: %s", path,
+                             in_place == 1 ? "in place, which gyre's always have to be"
+                                           : "out of place",
+                             report.reason);
+    }
+    *min_depth = report.min_depth > *min_depth ? report.min_depth : *min_depth;
+    return GYRE_SUCCESS;
+}
+
+bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out)
+{
+    char *text = NULL;
+    pid_t child;
+    int exit_status = 0;
+    uint32_t min_depth = 1;
+    struct gyre_program_file file = {0};
+    const int output = start_importer(path, &child);
+    if (output < 0)
+        return false;
+    gyre_status status =
+        gyre_file_read_open(output, "the output of python3", MAX_FILE_BYTES, &text, NULL);
+    close(output);
+    if (waitpid(child, &exit_status, 0) < 0 || exit_status != 0) {
+        free(text);
+        return false; /* it has printed the reason */
+    }
+    if (status == GYRE_SUCCESS)
+        status = gyre_program_file_parse(text, path, &file);
+    free(text);
+    for (int set = 0; set < file.n_sets && status == GYRE_SUCCESS; set++)
+        status =
+            prove(path, gyre_program_file_set(&file, set), file.sets[set].n_programs, &min_depth);
+    if (status != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: --from-msccl: %s\n", gyre_cause());
+        gyre_program_file_free(&file);
+        return false;
+    }
+    for (int i = 0; i < file.n_programs; i++)
+        file.programs[i]->min_depth = (uint16_t)min_depth;
+    *file_out = file;
+    return true;
+}
+
+/* ---- fabrics -------------------------------------------------------------------------------- */
 
 gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out)
 {

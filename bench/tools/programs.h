@@ -26,6 +26,10 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
  * "-" = standard input. */
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
 
+/** bench_programs_from_msccl - schedule --from-msccl: programs of an algorithm of MSCCL, which
+ * python3 translates (bench/python/from_msccl.py), and which are proved. */
+bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
+
 struct bench_fabric {
     struct gyre_fabric *fabric;
     struct gyre_grouping grouping;

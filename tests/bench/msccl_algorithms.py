@@ -174,14 +174,48 @@ def chain_reduce(n_gpus):
     return write("chain", "reduce", 1, gpus, attributes='root="0" outofplace="0"')
 
 
-def ring_all_gather(n_gpus):
-    """Blocks go once round the ring. In place the own block is there; out of place it is not."""
+def ring_all_gather(n_gpus, n_parts=1):
+    """Blocks go once round the ring, each part on a channel of its own. In place the own block is there; out of
+    place it is not."""
     gpus = []
     for rank in range(n_gpus):
-        block = Block((rank + 1) % n_gpus, (rank - 1) % n_gpus)
-        block.step("s", ("i", 0), ("o", rank))
-        for hop in range(1, n_gpus):
-            at = ("o", (rank - hop) % n_gpus)
-            block.step("rcs" if hop < n_gpus - 1 else "r", at, at)
-        gpus.append([block])
-    return write("ring_gather", "allgather", n_gpus, gpus, chunks=(1, n_gpus))
+        blocks = []
+        for part in range(n_parts):
+            block = Block((rank + 1) % n_gpus, (rank - 1) % n_gpus, part)
+            block.step("s", ("i", part), ("o", rank * n_parts + part))
+            for hop in range(1, n_gpus):
+                at = ("o", (rank - hop) % n_gpus * n_parts + part)
+                block.step("rcs" if hop < n_gpus - 1 else "r", at, at)
+            blocks.append(block)
+        gpus.append(blocks)
+    return write("ring_gather", "allgather", n_gpus * n_parts, gpus, chunks=(n_parts, n_gpus * n_parts))
+
+
+def direct_all_gather(n_gpus):
+    """Each block goes straight to all others, from its place in the result, which nothing writes in place."""
+    gpus = []
+    for rank in range(n_gpus):
+        blocks = []
+        for peer in (peer for peer in range(n_gpus) if peer != rank):
+            block = Block(peer, peer)
+            block.step("s", ("o", rank), ("o", rank))
+            block.step("r", ("o", peer), ("o", peer))
+            blocks.append(block)
+        gpus.append(blocks)
+    return write("direct_gather", "allgather", n_gpus, gpus, chunks=(1, n_gpus))
+
+
+def crossing_all_to_all(n_gpus):
+    """As direct_all_to_all, but blocks arrive in other thread blocks than those that send from the same place."""
+    gpus = []
+    for rank in range(n_gpus):
+        blocks = [Block()]
+        blocks[0].step("cpy", ("i", rank), ("o", rank))
+        for peer in (peer for peer in range(n_gpus) if peer != rank):
+            sender, receiver = Block(send=peer), Block(recv=peer)
+            receiver.step("r", ("i", rank), ("o", peer))
+            sender.step("s", ("i", peer), ("o", rank))
+            blocks += [receiver, sender]
+        gpus.append(blocks)
+    return write("crossing", "alltoall", n_gpus, gpus, chunks=(n_gpus, n_gpus),
+                 attributes='outofplace="1"')
