@@ -394,7 +394,7 @@ static void spread_blocks(const struct gyre_two_level *level, const struct path 
 {
     const int n_passes = count_passes(level);
     const int first = worker * path->n_of_worker;
-    /* distance 0 is the last one of the order */
+    /* Distance 0 is the last one of the order. */
     const int last = end_of_worker(path, worker) - 1 - (is_own_apart(path) ? 1 : 0);
     gyre_builder_worker(level->builder);
     for (int pass = 0; pass < n_passes; pass++)

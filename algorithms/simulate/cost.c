@@ -242,7 +242,7 @@ static double share_of(enum gyre_collective coll, double n)
     }
 }
 
-/* of the host that has the fewest */
+/* The NICs of the host that has the fewest. */
 static double fewest_nics(const struct gyre_grouping *grouping, unsigned n_ranks)
 {
     uint16_t n_of[GYRE_MAX_RANKS] = {0};

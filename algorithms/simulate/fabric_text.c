@@ -29,7 +29,7 @@ struct line {
     int n_words;
 };
 
-/* a number, or both ends of a range */
+/* A number, or both ends of a range. */
 struct value {
     uint32_t first, last;
     double number;
@@ -415,15 +415,6 @@ static const struct keyword keywords[] = {
 };
 _Static_assert(GYRE_ARRAY_LENGTH(keywords) <= MAX_KEYWORDS, "is_given has one flag for each");
 
-static gyre_status take_keyword(struct reader *reader, size_t i)
-{
-    if (keywords[i].is_single && reader->is_given[i])
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice",
-                         reader->line.number, keywords[i].word);
-    reader->is_given[i] = true;
-    return keywords[i].take(reader);
-}
-
 static gyre_status take_line(struct reader *reader, enum pass pass)
 {
     char legal[128] = "";
@@ -431,8 +422,15 @@ static gyre_status take_line(struct reader *reader, enum pass pass)
     if (reader->line.n_words == 0)
         return GYRE_SUCCESS;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(keywords); i++) {
-        if (strcmp(reader->line.words[0], keywords[i].word) == 0)
-            return keywords[i].pass == pass ? take_keyword(reader, i) : GYRE_SUCCESS;
+        if (strcmp(reader->line.words[0], keywords[i].word) == 0) {
+            if (keywords[i].pass != pass)
+                return GYRE_SUCCESS;
+            if (keywords[i].is_single && reader->is_given[i])
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice",
+                                 reader->line.number, keywords[i].word);
+            reader->is_given[i] = true;
+            return keywords[i].take(reader);
+        }
         used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keywords[i].word);
     }
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s",

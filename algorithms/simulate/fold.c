@@ -110,29 +110,12 @@ static gyre_status hash_program(const struct gyre_sim_fold *fold, unsigned varia
     return GYRE_SUCCESS;
 }
 
-/* of the kept ranks, which are compared with many others */
+/* The hashes of the kept ranks' programs, which are compared with many others. */
 struct kept_hashes {
     uint64_t *hash; /* [variant][kept rank] */
     bool *is_known;
     uint32_t n_kept;
 };
-
-static gyre_status open_hashes(const struct gyre_sim_fold *fold, struct kept_hashes *hashes)
-{
-    hashes->n_kept = fold->n_kept_hosts * fold->n_kept_positions;
-    const size_t n_hashes = (size_t)hashes->n_kept * fold->n_variants;
-    hashes->hash = calloc(n_hashes, sizeof(*hashes->hash));
-    hashes->is_known = calloc(n_hashes, sizeof(*hashes->is_known));
-    if (hashes->hash != NULL && hashes->is_known != NULL)
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu hashes to simulate", n_hashes);
-}
-
-static void close_hashes(struct kept_hashes *hashes)
-{
-    free(hashes->hash);
-    free(hashes->is_known);
-}
 
 static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kept_hashes *hashes,
                                     unsigned variant, unsigned rank, bool *is_same_out)
@@ -160,33 +143,34 @@ static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
     return i < n_first || i / 2 == n / 4 || i + n_last >= n;
 }
 
-/* @n_positions: compare so many ranks of each host. */
-static gyre_status compare_all(const struct gyre_sim_fold *fold, unsigned n_positions,
-                               struct kept_hashes *hashes, bool *is_same_out)
-{
-    const unsigned n_hosts = count_hosts(fold);
-    const bool is_every =
-        fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL;
-    *is_same_out = true;
-    for (unsigned host = 0; host < n_hosts; host++) {
-        if (!is_every && !is_sample(host, n_hosts, 4, 2))
-            continue;
-        for (unsigned at = 0; at < n_positions * fold->n_variants && *is_same_out; at++)
-            if (is_every || is_sample(at / n_positions, fold->n_variants, 2, 1))
-                GYRE_TRY(compare_programs(fold, hashes, at / n_positions,
-                                          host * fold->n_of_host + at % n_positions, is_same_out));
-    }
-    return GYRE_SUCCESS;
-}
-
+/* Can the kept ranks stand for all? @n_positions: compare so many ranks of each host. */
 static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_positions,
                               bool *is_same_out)
 {
-    struct kept_hashes hashes = {0};
-    gyre_status status = open_hashes(fold, &hashes);
-    if (status == GYRE_SUCCESS)
-        status = compare_all(fold, n_positions, &hashes, is_same_out);
-    close_hashes(&hashes);
+    const bool is_every =
+        fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL;
+    const unsigned n_hosts = count_hosts(fold), n_variants = fold->n_variants;
+    struct kept_hashes hashes = {.n_kept = fold->n_kept_hosts * fold->n_kept_positions};
+    const size_t n_hashes = (size_t)hashes.n_kept * n_variants;
+    gyre_status status = GYRE_SUCCESS;
+    hashes.hash = calloc(n_hashes, sizeof(*hashes.hash));
+    hashes.is_known = calloc(n_hashes, sizeof(*hashes.is_known));
+    if (hashes.hash == NULL || hashes.is_known == NULL)
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu hashes to simulate", n_hashes);
+    *is_same_out = true;
+    for (unsigned host = 0; host < n_hosts; host++)
+        for (unsigned at = 0; at < n_positions * n_variants; at++) {
+            const unsigned variant = at / n_positions;
+            if (status != GYRE_SUCCESS || !*is_same_out)
+                break;
+            if (is_every ||
+                (is_sample(host, n_hosts, 4, 2) && is_sample(variant, n_variants, 2, 1)))
+                status = compare_programs(fold, &hashes, variant,
+                                          host * fold->n_of_host + at % n_positions, is_same_out);
+        }
+    free(hashes.hash);
+    free(hashes.is_known);
     return status;
 }
 
@@ -263,15 +247,6 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
     return GYRE_SUCCESS;
 }
 
-static gyre_status find_all_pairs(const struct gyre_sim_fold *fold, bool *is_all_out)
-{
-    struct gyre_program *program;
-    GYRE_TRY(gyre_sim_fold_emit(fold, 0, 0, &program));
-    *is_all_out = program->n_connections >= 2 * (program->n_ranks - 1U);
-    gyre_program_free(program);
-    return GYRE_SUCCESS;
-}
-
 /* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so that
  * all get the same bits. So no two receive in the same order relative to themselves. In large
  * shapes this difference is ignored, because a rank has received nearly everything once it has sent
@@ -280,7 +255,10 @@ static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
     if (fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL)
         return GYRE_SUCCESS;
-    GYRE_TRY(find_all_pairs(fold, &fold->any_order));
+    struct gyre_program *program;
+    GYRE_TRY(gyre_sim_fold_emit(fold, 0, 0, &program));
+    fold->any_order = program->n_connections >= 2 * (program->n_ranks - 1U);
+    gyre_program_free(program);
     if (fold->any_order)
         GYRE_TRY(fold_hosts(fold));
     fold->any_order = fold->n_kept_hosts < count_hosts(fold);

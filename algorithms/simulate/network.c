@@ -246,23 +246,6 @@ static uint32_t find_nic(const struct build *build, unsigned rank)
                : position;
 }
 
-static gyre_status fold(struct build *build, enum gyre_sim_folding allowed)
-{
-    struct gyre_sim_network *network = build->network;
-    struct gyre_sim_fold *fold = &build->fold;
-    const unsigned n_ranks = build->shape->n_ranks;
-    GYRE_TRY(gyre_sim_fold_find(build->algorithm, build->shape, build->machine, allowed, fold));
-    network->n_variants = fold->n_variants;
-    network->n_kept = fold->n_kept_hosts * fold->n_kept_positions;
-    network->is_folded = network->n_kept < n_ranks;
-    network->n_alike = fold->n_of_host / fold->n_kept_positions;
-    network->n_nic_alike = 1;
-    if (fold->is_one_host && network->is_folded)
-        network->n_alike = network->n_nic_alike = n_ranks / network->n_kept;
-    network->channel_unit = fold->variant_shift > 0 ? network->n_variants : 1;
-    return GYRE_SUCCESS;
-}
-
 /* Where ranks stand for others, all routes stay within a leaf: out of the sender's NIC and into the
  * receiver's. */
 static gyre_status find_routes(const struct build *build, const struct gyre_fabric *fabric)
@@ -291,8 +274,17 @@ static gyre_status fill_network(struct build *build, enum gyre_sim_folding allow
     struct gyre_sim_network *network = build->network;
     const struct gyre_grouping *grouping = build->machine->grouping;
     const unsigned n_ranks = build->shape->n_ranks;
-    GYRE_TRY(fold(build, allowed));
-    const uint32_t n_kept = network->n_kept;
+    struct gyre_sim_fold *fold = &build->fold;
+    GYRE_TRY(gyre_sim_fold_find(build->algorithm, build->shape, build->machine, allowed, fold));
+    const uint32_t n_kept = fold->n_kept_hosts * fold->n_kept_positions;
+    network->n_variants = fold->n_variants;
+    network->n_kept = n_kept;
+    network->is_folded = n_kept < n_ranks;
+    network->n_alike = fold->n_of_host / fold->n_kept_positions;
+    network->n_nic_alike = 1;
+    if (fold->is_one_host && network->is_folded)
+        network->n_alike = network->n_nic_alike = n_ranks / n_kept;
+    network->channel_unit = fold->variant_shift > 0 ? network->n_variants : 1;
     network->n_hosts = grouping == NULL ? 1 : grouping->n_hosts;
     network->host_of = calloc(n_kept, sizeof(*network->host_of));
     network->nic_of = calloc(n_kept, sizeof(*network->nic_of));
@@ -301,7 +293,7 @@ static gyre_status fill_network(struct build *build, enum gyre_sim_folding allow
     if (network->host_of == NULL || network->nic_of == NULL || network->n_workers_of == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u ranks to simulate", n_ranks);
     for (uint32_t i = 0; i < n_kept; i++) {
-        const unsigned rank = gyre_sim_fold_rank(&build->fold, i);
+        const unsigned rank = gyre_sim_fold_rank(fold, i);
         network->host_of[i] = grouping == NULL ? 0 : grouping->host_of[rank];
         network->nic_of[i] = find_nic(build, rank);
         network->n_nics = (uint32_t)gyre_max_u64(network->n_nics, network->nic_of[i] + 1);

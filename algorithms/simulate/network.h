@@ -32,7 +32,7 @@ struct gyre_sim_fold {
     unsigned variant_shift; /* a rank's variant v is like variant v - k * variant_shift of the kept
                              * rank k * n_kept_positions before it */
     enum gyre_sim_renumbering renumbering; /* of hosts */
-    /* the kept ranks receive in another order than the ranks for which they stand */
+    /* The kept ranks receive in another order than the ranks for which they stand. */
     bool any_order;
 };
 

@@ -76,7 +76,7 @@ void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo,
         gyre_sim_check_at(state, worker, gyre_sim_later(at_ns, own->free_ns));
 }
 
-/* n_queued = there are no children. */
+/* The result is n_queued if there are no children. */
 static uint32_t first_child(const struct gyre_sim_state *state, uint32_t i)
 {
     const struct gyre_sim_event *queue = state->queue;
@@ -270,18 +270,6 @@ static void number_ports(struct gyre_sim_ports *first, const struct gyre_sim_net
     first->n = first->nic_in + network->n_hosts * network->n_nics;
 }
 
-static void reset(struct gyre_sim_state *state)
-{
-    const struct gyre_sim_network *network = state->network;
-    memset(state->fifos, 0, network->n_fifos * state->fifo_bytes);
-    for (uint32_t i = 0; i < network->n_fifos; i++)
-        gyre_sim_fifo_at(state, i)->ends = network->fifos[i];
-    for (uint32_t i = 0; i < network->n_workers; i++) {
-        state->workers[i].check_ns = INFINITY;
-        state->workers[i].waits_for = GYRE_SIM_NO_FIFO;
-    }
-}
-
 static gyre_status open_state(struct gyre_sim_state *state)
 {
     const struct gyre_sim_network *network = state->network;
@@ -305,11 +293,18 @@ static gyre_status open_state(struct gyre_sim_state *state)
     if (status == GYRE_SUCCESS && network->fabric != NULL)
         status = gyre_flows_open(network->fabric->bytes_per_ns, network->fabric->n_links,
                                  network->routes, network->n_fifos, &state->flows);
-    if (status == GYRE_SUCCESS)
-        reset(state);
-    else
+    if (status != GYRE_SUCCESS) {
         close_state(state);
-    return status;
+        return status;
+    }
+    memset(state->fifos, 0, network->n_fifos * state->fifo_bytes);
+    for (uint32_t i = 0; i < network->n_fifos; i++)
+        gyre_sim_fifo_at(state, i)->ends = network->fifos[i];
+    for (uint32_t i = 0; i < network->n_workers; i++) {
+        state->workers[i].check_ns = INFINITY;
+        state->workers[i].waits_for = GYRE_SIM_NO_FIFO;
+    }
+    return GYRE_SUCCESS;
 }
 
 static void find_busiest(const struct gyre_sim_state *state, struct gyre_prediction *prediction)

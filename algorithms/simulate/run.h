@@ -30,7 +30,7 @@ struct gyre_sim_worker_state {
     uint32_t waits_for; /* it cannot go on without this FIFO; or GYRE_SIM_NO_FIFO */
 };
 
-/* when a worker checks whether it can go on */
+/* The moment at which a worker checks whether it can go on. */
 struct gyre_sim_event {
     double at_ns;
     uint32_t worker;

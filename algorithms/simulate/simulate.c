@@ -120,7 +120,7 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
                                    struct growth *growth, struct gyre_prediction *longest)
 {
     const uint64_t n_tiles = 4 * more;
-    /* the short one counted by its bytes */
+    /* The short tile is counted by its bytes. */
     const double n_whole_tiles =
         (double)gyre_chunk_range(&call->split, 0, 0).n_elems / call->split.tile_elems -
         (double)(call->n_real_tiles - n_tiles);

@@ -68,8 +68,7 @@ struct gyre_fabric;
 struct gyre_machine {
     const struct gyre_grouping *grouping; /* NULL = one host. n_nics: the NICs of each host */
     bool is_all_network;                  /* links inside hosts are NETWORK, too */
-    const struct gyre_fabric *
-        fabric; /* in place of nic_bytes_per_ns (fabric.h), for the grouping's hosts; NULL = none */
+    const struct gyre_fabric *fabric;     /* replaces nic_bytes_per_ns; NULL = none */
 };
 
 /* One step of a simulated call. */

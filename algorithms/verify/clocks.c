@@ -204,7 +204,7 @@ static bool settle(struct gyre_clocks *clocks, uint32_t worker)
 {
     struct pending *pending = &clocks->pending[worker];
     uint32_t *known = &clocks->known[worker];
-    /* a short list is not worth the pass over all workers */
+    /* A short list is not worth the pass over all workers. */
     if (pending->n > 8 && pending->n > clocks->n_entries / 16) {
         if (!add_list(clocks, known, pending))
             return false;
@@ -216,6 +216,19 @@ static bool settle(struct gyre_clocks *clocks, uint32_t worker)
     for (uint32_t i = 0; i < pending->n; i++)
         gyre_snapshots_release(&clocks->snapshots, pending->snapshots[i]);
     pending->n = 0;
+    return true;
+}
+
+static bool grow(struct pending *list)
+{
+    if (list->n < list->capacity)
+        return true;
+    const uint32_t capacity = list->capacity == 0 ? 16 : list->capacity * 2;
+    uint32_t *bigger = realloc(list->snapshots, capacity * sizeof(*bigger));
+    if (bigger == NULL)
+        return false;
+    list->snapshots = bigger;
+    list->capacity = capacity;
     return true;
 }
 
@@ -233,14 +246,8 @@ static bool append(struct gyre_clocks *clocks, struct pending *pending, uint32_t
         *place = number;
         return true;
     }
-    if (pending->n == pending->capacity) {
-        const uint32_t capacity = pending->capacity == 0 ? 16 : pending->capacity * 2;
-        uint32_t *bigger = realloc(pending->snapshots, capacity * sizeof(*bigger));
-        if (bigger == NULL)
-            return false;
-        pending->snapshots = bigger;
-        pending->capacity = capacity;
-    }
+    if (!grow(pending))
+        return false;
     pending->snapshots[pending->n++] = number;
     return true;
 }
@@ -261,17 +268,10 @@ bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uin
     if (!view->is_apart)
         return learn(clocks, view->worker, snapshot);
     view->snapshots[view->n_snapshots++] = snapshot;
-    /* not by append(), because the view needs all of them */
-    struct pending *held = &clocks->held;
-    if (held->n == held->capacity) {
-        const uint32_t capacity = held->capacity == 0 ? 16 : held->capacity * 2;
-        uint32_t *bigger = realloc(held->snapshots, capacity * sizeof(*bigger));
-        if (bigger == NULL)
-            return false;
-        held->snapshots = bigger;
-        held->capacity = capacity;
-    }
-    held->snapshots[held->n++] = snapshot;
+    /* The view needs all snapshots, so append() does not do. */
+    if (!grow(&clocks->held))
+        return false;
+    clocks->held.snapshots[clocks->held.n++] = snapshot;
     return true;
 }
 

@@ -16,19 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps that may run at the same time do not know of each other. So what one of them receives is no
- * part of the worker's clock before all of them are done, and in their clocks this worker has still
- * its previous time. */
-static gyre_status fire_step(struct gyre_verify_act *act)
-{
-    struct gyre_view *view = &act->access.view;
-    view->is_apart =
-        !act->is_alone && gyre_verify_receives(act->step) && gyre_verify_needs_clocks(act->run);
-    view->n_snapshots = 0;
-    return gyre_verify_step(act);
-}
-
-/* As gyre_machine_options.fire. */
+/* As gyre_machine_options.fire. Steps that may run at the same time do not know of each other. So
+ * what one of them receives is no part of the worker's clock before all of them are done, and in
+ * their clocks this worker has still its previous time. */
 static gyre_status run_fire(void *context, const struct gyre_firing *firing)
 {
     struct gyre_verify_run *run = context;
@@ -48,7 +38,10 @@ static gyre_status run_fire(void *context, const struct gyre_firing *firing)
     for (uint32_t i = 0; i < firing->n_steps; i++) {
         act.step = &program->steps[firing->first_step + i];
         act.access.step = firing->first_step + i - first_of_worker;
-        const gyre_status status = fire_step(&act);
+        act.access.view.is_apart =
+            !act.is_alone && gyre_verify_receives(act.step) && gyre_verify_needs_clocks(run);
+        act.access.view.n_snapshots = 0;
+        const gyre_status status = gyre_verify_step(&act);
         if (status != GYRE_SUCCESS) {
             run->place = (struct gyre_verify_place){.rank = (int32_t)firing->rank,
                                                     .worker = (int32_t)firing->worker,
@@ -91,7 +84,7 @@ static gyre_status open_scratches(struct gyre_verify_run *run)
     return run->scratches == NULL ? GYRE_ERROR_OUT_OF_MEMORY : GYRE_SUCCESS;
 }
 
-/* network, depth and n_tiles are set. The run is closed in any case. */
+/* The fields network, depth and n_tiles are set. The run is closed in any case. */
 static gyre_status run_open(struct gyre_verify_run *run, bool in_place)
 {
     const struct gyre_network *network = run->network;

@@ -14,7 +14,7 @@
 
 _Static_assert(BENCH_DRAW_NOTHING == GYRE_NO_VALUE, "values have the verifier's numbers");
 
-/* sent and not yet received */
+/* A slot that was sent and not yet received. */
 struct slot {
     uint32_t value;
     uint32_t next; /* index in `slots`; 0 = the last one */
@@ -258,7 +258,7 @@ static gyre_status run_walk(struct walk *walk)
     return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);
 }
 
-/* of the program that has the most */
+/* Of the program that has the most. */
 static void measure_programs(struct walk *walk)
 {
     const struct bench_drawing *drawing = walk->drawing;

@@ -9,7 +9,7 @@
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
-#include "bench/tools/predict.h"
+#include "bench/tools/trials.h"
 #include "core/foundation/base/text.h"
 #include "core/engine/comm/local.h"
 #include "kernels/executor.h"

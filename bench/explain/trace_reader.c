@@ -109,7 +109,7 @@ static bool add_step(struct bench_trace *trace, const struct json_object *event,
     if (!add_ids(trace, args, "received", &step->first_in, &step->n_ins) ||
         !add_ids(trace, args, "sent", &step->first_out, &step->n_outs))
         return false;
-    /* an event that lacks a time is left out: comparisons with NAN are false */
+    /* An event that lacks a time is left out: comparisons with NAN are false. */
     trace->n_steps += step->begin_us <= step->data_us && step->data_us <= step->ready_us &&
                       step->ready_us <= step->end_us;
     return true;

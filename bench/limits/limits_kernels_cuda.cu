@@ -223,7 +223,7 @@ static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks
             if (!wait_load(stage, (uint32_t)(done / STAGES) & 1, flags))
                 break;
             start_store(to + done * step_bytes, stage);
-            /* the stage of load k was stored from STORING chunks ago */
+            /* The stage of load k was stored from STORING chunks ago. */
             asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(STORING) : "memory");
         }
         if (k < n_mine) {

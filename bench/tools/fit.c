@@ -90,7 +90,7 @@ static void choose_constants(struct fit *fit)
             continue;
         const size_t step = OFFSET(step_ns) + (size_t)proto * sizeof(double);
         add_constant(fit, step, step);
-        /* credit travels on the same links as data */
+        /* Credit travels on the same links as data. */
         if (has_host)
             add_constant(fit, hop_offset(proto, GYRE_LINK_HOST),
                          proto == GYRE_PROTO_SIMPLE ? OFFSET(credit_ns)

@@ -3,10 +3,9 @@
  * --predict shows whether the simulator is right, and whether the tuner is. It prints a line for
  * each size, and a summary.
  */
-#include "bench/tools/predict.h"
+#include "bench/tools/trials.h"
 
 #include "bench/driver/measure.h"
-#include "bench/tools/trials.h"
 #include "core/engine/comm/local.h"
 
 #include <math.h>

@@ -40,7 +40,7 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
     return true;
 }
 
-/* malloc'ed and terminated; NULL after printing a failure */
+/* Returns malloc'ed and terminated text, or NULL after printing a failure. */
 static char *read_all(const char *user, const char *path)
 {
     char *text = NULL;

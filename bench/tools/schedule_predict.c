@@ -7,7 +7,6 @@
 
 #include "bench/report/bus_factor.h"
 #include "bench/tools/schedule_table.h"
-#include "bench/tools/simulated_trace.h"
 #include "core/foundation/base/status.h"
 
 #include <stdio.h>

@@ -116,4 +116,11 @@ gyre_status bench_schedule_simulate(const struct bench_schedule_request *request
                                     uint64_t most_steps, struct gyre_simulation *simulation,
                                     struct gyre_prediction *prediction_out);
 
+/** bench_simulated_trace - schedule --predict --trace: a simulated call as a trace with the tracks
+ * of a measured one (docs/trace.md), one channel of each variant is in the trace. @request: names
+ * one algorithm. @n_bytes: of the whole vector or of all blocks. Errors: as
+ * bench_schedule_simulate(); those of gyre_file_replace(). */
+gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
+                                  const char *path);
+
 #endif

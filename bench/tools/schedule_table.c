@@ -130,7 +130,7 @@ static bool has_unlike_pairs(const struct bench_table *table,
     const struct gyre_fabric *fabric = table->request->fabric;
     if (fabric == NULL || (fabric->n_leaves == 1 && gyre_fabric_is_uniform(fabric)))
         return false;
-    /* recursive doubling has few flows at a time */
+    /* Recursive doubling has few flows at a time. */
     return table->facts.n_hosts > 1 && algorithm != &gyre_algorithm_doubling &&
            (algorithm->keeps_near >> table->request->coll & 1U) == 0;
 }

@@ -3,7 +3,7 @@
  * Makes trace events of the simulator's steps: from when each step starts and ends, and when its
  * slots are seen, follows what each step waited for.
  */
-#include "bench/tools/simulated_trace.h"
+#include "bench/tools/schedule_predict.h"
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/util.h"

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* of one trial in one round */
+/* The calls of one trial in one round take about this long. */
 #define TRIAL_US    5000.0
 #define MAX_CALLS   500
 #define MIN_CALLS   3
@@ -80,7 +80,7 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
     add_trial(rank, what, &forced, first, trials);
     for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
         for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
-            /* a larger tile than the call is the same as a smaller one */
+            /* A tile that is larger than the call is the same as a smaller one. */
             if (tile < most_bytes && tile * n > call_bytes(what))
                 continue;
             forced.n_channels = n;

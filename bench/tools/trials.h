@@ -42,4 +42,8 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
  * as before. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
 
+/** bench_predict - --predict: print for every size the predicted time, the measured time, and the
+ * fastest of the other choices (predict.c). Rank 0 prints. Collective. */
+gyre_status bench_predict(struct bench_rank *rank);
+
 #endif
