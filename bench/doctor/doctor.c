@@ -30,8 +30,9 @@ const struct bench_check bench_checks[BENCH_N_CHECKS] = {
 struct options {
     const char *root; /* "" = this machine */
     const char *json_path, *markdown_path, *html_path;
-    const char *only; /* the beginning of the ids that run; "" = all */
-    bool is_list, is_help, is_quiet, is_all;
+    const char *only;   /* the beginning of the ids that run; "" = all */
+    const char *expect; /* NULL = nothing */
+    bool is_list, is_help, is_quiet, is_all, is_env;
 };
 
 static const char usage[] =
@@ -40,8 +41,12 @@ static const char usage[] =
     "  --markdown FILE  write them as Markdown, to paste into an issue\n"
     "  --html FILE      write them as one HTML file that loads nothing\n"
     "  --only PREFIX    run only the checks whose id begins so: rdma, host.memlock\n"
+    "  --expect LIST    judge against what should be there: gpus=8,ports=8,rate=400,mtu=4200, or a "
+    "file\n"
+    "                   with that\n"
     "  --quiet          print problems alone\n"
-    "  --all            print skipped checks too, each with its reason\n"
+    "  --all            print each check, skipped ones too, with its reason\n"
+    "  --emit-env       print the variables to set and to unset, and nothing else\n"
     "  --root DIR       read proc, sys, etc and dev below DIR instead of this machine's\n"
     "  --list           print the id and the title of every check\n"
     "  -h, --help       print this text\n"
@@ -70,6 +75,7 @@ static bool parse(int argc, char **argv, struct options *options)
         {"--json", &options->json_path, NULL}, {"--markdown", &options->markdown_path, NULL},
         {"--html", &options->html_path, NULL}, {"--only", &options->only, NULL},
         {"--root", &options->root, NULL},      {"--list", NULL, &options->is_list},
+        {"--expect", &options->expect, NULL},  {"--emit-env", NULL, &options->is_env},
         {"--quiet", NULL, &options->is_quiet}, {"--all", NULL, &options->is_all},
         {"--help", NULL, &options->is_help},   {"-h", NULL, &options->is_help}};
     const size_t n_rows = sizeof(table) / sizeof(table[0]);
@@ -235,11 +241,15 @@ static gyre_status report(struct bench_doctor *doctor, const struct options *opt
     for (int i = 0; i < doctor->findings.n; i++)
         report.n_by_severity[doctor->findings.list[i].severity]++;
     *exit_status_out = report.exit_status = bench_findings_exit_status(&doctor->findings);
-    bench_doctor_print(&report,
-                       options->is_quiet ? BENCH_PRINT_PROBLEMS
-                       : options->is_all ? BENCH_PRINT_ALL
-                                         : BENCH_PRINT_USUAL,
-                       stdout);
+    if (options->is_env)
+        bench_doctor_print_env(&report, stdout);
+    else
+        bench_doctor_print(&report,
+                           options->is_quiet          ? BENCH_PRINT_PROBLEMS
+                           : options->is_all          ? BENCH_PRINT_ALL
+                           : options->only[0] == '\0' ? BENCH_PRINT_GROUPS
+                                                      : BENCH_PRINT_ROWS,
+                           stdout);
     if (options->json_path != NULL)
         GYRE_TRY(bench_doctor_write_json(&report, options->json_path));
     if (options->markdown_path != NULL)
@@ -272,7 +282,7 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     GYRE_TRY(agree(&doctor->launcher, options->only));
     read_params(doctor);
     GYRE_TRY(bench_machine_read(options->root, &doctor->params, &doctor->machine));
-    bench_rdma_find_unused(&doctor->params, -1, &doctor->machine);
+    bench_rdma_find_unused(&doctor->params, (int)doctor->expect.n_ports, &doctor->machine);
     bench_facts_gather(doctor);
     run_checks(doctor, options->only);
     GYRE_TRY(report(doctor, options, exit_status_out));
@@ -299,8 +309,13 @@ static void free_doctor(struct bench_doctor *doctor)
 int bench_command_doctor(int argc, char **argv)
 {
     struct options options = {.root = "", .only = ""};
+    struct bench_expect expect = {-1, -1, -1, -1};
     if (!parse(argc, argv, &options))
         return WRONG_USAGE;
+    if (options.expect != NULL && bench_expect_parse(options.expect, &expect) != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
+        return WRONG_USAGE;
+    }
     if (options.is_help) {
         bench_command_print_examples("doctor", stdout);
         fputs(usage, stdout);
@@ -321,6 +336,7 @@ int bench_command_doctor(int argc, char **argv)
         return CANNOT_TELL;
     }
     doctor->root = options.root;
+    doctor->expect = expect;
     doctor->environment = environ;
     status = examine(doctor, &options, &exit_status);
     if (status != GYRE_SUCCESS) {

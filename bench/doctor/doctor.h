@@ -103,6 +103,13 @@ struct bench_matrix {
     char what[64];        /* "network between hosts" */
 };
 
+/* What should be there; -1 = nothing is expected. */
+struct bench_expect {
+    int64_t n_gpus, n_ports;
+    int64_t gbit_per_s; /* of each RDMA port */
+    int64_t mtu_bytes;  /* of the interface of each RoCE port, or of the one that TCP uses */
+};
+
 struct bench_doctor {
     const char *root; /* "" = this machine; else a folder with proc, sys, etc, dev */
     struct bench_launcher launcher;
@@ -111,6 +118,7 @@ struct bench_doctor {
     gyre_status params_status;
     char params_cause[GYRE_CAUSE_MAX_BYTES];
     struct bench_machine machine;
+    struct bench_expect expect;
     enum bench_check_id check; /* the one that runs */
     struct bench_findings findings;
     char host[64]; /* the host's name */
@@ -198,6 +206,10 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
 /** bench_fact_of_driver - "580.65.06". @text: "". */
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes);
 
+/** bench_expect_parse - "gpus=8,ports=8,rate=400,mtu=4200", or the name of a file with the same, in
+ * which lines and comments behind # may stand. Errors: INVALID_ARGUMENT. */
+gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out);
+
 /** bench_facts_gather - read what ranks compare, whichever checks run. */
 void bench_facts_gather(struct bench_doctor *doctor);
 
@@ -276,13 +288,18 @@ const char *bench_severity_name(int severity);
 /* Which findings are printed for people. */
 enum bench_print {
     BENCH_PRINT_PROBLEMS, /* not those that are ok or skipped */
-    BENCH_PRINT_USUAL,    /* skipped ones as one line with their number */
+    BENCH_PRINT_GROUPS,   /* those that are ok as one line a group, skipped ones as their number */
+    BENCH_PRINT_ROWS,     /* skipped ones as one line with their number */
     BENCH_PRINT_ALL
 };
 
 /** bench_doctor_print - print the report for people. Colours are used if `file` is a terminal. */
 void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
                         FILE *file);
+
+/** bench_doctor_print_env - print the variables that a job on this machine needs, as a shell reads
+ * them. */
+void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file);
 
 void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report);
 void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report);

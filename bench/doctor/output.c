@@ -117,13 +117,41 @@ static void print_matrix(const struct bench_matrix *matrix, FILE *file)
 static bool is_printed(const struct bench_finding *finding, enum bench_print which)
 {
     return which == BENCH_PRINT_ALL || finding->severity >= BENCH_UNKNOWN ||
-           (which == BENCH_PRINT_USUAL && finding->severity != BENCH_SKIPPED);
+           (which == BENCH_PRINT_ROWS && finding->severity == BENCH_OK);
+}
+
+/* One line for the checks of each group that are well: "host: memlock, nofile, shm". */
+static void print_groups(const struct bench_findings *findings, FILE *file)
+{
+    char names[512] = "", group[16] = "";
+    int n = 0;
+    for (int check = 0; check <= BENCH_N_CHECKS; check++) {
+        const char *id = check < BENCH_N_CHECKS ? bench_checks[check].id : "";
+        const size_t n_group = strcspn(id, ".");
+        if (strlen(group) != n_group || strncmp(group, id, n_group) != 0) {
+            if (n > 0)
+                fprintf(file, "  ok       %-22s %d check%s: %s\n", group, n, n == 1 ? "" : "s",
+                        names);
+            snprintf(group, sizeof(group), "%.*s", (int)n_group, id);
+            names[0] = '\0';
+            n = 0;
+        }
+        int worst = -1;
+        for (int i = 0; i < findings->n; i++)
+            if (findings->list[i].check == check && findings->list[i].severity > worst &&
+                findings->list[i].severity != BENCH_SKIPPED)
+                worst = findings->list[i].severity;
+        if (worst != BENCH_OK)
+            continue;
+        bench_append(names, sizeof(names), "%s%s", n++ > 0 ? ", " : "", id + n_group + 1);
+    }
 }
 
 void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
                         FILE *file)
 {
     const struct bench_findings *findings = &report->doctor->findings;
+    const int n_skipped = report->n_by_severity[BENCH_SKIPPED];
     /* Open MPI gives its processes a terminal even if its own output goes to a file. */
     const bool has_colours = report->doctor->launcher.n_processes == 1 &&
                              isatty(fileno(file)) == 1 && getenv("NO_COLOR") == NULL;
@@ -132,13 +160,48 @@ void bench_doctor_print(const struct bench_doctor_report *report, enum bench_pri
     for (int i = 0; i < findings->n; i++)
         if (is_printed(&findings->list[i], which))
             print_finding(&findings->list[i], has_colours, file);
-    if (which == BENCH_PRINT_USUAL && report->n_by_severity[BENCH_SKIPPED] > 0)
+    if (which == BENCH_PRINT_GROUPS)
+        print_groups(findings, file);
+    if ((which == BENCH_PRINT_GROUPS || which == BENCH_PRINT_ROWS) && n_skipped > 0)
         fprintf(file, "  skipped  %d checks do not apply here; --all prints each with its reason\n",
-                report->n_by_severity[BENCH_SKIPPED]);
+                n_skipped);
     print_matrix(&report->doctor->gpus, file);
     print_matrix(&report->doctor->hosts, file);
     print_matrix(&report->doctor->rails, file);
     fprintf(file, "%s\n", bench_doctor_summary(report, summary, sizeof(summary)));
+}
+
+void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file)
+{
+    const struct bench_doctor *doctor = report->doctor;
+    const struct bench_machine *machine = &doctor->machine;
+    const struct bench_netdev *first = bench_net_first(machine);
+    const char *ifname = NULL;
+    double most = 0;
+    int n_taken = 0;
+    fprintf(file, "# gyre doctor --emit-env on %s\n", report->hosts);
+    for (int i = 0; i < doctor->findings.n; i++) {
+        const struct bench_finding *finding = &doctor->findings.list[i];
+        if (strncmp(finding->fix, "unset ", 6) == 0 &&
+            strcspn(finding->fix + 6, " :,") == strlen(finding->fix + 6))
+            fprintf(file, "%s # %s\n", finding->fix, bench_checks[finding->check].id);
+        if (strncmp(finding->fix, "export GYRE_SOCKET_IFNAME=", 26) == 0)
+            ifname = finding->fix + 26;
+    }
+    if (ifname != NULL || first != NULL)
+        fprintf(file, "export GYRE_SOCKET_IFNAME==%s\n", ifname != NULL ? ifname : first->name);
+    for (int i = 0; i < machine->n_ports; i++)
+        if (machine->ports[i].is_active && machine->ports[i].why_unused[0] == '\0' &&
+            machine->ports[i].gbit_per_s > most)
+            most = machine->ports[i].gbit_per_s;
+    for (int i = 0; i < machine->n_ports; i++) {
+        const struct bench_rdma_port *port = &machine->ports[i];
+        if (port->is_active && !port->is_soft && port->why_unused[0] == '\0' &&
+            port->gbit_per_s >= most)
+            fprintf(file, "%s%s", n_taken++ == 0 ? "export GYRE_IB_HCA==" : ",", port->name);
+    }
+    if (n_taken > 0)
+        fputs("\n", file);
 }
 
 /* ---- Markdown ------------------------------------------------------------------------------ */

@@ -139,7 +139,9 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
         struct bench_rdma_port *port = &machine->ports[i];
         const bool is_taken =
             !has_rule || gyre_ib_hca_takes(&rule, port->device, port->port, &widened);
-        if (is_off || !is_taken)
+        if (n_expected == 0)
+            snprintf(port->why_unused, sizeof(port->why_unused), "not expected");
+        else if (is_off || !is_taken)
             snprintf(port->why_unused, sizeof(port->why_unused), "%s%s",
                      is_off ? off : "left out by ",
                      is_off ? "" : gyre_param_source(params, GYRE_PARAM_IB_HCA));

@@ -113,6 +113,68 @@ def test_healthy_machines_have_no_warning():
         check_schema(result.report, schema())
 
 
+def test_what_is_expected_is_judged():
+    everything = "gpus=8,ports=8,rate=400,mtu=4200"
+    machine = machines.eight_gpus()
+    [found] = examine_machine(machine, "--expect", everything).of("host.expected")
+    assert found["severity"] == "ok" and "8 GPUs, 8 RDMA ports" in found["evidence"], found
+    for i in (3, 4):
+        machine[f"sys/class/infiniband/mlx5_{i}/ports/1/rate"] = "200 Gb/sec (4X HDR)"
+    machine["sys/class/infiniband/mlx5_5/ports/1/state"] = "1: DOWN"
+    machine["sys/class/net/eth1/mtu"] = "1500"
+    machine = machines.without(machine, "sys/bus/pci/devices/0000:47:00.0")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("# a node of the new hall\ngpus=8 ports=8\n\nrate=400, mtu=4200\n")
+        file.flush()
+        for expected in (everything, file.name):
+            found = {(c["severity"], c["subject"], c["evidence"].split(";")[0])
+                     for c in examine_machine(machine, "--expect", expected).of("host.expected")}
+            assert found == {
+                ("fail", "GPUs", "/sys/bus/pci/devices: 7 GPUs, 8 were expected"),
+                ("fail", "ports", "7 RDMA ports can be used, 8 were expected"),
+                ("warn", "mlx5_0:1", "/sys/class/net/eth1/mtu: 1500"),
+                ("warn", "mlx5_3:1", "200 Gb/sec (4X HDR): 400 Gbit/s were expected"),
+                ("warn", "mlx5_4:1", "200 Gb/sec (4X HDR): 400 Gbit/s were expected")}, found
+    for wrong in ("gpus", "gpus=x", "cards=8", "rate=-1", "/nonexistent"):
+        result = examine_machine(machine, "--expect", wrong)
+        assert result.status == 4 and wrong.split("=")[0] in result.errors, (wrong, result.errors)
+    # One port is expected and works: the other one's state is nobody's trouble. None is: RDMA is off on purpose.
+    port_down = sick.CAUSES["port_down"].machine()
+    assert examine_machine(port_down, "--expect", "ports=1").status == 0
+    off = examine_machine(sick.roce(), "--expect", "ports=0", NCCL_IB_DISABLE="1")
+    assert off.status == 0, off.text
+
+
+def test_a_healthy_node_takes_few_lines():
+    root = DISK.show(machines.eight_gpus())
+    usual, everything = examine(root), examine(root, "--all")
+    assert not usual.problems(), usual.problems()
+    lines = usual.text.rstrip("\n").split("\n")
+    assert len(lines) <= 40, usual.text
+    # Each check that is well stands in the line of its group, and with --all in lines of its own.
+    for check in {c["id"] for c in usual.checks if c["severity"] == "ok"}:
+        group, name = check.split(".")
+        [line] = [line for line in lines if re.match(f" +ok +{group} ", line)]
+        assert name in re.split("[ ,:]+", line), (check, line)
+        assert re.search(f"^ +ok +{check} ", everything.text, re.M), check
+    assert len(everything.text.split("\n")) > 150, "8 ports with their GID tables"
+
+
+def test_the_variables_to_set_are_printed():
+    """A shell that has read them has no variable to complain of, and the ports and the interface that fit."""
+    slower_port = sick.CAUSES["slower_port"].machine()
+    before = {"NCCL_P2P_DISABLE": "1", "NCCL_IB_TC": "5"}
+    for machine, expected in ((sick.CAUSES["slow_interface"].machine(), {"GYRE_SOCKET_IFNAME": "=eth1"}),
+                              (slower_port, {"GYRE_SOCKET_IFNAME": "=eth0", "GYRE_IB_HCA": "=mlx5_1:1"})):
+        result = examine_machine(machine, "--emit-env", **before)
+        shell = subprocess.run(["bash", "-c", result.text + "\nenv"], capture_output=True, text=True, check=True,
+                               env={**clean_environment(), **before})
+        after = dict(line.split("=", 1) for line in shell.stdout.split("\n") if re.match("(GYRE|NCCL)_", line))
+        assert after == expected, after
+    again = examine_machine(slower_port, **after)
+    assert not again.problems() and again.status == 0, again.text
+
+
 def test_a_build_without_cuda_is_named():
     for make, n in ((sick.gpu, 1), (sick.roce, 0)):
         found = examine_machine(make()).of("gpu.build")

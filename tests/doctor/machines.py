@@ -244,15 +244,15 @@ def add_rdma(machine, device, pci=None, layer="Ethernet", netdev="", rate="200 G
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 
 
-def add_roce_rail(machine, i, node):
-    """One adapter of 200 Gbit/s with its own subnet."""
+def add_roce_rail(machine, i, node, rate="200 Gb/sec (4X HDR)"):
+    """One adapter with its own subnet."""
     bus_id = f"0000:1{8 + i}:00.0"
     add_bridge(machine, f"0000:00:0{1 + i}.0", node)
     where = add_pci(machine, [f"0000:00:0{1 + i}.0", bus_id], "0x15b3", "0x020000", node)
     add_irqs(machine, where, 40 + 8 * i, f"{16 * node}-{16 * node + 15}")
     name = f"eth{1 + i}"
-    add_interface(machine, name, 3 + i, mtu=9000, speed=200000, pci=bus_id)
-    add_rdma(machine, f"mlx5_{i}", bus_id, netdev=name, gids=[
+    add_interface(machine, name, 3 + i, mtu=9000, speed=int(rate.split()[0]) * 1000, pci=bus_id)
+    add_rdma(machine, f"mlx5_{i}", bus_id, netdev=name, rate=rate, gids=[
         (0, f"fe80::{i + 1}", V1), (1, f"fe80::{i + 1}", V2),
         (2, f"192.168.{i + 1}.1", V1), (3, f"192.168.{i + 1}.1", V2)])
     machine[f"ethtool/{name}"] = ("NIC statistics:\n     rx_packets: 1\n     rx_prio3_pause: 17\n"
@@ -353,6 +353,19 @@ def roce_server():
     add_pci(machine, ["0000:00:00.1"], "0x8086", "0x020000")
     add_interface(machine, "eth0", 2, speed=200000, mtu=9000, pci="0000:00:00.1")
     addresses = add_roce_rail(machine, 0, 0) + add_roce_rail(machine, 1, 1)
+    set_addresses(machine, ("eth0", "10.0.0.1/24"), *addresses)
+    return machine
+
+
+def eight_gpus():
+    """As a node of a cluster: eight GPUs, eight adapters of 400 Gbit/s with a GPU each, an interface for the rest."""
+    machine = host("gpu8", 2048, n_nodes=2)
+    add_pci(machine, ["0000:00:00.1"], "0x8086", "0x020000")
+    add_interface(machine, "eth0", 2, speed=25000, mtu=9000, pci="0000:00:00.1")
+    add_gpus(machine, 8, first_bridge=16)
+    addresses = []
+    for i in range(8):
+        addresses += add_roce_rail(machine, i, i % 2, rate="400 Gb/sec (4X NDR)")
     set_addresses(machine, ("eth0", "10.0.0.1/24"), *addresses)
     return machine
 

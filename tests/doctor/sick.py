@@ -20,7 +20,8 @@ class Cause:
 
 HEALTHY = {name: getattr(machines, name) for name in
            ("laptop", "cloud_vm", "container", "bond_server", "roce_server", "gpu_server",
-            "lone_gpu", "unused_ports", "bonded_roce", "virtual_functions")}
+            "lone_gpu", "unused_ports", "bonded_roce", "virtual_functions",
+            "eight_gpus")}
 
 
 def changed(make, changes=None, without=()):
@@ -164,8 +165,9 @@ NET_CAUSES = {
                        "eth2"),
     "half_duplex": Cause(changed(machines.laptop, {"sys/class/net/enp0s31f6/duplex": "half"}),
                          "net.link", "warn", "half"),
-    "slow_interface": Cause(changed(roce, {"sys/class/net/eth0/speed": "1000"}), "net.speed", "warn",
-                            "GYRE_SOCKET_IFNAME=eth1"),
+    "slow_interface": Cause(changed(roce, {"sys/class/net/eth0/speed": "1000"},
+                                    without=("sys/class/infiniband", "dev/infiniband")), "net.speed", "warn",
+                            "GYRE_SOCKET_IFNAME=eth1", also=("rdma.devices",)),
     "mtu_1500": Cause(changed(roce, {"sys/class/net/eth0/mtu": "1500"}), "net.mtu", "warn",
                       "mtu: 1500 at 200 Gbit/s"),
     "vlan_larger_than_bond": Cause(
@@ -313,6 +315,7 @@ HEALTHY_WITH = {
     "no_files_without_rdma": (changed(roce, {f"sys/class/infiniband/mlx5_{i}/ports/1/state": "1: DOWN" for i in (0, 1)},
                                       without=("dev/infiniband",)), {"GYRE_NET": "Socket"}),
     "slower_port_left_out": (changed(roce, {f"{PORT}/rate": "25 Gb/sec (1X EDR)"}), {"GYRE_IB_HCA": "^mlx5_0:1"}),
+    "slow_interface_beside_rails": (changed(roce, {"sys/class/net/eth0/speed": "1000"}), {}),
     "port_down_left_out": (changed(roce, {f"{PORT}/state": "1: DOWN"}), {"NCCL_IB_HCA": "mlx5_1"}),
     "lossy_port_left_out": (changed(roce, {f"{PORT}/hw_counters/local_ack_timeout_err": "90210",
                                            f"{PORT}/counters/link_downed": "37"}), {"NCCL_IB_HCA": "=mlx5_1"}),

@@ -235,7 +235,8 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
     for (int i = 0; i < machine->n_ports; i++) {
         is_here[WITH_SOFT_RDMA] = is_here[WITH_SOFT_RDMA] || machine->ports[i].is_soft;
         is_here[WITH_RDMA] =
-            is_here[WITH_RDMA] || (!machine->ports[i].is_soft && machine->ports[i].is_active);
+            is_here[WITH_RDMA] || (!machine->ports[i].is_soft && machine->ports[i].is_active &&
+                                   doctor->expect.n_ports != 0);
     }
     is_here[WITH_RDMA_AND_GPU] = is_here[WITH_RDMA] && machine->has_gpu;
     for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++) {

@@ -187,6 +187,18 @@ void bench_check_net_link(struct bench_doctor *doctor)
                   n_good);
 }
 
+/* RDMA carries the data of this interface; TCP between hosts is for set-up only, and may be slower.
+ */
+static bool is_rail(const struct bench_machine *machine, const char *netdev)
+{
+    for (int i = 0; i < machine->n_ports; i++)
+        if (machine->ports[i].is_active && !machine->ports[i].is_soft &&
+            machine->ports[i].why_unused[0] == '\0' &&
+            strcmp(machine->ports[i].netdev, netdev) == 0)
+            return true;
+    return false;
+}
+
 void bench_check_net_speed(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
@@ -194,7 +206,7 @@ void bench_check_net_speed(struct bench_doctor *doctor)
     for (int i = 0; first != NULL && i < machine->n_chosen; i++) {
         const struct bench_netdev *device = bench_net_find(machine, machine->chosen[i].name);
         if (device != NULL && machine->chosen[i].is_running &&
-            device->mbit_per_s > fastest->mbit_per_s)
+            device->mbit_per_s > fastest->mbit_per_s && !is_rail(machine, device->name))
             fastest = device;
     }
     if (first == NULL)
