@@ -68,7 +68,6 @@ enum report_kind {
     REPORT_LAST
 };
 
-/* What the trying process sends. */
 struct report {
     int32_t kind;   /* enum report_kind */
     int32_t status; /* of the last report */
@@ -76,7 +75,6 @@ struct report {
     struct bench_cuda_gpu gpu;
 };
 
-/* The question to the helper, and its answer. */
 struct question {
     int32_t ordinal;
     struct ipc_handle handle;

@@ -205,7 +205,6 @@ static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_
     return status;
 }
 
-/* Replaces a file. Errors: as gyre_file_replace(). */
 static gyre_status write_text(const struct bench_doctor_report *report, const char *option,
                               const char *path,
                               void (*put)(FILE *file, const struct bench_doctor_report *report))
@@ -275,7 +274,6 @@ static void read_params(struct bench_doctor *doctor)
     (void)gyre_params_from(nothing, &doctor->params); /* the defaults, which are legal */
 }
 
-/* With the launcher open: look, and report. */
 static gyre_status examine(struct bench_doctor *doctor, const struct options *options,
                            int *exit_status_out)
 {

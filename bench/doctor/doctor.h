@@ -175,7 +175,6 @@ int bench_count_judge(struct bench_doctor *doctor, const struct bench_count *cou
 void bench_say_counted(struct bench_doctor *doctor, int n_read, const char *good,
                        const char *nothing);
 
-/** bench_said - has the running check said anything so far? */
 bool bench_said(const struct bench_doctor *doctor);
 
 /** bench_fix_of_port - a fix with the names of the port that it is about.
@@ -196,7 +195,6 @@ void bench_text_clean(char *text);
 void bench_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** bench_variable - the value of an environment variable, or NULL. */
 const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 
 /** bench_fact_of_gids - "mlx5_0:1 RoCE v2 IPv4, ..." of the GIDs that the rules choose. @text: "".
@@ -210,12 +208,10 @@ void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t 
  * which lines and comments behind # may stand. Errors: INVALID_ARGUMENT. */
 gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out);
 
-/** bench_facts_gather - read what ranks compare, whichever checks run. */
 void bench_facts_gather(struct bench_doctor *doctor);
 
 /* ---- findings ------------------------------------------------------------------------------ */
 
-/** bench_findings_add - append a copy. Returns false if there is no memory. */
 bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding);
 
 /** bench_findings_sort - sort by check, then by severity (worst first), then by subject. */
@@ -261,12 +257,10 @@ struct bench_matrix_rates {
 
 struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix);
 
-/** bench_paths_free - the measurement of packets between hosts; NULL does nothing. */
 void bench_paths_free(struct bench_paths *paths);
 
 /* ---- output -------------------------------------------------------------------------------- */
 
-/* The report that is written: the merged findings of all ranks. */
 struct bench_doctor_report {
     const struct bench_doctor *doctor;
     const char *hosts; /* "hostA (rank 0-3), hostB (rank 4-7)" */
@@ -282,10 +276,8 @@ const char *bench_doctor_summary(const struct bench_doctor_report *report, char 
  * Returns text_out, of 96 bytes. */
 const char *bench_finding_doc(const struct bench_finding *finding, char *text_out);
 
-/** bench_severity_name - "ok", "skipped", "unknown", "warn", "fail". */
 const char *bench_severity_name(int severity);
 
-/* Which findings are printed for people. */
 enum bench_print {
     BENCH_PRINT_PROBLEMS, /* not those that are ok or skipped */
     BENCH_PRINT_GROUPS,   /* those that are ok as one line a group, skipped ones as their number */
@@ -297,8 +289,6 @@ enum bench_print {
 void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
                         FILE *file);
 
-/** bench_doctor_print_env - print the variables that a job on this machine needs, as a shell reads
- * them. */
 void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file);
 
 void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report);
@@ -308,7 +298,6 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
  * was missing when this program was built. */
 gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
 
-/* The functions of the rows. */
 #define X(group, name, needs, title) void bench_check_##group##_##name(struct bench_doctor *doctor);
 #include "bench/doctor/check_table.h"
 #undef X

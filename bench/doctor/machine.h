@@ -37,7 +37,6 @@ enum bench_read bench_read_text(const char *root, const char *path, char *text_o
  * failure. Reading /dev/kmsg ends at the newest message. */
 enum bench_read bench_read_all(const char *root, const char *path, char **text_out);
 
-/** bench_read_number - a decimal or 0x number that fills the whole file. */
 enum bench_read bench_read_number(const char *root, const char *path, int64_t *number_out);
 
 /** bench_read_bytes - as many bytes as the file has, at most n_max; for PCI configuration space. */
@@ -61,7 +60,6 @@ bool bench_can_open(const char *root, const char *path);
 /** bench_text_to_number - the whole text is a decimal or 0x number, with blanks around it. */
 bool bench_text_to_number(const char *text, int64_t *number_out);
 
-/** bench_next_line - split off the first line of *rest. NULL at the end. */
 char *bench_next_line(char **rest);
 
 /** bench_grow - make room for item n of a list that has n items. The new items are zero. NULL = no
@@ -72,7 +70,6 @@ void *bench_grow(void *list, int n, size_t item_bytes);
  * Returns -1 if one of them is not understood. */
 int bench_cpus_overlap(const char *a, const char *b);
 
-/** bench_cpus_count - the number of processors in a list, or -1. */
 int bench_cpus_count(const char *list);
 
 /* ---- PCI ----------------------------------------------------------------------------------- */
@@ -85,7 +82,6 @@ struct bench_pci {
     bool is_nic; /* has RDMA devices */
 };
 
-/* The link above a function. */
 struct bench_pci_link {
     int width; /* lanes in use */
     int most_width;
@@ -118,7 +114,6 @@ struct bench_netdev {
     int64_t mbit_per_s; /* 0 = unknown */
 };
 
-/** bench_net_host_text - "10.0.0.1/24". Returns text_out. */
 const char *bench_net_host_text(const struct gyre_sock_interface *interface, char *text_out,
                                 size_t text_bytes);
 
@@ -198,7 +193,6 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
  * "NCCL_IB_DISABLE=1". NULL = none. @text_out: 96 bytes; returned. */
 const char *bench_rdma_off(const struct gyre_params *params, char *text_out);
 
-/** bench_net_find - the interface with this name, or NULL. */
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name);
 
 /** bench_net_first - the interface that gyre uses, or NULL if there is none but loopback. */
@@ -230,7 +224,6 @@ extern const int bench_n_meanings;
 
 struct bench_counters;
 
-/* A counter that rose. */
 struct bench_rise {
     char
         name[128]; /* "mlx5_0:1 hw_counters/out_of_sequence", "mlx5_0:1 (ethtool) rx_prio3_pause" */
@@ -245,7 +238,6 @@ struct bench_rise {
 struct bench_counters *bench_counters_read(const struct bench_machine *machine);
 void bench_counters_free(struct bench_counters *counters);
 
-/** bench_counters_n - how many were read. */
 int bench_counters_n(const struct bench_counters *counters);
 
 /** bench_counters_compare - the counters that are larger in `after`; losses first. A counter that

@@ -45,7 +45,6 @@ const char *bench_severity_name(int severity)
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-/* Prints text whose lines after the first one are indented. */
 static void print_lines(FILE *file, int indent, const char *text)
 {
     for (;;) {

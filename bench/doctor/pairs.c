@@ -173,7 +173,6 @@ void bench_pairs_measure(int fd, int kind)
 
 /* ---- the parent ---------------------------------------------------------------------------- */
 
-/* Reads one whole event. Errors: TIMEOUT, REMOTE (the child ended without BENCH_PAIR_END). */
 static gyre_status read_event(int fd, int timeout_ms, struct bench_pair_event *event_out)
 {
     struct pollfd waiting = {.fd = fd, .events = POLLIN};
@@ -194,7 +193,6 @@ static bool is_legal(const struct bench_pairs *pairs, const struct bench_pair_ev
     return event->from >= 0 && event->from < pairs->n && event->to >= 0 && event->to < pairs->n;
 }
 
-/* Takes one event. Returns false after the last one. */
 static bool take(const struct bench_pair_event *event, struct bench_pairs *pairs,
                  gyre_status *status)
 {

@@ -118,7 +118,6 @@ const char *bench_rdma_off(const struct gyre_params *params, char *text_out)
     return text_out;
 }
 
-/* Nobody has enabled this port. */
 static bool is_idle(const struct bench_machine *machine, const struct bench_rdma_port *port)
 {
     const struct bench_netdev *device = bench_net_find(machine, port->netdev);
@@ -282,7 +281,6 @@ done:
     return result;
 }
 
-/* The number of a driver's statistics; 0 if it has none. */
 static uint32_t count_statistics(int fd, const char *netdev)
 {
     struct ethtool_sset_info *sets = calloc(1, sizeof(*sets) + sizeof(uint32_t));

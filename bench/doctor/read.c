@@ -217,7 +217,6 @@ const char *bench_pci_path(const char *bus_id, const char *file, char *text_out)
     return text_out;
 }
 
-/* All PCI functions that the root shows. */
 static bool read_pci(struct bench_machine *machine)
 {
     char(*names)[BENCH_NAME_BYTES];

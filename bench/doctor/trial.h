@@ -34,7 +34,6 @@ struct bench_nvml_gpu {
     int64_t n_replays; /* packets that the PCI link sent again since the start */
 };
 
-/* Kept for all checks that need it. */
 struct bench_nvml {
     int n;
     char cause[256]; /* why n is 0; "" = NVML shows none */
@@ -126,8 +125,6 @@ struct bench_pairs {
 
 void bench_pair_tell(int fd, const struct bench_pair_event *event);
 
-/** bench_pairs_measure - the function for bench_pairs_run(). @kind: a gyre_device_kind. On the host
- * there are three devices. */
 void bench_pairs_measure(int fd, int kind);
 
 /** bench_pairs_run - run `measure` in a child process and collect its events.

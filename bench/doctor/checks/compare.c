@@ -86,7 +86,6 @@ struct entry {
     char text[160];
 };
 
-/* The index of a rank with the value that most ranks have. */
 static int find_usual(const struct entry *all, int n)
 {
     int best = 0, n_best = 0;
@@ -102,7 +101,6 @@ static int find_usual(const struct entry *all, int n)
     return best;
 }
 
-/* Adds a line for the ranks that have the same value as rank `first`. */
 static void list_ranks(const struct entry *all, int n, int first, bool *is_in, char *text_out,
                        size_t text_bytes)
 {
@@ -114,7 +112,6 @@ static void list_ranks(const struct entry *all, int n, int first, bool *is_in, c
                  all[first].text[0] == '\0' ? "not known" : all[first].text);
 }
 
-/* What is said of a fact that ranks do not share. */
 struct rule {
     enum bench_fact_id fact;
     enum bench_severity severity;
@@ -146,7 +143,6 @@ static void say_difference(struct bench_doctor *doctor, const struct entry *all,
         bench_ok(doctor, NULL, "%s: %s on all %d ranks", title, all[usual].text, n);
 }
 
-/* Gathers one fact and reports the ranks that differ. */
 static void compare(struct bench_doctor *doctor, struct rule rule)
 {
     struct bench_launcher *launcher = &doctor->launcher;
@@ -189,8 +185,6 @@ RULE(gid, GID, BENCH_FAIL,
      "family is needed at "
      "both ends (rdma.gid)")
 RULE(rate, RATE, BENCH_WARN, "look for ports that are down: rdma.ports")
-
-/* ---- job.clock_skew ------------------------------------------------------------------------ */
 
 #define MOST_SKEW_NS \
     2000000000LL /* a loaded host may come late from the barrier, but not so late */

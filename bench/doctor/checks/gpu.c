@@ -21,9 +21,6 @@
 #define TOLERATED_CORRECTED 1000 /* ECC errors that were corrected since the driver was loaded */
 #define TOLERATED_REPLAYS   1000
 
-/* ---- gpu.driver ---------------------------------------------------------------------------- */
-
-/* The version behind "Module" or "for x86_64": "580.65.06". */
 static bool find_version(const char *text, char *version_out, size_t version_bytes)
 {
     const char *at = strstr(text, "NVRM version:");
@@ -158,8 +155,6 @@ void bench_check_gpu_device_files(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "/dev/nvidia*: %d GPUs can be opened", n_gpus);
 }
 
-/* ---- gpu.pcie ------------------------------------------------------------------------------ */
-
 void bench_check_gpu_pcie(struct bench_doctor *doctor)
 {
     for (int i = 0; i < doctor->machine.n_pci; i++) {
@@ -188,8 +183,6 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
     if (!bench_said(doctor))
         bench_skip(doctor, "no NVIDIA GPU with a PCI link of its own");
 }
-
-/* ---- gpu.xid ------------------------------------------------------------------------------- */
 
 /* Does the GPU need a reset or a repair after this error (NVIDIA, "XID Errors")? */
 static bool is_grave(int xid)
@@ -238,8 +231,6 @@ void bench_check_gpu_xid(struct bench_doctor *doctor)
                   last);
 }
 
-/* ---- gpu.nvlink ---------------------------------------------------------------------------- */
-
 void bench_check_gpu_nvlink(struct bench_doctor *doctor)
 {
     struct gyre_nvml_gpu *gpus = NULL;
@@ -263,8 +254,6 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "NVML: %u active NVLinks on each of %zu GPUs", most, n);
     free(gpus);
 }
-
-/* ---- NVML: gpu.ecc, gpu.clocks, gpu.link ---------------------------------------------------- */
 
 /* The GPUs, read once. NULL after saying why there are none. */
 static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
@@ -388,8 +377,6 @@ void bench_check_gpu_link(struct bench_doctor *doctor)
     }
 }
 
-/* ---- rdma.peermem -------------------------------------------------------------------------- */
-
 void bench_check_rdma_peermem(struct bench_doctor *doctor)
 {
     char *version = NULL;
@@ -421,8 +408,6 @@ void bench_check_rdma_peermem(struct bench_doctor *doctor)
             "neither /sys/module/nvidia_peermem nor the open NVIDIA driver: NICs cannot reach "
             "GPU memory, and every byte goes through host memory");
 }
-
-/* ---- rdma.gpu_distance --------------------------------------------------------------------- */
 
 /* A port that this machine does not show, as a topology file may have it, counts as used. */
 static bool is_used(const struct bench_machine *machine, const struct gyre_topo_node *net)

@@ -82,7 +82,6 @@ static void say_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu 
                   has_nic ? "" : ", which only an RDMA adapter would need", gpu->dmabuf_cause);
 }
 
-/* The results, made by the first check that needs them. NULL if there is no memory. */
 static const struct bench_cuda_results *results_of(struct bench_doctor *doctor)
 {
     struct bench_cuda_results *results = doctor->cuda;
@@ -147,9 +146,6 @@ void bench_check_gpu_dmabuf(struct bench_doctor *doctor)
     say_gpus(doctor, say_dmabuf);
 }
 
-/* ---- gpu.pairs ----------------------------------------------------------------------------- */
-
-/* Copies the measurements into the report's matrix. Returns false if there is no memory. */
 static bool keep(struct bench_matrix *matrix, const struct bench_pairs *pairs)
 {
     const size_t n = (size_t)pairs->n;
@@ -167,7 +163,6 @@ static bool keep(struct bench_matrix *matrix, const struct bench_pairs *pairs)
     return true;
 }
 
-/* Says how the measured pairs compare. */
 static void judge(struct bench_doctor *doctor)
 {
     const struct bench_matrix *matrix = &doctor->gpus;

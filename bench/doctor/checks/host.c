@@ -22,7 +22,6 @@
 #define NOFILE_BASE   64 /* files of the process besides its connections */
 #define SHM_LEAST     (1024 * MIB)
 
-/* Finds a limit of /proc/self/limits by its name. INT64_MAX = unlimited. */
 static enum bench_read read_limit(const char *root, const char *name, int64_t *soft_out)
 {
     char text[4096], word[32];
@@ -113,7 +112,6 @@ void bench_check_host_nofile(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "/proc/self/limits: Max open files %" PRId64, soft);
 }
 
-/* A size as mount options write it: 65536k, 2g, 50%. */
 static bool parse_size(const char *text, int64_t memory_bytes, int64_t *bytes_out)
 {
     char *end = NULL;
@@ -185,9 +183,6 @@ void bench_check_host_shm(struct bench_doctor *doctor)
     free(mounts);
 }
 
-/* ---- host.cgroup --------------------------------------------------------------------------- */
-
-/* The folder of this process's group below /sys/fs/cgroup, for control groups of version 2. */
 static enum bench_read find_group(const char *root, char *path_out, size_t path_bytes)
 {
     char *text = NULL;
@@ -274,8 +269,6 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
     }
 }
 
-/* ---- host.hugepages ------------------------------------------------------------------------ */
-
 static bool find_field(const char *text, const char *name, int64_t *number_out)
 {
     long long number = 0;
@@ -313,8 +306,6 @@ void bench_check_host_hugepages(struct bench_doctor *doctor)
               n_pages, page_kib, total_kib / 1024,
               is_much ? ", and more than half of the memory is lost to it" : "");
 }
-
-/* ---- host.hostname ------------------------------------------------------------------------- */
 
 static bool is_address(const char *text)
 {
@@ -383,8 +374,6 @@ void bench_check_host_hostname(struct bench_doctor *doctor)
     else
         bench_ok(doctor, NULL, "/etc/hosts: %s is %s", name, address);
 }
-
-/* ---- host.clock, host.numa_balancing ------------------------------------------------------- */
 
 void bench_check_host_clock(struct bench_doctor *doctor)
 {

@@ -18,7 +18,6 @@
 #define ACS_CONTROL_OFFSET 6
 #define ACS_REDIRECT       0x000c /* requests and completions between peers go to the root complex */
 
-/* The ACS control register. Returns 0 if the device has no such capability. */
 static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *control_out)
 {
     unsigned char config[CONFIG_BYTES];
@@ -152,9 +151,6 @@ void bench_check_host_pci_errors(struct bench_doctor *doctor)
         "(/sys/bus/pci/devices/*/aer_dev_fatal)");
 }
 
-/* ---- host.irq ------------------------------------------------------------------------------ */
-
-/* Counts the interrupts of a device, and those among them that go to processors near it. */
 static enum bench_read count_near(const char *root, const char *bus_id, const char *near_cpus,
                                   int *n_irqs_out, int *n_near_out)
 {

@@ -27,7 +27,6 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
 
 /* ---- processors ---------------------------------------------------------------------------- */
 
-/* The number of processors that this process may run on; -1 if it is not known. */
 static int count_allowed(const char *root, enum bench_read *result_out)
 {
     char *text = NULL;
@@ -91,8 +90,6 @@ void bench_check_job_binding(struct bench_doctor *doctor)
     else
         bench_ok(doctor, NULL, "/proc/self/status: %d of %d processors", n_cpus, n_online);
 }
-
-/* ---- job.variables ------------------------------------------------------------------------- */
 
 /* Files that variables name: those that are read must be there, the folders of others too. */
 static void check_files(struct bench_doctor *doctor)
@@ -160,8 +157,6 @@ void bench_check_job_variables(struct bench_doctor *doctor)
                  "%d variables are set; variables of NCCL that gyre does not have, and ignores:%s",
                  n_set, ignored[0] == '\0' ? " none" : ignored);
 }
-
-/* ---- job.harmful --------------------------------------------------------------------------- */
 
 /* A machine on which a value does harm. */
 enum harmed { ANY, WITH_RDMA, WITH_RDMA_AND_GPU, WITH_SOFT_RDMA };

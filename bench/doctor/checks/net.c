@@ -16,9 +16,6 @@
 #define BUFFER_LEAST ((int64_t)4 << 20)
 #define GIVE_ADDRESS "ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV"
 
-/* ---- net.interfaces ------------------------------------------------------------------------ */
-
-/* Appends an interface to the list of evidence. */
 static void describe(const struct bench_machine *machine,
                      const struct gyre_sock_interface *interface, char *text, size_t text_bytes)
 {
@@ -49,7 +46,6 @@ static bool is_chosen(const struct bench_machine *machine,
     return false;
 }
 
-/* List the chosen addresses in their order, and the addresses that were left out. */
 static void list_choice(const struct bench_machine *machine, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
@@ -74,7 +70,6 @@ static bool is_container_bridge(const char *name)
     return false;
 }
 
-/* The first choice is a bridge that other hosts hardly reach. */
 static const char *fix_of_bridge(const struct bench_machine *machine, char *text_out)
 {
     const char *real = bench_net_real(machine);
@@ -118,8 +113,6 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
     else
         bench_ok(doctor, first->name, "chosen %s\n%s", source, list);
 }
-
-/* ---- net.ipv4, net.link, net.speed --------------------------------------------------------- */
 
 void bench_check_net_ipv4(struct bench_doctor *doctor)
 {
@@ -226,8 +219,6 @@ void bench_check_net_speed(struct bench_doctor *doctor)
                  (double)first->mbit_per_s / 1000);
 }
 
-/* ---- net.mtu ------------------------------------------------------------------------------- */
-
 void bench_check_net_mtu(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
@@ -266,9 +257,6 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
         bench_ok(doctor, first->name, "/sys/class/net/%s/mtu: %" PRId64, first->name, first->mtu);
 }
 
-/* ---- net.bond ------------------------------------------------------------------------------ */
-
-/* Counts the ports of a bond that are up, as /proc/net/bonding/NAME lists them. */
 static void check_bond(struct bench_doctor *doctor, const char *name)
 {
     char path[64], mode[64] = "?";

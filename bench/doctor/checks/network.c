@@ -107,9 +107,6 @@ void bench_matrix_free(struct bench_matrix *matrix)
     free(matrix->gbytes_per_s);
 }
 
-/* ---- job.network --------------------------------------------------------------------------- */
-
-/* The processes that measure. */
 struct rig {
     struct bench_doctor *doctor;
     struct bench_hosts hosts;
@@ -184,7 +181,6 @@ static gyre_status measure_as_receiver(const struct rig *rig, int peer)
     return send_or_receive(rig, true, peer, 8);
 }
 
-/* Make an empty matrix of the hosts. */
 static gyre_status open_matrix(const struct rig *rig)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;
@@ -230,7 +226,6 @@ static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mi
     return GYRE_SUCCESS;
 }
 
-/* Measure all ordered pairs, one at a time, until one fails or the time is up. */
 static gyre_status measure_all(struct rig *rig, struct outcome *all)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;

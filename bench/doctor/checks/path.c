@@ -26,7 +26,6 @@
 #define BENCH_MAX_PATHS      256
 #define BENCH_PATH_MAX_BYTES 16384 /* of a packet */
 
-/* Where a process listens. Processes all-gather it. */
 struct bench_path_listener {
     struct gyre_sock_address tcp, udp;
     char name[16]; /* of the interface */
@@ -91,7 +90,6 @@ static gyre_status open_udp(const struct gyre_sock_address *address, int *fd_out
     return gyre_sock_own_address(fd, bound_out);
 }
 
-/* Opens a connection and closes it. Returns 0 or an errno. */
 static int try_tcp(const struct gyre_sock_address *address)
 {
     struct sockaddr_storage storage;
@@ -247,7 +245,6 @@ static gyre_status try_all(struct bench_doctor *doctor, struct bench_paths *path
     return status;
 }
 
-/* Opens this process's sockets and tells all processes where they are. */
 static gyre_status listen_all(struct bench_doctor *doctor, struct bench_paths *paths, int *tcp_out,
                               int *udp_out)
 {
@@ -339,8 +336,6 @@ static void say_rest(struct bench_doctor *doctor, const struct bench_paths *path
                   paths->why_left == NULL ? "the measurement ended" : paths->why_left);
 }
 
-/* ---- job.firewall --------------------------------------------------------------------------- */
-
 static const char *words_of(int error)
 {
     switch (error) {
@@ -398,8 +393,6 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
                  paths->n_pairs);
     say_rest(doctor, paths, n_bad, worst);
 }
-
-/* ---- job.path_mtu --------------------------------------------------------------------------- */
 
 /* Packets as large as the sender's interface takes do not arrive. @is_known: the sender's kernel
  * was told so. */

@@ -35,7 +35,6 @@ struct step {
     char cause[640];
 };
 
-/* A row of the matrix: a port of a host. */
 struct rail {
     int host;
     int port; /* of the host; the number of its rail */
@@ -59,7 +58,6 @@ struct rig {
 
 /* ---- the rows ------------------------------------------------------------------------------- */
 
-/* Returns why this process has no ports; NULL if it may look for some. */
 static const char *reason_against(const struct bench_doctor *doctor, char *text_out)
 {
     if (doctor->params_status != GYRE_SUCCESS)
@@ -283,7 +281,6 @@ static void judge(struct rig *rig)
 
 /* ---- all pairs ------------------------------------------------------------------------------ */
 
-/* Is the pair to be tried in this pass? The first pass takes pairs of one rail. */
 static bool is_due(const struct rig *rig, int from, int to, int pass)
 {
     const struct rail *a = &rig->rails[from], *b = &rig->rails[to];

@@ -18,8 +18,6 @@
  * the largest power of two that fits (rdma/ib_addr.h, iboe_get_mtu). */
 #define NETDEV_MTU_OF_4096 4200
 
-/* ---- rdma.devices, rdma.device_files ------------------------------------------------------- */
-
 void bench_check_rdma_devices(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
@@ -85,8 +83,6 @@ void bench_check_rdma_device_files(struct bench_doctor *doctor)
     else if (!bench_said(doctor))
         bench_ok(doctor, NULL, "/dev/infiniband: %d devices can be opened", n_good);
 }
-
-/* ---- rdma.ports ---------------------------------------------------------------------------- */
 
 static const char *fix_of_state(const struct bench_rdma_port *port)
 {
@@ -179,8 +175,6 @@ static bool is_working(const struct bench_rdma_port *port)
 {
     return port->is_active && port->why_unused[0] == '\0';
 }
-
-/* ---- rdma.rate, rdma.mtu, rdma.firmware, rdma.pcie ----------------------------------------- */
 
 void bench_check_rdma_rate(struct bench_doctor *doctor)
 {

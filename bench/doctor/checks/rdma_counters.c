@@ -26,7 +26,6 @@ static int64_t read_counter(const struct bench_doctor *doctor, const struct benc
                : -1;
 }
 
-/* The number of errors that are tolerated, from the number of the port's packets. */
 static int64_t tolerated(const struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     const int64_t sent = read_counter(doctor, port, "counters/port_xmit_packets");
@@ -86,8 +85,6 @@ void bench_check_rdma_flaps(struct bench_doctor *doctor)
                       "/sys/class/infiniband/*/ports/*/counters/link_downed: the links stay up",
                       "the ports do not count how often their link goes away");
 }
-
-/* ---- rdma.congestion ----------------------------------------------------------------------- */
 
 struct flow_control {
     int64_t pauses;   /* frames that ask this host, or its switch, to wait */
@@ -184,8 +181,6 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor)
     if (!bench_said(doctor))
         bench_skip(doctor, "no RoCE port whose driver counts pause frames and discards");
 }
-
-/* ---- job.rail_counters ---------------------------------------------------------------------- */
 
 void bench_check_job_rail_counters(struct bench_doctor *doctor)
 {

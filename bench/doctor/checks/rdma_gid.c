@@ -68,7 +68,6 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
     }
 }
 
-/* @is_forced: the choice is by a variable. */
 static void list_rows(const struct table *table, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
@@ -86,7 +85,6 @@ static void list_rows(const struct table *table, char *text_out, size_t text_byt
     }
 }
 
-/* Reports the effect of a forced index, to which the rules do not apply. */
 static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_port *port,
                          const struct table *table, const char *rows)
 {

@@ -22,7 +22,6 @@ struct place {
     char cause[160];
 };
 
-/* The first transport with which a host reaches a peer. */
 struct choice {
     uint8_t transport; /* index into gyre_transports, or NO_TRANSPORT */
     char why[127];     /* why it is not the one over RDMA */
