@@ -31,6 +31,20 @@ uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fuse
     return kind == GYRE_DEVICE_CUDA ? gyre_cuda_fused_most_tiles(call) : 0;
 }
 
+const char *gyre_executor_kernel(gyre_device_kind kind, const struct gyre_fused_call *call,
+                                 uint64_t tile_bytes, uint32_t *n_threads_out)
+{
+    struct gyre_fused_call loaded = *call;
+    struct gyre_cuda_fused_launch launch = {.kernel = NULL};
+    loaded.n_threads = GYRE_CUDA_LINE_THREADS;
+    if (kind == GYRE_DEVICE_CUDA)
+        gyre_cuda_fused_plan(&loaded, tile_bytes, &launch);
+    if (launch.kernel == NULL)
+        return NULL;
+    *n_threads_out = launch.n_threads;
+    return launch.kernel->name;
+}
+
 gyre_status gyre_fail_unreachable(int peer, int rank)
 {
     return gyre_fail(

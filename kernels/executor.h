@@ -410,6 +410,13 @@ struct gyre_fused_call {
  * @call: n_tiles is the least number of tiles. */
 uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call);
 
+/** gyre_executor_kernel - the name of the fused kernel that an executor of this kind of device runs
+ * for such a call; NULL: it interprets the steps. Pure; for people.
+ * @call: n_threads does not count. @tile_bytes: of the largest chunk of a tile.
+ * @n_threads_out: of a block; set with a name only. */
+const char *gyre_executor_kernel(gyre_device_kind kind, const struct gyre_fused_call *call,
+                                 uint64_t tile_bytes, uint32_t *n_threads_out);
+
 /** gyre_work_check - does the work have what its loaded program needs? Errors: INTERNAL. */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
 

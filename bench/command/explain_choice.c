@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre explain-choice`: the row that decides how a call is carried out, and why each row before it
- * does not fit. The library's own chooser is asked, with a recorder, and GYRE_ALGO and the like
- * count as in a communicator.
+ * `gyre explain-choice`: the rows that decide how a call is carried out, why each row before them
+ * does not fit, and the kernel. The library's own chooser is asked, with a recorder, and GYRE_ALGO,
+ * GYRE_TUNING_FILE and the like count as in a communicator.
  */
 #include "bench/command/command.h"
 #include "bench/driver/option_table.h"
@@ -10,6 +10,7 @@
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
+#include "core/foundation/model/fused.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -21,12 +22,15 @@ static const char *const machine_names[] = {"h200", "gpu_host_memory", "host"};
 /* In the order of enum gyre_won. */
 static const char *const won_names[] = {"won", "channels_row", "tile_row"};
 
+static const char *const net_names[] = {"ib", "socket"};
+
 struct request {
     enum gyre_collective coll;
     size_t n_bytes;
-    uint32_t n_ranks;
+    uint32_t n_ranks, n_hosts;
     const char *coll_name;
     int machine;
+    int net; /* of net_names */
     bool in_window, as_json, wants_help;
 };
 
@@ -34,8 +38,11 @@ struct request {
 
 static const struct bench_option table[] = {
     {0, "coll", "NAME", "all_reduce, broadcast, ... [all_reduce]", BENCH_TEXT, AT(coll_name)},
-    {0, "ranks", "N", "on one host; several hosts are predicted: gyre schedule --predict [4]",
-     BENCH_NUMBER, AT(n_ranks), 1, GYRE_MAX_RANKS},
+    {0, "ranks", "N", "of all hosts [4]", BENCH_NUMBER, AT(n_ranks), 1, GYRE_MAX_RANKS},
+    {0, "hosts", "N", "as many ranks on each; the way is predicted [1]", BENCH_NUMBER, AT(n_hosts),
+     1, GYRE_MAX_RANKS},
+    {0, "net", "NAME", "between hosts: ib (RDMA) or socket (TCP) [ib]", BENCH_WORD, AT(net), 0, 2,
+     net_names},
     {0, "machine", "NAME", "h200, gpu_host_memory or host [host]", BENCH_WORD, AT(machine), 0, 3,
      machine_names},
     {0, "window", NULL, "the result lies in a window", BENCH_FLAG, AT(in_window)},
@@ -44,13 +51,35 @@ static const struct bench_option table[] = {
     {0},
 };
 
-static struct gyre_tuner_facts facts_of(const struct request *request, struct gyre_why *why)
+/* The kernel of a call on a GPU. */
+struct kernel {
+    bool is_known;    /* one host of GPUs, and the program has one variant */
+    const char *name; /* NULL = the interpreter runs the steps */
+    uint32_t n_blocks, n_threads;
+};
+
+/* Everything that is printed. */
+struct answer {
+    struct gyre_choice choice;
+    struct gyre_why why;
+    struct kernel kernel;
+    double predicted_us; /* 0 = rows chose */
+};
+
+/* What all ranks know of such a call. */
+static gyre_status fill_facts(const struct request *request, const struct gyre_tuning *tuning,
+                              struct gyre_tuner_facts *facts)
 {
+    static struct gyre_grouping grouping; /* facts refer to it, and to `cost` */
+    static struct gyre_cost cost;
     const bool is_host = request->machine == GYRE_ROWS_HOST;
-    struct gyre_tuner_facts facts = {
+    *facts = (struct gyre_tuner_facts){
         .device_kind = is_host ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA,
         .n_ranks = request->n_ranks,
-        .n_hosts = 1,
+        .n_hosts = request->n_hosts,
+        .is_proxied = request->n_hosts > 1,
+        .is_tcp = request->n_hosts > 1 && request->net == 1,
+        .is_direct_inside = request->n_hosts > 1 && request->n_hosts < request->n_ranks,
         .in_host_memory = request->machine == GYRE_ROWS_GPU_HOST_MEMORY,
         .is_ll128_safe = request->machine == GYRE_ROWS_H200,
         .has_lamport = gyre_collectives[request->coll].reduces,
@@ -60,11 +89,98 @@ static struct gyre_tuner_facts facts_of(const struct request *request, struct gy
         .is_near = true,
         .min_channels = 1,
         .least_sms = is_host ? 0 : 132,
-        .why = why,
+        .user_rows = tuning->rows,
+        .cost = tuning->is_set && is_host ? &tuning->cost : NULL,
     };
-    facts.spec = gyre_tuner_fifo_spec(facts.device_kind, facts.n_ranks, false, 0, UINT32_MAX);
-    facts.max_channels = facts.spec.n_fifos;
-    return facts;
+    grouping.n_hosts = (uint16_t)request->n_hosts;
+    for (uint32_t rank = 0; rank < request->n_ranks; rank++)
+        grouping.host_of[rank] = (uint16_t)(rank / (request->n_ranks / request->n_hosts));
+    facts->grouping = &grouping;
+    if (request->n_hosts > 1) {
+        const struct gyre_network network = {.is_rdma = !facts->is_tcp};
+        struct gyre_peer_counts peers;
+        GYRE_TRY(gyre_near_peers_count(&grouping, facts->n_ranks, &peers));
+        facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, !facts->is_tcp,
+                                                  0, UINT32_MAX);
+        gyre_fifo_spec_add_net_lines(&facts->spec, facts->device_kind, &peers, false);
+        cost = gyre_network_cost(is_host ? &gyre_cost_host : &gyre_cost_h200, &network);
+        if (facts->cost == NULL)
+            facts->cost = &cost;
+    } else {
+        facts->spec =
+            gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);
+    }
+    facts->max_channels = facts->spec.n_fifos;
+    return GYRE_SUCCESS;
+}
+
+/* The chunks that a rank sends or receives. */
+static uint32_t count_transfers(const struct gyre_program *program)
+{
+    uint32_t n_sends = 0, n_recvs = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        const struct gyre_step *step = &program->steps[i];
+        for (uint32_t k = 0; k < step->n_outs; k++)
+            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
+        for (uint32_t k = 0; k < step->n_ins; k++)
+            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
+    }
+    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
+}
+
+/* Find the kernel that carries the call out of aligned buffers on rank 0. */
+static gyre_status find_kernel(const struct request *request, const struct gyre_tuner_facts *facts,
+                               uint64_t n_bytes, const struct gyre_choice *choice,
+                               struct kernel *kernel_out)
+{
+    const bool is_message = request->coll == GYRE_COLL_SEND_RECV;
+    const struct gyre_shape shape = {.coll = request->coll,
+                                     .n_ranks = (uint16_t)(is_message ? 2 : facts->n_ranks),
+                                     .grouping = is_message ? NULL : facts->grouping,
+                                     .is_placed = choice->path != GYRE_PATH_STAGED};
+    struct gyre_program *program;
+    struct gyre_fused_program found;
+    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_hosts > 1 || facts->n_ranks < 2 ||
+        choice->path == GYRE_PATH_COPY_ENGINE ||
+        gyre_algorithm_variants(choice->algorithm, &shape) > 1)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_algorithm_emit(choice->algorithm, &shape, 0, &program));
+    gyre_fused_find(program, &found);
+    const struct gyre_split split = {.count = n_bytes,
+                                     .n_channels = choice->n_channels,
+                                     .n_chunks = program->n_chunks,
+                                     .tile_elems =
+                                         gyre_piece_bytes(choice->tile_bytes, program->max_range),
+                                     .unit_elems = 16};
+    const uint64_t chunk_bytes =
+        gyre_div_round_up(n_bytes, (uint64_t)split.n_channels * split.n_chunks) + split.unit_elems;
+    const uint64_t transferred =
+        gyre_div_round_up(n_bytes, split.n_chunks) * count_transfers(program);
+    const struct gyre_fused_call call = {
+        .proto = choice->proto,
+        .pattern = found.pattern,
+        .is_placed = found.is_placed,
+        .in_host_memory = facts->in_host_memory,
+        .n_peers = found.n_peers,
+        .depth = facts->spec.depth,
+        .most_shared_bytes = UINT32_MAX,
+        .arithmetic =
+            !gyre_fused_patterns[found.pattern].reduces ? GYRE_FUSED_COPY : GYRE_FUSED_FLOAT_SUM,
+        .is_aligned = n_bytes % 16 == 0,
+        .is_unscaled = true,
+        .places_blocks =
+            choice->proto == GYRE_PROTO_SIMPLE && transferred >= GYRE_BLOCK_PLACEMENT_BYTES,
+        .n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&split), UINT32_MAX),
+        .fits_two_rows = 2 * choice->n_channels <= facts->least_sms,
+    };
+    gyre_program_free(program);
+    kernel_out->is_known = true;
+    kernel_out->name =
+        gyre_executor_kernel(facts->device_kind, &call, gyre_min_u64(chunk_bytes, split.tile_elems),
+                             &kernel_out->n_threads);
+    kernel_out->n_blocks =
+        kernel_out->name != NULL && call.places_blocks ? facts->least_sms : choice->n_channels;
+    return GYRE_SUCCESS;
 }
 
 static int text_bytes(const struct gyre_row *row)
@@ -72,21 +188,32 @@ static int text_bytes(const struct gyre_row *row)
     return (int)strcspn(row->text, "\n");
 }
 
-static void print_text(const struct request *request, const struct gyre_choice *choice,
-                       const struct gyre_why *why)
+static void print_text(const struct request *request, const struct answer *answer)
 {
-    printf("%s of %zu B by %u ranks, %s: %s %s %s, %u channels, tiles of %u B\n",
-           gyre_collectives[request->coll].name, request->n_bytes, request->n_ranks,
+    const struct gyre_choice *choice = &answer->choice;
+    const struct gyre_why *why = &answer->why;
+    printf("%s of %zu B by %u ranks%s, %s: %s %s", gyre_collectives[request->coll].name,
+           request->n_bytes, request->n_ranks, request->n_hosts > 1 ? " on several hosts" : "",
            machine_names[request->machine], choice->algorithm->name,
-           gyre_proto_names[choice->proto], gyre_path_names[choice->path], choice->n_channels,
-           choice->tile_bytes);
-    if (choice->won[GYRE_WON_WAY] == NULL)
+           gyre_proto_names[choice->proto]);
+    printf("%s%s %s, %u channels, tiles of %u B\n", request->n_hosts > 1 ? "/" : "",
+           request->n_hosts > 1 ? gyre_proto_names[choice->net_proto] : "",
+           gyre_path_names[choice->path], choice->n_channels, choice->tile_bytes);
+    if (answer->predicted_us > 0)
+        printf("  by prediction: %.2f us; gyre schedule --predict shows the other ways\n",
+               answer->predicted_us);
+    else if (choice->won[GYRE_WON_WAY] == NULL)
         printf("  by no row: GYRE_ALGO, GYRE_PROTO or GYRE_PATH left no other way\n");
     for (int i = 0; i < GYRE_N_WON; i++)
         if (choice->won[i] != NULL)
             printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won[i]->file, choice->won[i]->line,
                    text_bytes(choice->won[i]), choice->won[i]->text,
                    (int)strcspn(choice->won[i]->measured, "\n"), choice->won[i]->measured);
+    if (answer->kernel.is_known && answer->kernel.name != NULL)
+        printf("  kernel %s, %u blocks of %u threads\n", answer->kernel.name,
+               answer->kernel.n_blocks, answer->kernel.n_threads);
+    else if (answer->kernel.is_known)
+        printf("  no fused kernel: the steps are interpreted\n");
     for (size_t i = 0; i < why->n; i++)
         printf("%s  %s:%u  %.*s: %s\n", i == 0 ? "rows that do not fit:\n" : "",
                why->lost[i].row->file, why->lost[i].row->line, text_bytes(why->lost[i].row),
@@ -101,16 +228,25 @@ static void put_row(const struct gyre_row *row)
     gyre_text_put_json(stdout, row->measured, strcspn(row->measured, "\n"));
 }
 
-static void print_json(const struct request *request, const struct gyre_choice *choice,
-                       const struct gyre_why *why)
+static void print_json(const struct request *request, const struct answer *answer)
 {
-    printf("{\"collective\": \"%s\", \"bytes\": %zu, \"ranks\": %u, \"machine\": \"%s\",\n"
-           " \"algorithm\": \"%s\", \"protocol\": \"%s\", \"path\": \"%s\", \"channels\": %u, "
-           "\"tile_bytes\": %u",
+    const struct gyre_choice *choice = &answer->choice;
+    const struct gyre_why *why = &answer->why;
+    printf("{\"collective\": \"%s\", \"bytes\": %zu, \"ranks\": %u, \"hosts\": %u, \"machine\": "
+           "\"%s\",\n \"algorithm\": \"%s\", \"protocol\": \"%s\", \"path\": \"%s\", "
+           "\"channels\": %u, \"tile_bytes\": %u",
            gyre_collectives[request->coll].name, request->n_bytes, request->n_ranks,
-           machine_names[request->machine], choice->algorithm->name,
+           request->n_hosts, machine_names[request->machine], choice->algorithm->name,
            gyre_proto_names[choice->proto], gyre_path_names[choice->path], choice->n_channels,
            choice->tile_bytes);
+    if (request->n_hosts > 1)
+        printf(",\n \"protocol_between_hosts\": \"%s\"", gyre_proto_names[choice->net_proto]);
+    if (answer->predicted_us > 0)
+        printf(",\n \"predicted_us\": %.3f", answer->predicted_us);
+    if (answer->kernel.is_known)
+        printf(",\n \"kernel\": \"%s\", \"blocks\": %u, \"threads\": %u",
+               answer->kernel.name != NULL ? answer->kernel.name : "interpreter",
+               answer->kernel.n_blocks, answer->kernel.n_threads);
     for (int i = 0; i < GYRE_N_WON; i++) {
         printf(",\n \"%s\": ", won_names[i]);
         if (choice->won[i] != NULL)
@@ -138,34 +274,37 @@ static int print_usage(bool is_help)
     return is_help ? 0 : 2;
 }
 
-static int answer(const struct request *request)
+static gyre_status find_answer(const struct request *request, struct answer *answer)
 {
-    static struct gyre_params params; /* large, as `why` */
-    static struct gyre_why why;
-    const struct gyre_tuner_facts facts = facts_of(request, &why);
+    static struct gyre_params params; /* large */
     const struct gyre_collective_traits *traits = &gyre_collectives[request->coll];
     const size_t n_blocks = traits->in_blocks || traits->out_blocks ? request->n_ranks : 1;
+    const uint64_t n_bytes = request->n_bytes / n_blocks;
+    struct gyre_tuning tuning = {.is_set = false};
+    struct gyre_tuner_facts facts;
     struct gyre_filter filter;
-    struct gyre_choice choice;
-    gyre_status status = gyre_params_load(&params);
-    if (status == GYRE_SUCCESS)
-        status = gyre_filter_of(&params, &filter);
-    if (status == GYRE_SUCCESS)
-        status =
-            gyre_tuner_choose(&facts, &filter, request->coll, request->n_bytes / n_blocks, &choice);
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "gyre explain-choice: %s\n", gyre_cause());
-        return 1;
-    }
-    (request->as_json ? print_json : print_text)(request, &choice, &why);
-    return 0;
+    double time_ns;
+    GYRE_TRY(gyre_params_load(&params));
+    GYRE_TRY(gyre_filter_of(&params, &filter));
+    if (gyre_param_is_set(&params, GYRE_PARAM_TUNING_FILE)) /* rows of it are printed later */
+        GYRE_TRY(gyre_tuning_load(gyre_param_text(&params, GYRE_PARAM_TUNING_FILE), &tuning));
+    GYRE_TRY(fill_facts(request, &tuning, &facts));
+    facts.why = &answer->why;
+    GYRE_TRY(gyre_tuner_choose(&facts, &filter, request->coll, n_bytes, &answer->choice));
+    if (answer->choice.won[GYRE_WON_WAY] == NULL && facts.cost != NULL &&
+        gyre_tuner_predict(&facts, facts.cost, request->coll, &answer->choice, n_bytes, &time_ns) ==
+            GYRE_SUCCESS)
+        answer->predicted_us = time_ns / 1e3;
+    return find_kernel(request, &facts, n_bytes, &answer->choice, &answer->kernel);
 }
 
 int bench_command_explain_choice(int argc, char **argv)
 {
     static const struct bench_command_line line = {
         .options = table, .user = "gyre explain-choice", .has_arguments = true};
-    struct request request = {.coll_name = "all_reduce", .n_ranks = 4, .machine = GYRE_ROWS_HOST};
+    static struct answer answer; /* large */
+    struct request request = {
+        .coll_name = "all_reduce", .n_ranks = 4, .n_hosts = 1, .machine = GYRE_ROWS_HOST};
     if (!bench_options_take(&line, argc, argv, &request))
         return 2;
     if (request.wants_help || optind != argc - 1)
@@ -177,8 +316,22 @@ int bench_command_explain_choice(int argc, char **argv)
         return 2;
     }
     request.coll = (enum gyre_collective)coll;
-    if (bench_parse_bytes(argv[optind], &request.n_bytes) == GYRE_SUCCESS)
-        return answer(&request);
-    fprintf(stderr, "gyre explain-choice: %s\n", gyre_cause());
-    return 2;
+    if (request.n_ranks % request.n_hosts != 0 ||
+        (request.n_hosts > 1 && request.machine == GYRE_ROWS_GPU_HOST_MEMORY)) {
+        fprintf(stderr,
+                "gyre explain-choice: --hosts %u: expected a divisor of --ranks, and machine "
+                "h200 or host\n",
+                request.n_hosts);
+        return 2;
+    }
+    if (bench_parse_bytes(argv[optind], &request.n_bytes) != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre explain-choice: %s\n", gyre_cause());
+        return 2;
+    }
+    if (find_answer(&request, &answer) != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre explain-choice: %s\n", gyre_cause());
+        return 1;
+    }
+    (request.as_json ? print_json : print_text)(&request, &answer);
+    return 0;
 }

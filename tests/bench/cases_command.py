@@ -76,7 +76,21 @@ def case_command(directory, source):
         "ranks 3 > 2", "block 8193 > 8192", "not proxied", "not chain"], known
     shown = start(directory, "explain-choice", "1M", "--machine", "h200").stdout
     assert "h200.rows" in shown and "bytes 1048576 > 163840" in shown, shown
-    for words in (["1X"], ["1M", "--coll", "all_sum"], ["1M", "--ranks", "0"], [], ["1M", "2M"]):
+    assert "kernel lamport sum, 64 blocks of 288 threads" in shown, shown
+    shown = start(directory, "explain-choice", "64K", "--machine", "gpu_host_memory", "--ranks", "2").stdout
+    assert "the steps are interpreted" in shown, shown
+    known = json.loads(start(directory, "explain-choice", "1M", "--ranks", "8", "--hosts", "2", "--json").stdout)
+    assert known["won"] is None and known["predicted_us"] > 0 and known["hosts"] == 2, known
+    assert known["protocol_between_hosts"] == "simple", known
+    with tempfile.TemporaryDirectory() as folder:
+        rows = os.path.join(folder, "mine.rows")
+        with open(rows, "w", encoding="utf-8") as file:
+            file.write("measured here\nway all_reduce hosts=2 -> tree simple\n")
+        known = json.loads(start(directory, "explain-choice", "1M", "--ranks", "8", "--hosts", "2", "--json",
+                                 GYRE_TUNING_FILE=rows).stdout)
+    assert known["algorithm"] == "tree" and known["won"]["file"] == "mine.rows", known
+    for words in (["1X"], ["1M", "--coll", "all_sum"], ["1M", "--ranks", "0"], [],
+                  ["1M", "--hosts", "3"], ["1M", "2M"]):
         start(directory, "explain-choice", *words, status=2)
 
     # Unknown names are errors that name the nearest one.
