@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The rules of the tree: who may include whom, no include cycles, header guards, where the outside
-world may be touched, the index in gyre.h, formatting; and of the pages (check_docs.py).
+world may be touched, the index in gyre.h, formatting; of the pages (check_docs.py), and which numbers decide in
+code (check_thresholds.py).
 
 Run from anywhere; prints one line a violation and exits 1 if there is any.
     .ci/check_tree.py [--no-format] [root]
@@ -13,6 +14,7 @@ import subprocess
 import sys
 
 from check_docs import check_docs
+from check_thresholds import check_thresholds
 
 SOURCE = (".c", ".h", ".cpp", ".cu", ".cuh")
 
@@ -256,6 +258,7 @@ def main():
     check_guards(files, complain)
     check_heads(files, complain)
     check_index(files, complain)
+    check_thresholds(root, complain)
     n_pages = check_docs(root, complain)
     if "--no-format" not in sys.argv:
         check_format(root, paths, complain)

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""The numbers that decide which way a call goes are rows of text (core/engine/plan/tuner/*.rows, each with the
+place where it was measured). This lists the numbers that are left in the code that decides, each with its
+reason. A number that is not in the list, or an entry whose number is gone, is a violation.
+
+check_tree.py runs it. Alone: .ci/check_thresholds.py [root] prints the list, then the violations.
+"""
+
+import glob
+import os
+import re
+import sys
+
+# What decides: the choice, the order of messages on GPUs, and which kernel runs a call.
+FILES = ("core/engine/plan/tuner/tuner.[ch]", "core/engine/plan/tuner/sizes.c", "core/engine/plan/tuner/predict.c",
+         "core/engine/plan/tuner/filter.c", "core/engine/plan/plan_choice.c", "core/engine/plan/plan_program.c",
+         "core/engine/plan/tuning_file.c", "core/engine/plan/terms.c", "core/engine/call/order.c",
+         "kernels/cuda/host/fused.c", "kernels/cuda/runtime/launch_fused.c")
+
+# Numbers that say nothing: 0, 1, 2, masks, and lengths of texts and tables.
+IGNORED = re.compile(r"\b(char|uint32_t|uint64_t|uint8_t|uint16_t) \w+\[\d+\]|\bstatic_assert\b.*|\b0x[0-9a-fA-F]+U?"
+                     r"|\bwords\[\d+\]|lost\[[^\]]*\]")
+NUMBER = re.compile(r"(?<![\w.])(?:\d+\.\d+(?:e\d+)?|\d+e\d+|\d+)(?:U?L{0,2})?(?![\w.])(?: << \d+)?")
+COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'[^\']*\'', re.S)
+
+# (file, number) -> the reason why it is no row.
+TILE = "data move in units of 16 bytes"
+WARP = "threads of a warp"
+UNIT = "a conversion of units"
+MODEL = "a constant of the model, as the shipped ones, not a threshold"
+LINE = "bytes of a line of the protocol, or threads that move them"
+P = "core/engine/plan/"
+T = P + "tuner/"
+FUSED = "kernels/cuda/host/fused.c"
+LAUNCH = "kernels/cuda/runtime/launch_fused.c"
+REASONS = {
+    (P + "plan_choice.c", "16"): TILE,
+    (P + "plan_program.c", "16"): TILE,
+    (P + "terms.c", "32"): "half of a hash",
+    (P + "terms.c", "64"): "the most channels that gyre.h says a call can ask for",
+    (P + "tuning_file.c", "16383"): "a limit of the file's length",
+    (P + "tuning_file.c", "9"): "the letters of \"measured \"",
+    (P + "tuning_file.c", "8000.0"): UNIT,
+    (P + "tuning_file.c", "0.98"): MODEL,
+    (P + "tuning_file.c", "0.92"): MODEL,
+    (P + "tuning_file.c", "2000"): MODEL,
+    (P + "tuning_file.c", "9000"): MODEL,
+    (P + "tuning_file.c", "700"): MODEL,
+    (P + "tuning_file.c", "10000"): MODEL,
+    (T + "filter.c", "31"): "the bit that only a list that excludes has",
+    (T + "predict.c", "100"): "rows say percent",
+    (T + "predict.c", "256"): "the smallest class of sizes for which a prediction is kept",
+    (T + "predict.c", "4"): "classes between two powers of two, and the next shorter tile that the search tries",
+    (T + "predict.c", "3"): "the last tile that the search tries: three quarters of the best one",
+    (T + "predict.c", "16"): TILE,
+    (T + "sizes.c", "1U << 30"): "the most that fits 32 bits: copy engines have no slots",
+    (T + "sizes.c", "1ULL << 31"): "the first bit of a square root",
+    (T + "sizes.c", "15U"): TILE,
+    (T + "sizes.c", "16"): TILE + ", and LAMPORT moves so many a thread",
+    (T + "sizes.c", "32"): WARP,
+    (T + "sizes.c", "480"): LINE,
+    (T + "sizes.c", "512"): LINE,
+    (T + "tuner.c", "16"): TILE,
+    (T + "tuner.c", "512"): "a fused all-gather copies in such units",
+    (T + "tuner.h", "16 << 20"): "measured, of a launch and not of the way: a row once kernels have rows",
+    (FUSED, "15"): "barriers of a block that a kernel can use",
+    (FUSED, "32"): WARP,
+    (FUSED, "16"): LINE,
+    (FUSED, "3"): "peers for which kernels are compiled",
+    (FUSED, "7"): "peers for which kernels are compiled",
+    (FUSED, "8"): LINE,
+    (FUSED, "480"): LINE,
+    (FUSED, "64"): "two warps, the fewest of a block",
+    (FUSED, "15ULL"): LINE,
+    (FUSED, "512"): "LAMPORT: the bytes of a warp's round. FUSED_HOST_BYTES is measured, of a launch and not of the way:"
+                    " a row once kernels have rows",
+    (FUSED, "2ULL"): "threads that a LAMPORT block may have beyond those of the interpreter",
+    (LAUNCH, "15"): "addresses of 16 bytes",
+    (LAUNCH, "16"): "addresses of 16 bytes",
+    (LAUNCH, "96"): "measured, of a launch and not of the way: a row once kernels have rows",
+}
+
+
+def numbers_of(text):
+    """Number -> the lines where it stands, without comments, texts and what IGNORED says."""
+    found = {}
+    text = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
+    for n, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("#include"):
+            continue
+        for match in NUMBER.finditer(IGNORED.sub(" ", line)):
+            if match.group(0) not in ("0", "1", "2", "0U", "1U", "2U", "1ULL"):
+                found.setdefault(match.group(0), []).append(n)
+    return found
+
+
+def check_thresholds(root, complain):
+    """Returns (file, lines, number, reason) of all numbers that are left."""
+    left, seen = [], set()
+    paths = sorted(path for pattern in FILES for path in glob.glob(os.path.join(root, pattern)))
+    for path in paths:
+        name = os.path.relpath(path, root)
+        with open(path, encoding="utf-8") as file:
+            found = numbers_of(file.read())
+        for number, lines in found.items():
+            reason = REASONS.get((name, number))
+            seen.add((name, number))
+            left.append((name, lines, number, reason))
+            if reason is None:
+                complain(f"{name}:{lines[0]}", f"the number {number} is no row of *.rows, and .ci/check_thresholds.py"
+                                               " has no reason for it")
+    for name, number in REASONS:
+        if (name, number) not in seen:
+            complain(".ci/check_thresholds.py", f"{name} has no number {number} any more")
+    return left
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    problems = []
+    for name, lines, number, reason in check_thresholds(root, lambda where, what: problems.append(f"{where}: {what}")):
+        if reason is not None:
+            print(f"{name}:{','.join(map(str, lines))}: {number}: {reason}")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
