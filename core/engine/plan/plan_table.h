@@ -22,9 +22,8 @@ enum {
 };
 
 /* The shape of a call: everything on which its plan and the kernel that runs it depend. It has no
- * pointer, so calls with other buffers have the same key, and no hole, so keys are compared byte by
- * byte. IN_PLACE and the two ALIGNED bits are this rank's own: a choice that all ranks must make
- * alike never reads them. */
+ * pointer, so calls with other buffers have the same key. IN_PLACE and the two ALIGNED bits are
+ * this rank's own: a choice that all ranks must make alike never reads them. */
 struct gyre_plan_key {
     uint64_t count; /* elements of the vector, or of one block */
     struct gyre_call_terms terms;
@@ -34,21 +33,16 @@ struct gyre_plan_key {
     uint8_t coll;
     uint8_t dtype;
     uint8_t op; /* GYRE_SUM where nothing is reduced; GYRE_FIRST_USER_OP for every user operation */
-    uint8_t zero[7];
 };
-
-_Static_assert(sizeof(struct gyre_plan_key) == 40, "no hole");
 
 struct gyre_plan {
     struct gyre_plan_key key;
     struct gyre_choice choice;
     const struct gyre_variants *variants;
-    struct gyre_loaded *loaded;
-    struct gyre_split split;
-    struct gyre_reduction reduction; /* without a user operation's scalar, which each call brings */
-    bool is_placed;                  /* the program writes results into windows */
-    bool waits;                      /* the call waits for other ranks */
-    struct gyre_plan *next;          /* in the table's list of replaced plans */
+    struct gyre_work work;  /* without what each call brings: buffers, placement, a user's scalar */
+    bool is_placed;         /* the program writes results into windows */
+    bool waits;             /* the call waits for other ranks */
+    struct gyre_plan *next; /* in the table's list of replaced plans */
 };
 
 #define GYRE_PLAN_SETS    512
