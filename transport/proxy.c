@@ -52,11 +52,6 @@ struct gyre_proxy {
     nfds_t n_nap_fds;
 };
 
-static bool take_note(struct gyre_proxy *proxy)
-{
-    return gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
-}
-
 /* @n_fds: so many of nap_fds end the sleep. */
 static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
 {
@@ -106,14 +101,6 @@ static bool do_locked(struct gyre_proxy *proxy, bool (*work)(struct gyre_proxy *
     return has_moved;
 }
 
-static bool is_helped(const struct gyre_proxy *proxy, uint32_t *n_seen)
-{
-    const uint32_t n_helps = gyre_load_relaxed_u32(&proxy->n_helps);
-    const bool has_news = n_helps != *n_seen;
-    *n_seen = n_helps;
-    return has_news;
-}
-
 static void *proxy_main(void *argument)
 {
     struct gyre_proxy *proxy = argument;
@@ -123,10 +110,12 @@ static void *proxy_main(void *argument)
     uint32_t n_helps_seen = 0;
     while (gyre_load_acquire_u32(&proxy->stop) == 0 && !gyre_fault_is_raised(proxy->fault)) {
         const bool has_moved = do_locked(proxy, poll_clients);
-        const bool has_note = take_note(proxy);
+        const bool has_note =
+            gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
+        const uint32_t n_helps = gyre_load_relaxed_u32(&proxy->n_helps);
         const uint64_t now_ns = gyre_now_ns();
         if (has_note) /* helpers before the wake leave the rest to this thread */
-            n_helps_seen = gyre_load_relaxed_u32(&proxy->n_helps);
+            n_helps_seen = n_helps;
         if (has_note || has_moved) {
             moved_at_ns = now_ns;
             nap_ns = PROXY_NAP_MIN_NS;
@@ -134,7 +123,8 @@ static void *proxy_main(void *argument)
             gyre_cpu_relax();
         } else if (now_ns - moved_at_ns < PROXY_WARM_NS) {
             sched_yield();
-        } else if (is_helped(proxy, &n_helps_seen)) {
+        } else if (n_helps != n_helps_seen) { /* an executor has helped */
+            n_helps_seen = n_helps;
             nap(proxy, 1, PROXY_HELPED_NAP_NS);
         } else if (!do_locked(proxy, settle_clients)) {
             nap(proxy, proxy->n_nap_fds, nap_ns);

@@ -282,30 +282,6 @@ static struct gyre_connector make_connector(const struct gyre_fifo_spec *spec,
     return connector;
 }
 
-static gyre_status connect_peer(struct slab_transport *slab, int index, const unsigned char *bytes,
-                                size_t n_bytes, struct gyre_connector *connectors)
-{
-    const struct gyre_transport_config *config = &slab->config;
-    const struct gyre_fifo_spec *spec = &config->spec;
-    const int peer = config->peers[index];
-    struct slab_blob blob;
-    struct gyre_slab_layout layout;
-    uint32_t my_index = 0;
-    GYRE_TRY(parse_blob(slab, peer, bytes, n_bytes, &blob, &layout, &my_index));
-    GYRE_TRY(slab->memory->import(config, &config->infos[peer], &blob.handle, layout.n_bytes,
-                                  &slab->imported[index]));
-
-    const struct slab_side mine = {&slab->own, &slab->layout, (uint32_t)index};
-    const struct slab_side theirs = {&slab->imported[index], &layout, my_index};
-    for (uint32_t fifo = 0; fifo < spec->n_fifos; fifo++) {
-        connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, true)] =
-            make_connector(spec, &theirs, &mine, fifo);
-        connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, false)] =
-            make_connector(spec, &mine, &theirs, fifo);
-    }
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_slab_connect(struct gyre_transport *transport, const void *blobs,
                               const size_t *offsets, uint64_t deadline_ns,
                               struct gyre_connector *connectors)
@@ -313,14 +289,29 @@ gyre_status gyre_slab_connect(struct gyre_transport *transport, const void *blob
     (void)deadline_ns;
     struct slab_transport *slab = (struct slab_transport *)transport;
     const struct gyre_transport_config *config = &slab->config;
+    const struct gyre_fifo_spec *spec = &config->spec;
     for (int i = 0; i < config->n_peers; i++) {
         const int peer = config->peers[i];
-        const gyre_status status =
-            connect_peer(slab, i, (const unsigned char *)blobs + offsets[peer],
-                         offsets[peer + 1] - offsets[peer], connectors);
+        struct slab_blob blob;
+        struct gyre_slab_layout layout;
+        uint32_t my_index = 0;
+        gyre_status status =
+            parse_blob(slab, peer, (const unsigned char *)blobs + offsets[peer],
+                       offsets[peer + 1] - offsets[peer], &blob, &layout, &my_index);
+        if (status == GYRE_SUCCESS)
+            status = slab->memory->import(config, &config->infos[peer], &blob.handle,
+                                          layout.n_bytes, &slab->imported[i]);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "rank %d (%s) over %s", peer,
                                      config->infos[peer].host_name, transport->ops->name);
+        const struct slab_side mine = {&slab->own, &slab->layout, (uint32_t)i};
+        const struct slab_side theirs = {&slab->imported[i], &layout, my_index};
+        for (uint32_t fifo = 0; fifo < spec->n_fifos; fifo++) {
+            connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, true)] =
+                make_connector(spec, &theirs, &mine, fifo);
+            connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, false)] =
+                make_connector(spec, &mine, &theirs, fifo);
+        }
     }
     return GYRE_SUCCESS;
 }

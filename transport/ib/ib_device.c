@@ -302,19 +302,6 @@ static uint16_t vlan_of(const char *netdev)
     return (uint16_t)id;
 }
 
-static bool is_down(const char *netdev)
-{
-    struct ifreq request;
-    memset(&request, 0, sizeof(request));
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", netdev);
-    const bool down = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) == 0;
-    close(fd);
-    return down;
-}
-
 static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
 {
     const size_t length = strlen(netdev);
@@ -323,7 +310,15 @@ static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
         return;
     memcpy(row->netdev, netdev, length + 1);
     row->vlan = vlan_of(row->netdev);
-    row->is_netdev_down = is_down(row->netdev);
+    struct ifreq request;
+    memset(&request, 0, sizeof(request));
+    memcpy(request.ifr_name, netdev, length + 1);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    row->is_netdev_down =
+        ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) == 0;
+    close(fd);
 }
 
 /* A word of sysfs; false if it cannot be read (EINVAL for an empty slot). */
