@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks find each other, exchange set-up data and, afterwards, watch each other: over TCP
- * (every rank keeps one authenticated link to the rendezvous server that the unique id names) or in
- * the memory of one process (threads). Every wait has a deadline; every peer is proved to know the
- * job's secret before a byte of it is used.
+ * How ranks find each other, exchange set-up data and watch each other: over TCP, through the
+ * rendezvous server that the unique id names, or in the memory of one process (threads). Every wait
+ * has a deadline; every peer proves that it knows the job's secret before a byte of it is used.
  */
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
@@ -109,8 +108,8 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
 
-/** Tell the other ranks, instead of joining, that this rank's init has failed. Takes at most about
- * two seconds and keeps the thread's cause. */
+/** Tell the other ranks, instead of joining, that this rank's init failed. Takes at most two
+ * seconds and keeps the thread's cause. */
 void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
                                 const char *text);
 
@@ -120,9 +119,9 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
                                       struct gyre_bootstrap **bootstraps_out);
 
 /* ---- finding each other again -------------------------------------------------------------- *
- * Some ranks of a communicator make a new one without the excluded ranks, even if the server ended
- * with a dead rank. Each rank keeps a listening socket, the regroup listener, from the start. The
- * lowest remaining rank hands out the new unique id there. */
+ * The remaining ranks of a communicator make a new one, even if the server is dead. Each rank
+ * listens from the start (the regroup listener); the lowest remaining one hands out the new unique
+ * id. */
 
 struct gyre_regroup_listener;
 
@@ -148,11 +147,10 @@ struct gyre_regroup {
     const char *failure_text;
 };
 
-/** The lowest member waits for all others and gives them a new unique id. If ranks may be lost, a
- * rank whose list has more members is told so and awaited again. Errors: the first failure of a
- * member (all are told), INVALID_USAGE (a rank's list has other members; all that come within a
- * second are told), TIMEOUT naming the missing ranks, REMOTE (a member came and died), the status
- * of check(). */
+/** The lowest member waits for all others and gives them a new unique id. A rank whose list has
+ * more members is told so and awaited again if ranks may be lost. Errors, of which all members are
+ * told: the first failure of a member, INVALID_USAGE (a rank's list has other members), TIMEOUT
+ * naming the missing ranks, REMOTE (a member came and died), the status of check(). */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
@@ -170,8 +168,8 @@ gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], b
  * process exits it would be in ruins. */
 void gyre_authenticate_prepare(void);
 
-/** Free what libcrypto keeps for this thread. For our own threads that nobody joins, before they
- * say that they are done: at exit libcrypto forgets it. */
+/** Free what libcrypto keeps for this thread. For our own threads that nobody joins: at exit
+ * libcrypto forgets it. */
 void gyre_authenticate_release(void);
 
 #endif

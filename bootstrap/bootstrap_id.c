@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id, which is made together with the rendezvous server that it names. With COMM_ID an
- * id names an address instead, where the ranks meet and rank 0 hands out such an id.
+ * The unique id. With COMM_ID it names an address, where the ranks meet and rank 0 hands out an id
+ * that names its rendezvous server.
  */
 #include "bootstrap/bootstrap_server.h"
 

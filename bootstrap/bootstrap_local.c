@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bootstrap of ranks that are threads of one process: one object under one lock, counted by its
- * ranks. A rank that is closed without goodbye is lost to the others, as a process would be.
+ * Ranks that are threads of one process: one object under one lock, counted by its ranks. A rank
+ * that is closed without goodbye is lost to the others.
  */
 #include "bootstrap/bootstrap_wire.h"
 

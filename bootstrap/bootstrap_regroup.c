@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How some ranks of a communicator find each other again without its rendezvous server. The lowest
- * of them waits until all others have connected to its regroup listener, and only then answers. So
- * all get the same verdict: the new unique id, or why there is none. A member that cannot take part
- * joins too, with its failure, which every member then gets as soon as it joins.
+ * How some ranks of a communicator find each other again without its server. The lowest of them
+ * answers when all others have connected to its regroup listener, so all get the same verdict. A
+ * member that cannot take part joins with its failure, which every member then gets at once.
  *
- * Ranks learn of deaths one after the other. A rank whose list still has more ranks than the lowest
- * one's is told so, and the lowest rank waits for it to come again.
+ * Ranks learn of deaths one after the other: a rank whose list still has more ranks is told so, and
+ * the lowest rank waits for it to come again.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -90,8 +89,7 @@ void gyre_regroup_close(struct gyre_regroup_listener *listener)
     free(listener);
 }
 
-/* The lowest member sends its challenge when it begins to serve, and the verdict when all members
- * have joined. Between the two it is silent. */
+/* The lowest member sends its challenge, and nothing more until its verdict. */
 static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns)
 {
     struct gyre_wire_watch watch;
@@ -105,9 +103,8 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
     }
 }
 
-/* One try at each address. A wrong one (this host has a bridge with the same address, say) refuses,
- * is silent, or does not know the secret. *is_proved_out: the other end has proved that it is the
- * lowest member, so its answer counts. */
+/* One try at each address. A wrong one refuses, is silent, or does not know the secret.
+ * *is_proved_out: the other end is the lowest member, so its answer counts. */
 static gyre_status try_addresses(const struct gyre_sock_address *addresses, int n,
                                  const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                  bool *is_proved_out, struct verdict *verdict_out)
@@ -181,8 +178,7 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
 #define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
 #define MAX_CANDIDATES 512           /* strangers have a lower cap; the rest are ranks */
 
-/* A connection until its claim is whole. It becomes a joiner when it has proved that it knows the
- * secret and claims to be an awaited rank. */
+/* A connection until its claim is whole; then a joiner, if it is an awaited rank. */
 struct candidate {
     struct gyre_stranger stranger;
     bool is_proved;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop of the server and the bytes of its links. Nothing blocks, a stranger costs a fixed
- * buffer and five seconds, and memory is only ever reserved for a proved link and up to its frame
- * type's cap. What frames mean is in bootstrap_server_ranks.c.
+ * The server's loop and the bytes of its links. Nothing blocks, a stranger costs a fixed buffer and
+ * five seconds, and memory is reserved for a proved link alone, up to its frame type's cap.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -66,8 +65,7 @@ static void write_link(struct gyre_server *server, struct gyre_server_link *link
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         } else if (errno == EPIPE || errno == ECONNRESET) {
-            /* It has closed, but what it said before, perhaps a goodbye, may not be read yet: the
-             * end of what there is to read ends the link. */
+            /* It has closed, but what it said before, perhaps a goodbye, may not be read yet. */
             while (link->first_out != NULL)
                 drop_first_out(link);
         } else if (errno != EINTR) {
@@ -287,8 +285,8 @@ static bool make_room(struct gyre_server *server)
 }
 
 /* Strangers give their descriptors back after a while. If none is free for long, the ranks are told
- * so one after the other: with the spare descriptor, and where its number is past the limit, with a
- * higher limit as long as the server lives. */
+ * so one after the other, with the spare descriptor and, where its number is past the limit, a
+ * higher limit. */
 static void note_refusal(struct gyre_server *server)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -363,8 +361,8 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* A process that exits right after its own error must first let its servers tell the other ranks.
- * The count belongs to the process; a forked child has none of the servers. */
+/* A process that exits right after its own error must first let its servers tell the other ranks. A
+ * forked child has none of them. */
 static uint32_t n_serving;
 
 static void forget_servers(void)

@@ -452,8 +452,8 @@ fail:
 close_tcp:
     tcp_close(&tcp->base);
 give_up:
-    /* A failure of this rank's own, such as a lack of descriptors, can be over a moment later; a
-     * rendezvous that did not answer in time is not tried again. */
+    /* A failure of this rank's own can be over a moment later; a rendezvous that did not answer in
+     * time is not tried again. */
     if (status != GYRE_ERROR_TIMEOUT)
         give_up(id, place, gyre_cause(),
                 gyre_now_ns() + (status == GYRE_ERROR_ABORTED ? GIVE_UP_NS : RETRY_NS));

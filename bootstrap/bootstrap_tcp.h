@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a rank's link to the server. Any thread may send, under one lock. Reading follows the
- * leader: of the threads that wait for something (an event, a gathered result) one reads the socket
- * for all and sorts what comes; the others sleep until it has. So a gather works while another
- * thread polls.
+ * Inside of a rank's link to the server. Any thread may send, under one lock. One of the threads
+ * that wait (for an event, for a gathered result) reads the socket for all; the others sleep until
+ * it has. So a gather works while another thread polls.
  */
 #ifndef GYRE_BOOTSTRAP_TCP_H
 #define GYRE_BOOTSTRAP_TCP_H

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both sides of a connection share: proofs of the job's secret, connections before their
- * proof, whether a peer is still there, queues of events, gathered results.
+ * What both sides of a connection share.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -157,15 +156,13 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
     return GYRE_STRANGER_EVICT;
 }
 
-/* Is the other end still there? The two kernels answer that, not the two processes: a stopped
- * process must not count as dead, and its kernel goes on acknowledging. Keepalive alone misses an
- * end that has bytes to send: Linux sends no probes then, and TCP's persist state has no useful
- * limit. TCP_USER_TIMEOUT also ends a connection to a stopped process whose window is full.
- *
- * So the segments that arrive are counted. A peer's kernel that reaches this host sends at least
- * one every 2 s: an acknowledgement, a probe of its own, or an answer to ours. Loss in one
- * direction alone is seen by the end that hears nothing. It resets the connection, because a FIN
- * would wait behind bytes that are never acknowledged. */
+/* Is the other end still there? The two kernels answer that: a stopped process must not count as
+ * dead. Keepalive alone misses an end that has bytes to send: Linux sends no probes then.
+ * TCP_USER_TIMEOUT also ends a connection to a stopped process whose window is full. So the
+ * segments that arrive are counted: a peer's kernel that reaches this host sends one every 2 s, an
+ * acknowledgement, a probe, or an answer to ours. Loss in one direction alone is seen by the end
+ * that hears nothing. It resets the connection, because a FIN would wait behind bytes that are
+ * never acknowledged. */
 #define SECOND_NS 1000000000ULL
 /* Keepalive's own patience: 2 s, and five probes a second apart. */
 #define SILENT_NS (7 * SECOND_NS)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the server, the ranks' links and the local bootstrap share: the unique id and frames,
- * strangers, queues of events, gathered results. All wire structs are little endian, as is every
- * machine that gyre runs on.
+ * The unique id and frames, strangers, queues of events, gathered results. All wire structs are
+ * little endian, as is every machine that gyre runs on.
  */
 #ifndef GYRE_BOOTSTRAP_WIRE_H
 #define GYRE_BOOTSTRAP_WIRE_H
@@ -85,9 +84,9 @@ size_t gyre_gather_cap(int n_ranks);
 gyre_status gyre_gather_check(int n_ranks, size_t n_bytes, bool is_fixed);
 gyre_status gyre_post_check(int n_ranks, int rank, size_t n_bytes);
 
-/* ---- challenge and response ---------------------------------------------------------------
- * server: hello(nonce). client: hello(nonce), proof. server: proof. A proof is HMAC-SHA256 over
- * the prover's role and both nonces, so a proof reflected back to its maker is worth nothing. */
+/* ---- challenge and response -----------------------------------------------------------------
+ * Server: hello(nonce). Client: hello(nonce), proof. Server: proof. A proof is HMAC-SHA256 over the
+ * prover's role and both nonces, so it is worth nothing when it is reflected. */
 
 #define GYRE_NONCE_BYTES 32
 #define GYRE_PROOF_BYTES 32
@@ -105,8 +104,7 @@ static_assert(sizeof(struct gyre_answer) == 68, "wire");
 
 /* ---- strangers ---------------------------------------------------------------------------- */
 
-/* A connection before its proof, on the accepting side. It costs its server a fixed buffer and a
- * descriptor for a bounded time; nothing waits for it. */
+/* A connection before its proof, on the accepting side. Nothing waits for it. */
 struct gyre_stranger {
     int fd;
     uint64_t born_ns;

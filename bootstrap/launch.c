@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of launchers and the choice among those whose variables are set. A wrong choice would
- * run every process alone, or let two jobs meet, so whatever is unclear is an error.
+ * A wrong choice would run every process alone, or let two jobs meet, so whatever is unclear is an
+ * error.
  */
 #include "bootstrap/launch.h"
 
@@ -28,7 +28,7 @@ enum nearness {
 };
 
 /* Names of variables, or NULL. A rank, or the first name of the size with a value above 1, shows
- * that the launcher started the process; further names of the size only tell it. */
+ * that the launcher started the process. */
 struct launcher {
     const char *name;
     enum nearness nearness;
@@ -222,8 +222,8 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
     const enum nearness nearness = launchers[inner].nearness;
     const bool is_step = launchers[outer].hosts == NULL || is_set(environment, "SLURM_STEP_ID") ||
                          is_set(environment, "SLURM_STEP_NUM_TASKS");
-    /* Did the outer launcher start one process that started the inner ranks of one host? These are
-     * numbered host by host, or in turns over the hosts. */
+    /* One process of the outer launcher may have started the inner ranks of one host, numbered host
+     * by host or in turns. */
     const int n_inner = all[inner].n_ranks, n_outer = all[outer].n_ranks;
     const bool is_inside = n_outer > 0 && n_inner > n_outer && n_inner % n_outer == 0 &&
                            (all[inner].rank / (n_inner / n_outer) == all[outer].rank ||
@@ -251,8 +251,8 @@ static bool is_in_table(const char *name)
     return false;
 }
 
-/* Is it a size above 1 beside a rank, under names that no row has? A world's size says enough.
- * @text_out: the variables with their values. */
+/* A size above 1 beside a rank, under names that no row has. @text_out: the variables with their
+ * values. */
 static bool is_unknown_size(char *const *environment, const char *name, char text_out[320])
 {
     static const char *const sizes[] = {"_WORLD_SIZE", "_SIZE",          "_NRANKS",    "_NUM_RANKS",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which launcher started this process, what it says, and how processes that know one address meet.
- * One table of launchers serves the benches, gyre_get_launch() and so the Python package.
  */
 #ifndef GYRE_BOOTSTRAP_LAUNCH_H
 #define GYRE_BOOTSTRAP_LAUNCH_H
@@ -21,8 +20,8 @@ gyre_status gyre_launch_find(char *const *environment, gyre_launch *launch_out);
 bool gyre_launch_has_pmix(char *const *environment, const gyre_launch *launch);
 
 /* ---- ranks meet ---------------------------------------------------------------------------------
- * Rank 0 listens at the address, and every other rank keeps one connection to it. A process of
- * another job is refused and told why. Like torchrun's own store, this trusts the network. */
+ * Rank 0 listens, and every other rank keeps one connection to it. A process of another job is
+ * refused and told why. Like torchrun's own store, this trusts the network. */
 
 struct gyre_meet_place {
     int rank;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0's side. It listens, decides about each process that comes, and drops a connection that has
- * not sent its hello within two seconds; it never waits for one.
+ * Rank 0's side. It drops a connection that has not sent its hello within two seconds; it never
+ * waits for one.
  */
 #include "core/foundation/base/log.h"
 #include "bootstrap/meet.h"
@@ -198,8 +198,8 @@ static int listen_at(struct reception *reception, const void *name, socklen_t n_
     return 0;
 }
 
-/* On all addresses, or on those of SOCKET_IFNAME's interfaces, those that the place's name has on
- * this host, and loopback. Returns 0 or an errno. */
+/* On all addresses, or on loopback, SOCKET_IFNAME's addresses, and those that the place's name has
+ * here. Returns 0 or an errno. */
 static int listen_everywhere(struct reception *reception)
 {
     const struct gyre_meet_place *place = reception->place;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and replaces whole files. No process ever reads half of a replaced file, and no file name
- * from a user makes the program wait for ever or use up its memory.
+ * Reads and replaces whole files. No process reads half of a replaced file, and no name from a user
+ * makes the program wait for ever or use up its memory.
  */
 #ifndef GYRE_BASE_FILE_H
 #define GYRE_BASE_FILE_H
@@ -11,9 +11,9 @@
 #include <limits.h>
 #include <stddef.h>
 
-/** Moves a new descriptor above stdin, stdout and stderr: a program may run with some of these
- * closed, and what it writes there must not reach a file or a peer of ours. Returns the descriptor,
- * with close-on-exec; or -1 with errno, also if fd is -1. */
+/** Moves a new descriptor above stdin, stdout and stderr, which a program may have closed: what it
+ * writes there must not reach a file or a peer of ours. Returns it, or -1 with errno, also if fd is
+ * -1. */
 int gyre_descriptor_keep(int fd);
 
 /** Write all bytes, without SIGPIPE and SIGXFSZ. Returns 0 or an errno. */
@@ -25,9 +25,8 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
  * Errors: INVALID_ARGUMENT (not a regular file, a link to nothing, or "-"), SYSTEM. */
 gyre_status gyre_file_to_replace(const char *path, char *target_out);
 
-/** Replace `path` by a file with these bytes, or leave it unchanged. The bytes first go to a new
- * file with a random name beside it. Permissions stay, or are those of the umask.
- * Errors: as gyre_file_to_replace. */
+/** Replace `path` by a file with these bytes, or leave it unchanged. They first go to a new file
+ * with a random name beside it. Errors: as gyre_file_to_replace. */
 gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes);
 
 /** Read a regular file. Pipes and devices are refused, because they may never end.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Level, subsystems and file belong to the process, as stderr does. They are set before a second
- * thread logs, and are read with acquire loads. A line is one write(2), so lines of several threads
- * and processes never mix.
+ * Level, subsystems and file belong to the process. They are set before a second thread logs, and
+ * are read with acquire loads. A line is one write(2), so lines of several threads and processes
+ * never mix.
  *
- * Descriptor 2 is written to only as long as it is the standard error. In a program that started
- * without one, or has closed it, it may be the program's own file.
+ * Descriptor 2 is written to only as long as it is the standard error: a program without one may
+ * have opened a file there.
  */
 #include "core/foundation/base/log.h"
 

@@ -340,8 +340,8 @@ void gyre_param_sources_open(struct gyre_param_sources *sources_out)
     }
 }
 
-/* The first communicator's environment sets up the process's log. A forked child sets up its own,
- * whose file has the child's pid in its name. */
+/* The first communicator sets up the process's log. A forked child sets up its own, which has its
+ * pid in its name. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool log_is_ready; /* under lock */
 

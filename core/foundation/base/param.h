@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of variables. X is read from GYRE_X, and from NCCL_X if NCCL has it and GYRE_X is
- * unset; from the environment or else from NCCL's files. An unknown GYRE_* name or a value that
- * does not parse is an error that names the nearest legal one. A value of NCCL_* is taken, changed
- * to the nearest legal one, or ignored. A communicator reads all variables at init and never again.
+ * unset. An unknown GYRE_* name or a value that does not parse is an error that names the nearest
+ * legal one; a value of NCCL_* is taken, changed to the nearest legal one, or ignored. A
+ * communicator reads all variables at init and never again.
  */
 #ifndef GYRE_BASE_PARAM_H
 #define GYRE_BASE_PARAM_H
@@ -88,8 +88,8 @@ gyre_status gyre_params_load(struct gyre_params *params_out);
 /** gyre_params_take() of one list of "NAME=value" that ends with NULL. */
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
 
-/** For code that checks a text itself. @status: of that check. Returns it, but SUCCESS for a text
- * from NCCL_*: a warning, once in the process, says that it is ignored. */
+/** For code that checks a text itself. @status: of that check. SUCCESS for a text from NCCL_*, of
+ * which a warning, once in the process, says that it is ignored. */
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
                                gyre_status status);
 
@@ -141,8 +141,8 @@ struct gyre_param_guess {
     char nearest[40];
 };
 
-/** What an unknown "NAME=value" may have been meant to be. Returns false if it has another prefix
- * than GYRE_ and NCCL_, or is a variable of the table. */
+/** What an unknown "NAME=value" may have been meant to be. False if it is neither GYRE_* nor
+ * NCCL_*, or is known. */
 bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out);
 
 /** Use `text` instead of the environment's value. @source: for messages.

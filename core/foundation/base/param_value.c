@@ -168,8 +168,7 @@ static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
     return true;
 }
 
-/* As NCCL reads it: base 0, and what follows the number does not count. Bytes may have K, M or G,
- * with B or iB. */
+/* As NCCL reads it: base 0, without what follows. Bytes may have K, M or G, with B or iB. */
 static bool read_number(enum gyre_param_type type, const char *text, int64_t *number_out,
                         bool *is_whole_out)
 {
@@ -192,9 +191,8 @@ static bool read_number(enum gyre_param_type type, const char *text, int64_t *nu
     return true;
 }
 
-/* Turns a number into one that the row takes, or into "". The default of many of NCCL's numbers is
- * -1 or -2, so these mean "not set". A 0 where at least 1 is legal means "no limit", and so the
- * row's default. */
+/* Turns a number into one that the row takes, or into "". -1 and -2, the defaults of many of NCCL's
+ * numbers, mean "not set", and so does 0 where at least 1 is legal. */
 static void rewrite_number(const struct gyre_param_row *row, char *text, char *remark_out,
                            size_t remark_bytes)
 {

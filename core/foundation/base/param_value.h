@@ -26,9 +26,8 @@ void gyre_param_describe_legal(const struct gyre_param_row *row, char *text_out,
 gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *source,
                                  const char *text, struct gyre_param_value *value_out);
 
-/** The same for a value that was written for NCCL. It never fails: values out of range become the
- * nearest legal one, and what means nothing here leaves the default.
- * @note_out: the line for the user if the value is not used as it is written; else "". */
+/** For a value that was written for NCCL; never fails. @note_out: the line for the user if the
+ * value is not used as it is written; else "". */
 void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, const char *text,
                           struct gyre_param_value *value_out, char *note_out, size_t note_bytes);
 

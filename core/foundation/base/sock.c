@@ -79,10 +79,10 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
 }
 
 /* Small frames must not wait for each other (NODELAY). A host that vanished without a FIN must end
- * an idle connection: first probe after 2 s of silence, then 5, a second apart. The peer's kernel
- * answers them, so a stopped process does not count as gone. No TCP_USER_TIMEOUT: it would also end
- * a connection to a stopped process whose window is full. What keepalive does not see, because
- * bytes wait to be sent, bootstrap_wire.c does. */
+ * an idle connection: first probe after 2 s, then 5, a second apart; the kernel of a stopped
+ * process answers them. TCP_USER_TIMEOUT would also end a connection to a stopped process whose
+ * window is full. What keepalive does not see, because bytes wait to be sent, bootstrap_wire.c
+ * does. */
 static gyre_status set_options(int fd)
 {
     const struct {
@@ -315,9 +315,8 @@ gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadlin
 
 #define FDS_PER_WORD 64
 
-/* Sockets are this process's alone: a child that fork() made would hold every connection open, and
- * peers would hear of this process's death when the child ends. A thread that holds the lock sees
- * each descriptor as marked and open, or as neither. */
+/* Sockets are this process's alone: peers would hear of its death only when a forked child ends,
+ * too. A thread that holds the lock sees each descriptor as marked and open, or as neither. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
 static size_t n_words;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP with deadlines, which network interface to use, and where a process can be reached. Sockets
- * made here are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise
- * SIGPIPE. A child that this process forks closes them first thing. Deadlines are on gyre_now_ns().
+ * TCP with deadlines on gyre_now_ns(), the choice of interfaces, and where a process can be
+ * reached. Sockets are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise
+ * SIGPIPE. A forked child closes them first thing.
  */
 #ifndef GYRE_BASE_SOCK_H
 #define GYRE_BASE_SOCK_H
@@ -36,11 +36,11 @@ struct gyre_sock_interface {
 /** All addresses of all interfaces. @interfaces_out: freed by the caller. */
 gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out);
 
-/** Pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule: ib*, then those with
- * a default route, other real ones, virtual ones by their names, those without a link, and last
- * loopback; second addresses come after all first ones of a kind. A list's own order comes before
- * that.
- * @ifname: [^][=]name,... or "". @family: AF_INET, AF_INET6 or 0 = both. @chosen_out: room for n.
+/** Pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule: ib*, those with a
+ * default route, other real ones, virtual ones, those without a link, loopback; second addresses
+ * after all first ones of a kind.
+ * @ifname: [^][=]name,... or ""; its order counts. @family: AF_INET, AF_INET6 or 0 = both.
+ * @chosen_out: room for n.
  * Errors, listing the interfaces that exist: INVALID_ARGUMENT (none matches; the text does not name
  * the variables), SYSTEM (neither is given). */
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
@@ -53,11 +53,11 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
-/** Put the interface first that one of several ranks of a host is to use, if
- * @ifname is a list of several names without "^". Pure.
- * @addresses: as from gyre_sock_list_addresses(); rotated by whole interfaces.
- * @position: of the rank among its host's. Position p uses interface p * n_interfaces / n_positions
- * if there are more ranks than interfaces, else interface p.
+/** Put the interface first that one of several ranks of a host is to use, if @ifname is a list of
+ * several names without "^". Pure.
+ * @addresses: as from gyre_sock_list_addresses().
+ * @position: of the rank among its host's; it uses interface position * n_interfaces / n_positions
+ * if there are more ranks than interfaces, else interface position.
  * Returns over how many interfaces ranks spread, at least 1. */
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
                      int n_positions);
@@ -65,9 +65,8 @@ int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *i
 gyre_status gyre_sock_choose(const struct gyre_params *params,
                              struct gyre_sock_interface *chosen_out);
 
-/** Sort a peer's addresses by how likely this process reaches them: first those in a subnet of
- * `own`, last those that `own` has itself (two hosts may both have a bridge 172.17.0.1). Not for a
- * peer on this host. */
+/** Sort the addresses of another host: first those in a subnet of `own`, last those that `own` has
+ * itself (two hosts may both have a bridge 172.17.0.1). */
 void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
                          struct gyre_sock_address *addresses, int n_addresses);
 

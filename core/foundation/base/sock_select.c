@@ -172,9 +172,9 @@ static int kind_of(const struct gyre_sock_interface *interface)
     return 2;
 }
 
-/* Lower is better; -1 = not taken. @place: how many addresses of the family and interface come
- * before this one. Without a list, second addresses come after all first ones of their kind, so
- * that an interface with hundreds of addresses does not crowd out the others. */
+/* Lower is better; -1 = not taken. @place: how many addresses of the interface and family come
+ * before. Second addresses come after all first ones of their kind, so that an interface with
+ * hundreds does not crowd out the others. */
 static int64_t score(const struct gyre_sock_interface *interface, const char *ifname, int family,
                      int place)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How failures are reported. The function that detects a failure writes the cause, with the values
- * that matter (gyre_fail()). Its callers return the status and add only what the callee could not
- * know (gyre_fail_context()). Each thread keeps its cause text until its next failure.
+ * that matter (gyre_fail()). Its callers add only what it could not know (gyre_fail_context()).
+ * Each thread keeps its cause until its next failure.
  */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
@@ -27,7 +27,7 @@ gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /** Did this thread's last failure come of descriptors, memory or buffers that are used up? Then
- * waiting for other ranks does not help. @status: of the call that failed. */
+ * waiting for other ranks does not help. */
 bool gyre_cause_is_limit(gyre_status status);
 
 /** "" if there is none. */

@@ -96,8 +96,8 @@ bool gyre_text_same(const char *a, const char *b)
     return gyre_text_same_n(a, b, (size_t)-1);
 }
 
-/* The bytes of the first character, or of the part of one, or 1. The limits of the second byte keep
- * out overlong forms, surrogates and what is above U+10FFFF (Unicode 15, table 3-7). */
+/* The bytes of the first character, or of the part of one, or 1. The second byte's limits keep out
+ * overlong forms, surrogates and what is above U+10FFFF (Unicode 15, table 3-7). */
 static size_t scan_character(const char *text, size_t n_left, bool *is_whole_out)
 {
     const unsigned char lead = (unsigned char)text[0];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Text that is the same in every locale of the caller, and valid UTF-8 whatever bytes a name has.
- * Only the calling thread's locale is changed, and only while a function runs.
  */
 #ifndef GYRE_BASE_TEXT_H
 #define GYRE_BASE_TEXT_H

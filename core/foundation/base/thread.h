@@ -10,8 +10,8 @@
 
 #include <pthread.h>
 
-/** The thread blocks the signals that are sent to the process, because the application's threads
- * wait for them, and has the default floating-point state.
+/** The thread blocks the signals for which the application's threads wait, and has the default
+ * floating-point state.
  * @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: for messages.
  * Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
@@ -34,8 +34,8 @@ struct gyre_fork_watch {
 /** For GYRE_WATCH_FORKS() only. */
 void gyre_fork_watch(struct gyre_fork_watch *watch);
 
-/** How many forks lie between the process that loaded the library and this one. Threads, sockets
- * and devices of another generation do not exist here. */
+/** Forks between the process that loaded the library and this one. Threads, sockets and devices of
+ * another generation do not exist here. */
 uint32_t gyre_fork_generation(void);
 
 /** Watch the state of a file. At most once in a file. */
@@ -47,9 +47,8 @@ uint32_t gyre_fork_generation(void);
     }
 
 /* ---- floating point --------------------------------------------------------------------------
- * A program may have another rounding mode, flush denormals to zero (-ffast-math), or trap
- * exceptions, and its ranks may differ in that. Ranks must get the same bits and make the same
- * plans. */
+ * A program may round otherwise, flush denormals to zero (-ffast-math), or trap exceptions, but all
+ * ranks must get the same bits and make the same plans. */
 
 #if defined(__x86_64__)
 
@@ -59,8 +58,8 @@ struct gyre_float_env {
     unsigned mxcsr;
 };
 
-/** Compute with the default state in between, then give the thread its own back. glibc's fegetenv()
- * and fesetenv() would also move the x87 state, which nothing here uses. */
+/** Compute with the default state in between. glibc's fegetenv() and fesetenv() would also move the
+ * x87 state, which nothing here uses. */
 static inline struct gyre_float_env gyre_float_begin(void)
 {
     enum { DEFAULT = 0x1f80, FLAGS = 0x3f };

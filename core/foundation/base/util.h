@@ -50,9 +50,8 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 /** Continue a 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** Identifies this host by hostname and boot id, or by `host_id` (GYRE_HOSTID) if that is not NULL
- * or empty. Errors: SYSTEM (no free descriptor; otherwise the rank would look like another host's).
- */
+/** Of hostname and boot id, or of `host_id` (GYRE_HOSTID) if that is not NULL or empty. Errors:
+ * SYSTEM (no free descriptor; otherwise the rank would look like another host's). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
 /** Add the kernel's boot id, if it has one. Errors: SYSTEM (descriptors or memory ran out). */

@@ -26,9 +26,8 @@ struct gyre_cuda_apart {
     enum cudaStreamCaptureMode mode;
 };
 
-/** As gyre_cuda_enter(), for calls that allocate, load or wait. Until gyre_cuda_leave_apart() the
- * thread's CUDA calls do not become part of a graph, even if this thread or another one is
- * capturing a stream. */
+/** As gyre_cuda_enter(), for calls that allocate, load or wait: until gyre_cuda_leave_apart() they
+ * do not become part of a graph, even if a thread is capturing a stream. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

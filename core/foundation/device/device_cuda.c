@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself; without one,
- * count() says why. A thread may use several GPUs, so every function makes its GPU the current one
- * and restores the caller's.
+ * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself. Every
+ * function makes its GPU the current one and restores the caller's.
  */
 #include "core/foundation/device/device.h"
 
@@ -20,8 +19,8 @@
 struct cuda_device {
     struct gyre_device base; /* first, because the interface hands it out */
     pthread_mutex_t lock;
-    /* For copies that this thread waits for. The highest priority gives it a hardware queue apart
-     * from the user's streams. start() makes it, because creating a stream may allocate. */
+    /* For copies that this thread waits for; its highest priority gives it a hardware queue of its
+     * own. start() makes it, because creating a stream may allocate. */
     cudaStream_t stream;
     /* Orders one stream after another. One is enough: a stream that waits for an event waits for
      * what was recorded before. */
@@ -152,8 +151,8 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
-/* cudaMalloc takes whole large pages anyway, but another process maps only the requested length,
- * with small pages if that is no multiple of a large one. */
+/* Another process maps only the requested length, with small pages if that is no multiple of a
+ * large one. */
 static size_t round_to_pages(size_t n_bytes)
 {
     const bool is_large =

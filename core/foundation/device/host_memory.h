@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Host memory that other processes of the host can map: what gyre_mem_alloc() gives on the host.
- * Every allocation is an anonymous file (memfd), which the kernel frees when its last user ends,
- * and which the size of /dev/shm does not limit. Peers open it through /proc/<pid>/fd/<fd>; a
- * random token in its first page proves that this pid is still the process that announced the file.
+ * Every allocation is an anonymous file (memfd), which the kernel frees when its last user ends.
+ * Peers open it through /proc/<pid>/fd/<fd>; a random token in its first page proves that this pid
+ * is still the process that announced it.
  *
  * In a process an allocation is mapped once, and its users are counted, so a rank may free memory
  * that another rank still writes.
@@ -36,10 +36,9 @@ gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **bas
 /* the header's page, before the caller's first byte */
 #define GYRE_HOST_MEMORY_OFFSET_BYTES 4096
 
-/** page-aligned. Ordinary memory, which no other process can map, where the kernel refuses a file:
- * more than half of the descriptors are in use (ulimit -n), files may not be so large (ulimit -f),
- * or there is no memfd.
- * Errors: OUT_OF_MEMORY. */
+/** Page-aligned. Where the kernel refuses a file, it is memory that no other process can map: half
+ * of the descriptors are in use (ulimit -n), files may not be so large (ulimit -f), or there is no
+ * memfd. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out);
 
 /** @ptr: may be NULL. Errors: INVALID_ARGUMENT (another address, or freed before). */

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host streams. There are two locks. `lock` guards the queue and is held for a few instructions.
- * The thread that holds `run_lock` may poll the first task. A thread that synchronises counts
- * itself in `n_callers` and takes `run_lock`; the helper thread gives `run_lock` up as soon as it
- * sees a caller.
+ * Host streams. `lock` guards the queue and is held for a few instructions. The thread that holds
+ * `run_lock` may poll the first task. A thread that synchronises counts itself in `n_callers` and
+ * takes `run_lock`, which the helper thread gives up as soon as it sees a caller.
  *
- * A caller that pushes and synchronises makes no system call. It does not wake the helper thread,
- * which sleeps with short time-outs while work keeps arriving, and without one after 10 ms without
- * work.
+ * A caller that pushes and synchronises makes no system call: it does not wake the helper thread,
+ * which sleeps with short time-outs until there was no work for 10 ms.
  *
- * One thread may use the streams of several ranks. While it waits for one of them it cannot run the
- * others, on which the first may depend. So a caller that has waited a moment wakes the helpers of
- * the other streams that it filled itself.
+ * One thread may use the streams of several ranks, which may depend on each other. So a caller that
+ * has waited a moment wakes the helpers of the other streams that it filled itself.
  */
 #include "core/foundation/device/host_stream.h"
 
@@ -26,16 +23,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the helper thread waits after a push, because the caller may be about to synchronise.
- * FIRST becomes SHORT when the helper had to run the queue, and doubles up to LONG while callers
- * run their queues themselves, so that idle helpers take little from the working ranks. */
+/* The helper thread waits after a push, because the caller may be about to synchronise. FIRST
+ * becomes SHORT when the helper had to run the queue, and doubles up to LONG while callers run
+ * their queues themselves. */
 #define NAP_SHORT_NS        50000
 #define NAP_FIRST_NS        200000
 #define NAP_LONG_NS         1600000
 #define DEEP_SLEEP_AFTER_NS 10000000
 
-/* Waiting for a peer: a short spin, for a peer on another core; then yields, because the peer may
- * need this core; after about a millisecond, sleeps. */
+/* Waiting for a peer: a short spin, for a peer on another core; yields, because it may need this
+ * core; after about a millisecond, sleeps. */
 #define N_SPINS     64
 #define N_YIELDS    2000
 #define IDLE_NAP_NS 50000
@@ -309,8 +306,8 @@ gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out
     return GYRE_SUCCESS;
 }
 
-/* The stream that a call waits for, or NULL. A default stream with work of the parent's stays
- * refused until the child uses its own. */
+/* The stream that a call waits for, or NULL. A default stream with the parent's work stays refused
+ * until the child uses its own. */
 static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
 {
     struct host_stream *stream = handle != NULL ? handle : get_default();

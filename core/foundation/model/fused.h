@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recognises programs that one kernel can run whole, without interpreting their steps: every rank
- * sends chunks of its input to its peers, reduces what they sent with its own chunk, and may send
- * the result to all peers and store theirs. Nothing else decides what a pattern is. Pure.
+ * talks to every peer directly. Nothing else decides what a pattern is. Pure.
  */
 #ifndef GYRE_MODEL_FUSED_H
 #define GYRE_MODEL_FUSED_H

@@ -9,7 +9,7 @@
 #include "core/foundation/model/schedule.h"
 
 /* Consecutive programs with the same name, collective, number of ranks and root; at most one for
- * each rank. A set that is wrong or incomplete is read too: the verifier says what it lacks. */
+ * each rank. The verifier says what an incomplete set lacks. */
 struct gyre_program_set {
     int first;
     int n_programs;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the programs of all ranks round by round, and prints them side by side for people: a line
- * for each round, a column for each rank. The walk counts the filled slots of each FIFO; it knows
- * no values.
+ * Runs the programs of all ranks round by round, and prints them: a line for each round, a column
+ * for each rank. The walk counts the filled slots of each FIFO; it knows no values.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/schedule.h"

@@ -245,14 +245,13 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
 /** The most chunks that a step of any rank moves (default 1), the same on all ranks. */
 void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
 
-/** Append steps that reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS, the same groups
- * on every rank. A new scratch area keeps the result so far, the first input of the next step. */
+/** Append steps that reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch
+ * area keeps the result so far, the first input of the next step. */
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
 /** Append steps that write one input to any number of outputs, WITH_NEXT except where outputs are
- * placed. At most one output is local; the last step writes it, after all others, so it may alias
- * the input. */
+ * placed. The last step writes the local one, if any, so it may alias the input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
@@ -291,8 +290,7 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
 /** @text_out: malloc'ed; gyre_program_from_text() reads it back. */
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out);
 
-/** One step as its line of the text form. Cut off with "..." if it is too long, and "" if there is
- * no memory.
+/** Its line of the text form; cut off with "..." if it is too long, and "" if there is no memory.
  * @n_parts: gyre_program_n_parts() of scratch. */
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
                        uint32_t n_parts, char *text_out, size_t text_bytes);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks the structure of one program. Executors rely on these checks and do not repeat them. A
- * program may come from a file, so nothing is taken for granted.
+ * Checks the structure of one program, which may come from a file. Executors rely on these checks.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
@@ -196,9 +195,8 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
-/* Placed data lie in OUT at the step's chunk, which OUT must have. A placed input must be the only
- * input, because a reduction would need the data elsewhere, and the step must not write the chunk
- * again. */
+/* Placed data lie in OUT at the step's chunk. A placed input must be the only input, because a
+ * reduction would need it elsewhere, and the step must not write the chunk again. */
 static gyre_status check_placed(struct check *check, const struct gyre_step *step)
 {
     bool has_placed = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detects the topology of this machine from sysfs and NVML: NUMA nodes, then GPUs, then network
- * devices, each below the PCIe switches on its way to the root complex.
+ * This machine's topology from sysfs and NVML: NUMA nodes, GPUs, network devices, each below the
+ * PCIe switches on its way to the root complex.
  */
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"

@@ -136,15 +136,14 @@ void gyre_topo_fini(struct gyre_topo *topo);
 /** All other fields are unknown. */
 void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, int32_t parent);
 
-/** A copy. The parts of a partitioned GPU share their bus id and parent.
- * @index_out: may be NULL. Errors: INVALID_ARGUMENT (too many nodes, nested too deeply, a parent of
- * the wrong kind, a bus id or NUMA node that exists already), OUT_OF_MEMORY. */
+/** A copy. The parts of a partitioned GPU share their bus id and parent. @index_out: may be NULL.
+ * Errors: INVALID_ARGUMENT (too many, nested too deeply, a parent of the wrong kind, a bus id or
+ * NUMA node that exists already), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
                                int32_t *index_out);
 
-/** Lanes between the same two nodes are added up. A bandwidth of 0 is estimated: for an NVLink from
- * the GPU's architecture. Errors: INVALID_ARGUMENT (ends of the wrong kind, too many links),
- * OUT_OF_MEMORY. */
+/** Lanes between the same two nodes are added up. A bandwidth of 0 is estimated. Errors:
+ * INVALID_ARGUMENT (ends of the wrong kind, too many links), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link);
 
 /** Indexes, or -1. A bus id in any spelling; @port: 0 = any; gyre_topo_next() looks from `start`
@@ -188,21 +187,19 @@ struct gyre_topo_detect_options {
     size_t n_gpu_bus_ids;
 };
 
-/** This machine. Without NVML or sysfs the graph lacks what they would tell.
- * @options: NULL = all defaults. @topo_out: freed with gyre_topo_fini(); unchanged on failure.
- * Errors: INVALID_ARGUMENT (a malformed bus id), SYSTEM, OUT_OF_MEMORY. */
+/** This machine, as far as NVML and sysfs tell. @options: NULL = all defaults. @topo_out: freed
+ * with gyre_topo_fini(). Errors: INVALID_ARGUMENT (a malformed bus id), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
                              struct gyre_topo *topo_out);
 
-/** The interface of an RDMA port: of the first row of its GID table that names one, or the parent
- * of a software device. False, and "", if there is none. */
+/** The interface of an RDMA port: the first one of its GID table, or a software device's parent.
+ * False, and "", if there is none. */
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes);
 
-/** A file in NCCL's or AMD's form. What gyre cannot use is skipped and counted in
- * topo_out->skipped. Of several hosts the first is read. The file is untrusted: at most 4 MiB,
- * without entities and network. Errors: INVALID_ARGUMENT with file, line and problem; SYSTEM;
- * UNSUPPORTED (built without libxml2). */
+/** A file in NCCL's or AMD's form; of several hosts the first. What gyre cannot use is counted in
+ * topo_out->skipped. The file is untrusted: at most 4 MiB, without entities and network. Errors:
+ * INVALID_ARGUMENT with file, line and problem; SYSTEM; UNSUPPORTED (built without libxml2). */
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out);
 
 /** The same from memory. @name: for messages. */

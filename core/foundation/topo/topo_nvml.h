@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVML knows about the GPUs: bus ids, architecture, NVLinks and clocks. It is opened with
- * dlopen() for each query; the build needs neither its header nor its library.
+ * What NVML knows about the GPUs. It is opened with dlopen() for each query; the build needs
+ * neither its header nor its library.
  */
 #ifndef GYRE_TOPO_TOPO_NVML_H
 #define GYRE_TOPO_TOPO_NVML_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's topology XML, and that of other tools in its form, read into the graph:
+ * NCCL's topology XML, and that of other tools in its form:
  *
- *   <system><cpu numaid><pci busid> (nested: switches) <gpu><nvlink/></gpu> | <nic><net/></nic>
+ * <system><cpu numaid><pci busid> (nested: switches) <gpu><nvlink/></gpu>, or <nic><net/></nic>
  *
  * The file may come from anywhere: it is read whole under a cap, without network and entities, and
- * every number is range-checked. What gyre cannot use is skipped and counted.
+ * every number is range-checked.
  */
 #include "core/foundation/topo/topo.h"
 
@@ -153,8 +153,8 @@ static gyre_status read_net(struct reader *reader, xmlNode *element, int32_t nic
     net.gdr = get_int(reader, element, "gdr", -1);
     net.speed_mbit_per_s = get_uint(reader, element, "speed");
     net.guid = get_guid(reader, element);
-    /* NCCL does not say whether a port has RDMA, but numbers the GUIDs of plain interfaces from 0;
-     * a real one has its maker's id in the upper half. */
+    /* NCCL numbers the GUIDs of interfaces without RDMA from 0; a real one has its maker's id in
+     * the upper half. */
     net.is_rdma = rdma[0] != '\0' ? strcmp(rdma, "1") == 0 : net.guid >> 32 != 0;
     reader->n_skipped[SKIPPED_NAMELESS] += net.name[0] == '\0';
     return net.name[0] == '\0' ? GYRE_SUCCESS : add_node(reader, element, &net, NULL);

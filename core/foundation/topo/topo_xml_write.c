@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the graph as XML in NCCL's topology format, version 1, without an XML library. Attributes
- * of gyre are `rdma` and `netdev` of `net`, and `bw` of `xgmi`; other readers skip them.
+ * Writes NCCL's topology format, version 1. Attributes of gyre are `rdma` and `netdev` of `net`,
+ * and `bw` of `xgmi`; other readers skip them.
  */
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"

@@ -241,8 +241,8 @@ static void write_rank(const void *context, struct gyre_trace_writer *writer)
     write_events(trace, writer);
 }
 
-/* A write to a network file system whose server is gone never returns, so a thread of its own
- * writes the file. It frees the trace if gyre_trace_close() has stopped waiting. */
+/* A write to a network file system whose server is gone never returns, so a thread writes the file.
+ * It frees the trace if gyre_trace_close() has stopped waiting. */
 static void *write_and_tell(void *argument)
 {
     struct gyre_trace *trace = argument;

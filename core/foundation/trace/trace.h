@@ -91,7 +91,7 @@ enum gyre_trace_source {
 };
 
 /* A ring with one writer at a time. The entry that is written next never holds an event that is
- * kept, so a writer may fill it in before it is known whether there is an event. */
+ * kept, so a writer may fill it in early. */
 struct gyre_trace_buffer {
     struct gyre_trace_event *events; /* capacity entries, of which one less is kept */
     uint64_t n_events;
@@ -127,8 +127,8 @@ gyre_status gyre_trace_open(const struct gyre_trace_config *config, struct gyre_
 
 void gyre_trace_identify(struct gyre_trace *trace, const struct gyre_trace_identity *identity);
 
-/** Of the file's name if it has neither %r nor %p, so that ranks of several processes could write
- * one file; 1 if it has one of them; 0 if `trace` is NULL. */
+/** Of the file's name if it has neither %r nor %p, so that several processes could write one file;
+ * else 1; 0 if `trace` is NULL. */
 uint64_t gyre_trace_hash(const struct gyre_trace *trace);
 
 /** The buffer of a source, allocated for its first user. NULL if `trace` is NULL, or, with a

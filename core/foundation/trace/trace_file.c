@@ -101,8 +101,8 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-/* Yes if this process wrote the file, or if another process has changed it since this rank began to
- * record. Otherwise it is an old trace. */
+/* Yes if this process wrote the file, or another one has changed it since this rank began to
+ * record; else it is an old trace. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
@@ -214,8 +214,8 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
     return GYRE_SUCCESS;
 }
 
-/* The stream gets a descriptor of its own, because closing it after a failed write tries to write
- * once more: the file is restored after that. Both descriptors share one lock. */
+/* Closing the stream after a failed write tries to write once more, so it gets a descriptor of its
+ * own, and the file is restored after that. Both descriptors share one lock. */
 static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
 {
     struct content content = {0};

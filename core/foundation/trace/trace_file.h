@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of a trace, in Chrome's trace event format (docs/trace.md): a process for each rank;
- * threads for workers, calls, launches and proxies; an event a line. Ranks add their parts one
- * after the other, from one process or from several. The foot lists the communicators, so that each
- * rank gets a process number of its own.
+ * The file of a trace, in Chrome's trace event format (docs/trace.md), an event a line. Ranks add
+ * their parts one after the other, from one process or from several. The foot lists the
+ * communicators, so that each rank gets a process number of its own.
  */
 #ifndef GYRE_TRACE_FILE_H
 #define GYRE_TRACE_FILE_H
