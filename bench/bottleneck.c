@@ -118,7 +118,6 @@ static bool check_together(const struct bench_bottleneck_options *options)
     return wrong == NULL && has_peers(options);
 }
 
-/* What depends on other options. */
 static void set_defaults(struct bench_training *training)
 {
     if (training->hidden <= 0)
@@ -127,7 +126,6 @@ static void set_defaults(struct bench_training *training)
         training->micro_batch_tokens = training->n_tokens;
 }
 
-/* Where times come from. */
 struct source {
     struct bench_report_times *measured; /* NULL = they are predicted */
     struct bench_schedule_request request;
@@ -162,7 +160,6 @@ static gyre_status find_predicted(const struct bench_schedule_request *common,
     return GYRE_SUCCESS;
 }
 
-/* Fills in the times of one strategy, or the reason why they are unknown. */
 static void fill_strategy(const struct bench_training *training, enum bench_strategy strategy,
                           const struct source *source, struct bench_bottleneck_strategy *out)
 {
@@ -182,7 +179,6 @@ static void fill_strategy(const struct bench_training *training, enum bench_stra
     }
 }
 
-/* Finds out how many ranks there are, on which hosts. */
 static bool open_source(struct bench_bottleneck_options *options, struct bench_report_times *times,
                         struct source *source, unsigned *n_hosts_out)
 {

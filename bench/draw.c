@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * draw: pictures of the programs of a collective. A page plays them step by step, an SVG shows the
- * rounds side by side, a graph shows who is connected. Wrong programs are drawn too, with what the
- * verifier found.
+ * rounds side by side. Wrong programs are drawn too, with what the verifier found.
  *
  *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
  *    draw --file mine.txt --svg mine.svg
@@ -18,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts are those of argv; NULL or 0 = the option was not given. */
 struct options {
     struct bench_shape_options shape;
     struct bench_schedule_request request; /* cost, proto, channels, tile, depth of the times */
@@ -227,7 +225,6 @@ static bool can_draw(uint32_t n_ranks)
     return false;
 }
 
-/* Draws the programs of one shape of a file, which may be wrong. */
 static bool draw_given(const struct options *options, const struct gyre_program_file *file,
                        struct gyre_shape *shape)
 {

@@ -194,7 +194,6 @@ struct job {
     struct bench_schedule_json *json; /* gets each proof; NULL = no file is wanted */
 };
 
-/* Prints a text that a call has just made, or the reason why it could not. */
 static bool print_text(gyre_status status, char **text)
 {
     if (status != GYRE_SUCCESS) {
@@ -229,7 +228,6 @@ static bool print_programs(const struct options *options, const struct job *job)
     return true;
 }
 
-/* Prints the line of the step that a finding names, if it names one. */
 static void print_step(const struct job *job, const struct gyre_verify_place *place)
 {
     char text[256];
@@ -267,7 +265,6 @@ static bool verify(const struct job *job)
     return true;
 }
 
-/* Prints the programs of an algorithm and proves them: those of one variant, or of all. */
 static bool print_and_verify(const struct options *options, struct job *job)
 {
     const struct gyre_algorithm *algorithm;
@@ -303,7 +300,6 @@ static bool is_variant(const struct gyre_program_file *file, int set)
            strcmp(own->algorithm, before->algorithm) == 0;
 }
 
-/* Prints the programs of a file and proves them, shape by shape. */
 static bool print_and_verify_file(const struct options *options,
                                   const struct gyre_program_file *file, struct job *job)
 {
@@ -353,7 +349,6 @@ static int take_variants(const struct gyre_program_file *file, int set,
     return given.n_variants;
 }
 
-/* Predicts one shape of a file. */
 static bool predict_given(const struct options *options, struct gyre_given_programs *given)
 {
     struct bench_schedule_request request = options->request;
@@ -426,7 +421,6 @@ static bool predict(const struct options *options)
     return ok;
 }
 
-/* What the options ask for. */
 static bool run_options(const struct options *options, struct job *job)
 {
     if (options->predict)

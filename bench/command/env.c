@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Prints one row. Returns false if the value is not legal. */
+/* Returns false if the value is not legal. */
 static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_id id,
                       bool only_set)
 {
@@ -31,8 +31,7 @@ static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_
     return true;
 }
 
-/* Prints the variables of a source that the table does not have. Returns their number with the
- * prefix GYRE_, which are errors. */
+/* Variables that the table does not have. Returns how many begin with GYRE_, which is an error. */
 static int print_unknown(const struct gyre_param_source *source)
 {
     int n_errors = 0;

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre nccl-path` and `gyre run`, for programs that use NCCL.
+ * `gyre nccl-path` and `gyre run`: gyre's libnccl.so.2 is found from the place of this program, so
+ * that an installed tree may be moved.
  *
- * Finds gyre's libnccl.so.2 from the place of this program, so that an installed tree may be moved,
- * and starts programs with it.
- *
- * PyTorch's libtorch_cuda.so has an RPATH to the libnccl.so.2 of its own wheel. The dynamic linker
- * looks there before it looks into LD_LIBRARY_PATH; only LD_PRELOAD comes first. LD_LIBRARY_PATH is
- * for programs that the preload does not reach, such as one that clears LD_PRELOAD for its
- * children.
+ * PyTorch's libtorch_cuda.so has an RPATH to the libnccl.so.2 of its own wheel, where the dynamic
+ * linker looks before LD_LIBRARY_PATH; only LD_PRELOAD comes first. LD_LIBRARY_PATH is for programs
+ * that clear LD_PRELOAD for their children.
  */
 #include "bench/command/command.h"
 
@@ -27,8 +24,7 @@
 #define CANNOT_RUN  126 /* the exit statuses of a shell */
 #define NOT_FOUND   127
 
-/* Where the library may lie, from the folder of this program: in a build tree, then as installed.
- */
+/* From the folder of this program: in a build tree, then as installed. */
 static const char *const places[] = {"../nccl", GYRE_NCCL_FROM_TOOLS};
 
 /* The folder of libnccl.so.2, absolute and without links. */
@@ -52,7 +48,6 @@ static bool find_folder(char folder_out[PATH_MAX])
     return false;
 }
 
-/* The text of --help, or of a wrong usage. Returns the exit status. */
 static int print_usage(const char *name, const char *usage, bool is_help)
 {
     FILE *file = is_help ? stdout : stderr;
@@ -94,7 +89,6 @@ static bool put_first(const char *variable, const char *first)
     return is_set;
 }
 
-/* Sets both variables. Prints why it cannot. */
 static bool prepare_environment(void)
 {
     char folder[PATH_MAX];

@@ -144,7 +144,6 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
     return GYRE_SUCCESS;
 }
 
-/* Combines the times of all ranks into one, as -a says. */
 static gyre_status reduce_time(struct bench_rank *rank, double mine, double *time_out)
 {
     const int n_ranks = rank->member.n_ranks;
@@ -200,7 +199,6 @@ static gyre_status run_gyre(void *context, const struct bench_call *call)
     return bench_wait(rank);
 }
 
-/* Times single calls. */
 static gyre_status sample(struct bench_rank *rank, const struct bench_call *call,
                           struct bench_stats *stats_out)
 {

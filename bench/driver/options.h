@@ -38,7 +38,7 @@ struct bench_options {
     size_t step_bytes;
     int step_factor; /* above 1: multiplies sizes, and step_bytes is not used */
     int n_iters;
-    int n_warmup; /* iterations before each size */
+    int n_warmup;
     int n_aggregated;
     int n_cycles; /* 0 = until interrupted */
     int n_checks;
@@ -52,38 +52,37 @@ struct bench_options {
     bool is_stream_null;
     bool is_cputime;
     bool has_timestamps;
-    bool has_host_time;    /* show the time of the enqueue alone */
-    bool is_unaligned;     /* buffers start one element after an aligned address */
-    int registration;      /* of buffers: 0 none, 1 local, 2 in windows */
-    int device;            /* gyre_device_kind */
-    const char *algo;      /* all texts are those of argv */
-    const char *algo_file; /* programs to run; NULL = built-in algorithms */
+    bool has_host_time;
+    bool is_unaligned; /* buffers start one element after an aligned address */
+    int registration;  /* 2 = in windows */
+    int device;        /* gyre_device_kind */
+    const char *algo;  /* all texts are those of argv */
+    const char *algo_file;
     const char *proto;
     const char *result_path;
-    bool is_sweep;        /* run every combination of the three lists by itself */
-    const char *channels; /* the list of --channels; NULL = the tuner chooses */
+    bool is_sweep;
+    const char *channels; /* NULL = the tuner chooses */
     int n_channels;       /* of the combination that runs; 0 = the tuner chooses */
     bool is_predict;
     bool is_accuracy;
-    const char *from_folder; /* of tune: read reports there; NULL = measure */
+    const char *from_folder; /* of tune; NULL = measure */
     const char *output_path; /* of tune; NULL = standard output */
     const char *compare;
-    const char *compare_algos; /* the list; NULL = no such table */
-    const char *nccl_library;  /* of --compare nccl; NULL = libnccl.so.2 as the loader finds it */
+    const char *compare_algos;
+    const char *nccl_library; /* NULL = libnccl.so.2 as the loader finds it */
     const char *nccl_algo;
     const char *nccl_proto;
-    int nccl_mode;           /* enum bench_nccl_mode */
-    const char *old_library; /* of --compare old */
-    const char *limits_path; /* of build/bench/limits; NULL = no such column */
+    int nccl_mode; /* enum bench_nccl_mode */
+    const char *old_library;
+    const char *limits_path;
     const char *json_path;
     const char *csv_path;
-    const char *sweep_csv_path; /* the CSV of all combinations of --sweep; NULL = none */
+    const char *sweep_csv_path; /* of all combinations of --sweep; NULL = none */
     bool appends_to_sweep;      /* an earlier combination has written that file */
-    int n_rounds;               /* of --compare, --predict and tune */
+    int n_rounds;
     bool wants_help;
     bool wants_variables;
-    char notes[BENCH_NOTES_BYTES]; /* a line for each option that is taken and has no or another
-                                      effect */
+    char notes[BENCH_NOTES_BYTES]; /* of bench_options_read() */
 };
 
 extern const struct bench_option bench_option_rows[]; /* of struct bench_options */

@@ -29,7 +29,7 @@ struct table {
     char engine_text[640];
     struct bench_output *output; /* on rank 0 only */
     struct bench_summary summary;
-    int n_halves;     /* number of timings in the means of the summary */
+    int n_halves;
     int n_inaccurate; /* number of failed lines of --accuracy */
 };
 
@@ -156,8 +156,8 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
     call = bench_call_of(rank, &rank->buffers, what, true);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (table->engine.ops != NULL) {
-        /* MPI's broadcast works in place only, so it is compared in place. All others are compared
-         * out of place. */
+        /* MPI's broadcast works in place only, so it is compared in place, all others out of place
+         */
         call = bench_call_of(rank, &rank->buffers, what,
                              what->coll == GYRE_COLL_BROADCAST && !table->engine.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison));
@@ -173,7 +173,6 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
     return add_row(table, &row);
 }
 
-/* Asks whether any process was interrupted. All ranks get the same answer. */
 static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
 {
     double any = bench_interrupt_number();
@@ -213,7 +212,6 @@ static gyre_status measure_mulsum(struct table *table, struct bench_case wanted,
     return status != GYRE_SUCCESS ? status : destroyed;
 }
 
-/* All types, operations and roots that -d, -o and -r name. */
 static gyre_status measure_all(struct table *table, int cycle)
 {
     const struct bench_options *options = &table->run->options;
@@ -291,7 +289,6 @@ static gyre_status run_table(struct table *table)
     return GYRE_SUCCESS;
 }
 
-/* The rank's work after it has joined. */
 static gyre_status run_bench(struct table *table)
 {
     struct bench_rank *rank = &table->rank;

@@ -17,9 +17,8 @@
 
 /* One engine's samples of a round last about this long, so that a scheduler tick of 4 ms is a small
  * part of it. */
-#define SAMPLES_US 20000.0
-/* In host memory the slower engine's turn may last so long. */
-#define LONGEST_TURN_US 200000.0
+#define SAMPLES_US      20000.0
+#define LONGEST_TURN_US 200000.0 /* of the slower engine, in host memory */
 #define MAX_CALLS       2000
 #define MIN_CALLS       3
 #define PROBE_CALLS     3
@@ -39,7 +38,7 @@ struct batch {
     int n_replays;
 };
 
-/* The batches of a comparison in the order of their turns: gyre's, then one for each mode. */
+/* In the order of their turns: gyre's, then one for each mode. */
 struct batches {
     struct batch list[BENCH_MAX_CONTENDERS];
     struct bench_call calls[BENCH_MAX_CONTENDERS];
@@ -70,8 +69,8 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch,
                : batch->engine->ops->wait(batch->engine->state);
 }
 
-/* Makes the plan choose the batch's contender, and runs the call once, because making the plan anew
- * must not be timed. Does nothing for a batch without a contender, or with a graph. */
+/* Makes the plan choose the batch's contender. The call runs once, so that making the plan anew is
+ * not timed. */
 static gyre_status select_batch(struct bench_rank *rank, const struct batch *batch)
 {
     if (batch->contender == NULL || batch->graph != NULL)
@@ -201,8 +200,7 @@ static gyre_status run_engine(void *context, const struct bench_call *call)
     return engine->ops->wait(engine->state);
 }
 
-/* A comparison with an engine that computes something else would mean nothing. Rank 0 reports it.
- */
+/* Rank 0 reports it. */
 static gyre_status check_engine(struct bench_rank *rank, const struct bench_engine *engine,
                                 const struct bench_call *call)
 {
@@ -316,7 +314,6 @@ static gyre_status compare_batches(struct bench_rank *rank, struct batches *batc
     return status;
 }
 
-/* Lists gyre's call, and the same case over the buffers of each mode. */
 static void list_batches(const struct bench_rank *rank, const struct bench_engine *engine,
                          const struct bench_call *call, struct batches *batches_out,
                          struct bench_comparison *result)

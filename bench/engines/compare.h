@@ -11,10 +11,10 @@
 
 struct bench_comparison {
     bool is_present;
-    double gyre_us; /* median over the rounds of the time of a call in each round (compare.c) */
+    double gyre_us; /* of a call: median over the rounds */
     int n_modes;
     const char *mode_names[BENCH_MAX_MODES];
-    double mode_us[BENCH_MAX_MODES]; /* by mode, as gyre_us */
+    double mode_us[BENCH_MAX_MODES]; /* as gyre_us */
     int mode;                        /* the fastest mode; the fields below are about it */
     double reference_us;
     double ratio;     /* median over the rounds of engine / gyre: above 1, gyre is faster */
@@ -39,7 +39,6 @@ struct bench_comparison {
  * @comparison: n_rounds and n_modes are read, the results are filled in. */
 void bench_comparison_judge(double *turns, struct bench_comparison *comparison);
 
-/* An algorithm of gyre that takes its turns with others. */
 struct bench_contender {
     const char *name; /* what --algo takes, or "file" for the programs of --algo-file */
     struct gyre_plan_summary plan; /* of the latest call that was compared; on rank 0 */

@@ -24,9 +24,9 @@ struct nccl {
     void *zero_comm; /* made with BENCH_NCCL_POLICY_ZERO; NULL = none */
     struct bench_nccl_windows own[N_OWN];
     bool is_open[N_OWN];
-    char left_out[192];       /* modes that --nccl-mode best does without, and why; "" = none */
-    bool is_pinned[N_PINNED]; /* this rank has set the variable */
-    char *before[N_PINNED];   /* its value before that; NULL = it was not set */
+    char left_out[192]; /* modes that --nccl-mode best does without, and why; "" = none */
+    bool is_pinned[N_PINNED];
+    char *before[N_PINNED]; /* NULL = it was not set */
 };
 
 static const char *path_of(const struct bench_options *options)
@@ -107,7 +107,6 @@ struct init_report {
     struct bench_nccl_id id;
 };
 
-/* What each rank does alone before it joins the others. */
 static gyre_status prepare(struct nccl *nccl)
 {
     const struct bench_rank *rank = nccl->rank;
@@ -206,7 +205,6 @@ static gyre_status agree_on_lack(const struct bench_rank *rank, gyre_status stat
     return GYRE_SUCCESS;
 }
 
-/* Opens the modes that are wanted. With best, a mode that NCCL does not have here is left out. */
 static gyre_status open_modes(struct nccl *nccl)
 {
     for (int own = 0; own < N_OWN; own++) {

@@ -44,14 +44,14 @@ struct bench_row {
     struct bench_comparison comparison;
     struct bench_comparison comparison_in_place; /* of engines that run on the stream */
     struct gyre_plan_summary plan;               /* the plan of the calls out of place */
-    struct bench_clocks clocks; /* after the last call of the row; unknown without --json */
+    struct bench_clocks clocks;                  /* unknown without --json */
     int cycle;
 };
 
 struct bench_summary {
     int64_t n_wrong;
-    double busbw;       /* mean over all rows, in place and out of place */
-    double time_us;     /* mean over the same */
+    double busbw; /* mean over all rows, in place and out of place */
+    double time_us;
     double launch_us;   /* mean over the same; 0 = not measured */
     double least_busbw; /* NCCL_TESTS_MIN_BW; -1 = not set */
     bool is_interrupted;
@@ -66,7 +66,6 @@ gyre_status bench_output_open(const struct bench_setting *setting,
                               struct bench_output **output_out);
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row);
 
-/** bench_output_close - print the footer, and close the files. NULL does nothing. */
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary);
 
 /** bench_n_hosts - of the ranks. Pure. */
