@@ -2,14 +2,13 @@
  *
  * What all two-level algorithms share. A rail is a line of ranks, one of each host; there are as
  * many rails as the smallest host has ranks. The rank on rail r of a host owns part r of the host's
- * data: every rank of the host exchanges part r with it, and owners exchange it along their rail
- * with the other hosts. So all rails carry as many bytes, and as few as possible cross between
- * hosts.
+ * data: every rank of the host exchanges part r with it, and owners exchange it along their rail.
+ * So all rails carry as many bytes, and as few as possible cross between hosts.
  *
- * In collectives of one vector a rank has two workers. The first one sums inside the host and moves
- * data along the rail. The second one receives what owners have finished. Lane 0 of a pair in a
- * host belongs to the receiving rank's worker that sums, lane 1 to the one that receives results,
- * except in a broadcast on the root's host and in collectives of blocks (two_level_blocks.c).
+ * In collectives of one vector a rank has a worker that sums inside the host and moves data along
+ * the rail, and one that receives what owners have finished. Lane 0 of a pair in a host belongs to
+ * the first one of the receiving rank, lane 1 to the second, except in a broadcast on the root's
+ * host.
  */
 #ifndef GYRE_ALGORITHMS_TWO_LEVEL_H
 #define GYRE_ALGORITHMS_TWO_LEVEL_H

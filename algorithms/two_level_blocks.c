@@ -1,40 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two levels with a block for each rank: reduce-scatter and all-gather. Every rail serves some
- * ranks of each host and carries their blocks. It serves more than one rank of a host that has more
- * ranks than rails. The program then runs once for each of these ranks, one *pass* after the other:
- * in a pass one block of every host goes all the path. In another variant, other rails serve more
- * than one rank, so that over all channels every rail carries as much. A rank that owns no rail
- * exchanges its block inside its host itself, because owners have more to do than it has.
+ * ranks of each host and carries their blocks, one block of every host in a *pass*. Where a host
+ * has more ranks than rails, other rails serve more than one rank in each variant. A rank that owns
+ * no rail exchanges its block inside its host itself, because owners have more to do.
  *
- * Along a rail every block has a way of its own. A host's distance from a block is the number of
- * hosts from the block's host to it, counted round. Sums go from a distance to a shorter one, and
- * gathered blocks go back the same way:
+ * A host's distance from a block is the number of hosts from the block's host to it, counted round.
+ * Sums go from a distance to a shorter one, and gathered blocks go back the same way:
  *
  *   ring   from each distance to the next shorter one
  *   tree   from distance d to d with its lowest bit cleared: 7 -> 6 -> 4 -> 0, 5 -> 4 -> 0
  *
- * All hosts handle the distances in the same order. Reduce-scatter of a tree over 8 hosts, where
- * each host h sums and passes on the block of the host that is d hosts before it:
+ * Reduce-scatter of a tree over 8 hosts, where each host h sums and passes on the block of the host
+ * that is d hosts before it:
  *
- *   d of the block      7 5 3 1 6 2 4 0      in this order
+ *   d of the block      7 5 3 1 6 2 4 0      in this order, on all hosts
  *   goes to host h -    1 1 1 1 2 2 4 stays
  *
- * Both ways move as many bytes. A block crosses up to n - 1 links of a ring of n hosts, one after
- * the other, but only log2(n) links of a tree.
+ * Both move as many bytes. A block crosses up to n - 1 links of a ring of n hosts, one after the
+ * other, but only log2(n) links of a tree.
  *
- * In reduce-scatter a rank has a worker that moves sums along the rail, and two that send
- * contributions to the owners of other rails. In all-gather one worker moves blocks along the rail,
- * and two receive what other owners hand out. One worker alone would need most of the time for the
- * steps inside the host. With many hosts there are more workers of both kinds. Each worker of a
- * rail then handles the blocks of a range of distances.
+ * One worker moves blocks along the rail, and two exchange blocks inside the host, which would take
+ * one worker most of the time. With many hosts there are more workers of both kinds, and each
+ * worker of a rail handles the blocks of a range of distances.
  */
 #include "algorithms/two_level.h"
 
 /* With many hosts each block is short, and a step takes about as long whatever its bytes: so
- * several workers share the blocks of a rail. They need two lanes each, so a call has fewer
- * channels, and each step moves more bytes. The numbers fit a GPU: a launch has a thread block for
- * each worker of each channel, and no more than multiprocessors (132 of an H100 or H200). */
+ * several workers share the blocks of a rail. They need two lanes each, which leaves fewer
+ * channels, with more bytes a step. The numbers fit a GPU: a launch has a thread block for each
+ * worker of each channel, and no more than multiprocessors (132 of an H100 or H200). */
 #define MANY_HOSTS          256
 #define MANY_RAIL_WORKERS   4
 #define FEW_INSIDE_WORKERS  2

@@ -293,7 +293,8 @@ static int start_python(const struct command *command, int argc, char **argv)
     fflush(NULL);
     execvp(python, words);
     fprintf(stderr,
-            "gyre %s: cannot start python3: %s. Only gyre report and gyre plot need it: apt-get "
+            "gyre %s: cannot start python3: %s. gyre report, gyre plot and schedule --from-msccl "
+            "need it: apt-get "
             "install python3 %s\n",
             command->name, strerror(errno), command->debian_packages);
     free(words);

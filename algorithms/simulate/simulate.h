@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predicts how long a collective takes. The simulator runs the programs of all ranks together on
- * the description of a machine, tile by tile, with the FIFO depth, the credits and the shared links
- * of a real run. The model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995). The functions are
- * pure and use no contracted multiply-adds, so the same input gives the same bits on every rank and
- * plans may depend on them (docs/tuning.md).
+ * Predicts how long a collective takes: the programs of all ranks run on the description of a
+ * machine, tile by tile, with the FIFO depth, the credits and the shared links of a real run. The
+ * model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995). The functions are pure and use no
+ * contracted multiply-adds, so the same input gives the same bits on every rank and plans may
+ * depend on them (docs/tuning.md).
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
@@ -175,11 +175,9 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                struct gyre_prediction *prediction_out);
 
 /** gyre_bound_ns - about the least time that the links of a machine allow a collective (cost.c),
- * from bytes without latencies: every host must send its part through its own NICs, and every rank
- * through its own links. On one host no algorithm is faster. On several hosts all bytes of a rank
- * are counted on its links inside the host, so an algorithm can be faster by the NICs' part of both
- * rates together (two H200 hosts of 8 with 50 GB/s NICs: 13 %). 0 for collectives and links without
- * a known bound.
+ * from bytes without latencies. On one host no algorithm is faster. On several hosts all bytes of a
+ * rank are counted on its links inside the host, so an algorithm can be faster by the NICs' part of
+ * both rates together (two H200 hosts of 8 with 50 GB/s NICs: 13 %). 0 where no bound is known.
  * @shape: coll, n_ranks and grouping (with n_nics) are used.
  * @n_bytes: of the whole vector, or of all blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,

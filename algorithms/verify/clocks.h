@@ -2,14 +2,13 @@
  *
  * Vector clocks: for each worker, how far every other worker certainly is. A worker learns this
  * only from data that it receives. Credits are ignored, so that a proof holds at any depth. A
- * message carries a snapshot of the sender's clock; all slots that one step fills share it. A time
- * counts the steps of a worker in all tiles, where steps that may run at the same time count once.
+ * message carries a snapshot of the sender's clock, which all slots that one step fills share. A
+ * time counts the steps of a worker in all tiles; steps that may run at the same time count once.
  *
  * Copying and comparing clocks would take most of the time of a proof. So a worker that learned
- * nothing new, or only what one other worker knows, takes a snapshot that refers to an earlier one.
- * And a worker first only lists the snapshots that it receives, and adds them to its clock when
- * that is asked for: by then the list is long in all-pairs programs, and nearly the same for all
- * ranks, so the maximum of a part of it is often known from another rank.
+ * nothing new takes a snapshot that refers to an earlier one. And a worker first only lists the
+ * snapshots that it receives: when its clock is asked for, the list is long in all-pairs programs,
+ * and nearly the same for all ranks, so the maximum of a part of it is often known.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H
@@ -21,10 +20,9 @@
 #define GYRE_NO_SNAPSHOT 0U         /* time 0 for every worker */
 #define GYRE_NO_ENTRY    UINT32_MAX /* of a worker that never sends */
 
-/* A snapshot shows a time for each worker that sends. It either has a vector of these times, or it
- * has a parent: then it shows the time of the worker that took it, and for all other workers what
- * the parent shows. Times have 16 bits where that is enough, because the proof of an all-pairs
- * program compares many vectors. */
+/* A snapshot either has a vector with a time for each worker that sends, or it has a parent: then
+ * it shows the time of its own worker, and for all others what the parent shows. Times have 16 bits
+ * where that is enough, because the proof of an all-pairs program compares many vectors. */
 struct gyre_snapshot {
     void *times; /* NULL: it has a parent, which can be GYRE_NO_SNAPSHOT */
     uint32_t parent;
@@ -103,10 +101,9 @@ static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots,
 
 /* ---- maxima of lists of snapshots -------------------------------------------------------- */
 
-/* The maximum of a list of snapshots that have vectors. The list has a place for each worker's
- * entry; a binary tree splits these places, and the maximum of each two branches is remembered. So
- * lists that have most of their snapshots in common cost one pass and few comparisons of vectors.
- */
+/* The maximum of a list of snapshots that have vectors, with a place for each worker's entry. A
+ * binary tree splits these places, and the maximum of each two branches is remembered. So lists
+ * that have most of their snapshots in common cost one pass and few comparisons. */
 struct gyre_joins;
 
 /** gyre_joins_open - remembers at most `n_most` maxima. Errors: OUT_OF_MEMORY. */
