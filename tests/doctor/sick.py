@@ -116,6 +116,8 @@ HOST_CAUSES = {
         "host.memlock", "fail", "65536 bytes"),
     "open_files": Cause(changed(roce, {"proc/self/limits": limits(nofile="60")}),
                         "host.nofile", "fail", "Max open files 60"),
+    "open_files_for_many_sockets": Cause(changed(roce, {"proc/self/limits": limits(nofile="70")}), "host.nofile", "fail",
+                                         "1 ranks need about 82", variables={"GYRE_SOCKET_NSOCKS": "16"}),
     "shm_64_mib": Cause(
         changed(roce, {"proc/mounts": "shm /dev/shm tmpfs rw,nosuid,size=65536k 0 0"}),
         "host.shm", "warn", "64 MiB"),

@@ -94,8 +94,10 @@ void bench_check_host_nofile(struct bench_doctor *doctor)
     static const char fix[] = "ulimit -n 65536 in the shell of the launcher, or "
                               "echo '* - nofile 65536' > /etc/security/limits.d/99-nofile.conf";
     int64_t soft = 0;
-    /* A rank has a few connections to each other rank, and one more to the rendezvous. */
-    const int64_t needed = NOFILE_BASE + 4 * (int64_t)doctor->launcher.n_processes;
+    /* A rank has connections for data and a few more to each other rank. */
+    const int64_t n_socks = gyre_param_number(&doctor->params, GYRE_PARAM_SOCKET_NSOCKS);
+    const int64_t needed =
+        NOFILE_BASE + (2 + (n_socks > 0 ? n_socks : 2)) * doctor->launcher.n_processes;
     const enum bench_read result = read_limit(doctor->root, "Max open files", &soft);
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, NULL, "/proc/self/limits (Max open files)", result);
