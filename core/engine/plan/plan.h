@@ -9,7 +9,7 @@
 #define GYRE_PLAN_PLAN_H
 
 #include "core/engine/links/fifo_spec.h"
-#include "core/engine/plan/algo_file.h"
+#include "core/engine/plan/given.h"
 #include "core/engine/plan/call.h"
 #include "core/engine/plan/plan_table.h"
 #include "core/engine/plan/tuning_file.h"

@@ -8,7 +8,7 @@
 #define GYRE_PLAN_PLAN_CACHE_H
 
 #include "core/engine/links/links.h"
-#include "core/engine/plan/algo_use.h"
+#include "core/engine/plan/given.h"
 #include "core/engine/plan/plan.h"
 #include "core/engine/plan/programs.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/plan/proof.h"
+#include "core/engine/plan/given.h"
 
 #include <errno.h>
 #include <stdlib.h>
