@@ -13,7 +13,7 @@ import sys
 
 # What decides: the choice, the order of messages on GPUs, and which kernel runs a call.
 FILES = ("core/engine/plan/tuner/tuner.[ch]", "core/engine/plan/tuner/sizes.c", "core/engine/plan/tuner/predict.c",
-         "core/engine/plan/tuner/filter.c", "core/engine/plan/plan_choice.c", "core/engine/plan/plan_program.c",
+         "core/engine/plan/tuner/filter.c", "core/engine/plan/plan_choice.c",
          "core/engine/plan/tuning_file.c", "core/engine/plan/terms.c", "core/engine/call/order.c",
          "kernels/cuda/host/fused.c", "kernels/cuda/runtime/launch_fused.c")
 
@@ -35,7 +35,6 @@ FUSED = "kernels/cuda/host/fused.c"
 LAUNCH = "kernels/cuda/runtime/launch_fused.c"
 REASONS = {
     (P + "plan_choice.c", "16"): TILE,
-    (P + "plan_program.c", "16"): TILE,
     (P + "terms.c", "32"): "half of a hash",
     (P + "terms.c", "64"): "the most channels that gyre.h says a call can ask for",
     (P + "tuning_file.c", "16383"): "a limit of the file's length",

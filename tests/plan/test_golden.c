@@ -11,7 +11,7 @@
  */
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/plan/plan_program.h"
+#include "core/engine/plan/plan_choice.h"
 #include "kernels/cuda/host/fused.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"

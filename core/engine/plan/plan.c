@@ -8,7 +8,7 @@
 #include "core/foundation/base/log.h"
 #include "core/engine/plan/plan_cache.h"
 #include "core/engine/plan/plan_describe.h"
-#include "core/engine/plan/plan_program.h"
+#include "core/engine/plan/plan_choice.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice for a call, from the facts of the communicator and of the call.
+ * How a call is carried out: the choice, and the programs.
  */
 #ifndef GYRE_PLAN_PLAN_CHOICE_H
 #define GYRE_PLAN_PLAN_CHOICE_H
 
 #include "core/engine/plan/plan_cache.h"
 
-/** gyre_plan_choose_way - choose algorithm, protocols, path, channels and tile of a call: as
- * gyre_plan_force() says, else for a program from a file, else as the tuner chooses.
- * @facts: those of gyre_plan_facts_of() with what is known of the call's window.
- * Errors: those of gyre_tuner_choose(); INVALID_ARGUMENT for a forced tile that fits
- * no slot. */
-gyre_status gyre_plan_choose_way(struct gyre_plan_cache *cache,
-                                 const struct gyre_tuner_facts *facts, const struct gyre_call *call,
-                                 struct gyre_choice *choice_out);
+/** gyre_plan_choose - choose how a call is carried out, and find its programs. The number of
+ * channels fits the programs' lanes and thread blocks.
+ * @rank_of_out: the two ranks of a point-to-point call; not set for collectives.
+ * The order is: the call's own terms, gyre_plan_force(), a program of a file, rows and predictions.
+ * Errors: INVALID_ARGUMENT for a forced tile that fits no slot; as gyre_tuner_choose() and
+ * gyre_programs_find(); UNSUPPORTED if the communicator's FIFOs cannot carry the programs. */
+gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                             struct gyre_choice *choice_out,
+                             const struct gyre_variants **variants_out, uint16_t rank_of_out[2]);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
-#include "core/engine/plan/plan_program.h"
+#include "core/engine/plan/plan_choice.h"
 
 #include <inttypes.h>
 #include <stdio.h>
