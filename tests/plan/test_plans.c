@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of plans, and the plans of communicators: a plan is made once for each shape of calls,
- * and calls of one shape give the right values whatever calls came before them.
+ * The table of plans, and the plans of communicators: a plan is made once for each key of calls,
+ * and calls with one key give the right values whatever calls came before them.
  */
 #include "algorithms/algorithm.h"
 #include "core/engine/comm/comm.h"
@@ -87,7 +87,7 @@ static void the_plan_that_was_not_used_for_the_longest_time_is_replaced(void)
     gyre_plan_table_close(&table);
 }
 
-/* As many shapes as an application has: most of them stay. */
+/* As many keys as an application has: most of them stay. */
 static void hundreds_of_plans_are_kept(void)
 {
     static struct gyre_plan_table table;
@@ -102,10 +102,10 @@ static void hundreds_of_plans_are_kept(void)
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
-enum { MAX_SHAPES = 1024, ROOM_BYTES = 1 << 16, MAX_OFFSET = 16 };
+enum { MAX_KEYS = 1024, ROOM_BYTES = 1 << 16, MAX_OFFSET = 16 };
 
 /* A call, as the tests write it. Counts are of one block where buffers are made of blocks. */
-struct shape {
+struct test_call {
     enum gyre_collective coll;
     uint32_t count;
     gyre_dtype dtype; /* INT8 or INT32: sums wrap */
@@ -117,14 +117,14 @@ struct shape {
     const char *algorithm;                         /* that the call names; NULL = none */
 };
 
-/* One rank's memory, and the shapes that it has called. */
+/* One rank's memory, and the keys of its calls. */
 struct caller {
     gyre_comm *comm;
     int rank, n_ranks;
     gyre_stream stream;
     unsigned char *send, *recv, *window;
     unsigned char *image; /* of the host */
-    int n_shapes;
+    int n_keys;
     struct plan_facts {
         enum gyre_collective coll;
         uint64_t count;
@@ -134,12 +134,12 @@ struct caller {
         bool is_same, is_aligned, in_window, is_window_aligned;
         const char *algorithm;
         int settings;
-    } shapes[MAX_SHAPES];
+    } keys[MAX_KEYS];
 };
 
-static const struct gyre_collective_traits *traits_of(const struct shape *shape)
+static const struct gyre_collective_traits *traits_of(const struct test_call *asked)
 {
-    return &gyre_collectives[shape->coll];
+    return &gyre_collectives[asked->coll];
 }
 
 /* Element i of a rank's input. */
@@ -149,26 +149,26 @@ static int32_t input(int rank, uint64_t i)
 }
 
 /* Element i of the rank's result. */
-static int32_t output(const struct caller *own, const struct shape *shape, uint64_t i)
+static int32_t output(const struct caller *own, const struct test_call *asked, uint64_t i)
 {
-    const uint64_t count = shape->count;
-    const bool in_blocks = traits_of(shape)->in_blocks;
+    const uint64_t count = asked->count;
+    const bool in_blocks = traits_of(asked)->in_blocks;
     const uint64_t first = in_blocks ? (uint64_t)own->rank * count : 0;
     int32_t sum = 0;
-    if (!traits_of(shape)->reduces) {
-        const bool out_blocks = traits_of(shape)->out_blocks;
-        const int from = out_blocks ? (int)(i / count) : shape->root;
+    if (!traits_of(asked)->reduces) {
+        const bool out_blocks = traits_of(asked)->out_blocks;
+        const int from = out_blocks ? (int)(i / count) : asked->root;
         return input(from, first + (out_blocks ? i % count : i));
     }
     for (int rank = 0; rank < own->n_ranks; rank++)
-        sum = shape->op == GYRE_MAX ? (input(rank, first + i) > sum ? input(rank, first + i) : sum)
+        sum = asked->op == GYRE_MAX ? (input(rank, first + i) > sum ? input(rank, first + i) : sum)
                                     : sum + input(rank, first + i);
     return sum;
 }
 
-static void put(const struct caller *own, const struct shape *shape, void *to, uint64_t n_elems)
+static void put(const struct caller *own, const struct test_call *asked, void *to, uint64_t n_elems)
 {
-    const uint64_t element = gyre_dtype_bytes(shape->dtype);
+    const uint64_t element = gyre_dtype_bytes(asked->dtype);
     for (uint64_t i = 0; i < n_elems; i++) {
         const int32_t value = input(own->rank, i);
         memcpy(own->image + i * element, &value, element); /* little-endian */
@@ -177,21 +177,21 @@ static void put(const struct caller *own, const struct shape *shape, void *to, u
                                                  n_elems * element));
 }
 
-static void check(const struct caller *own, const struct shape *shape, const void *from,
+static void check(const struct caller *own, const struct test_call *asked, const void *from,
                   uint64_t n_elems)
 {
-    const uint64_t element = gyre_dtype_bytes(shape->dtype);
+    const uint64_t element = gyre_dtype_bytes(asked->dtype);
     uint64_t n_wrong = 0;
     CHECK_OK(own->comm->member.device->ops->copy(own->comm->member.device, own->image, from,
                                                  n_elems * element));
     for (uint64_t i = 0; i < n_elems; i++) {
-        const int32_t value = output(own, shape, i);
+        const int32_t value = output(own, asked, i);
         n_wrong += memcmp(own->image + i * element, &value, element) != 0;
     }
     CHECK_MSG(n_wrong == 0, "%s of %u %s on rank %d, offsets %u and %u%s%s: %llu wrong",
-              traits_of(shape)->name, shape->count, gyre_dtype_names[shape->dtype], own->rank,
-              shape->send_offset_bytes, shape->recv_offset_bytes,
-              shape->in_place ? ", in place" : "", shape->in_window ? ", in a window" : "",
+              traits_of(asked)->name, asked->count, gyre_dtype_names[asked->dtype], own->rank,
+              asked->send_offset_bytes, asked->recv_offset_bytes,
+              asked->in_place ? ", in place" : "", asked->in_window ? ", in a window" : "",
               (unsigned long long)n_wrong);
 }
 
@@ -199,8 +199,8 @@ static void check(const struct caller *own, const struct shape *shape, const voi
 static void note(struct caller *own, const struct plan_facts *facts)
 {
     int i = 0;
-    for (; i < own->n_shapes; i++) {
-        const struct plan_facts *at = &own->shapes[i];
+    for (; i < own->n_keys; i++) {
+        const struct plan_facts *at = &own->keys[i];
         if (at->coll == facts->coll && at->count == facts->count && at->dtype == facts->dtype &&
             at->op == facts->op && at->root == facts->root && at->is_same == facts->is_same &&
             at->is_aligned == facts->is_aligned && at->in_window == facts->in_window &&
@@ -208,11 +208,11 @@ static void note(struct caller *own, const struct plan_facts *facts)
             at->algorithm == facts->algorithm && at->settings == facts->settings)
             return;
     }
-    CHECK(own->n_shapes < MAX_SHAPES);
-    own->shapes[own->n_shapes++] = *facts;
+    CHECK(own->n_keys < MAX_KEYS);
+    own->keys[own->n_keys++] = *facts;
 }
 
-static gyre_status call(const struct caller *own, const struct shape *shape, const void *send,
+static gyre_status call(const struct caller *own, const struct test_call *asked, const void *send,
                         void *recv)
 {
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
@@ -226,57 +226,57 @@ static gyre_status call(const struct caller *own, const struct shape *shape, con
         [GYRE_COLL_GATHER] = GYRE_CALL_GATHER,
         [GYRE_COLL_SCATTER] = GYRE_CALL_SCATTER,
     };
-    args.kind = kinds[shape->coll];
+    args.kind = kinds[asked->coll];
     args.send = send;
     args.recv = recv;
-    args.count = shape->count;
-    args.dtype = shape->dtype;
-    args.op = shape->op;
-    args.root = shape->root;
-    args.algorithm = shape->algorithm;
+    args.count = asked->count;
+    args.dtype = asked->dtype;
+    args.op = asked->op;
+    args.root = asked->root;
+    args.algorithm = asked->algorithm;
     return gyre_collective(&args, own->comm, own->stream);
 }
 
-/* Makes the call, checks the values, and notes its shape. @settings: a number for each state of the
+/* Makes the call, checks the values, and notes its asked. @settings: a number for each state of the
  * communicator's settings. */
-static void run(struct caller *own, const struct shape *shape, int settings)
+static void run(struct caller *own, const struct test_call *asked, int settings)
 {
-    const struct gyre_collective_traits *traits = traits_of(shape);
-    const uint64_t block = shape->count * gyre_dtype_bytes(shape->dtype);
+    const struct gyre_collective_traits *traits = traits_of(asked);
+    const uint64_t block = asked->count * gyre_dtype_bytes(asked->dtype);
     const uint64_t n = (uint64_t)own->n_ranks, own_block = block * (uint64_t)own->rank;
-    const uint64_t n_in = (traits->in_blocks ? n : 1) * shape->count;
-    const uint64_t n_out = (traits->out_blocks ? n : 1) * shape->count;
+    const uint64_t n_in = (traits->in_blocks ? n : 1) * asked->count;
+    const uint64_t n_out = (traits->out_blocks ? n : 1) * asked->count;
     const bool is_rooted = traits->has_root;
-    const bool has_result = !is_rooted || shape->root == own->rank ||
-                            shape->coll == GYRE_COLL_BROADCAST || shape->coll == GYRE_COLL_SCATTER;
-    unsigned char *recv = (shape->in_window ? own->window : own->recv) + shape->recv_offset_bytes;
-    unsigned char *send = own->send + shape->send_offset_bytes;
-    if (shape->in_place && traits->in_blocks) /* as for a scatter and a reduce-scatter */
+    const bool has_result = !is_rooted || asked->root == own->rank ||
+                            asked->coll == GYRE_COLL_BROADCAST || asked->coll == GYRE_COLL_SCATTER;
+    unsigned char *recv = (asked->in_window ? own->window : own->recv) + asked->recv_offset_bytes;
+    unsigned char *send = own->send + asked->send_offset_bytes;
+    if (asked->in_place && traits->in_blocks) /* as for a scatter and a reduce-scatter */
         recv = send + own_block;
-    else if (shape->in_place)
+    else if (asked->in_place)
         send = recv + (traits->out_blocks ? own_block : 0);
-    CHECK(n_in * block / shape->count + MAX_OFFSET <= ROOM_BYTES);
-    put(own, shape, send, n_in);
-    CHECK_OK(call(own, shape, send, recv));
+    CHECK(n_in * block / asked->count + MAX_OFFSET <= ROOM_BYTES);
+    put(own, asked, send, n_in);
+    CHECK_OK(call(own, asked, send, recv));
     CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
     if (has_result)
-        check(own, shape, recv, n_out);
+        check(own, asked, recv, n_out);
     const uintptr_t addresses = (uintptr_t)send | (uintptr_t)recv;
     const bool in_window =
-        shape->in_window &&
-        (shape->coll == GYRE_COLL_ALL_REDUCE || shape->coll == GYRE_COLL_ALL_GATHER ||
-         shape->coll == GYRE_COLL_ALL_TO_ALL || shape->coll == GYRE_COLL_BROADCAST);
+        asked->in_window &&
+        (asked->coll == GYRE_COLL_ALL_REDUCE || asked->coll == GYRE_COLL_ALL_GATHER ||
+         asked->coll == GYRE_COLL_ALL_TO_ALL || asked->coll == GYRE_COLL_BROADCAST);
     const struct plan_facts facts = {
-        .coll = shape->coll,
-        .count = shape->count,
-        .dtype = shape->dtype,
-        .op = traits->reduces ? shape->op : GYRE_SUM,
-        .root = is_rooted ? shape->root : -1,
+        .coll = asked->coll,
+        .count = asked->count,
+        .dtype = asked->dtype,
+        .op = traits->reduces ? asked->op : GYRE_SUM,
+        .root = is_rooted ? asked->root : -1,
         .is_same = send == recv,
         .is_aligned = addresses % 16 == 0 && block % 16 == 0,
         .in_window = in_window,
         .is_window_aligned = in_window && (uintptr_t)recv % 16 == 0,
-        .algorithm = shape->algorithm,
+        .algorithm = asked->algorithm,
         .settings = settings,
     };
     note(own, &facts);
@@ -298,12 +298,12 @@ static void open_caller(struct caller *own, gyre_comm *comm, int rank, int n_ran
     CHECK_OK(gyre_stream_create(&own->stream, test_device(), ordinal));
 }
 
-/* Have as many plans been made as shapes were called? */
+/* Have as many plans been made as calls had keys? */
 static void check_plans(const struct caller *own, const char *what)
 {
-    CHECK_MSG(gyre_plans_made(own->comm->plans) == (uint64_t)own->n_shapes,
-              "%s: %llu plans for %d shapes", what,
-              (unsigned long long)gyre_plans_made(own->comm->plans), own->n_shapes);
+    CHECK_MSG(gyre_plans_made(own->comm->plans) == (uint64_t)own->n_keys,
+              "%s: %llu plans for %d keys", what,
+              (unsigned long long)gyre_plans_made(own->comm->plans), own->n_keys);
 }
 
 static void close_caller(struct caller *own)
@@ -315,7 +315,7 @@ static void close_caller(struct caller *own)
     free(own->image);
 }
 
-/* ---- one plan for each shape --------------------------------------------------------------- */
+/* ---- one plan for each key --------------------------------------------------------------- */
 
 static const enum gyre_collective colls[] = {
     GYRE_COLL_ALL_REDUCE,     GYRE_COLL_BROADCAST,  GYRE_COLL_REDUCE, GYRE_COLL_ALL_GATHER,
@@ -325,14 +325,14 @@ static void run_all(struct caller *own, int settings)
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(colls); i++)
         for (uint32_t count = 64; count <= 256; count *= 2)
-            for (uint32_t at = 0; at <= 48; at += 16) /* other buffers, the same shape */
+            for (uint32_t at = 0; at <= 48; at += 16) /* other buffers, the same key */
                 run(own,
-                    &(struct shape){.coll = colls[i],
-                                    .count = count,
-                                    .dtype = GYRE_INT32,
-                                    .root = (int)(count / 64) % own->n_ranks,
-                                    .send_offset_bytes = at,
-                                    .recv_offset_bytes = 48 - at},
+                    &(struct test_call){.coll = colls[i],
+                                        .count = count,
+                                        .dtype = GYRE_INT32,
+                                        .root = (int)(count / 64) % own->n_ranks,
+                                        .send_offset_bytes = at,
+                                        .recv_offset_bytes = 48 - at},
                     settings);
 }
 
@@ -349,11 +349,12 @@ static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argum
         run_all(own, 0);
     for (int i = 0; i < 4; i++)
         run(own,
-            &(struct shape){
+            &(struct test_call){
                 .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_INT32, .op = ops[i % 2]},
             0);
     check_plans(own, "collectives");
-    const struct shape reduce = {.coll = GYRE_COLL_ALL_REDUCE, .count = 128, .dtype = GYRE_INT32};
+    const struct test_call reduce = {
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 128, .dtype = GYRE_INT32};
     for (int i = 0; i < 3; i++) {
         gyre_plan_force(comm->plans, &ring);
         run(own, &reduce, 10 + i * 2);
@@ -365,7 +366,7 @@ static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argum
         check_plans(own, "forced ways");
     }
     for (int i = 0; i < 4; i++) { /* planned when they are checked, not at the launch again */
-        struct shape named = reduce;
+        struct test_call named = reduce;
         named.algorithm = i % 2 == 0 ? "ring" : "tree";
         run(own, &named, 0);
     }
@@ -385,7 +386,7 @@ static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argum
     free(own);
 }
 
-static void a_plan_is_made_once_for_each_shape(void)
+static void a_plan_is_made_once_for_each_key(void)
 {
     char path[] = "/tmp/gyre_test_plans_XXXXXX";
     FILE *to = fdopen(mkstemp(path), "w");
@@ -408,7 +409,7 @@ static const struct plan_facts a_message = {
     .coll = GYRE_COLL_SEND_RECV, .dtype = GYRE_INT32, .is_aligned = true};
 
 /* A rank's messages to and from the next ranks and itself, and a collective. Sends and receives of
- * one peer and size are shapes of their own; `op` tells them apart here. */
+ * one peer and size have keys of their own; `op` tells them apart here. */
 static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     struct caller *own = malloc(sizeof(*own));
@@ -416,7 +417,7 @@ static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
     open_caller(own, comm, rank, n_ranks);
     for (int round = 0; round < 6; round++) {
         const uint64_t count = 64 << round % 2;
-        put(own, &(struct shape){.dtype = GYRE_INT32}, own->send, count);
+        put(own, &(struct test_call){.dtype = GYRE_INT32}, own->send, count);
         CHECK_OK(gyre_group_start());
         for (int peer = 0; peer < n_ranks; peer++) {
             struct plan_facts facts = a_message;
@@ -436,12 +437,12 @@ static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
         CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
         for (int peer = 0; peer < n_ranks; peer++)
             check(own,
-                  &(struct shape){
+                  &(struct test_call){
                       .coll = GYRE_COLL_BROADCAST, .root = peer, .count = 1, .dtype = GYRE_INT32},
                   own->recv + peer * 1024, count);
         check_plans(own, "a group");
-        run(own, &(struct shape){.coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_INT32},
-            0);
+        run(own,
+            &(struct test_call){.coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_INT32}, 0);
         check_plans(own, "a call after a group");
     }
     close_caller(own);
@@ -472,7 +473,7 @@ static void call_at_random(gyre_comm *comm, int rank, int n_ranks, void *argumen
             dice = dice * 1103515245 + 12345; /* as in the C standard's example of rand() */
             rolls[k] = dice >> 16 & 0x7fff;
         }
-        struct shape shape = {
+        struct test_call asked = {
             .coll = colls[rolls[0] % GYRE_ARRAY_LENGTH(colls)],
             .count = counts[rolls[1] % GYRE_ARRAY_LENGTH(counts)],
             .dtype = rolls[2] % 2 == 0 ? GYRE_INT8 : GYRE_INT32,
@@ -481,15 +482,15 @@ static void call_at_random(gyre_comm *comm, int rank, int n_ranks, void *argumen
             .send_offset_bytes = rolls[5] % 3 == 0 ? rolls[6] % MAX_OFFSET : 0,
             .recv_offset_bytes = rolls[5] % 4 == 0 ? rolls[7] % MAX_OFFSET : 0,
         };
-        if (shape.dtype == GYRE_INT32) {
-            shape.send_offset_bytes &= ~3U;
-            shape.recv_offset_bytes &= ~3U;
+        if (asked.dtype == GYRE_INT32) {
+            asked.send_offset_bytes &= ~3U;
+            asked.recv_offset_bytes &= ~3U;
         }
-        if (shape.coll == GYRE_COLL_ALL_TO_ALL)
-            shape.in_place = false; /* it has no such form */
-        if (shape.in_place && traits_of(&shape)->in_blocks)
-            shape.in_window = false; /* recv stands in the send buffer */
-        run(own, &shape, 0);
+        if (asked.coll == GYRE_COLL_ALL_TO_ALL)
+            asked.in_place = false; /* it has no such form */
+        if (asked.in_place && traits_of(&asked)->in_blocks)
+            asked.in_window = false; /* recv stands in the send buffer */
+        run(own, &asked, 0);
     }
     check_plans(own, "calls at random");
     CHECK_OK(gyre_window_deregister(comm, window));
@@ -497,7 +498,7 @@ static void call_at_random(gyre_comm *comm, int rank, int n_ranks, void *argumen
     free(own);
 }
 
-static void calls_of_one_shape_are_right_whatever_came_before(void)
+static void calls_with_one_key_are_right_whatever_came_before(void)
 {
     test_on_threads(1, call_at_random, NULL);
     test_on_threads(2, call_at_random, NULL);
@@ -509,11 +510,11 @@ static const struct test_case cases[] = {
     {"the plan that was not used for the longest time is replaced",
      the_plan_that_was_not_used_for_the_longest_time_is_replaced},
     {"hundreds of plans are kept", hundreds_of_plans_are_kept},
-    {"a plan is made once for each shape", a_plan_is_made_once_for_each_shape},
+    {"a plan is made once for each key", a_plan_is_made_once_for_each_key},
     {"sends and receives of groups are planned once",
      sends_and_receives_of_groups_are_planned_once},
-    {"calls of one shape are right whatever came before",
-     calls_of_one_shape_are_right_whatever_came_before},
+    {"calls with one key are right whatever came before",
+     calls_with_one_key_are_right_whatever_came_before},
 };
 
 TEST_MAIN(cases)

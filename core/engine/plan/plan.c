@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the plan of a call, or makes it: chooses how calls of its shape are carried out, and loads
+ * Finds the plan of a call, or makes it: chooses how calls with its key are carried out, and loads
  * their program. Then fills in works of the plan.
  */
 #include "core/engine/plan/plan.h"
@@ -50,7 +50,7 @@ static void set_key(const struct gyre_plan_cache *cache, const struct gyre_call 
     };
 }
 
-/* A call of this shape. Plans are made from their key alone, so none depends on a fact that the key
+/* A call with this key. Plans are made from their key alone, so none depends on a fact that the key
  * lacks. */
 static struct gyre_call call_of(const struct gyre_plan_key *key)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns calls into works that an executor can launch. The shape of a call (struct gyre_plan_key)
+ * Turns calls into works that an executor can launch. The key of a call (struct gyre_plan_key)
  * determines an algorithm, a protocol, the channels and the tile, and these determine a program,
  * which is loaded once. Each rank plans alone. A choice depends only on settings that all ranks
  * agreed on at init, so all ranks choose the same.
@@ -36,8 +36,8 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** gyre_plan_get - the plan of a call, whose window is filled in. Made on the first call of its
- * shape, which chooses, and loads the program. To be called before the first launch of a group,
+/** gyre_plan_get - the plan of a call, whose window is filled in. Made on the first call with
+ * its key, which chooses, and loads the program. To be called before the first launch of a group,
  * because loading may wait for kernels that run.
  * @plan_out: valid until gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of
  * emitting a program and of the executor's load; UNSUPPORTED if the communicator's FIFOs cannot
@@ -49,7 +49,7 @@ gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call 
 void gyre_plan_sweep(struct gyre_plan_cache *cache);
 
 /** gyre_plans_made - how many plans the communicator has made on this rank. Tests compare it with
- * the number of shapes that were called. */
+ * the number of keys of the calls. */
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 
 /** gyre_plan_work - fill in the work that carries out a call by its plan. The caller sets the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans, and the table in which a communicator keeps them. A plan says how all calls of one shape
+ * Plans, and the table in which a communicator keeps them. A plan says how all calls with one key
  * are carried out. It never changes once it is made.
  */
 #ifndef GYRE_PLAN_PLAN_TABLE_H
@@ -21,7 +21,7 @@ enum {
     GYRE_KEY_WINDOW_ALIGNED = 1 << 5, /* the result's addresses on all ranks are multiples of 16 */
 };
 
-/* The shape of a call: everything on which its plan and the kernel that runs it depend. It has no
+/* The key of a call: everything on which its plan and the kernel that runs it depend. It has no
  * pointer, so calls with other buffers have the same key. IN_PLACE and the two ALIGNED bits are
  * this rank's own: a choice that all ranks must make alike never reads them. */
 struct gyre_plan_key {
@@ -50,7 +50,7 @@ struct gyre_plan {
 
 /* A hash table of sets. Zeros = it is empty. A set has its plans in the order of their last use,
  * and a new plan takes the place of the one that was not used for the longest time. So a search
- * compares at most four keys, and the table never grows. There are so many sets that 256 shapes
+ * compares at most four keys, and the table never grows. There are so many sets that 256 keys
  * almost never meet in one. Only the caller's thread uses it. */
 struct gyre_plan_table {
     struct gyre_plan *sets[GYRE_PLAN_SETS][GYRE_PLAN_PER_SET];
