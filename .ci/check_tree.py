@@ -238,6 +238,16 @@ def check_format(root, paths, complain):
             complain(path, "is not as clang-format (version 14) leaves it")
 
 
+def check_size(root, complain):
+    """The limits of tests/ci/size."""
+    program = os.path.join(root, "tests", "ci", "size")
+    found = subprocess.run([sys.executable, program, "--check", root], capture_output=True, text=True, check=False)
+    for line in found.stdout.splitlines():
+        complain(*line.split(": ", 1))
+    if found.stderr:
+        complain("tests/ci/size", found.stderr.splitlines()[-1])
+
+
 def main():
     arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
     root = arguments[0] if arguments else os.path.join(os.path.dirname(__file__), "..")
@@ -259,6 +269,7 @@ def main():
     check_heads(files, complain)
     check_index(files, complain)
     check_thresholds(root, complain)
+    check_size(root, complain)
     n_pages = check_docs(root, complain)
     if "--no-format" not in sys.argv:
         check_format(root, paths, complain)
