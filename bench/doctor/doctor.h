@@ -128,7 +128,7 @@ struct bench_doctor {
     struct bench_paths *paths;       /* of job.firewall and job.path_mtu; NULL until needed */
     struct bench_nvml *nvml;         /* of gpu.ecc, gpu.clocks and gpu.link; likewise */
     struct bench_cuda_results *cuda; /* likewise */
-    bool uses_rdma;                  /* between all hosts, by job.transport */
+    bool knows_transport, uses_rdma; /* by job.transport: RDMA between all hosts */
     bool is_out_of_memory;
 };
 

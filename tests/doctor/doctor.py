@@ -513,6 +513,14 @@ def test_the_network_between_hosts_is_measured():
     assert [c["ranks"] for c in result.of("host.memlock")] == ["0-2"], result.of("host.memlock")
 
 
+def test_two_hosts_are_judged():
+    """A pair is slow below half of the fastest rate; of two hosts that is the other direction."""
+    result = examine_job([sick.roce(), sick.roce()], "--only", "job.network")
+    [found] = result.of("job.network")
+    rates = [rate for row in result.report["matrix"]["hosts"]["gbytes_per_s"] for rate in row if rate is not None]
+    assert len(rates) == 2 and found["severity"] == ("warn" if min(rates) < max(rates) / 2 else "ok"), (rates, found)
+
+
 def test_pairs_of_hosts_that_are_not_tried_are_counted():
     """17 hosts have 272 pairs, more than the 256 that a run tries."""
     for check in ("job.firewall", "job.path_mtu"):

@@ -63,7 +63,7 @@ def expect(result, severity, check, *words):
 def case_healthy(rig):
     """every check runs, both rails are measured, and nothing fails"""
     files = "--json /tmp/d.json --markdown /tmp/d.md --html /tmp/d.html"
-    result = rig.doctor(files)
+    result = rig.doctor("--all " + files)
     if rig.out is not None:
         with open(f"{rig.out}/doctor.txt", "w", encoding="utf-8") as file:
             file.write(result.out)

@@ -59,18 +59,17 @@ static bool may_lock_all(const char *root)
 
 void bench_check_host_memlock(struct bench_doctor *doctor)
 {
+    const bool has_devices = doctor->machine.n_rdma_devices > 0;
     int64_t soft = 0;
     const enum bench_read result = read_limit(doctor->root, "Max locked memory", &soft);
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, NULL, "/proc/self/limits (Max locked memory)", result);
     else if (soft == INT64_MAX)
         bench_ok(doctor, NULL, "/proc/self/limits: Max locked memory unlimited");
-    else if (doctor->machine.n_rdma_devices == 0 ||
-             doctor->machine.n_used_ports < (doctor->machine.n_ports > 0))
+    else if (!has_devices || (doctor->machine.n_ports > 0 && doctor->machine.n_used_ports == 0))
         bench_ok(doctor, NULL,
                  "/proc/self/limits: Max locked memory %" PRId64 " bytes; no RDMA %s more", soft,
-                 doctor->machine.n_rdma_devices == 0 ? "device is here that would need"
-                                                     : "port is used that would need");
+                 has_devices ? "port is used that would need" : "device is here that would need");
     else if (may_lock_all(doctor->root))
         bench_ok(doctor, NULL,
                  "/proc/self/limits: Max locked memory %" PRId64

@@ -258,9 +258,11 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
 static double line_gbytes_per_s(const struct bench_doctor *doctor)
 {
     const struct bench_netdev *first = bench_net_first(&doctor->machine);
-    double gbit_per_s =
-        first != NULL && doctor->root[0] == '\0' ? (double)first->mbit_per_s / 1000 : 0;
-    gbit_per_s = gbit_per_s > THREAD_GBIT_PER_S ? THREAD_GBIT_PER_S : gbit_per_s;
+    double gbit_per_s = 0;
+    if (!doctor->uses_rdma && first != NULL && doctor->root[0] == '\0')
+        gbit_per_s = first->mbit_per_s > 1000 * THREAD_GBIT_PER_S
+                         ? THREAD_GBIT_PER_S
+                         : (double)first->mbit_per_s / 1000;
     for (int i = 0; doctor->uses_rdma && i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
         if (port->is_active && !port->is_soft && port->why_unused[0] == '\0' &&
@@ -311,6 +313,11 @@ void bench_check_job_network(struct bench_doctor *doctor)
     if (n == 1) {
         bench_skip(doctor, "one process: no network to measure");
         return;
+    }
+    if (!doctor->knows_transport) { /* job.transport does not run; its findings are not asked for */
+        const int n_findings = doctor->findings.n;
+        bench_check_job_transport(doctor);
+        doctor->findings.n = n_findings;
     }
     memset(&mine, 0, sizeof(mine));
     mine.line_gbytes_per_s = line_gbytes_per_s(doctor);

@@ -109,6 +109,7 @@ void bench_check_job_transport(struct bench_doctor *doctor)
     struct bench_hosts hosts;
     struct place mine, *places = NULL;
     struct choice *row = NULL, *all = NULL;
+    doctor->knows_transport = true;
     if (doctor->root[0] != '\0') {
         bench_skip(doctor, "nothing is measured with --root");
         return;
