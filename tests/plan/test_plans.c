@@ -416,7 +416,7 @@ static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
     (void)argument;
     open_caller(own, comm, rank, n_ranks);
     for (int round = 0; round < 6; round++) {
-        const uint64_t count = 64 << round % 2;
+        const uint64_t count = (uint64_t)64 << round % 2;
         put(own, &(struct test_call){.dtype = GYRE_INT32}, own->send, count);
         CHECK_OK(gyre_group_start());
         for (int peer = 0; peer < n_ranks; peer++) {

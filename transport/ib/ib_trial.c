@@ -114,8 +114,9 @@ gyre_status gyre_ib_trial_open(const struct gyre_params *params, struct gyre_ib_
         struct open_port *port = &trial->ports[i];
         struct gyre_ib_trial_port *told = &port->told;
         port->port = trial->scan.ports[i];
-        snprintf(told->device, sizeof(told->device), "%.63s", port->port.name);
-        snprintf(told->name, sizeof(told->name), "%.63s:%u", port->port.name, port->port.port);
+        const char *name = trial->scan.ports[i].name;
+        snprintf(told->device, sizeof(told->device), "%.63s", name);
+        snprintf(told->name, sizeof(told->name), "%.63s:%u", name, port->port.port);
         told->port = port->port.port;
         told->is_roce = port->port.is_roce;
         told->mtu_bytes = gyre_ib_mtu_bytes(port->port.active_mtu);
