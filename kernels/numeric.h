@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the element types mean, bit by bit: the conversions and operations on which host and GPU
- * must agree. Valid as C11 and as CUDA; plain arithmetic without branches, so that host compilers
- * vectorise loops over it. A GPU may use its own instructions where they give the same bits.
+ * The conversions and operations on elements, bit by bit, on which host and GPU must agree. Valid
+ * as C11 and as CUDA; free of branches, so that host compilers vectorise.
  *
- * Conversions to a narrower type round to nearest, ties to even. f16 and bf16 overflow to
- * infinity; both fp8 types saturate at their largest finite value, infinities too (the "satfinite"
- * of the OCP 8-bit floating point specification, 1.0, section 5.2). e4m3 has no infinity. Every
- * NaN that is written is the type's one canonical NaN with the sign clear; NaN payloads and signs
- * of f32 and f64 are not specified.
+ * Narrowing rounds to nearest, ties to even. f16 and bf16 overflow to infinity; fp8 saturates,
+ * infinities too, at the largest finite value ("satfinite", OCP 8-bit floating point
+ * specification, 1.0, section 5.2). Every NaN written is the type's canonical NaN, sign clear; NaN
+ * payloads and signs of f32 and f64 are not specified. Max and min of a NaN are a NaN; max(-0, +0)
+ * is +0 and min(-0, +0) is -0 in either order of ranks. Integers wrap. f16, bf16 and fp8 are
+ * computed in f32 and rounded once.
  *
- * Max and min: if either operand is a NaN the result is a NaN; max(-0, +0) is +0 and min(-0, +0) is
- * -0, in either order, so that results do not depend on the order of ranks. Integer sums and
- * products wrap. f16, bf16 and fp8 are computed in f32 and rounded once, where the caller says.
- *
- * Compile with floating-point contraction off (-ffp-contract=off, -fmad=false) and without
- * flushing of subnormals.
+ * Compile with -ffp-contract=off or -fmad=false, and without flushing subnormals.
  */
 #ifndef GYRE_KERNELS_NUMERIC_H
 #define GYRE_KERNELS_NUMERIC_H
@@ -61,30 +56,26 @@ static GYRE_HOST_DEVICE inline double gyre_f64_from_bits(uint64_t bits)
     return value;
 }
 
-/* All ones if a < b, else zero. Magnitudes are below 2^31, and vector units compare signed words in
- * one instruction. */
+/* All ones if a < b. Below 2^31, where vector units compare signed words in one instruction. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_mask_below(uint32_t a, uint32_t b)
 {
     return 0U - (uint32_t)((int32_t)a < (int32_t)b);
 }
 
-/* `yes` where the mask is all ones, `no` where it is zero. gcc turns this into vector code; a
- * conditional expression whose arms come from float arithmetic it leaves as a branch. */
+/* gcc vectorises this, but not a conditional expression on float arithmetic. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_blend(uint32_t mask, uint32_t yes, uint32_t no)
 {
     return no ^ (mask & (yes ^ no));
 }
 
-/* ---- conversions -------------------------------------------------------------------------- *
+/* ---- conversions --------------------------------------------------------------------------
  *
- * All small formats are one scheme: `shift` = 23 - mantissa bits, `rebias` = 127 - bias. A
- * magnitude (sign removed), moved to f32's mantissa, lacks only the exponent's bias; a subnormal
- * one gets the smallest normal exponent added and then subtracted as a number, which normalises it
- * exactly.
- */
+ * All small formats: `shift` = 23 - mantissa bits, `rebias` = 127 - bias. A magnitude moved to
+ * f32's mantissa lacks the exponent's bias; adding and subtracting the smallest normal exponent
+ * normalises a subnormal one exactly. */
 
-/* @mag: magnitude bits. @first_normal, @first_special: magnitudes where normal numbers begin, and
- * infinity and NaN. Specials keep their mantissa and get f32's largest exponent. */
+/* Magnitudes: @first_normal, where normal numbers begin; @first_special, infinity and NaN, which
+ * keep their mantissa and get f32's largest exponent. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_widen(uint32_t mag, uint32_t shift, uint32_t rebias,
                                                    uint32_t first_normal, uint32_t first_special)
 {
@@ -98,9 +89,8 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_widen(uint32_t mag, uint32_t shift,
     return gyre_blend(gyre_mask_below(mag, first_special), finite, special);
 }
 
-/* The reverse, rounding. @magic: the f32 power of two whose last mantissa bit is worth the
- * format's smallest subnormal; adding it makes the hardware round there. @largest: result for
- * everything too large. The magnitude must not be a NaN's. */
+/* @magic: the f32 power of two whose last mantissa bit is the format's smallest subnormal, so
+ * that adding it rounds there. @largest: result of overflow. Not for NaNs. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_narrow(uint32_t mag, uint32_t shift, uint32_t rebias,
                                                     float magic, uint32_t largest)
 {
@@ -168,10 +158,9 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
     return (uint8_t)gyre_blend(gyre_mask_below(0x7f800000U, mag), GYRE_F8E5M2_NAN, number);
 }
 
-/* ---- the table of types ------------------------------------------------------------------- *
+/* ---- the table of types -------------------------------------------------------------------
  *
- * X(dtype suffix, stored as, computed in, name of the operations' family, load, store): `load`
- * gives the computing type from the stored one, `store` rounds back. */
+ * X(dtype suffix, stored as, computed in, family of operations, load, store) */
 #define GYRE_NUMERIC_SAME(value) (value)
 #define GYRE_NUMERIC_TABLE(X)                                                   \
     X(INT8, int8_t, int8_t, i8, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)           \
@@ -207,7 +196,7 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
     {                                                                                       \
         return a < b ? a : b;                                                               \
     }                                                                                       \
-    /* towards zero; the divisor is a number of ranks and too large for an 8-bit type */    \
+    /* towards zero; the divisor may exceed an 8-bit type */                                \
     static GYRE_HOST_DEVICE inline type gyre_op_divide_##family(type a, uint32_t divisor)   \
     {                                                                                       \
         return (type)(GYRE_NUMERIC_WIDE_##family(a) / GYRE_NUMERIC_WIDE_##family(divisor)); \
@@ -227,8 +216,8 @@ GYRE_NUMERIC_INTEGER(u32, uint32_t, uint32_t)
 GYRE_NUMERIC_INTEGER(i64, int64_t, uint64_t)
 GYRE_NUMERIC_INTEGER(u64, uint64_t, uint64_t)
 
-/* By masks, because gcc leaves nested conditional expressions on floats as branches. Equal operands
- * have equal bits except for zeros of both signs: there, AND and OR of the bits choose. */
+/* Masks, because gcc makes branches of conditional expressions on floats. Equal operands differ
+ * in bits only as zeros of both signs; AND and OR of the bits choose there. */
 #define GYRE_NUMERIC_FLOAT(family, type, bits_type, nan)                                      \
     static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)                  \
     {                                                                                         \

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that each kind of device provides for patterns. pattern.c checks the arguments and
- * calls the functions of the right device.
+ * The functions of each kind of device behind pattern.h.
  */
 #ifndef GYRE_KERNELS_PATTERN_OPS_H
 #define GYRE_KERNELS_PATTERN_OPS_H
 
 #include "kernels/pattern.h"
 
-/* Rank number that stands for the reduction over all ranks. */
+/* A rank number for the reduction over all ranks. */
 #define GYRE_PATTERN_REDUCED UINT32_MAX
 
 struct gyre_pattern_ops {
     /* Write the rank's elements first .. first + count - 1 to device memory; synchronous. */
     gyre_status (*fill)(struct gyre_device *device, const struct gyre_pattern *pattern,
                         uint32_t rank, uint64_t first, uint64_t count, void *buffer);
-    /* Compare device memory with the rank's elements, bit by bit; GYRE_PATTERN_REDUCED: with the
-     * reduction. Fills all of *errors_out. */
+    /* Compare device memory with the rank's elements, or with the reduction, bit by bit. Fills
+     * all of *errors_out. */
     gyre_status (*check)(struct gyre_device *device, const struct gyre_pattern *pattern,
                          uint32_t rank, uint64_t first, uint64_t count, const void *buffer,
                          struct gyre_pattern_errors *errors_out);

@@ -3,21 +3,15 @@
  * The values of patterns: what a rank contributes to an element and what the reduction over all
  * ranks gives, both as bits. Valid as C11 and as CUDA.
  *
- * Every partial result of any order of reduction is exact, so that an algorithm's order does not
- * change the expected bits:
- * - integers: anything, since they wrap; products take odd factors, which never become 0;
- * - floats, sum: integers so small that their absolute sum over all ranks is exact in the type;
- *   where there are more ranks than that, a window of ranks contributes +-1 and the others 0;
+ * Every partial result is exact, so an algorithm's order does not change the expected bits:
+ * - integers wrap; products take odd factors, which never become 0;
+ * - floats, sum: integers whose absolute sum is exact in the type; with too many ranks a window of
+ *   ranks contributes +-1 and the others 0;
  * - floats, product: factors 2 and 1/2 from at most three ranks each, +-1 from the others;
- * - floats, max and min: small integers;
- * - floats, average: every contribution is multiplied by f, 1/n rounded to the type. For n a power
- *   of two f is one too, so the sum's integers serve. Else two ranks contribute the same power of
- *   two and the others 0: f, scaled once or twice, stays exact. Nothing is negative here, because a
- *   product that underflows must not leave a -0.
- * All zeros are +0.
- *
- * Values repeat after GYRE_PATTERN_PERIOD elements, a prime, so that no power-of-two mistake in an
- * offset hides, and so that fill and check need to compute one period only.
+ * - floats, average: contributions are multiplied by f, 1/n rounded to the type. If f is no power
+ *   of two, two ranks contribute the same power of two and the others 0. Nothing is negative,
+ *   because an underflow must not leave a -0.
+ * All zeros are +0. The values' period is a prime, so that a wrong offset shows.
  */
 #ifndef GYRE_KERNELS_PATTERN_VALUES_H
 #define GYRE_KERNELS_PATTERN_VALUES_H
@@ -27,8 +21,7 @@
 
 #define GYRE_PATTERN_PERIOD 4093U
 
-/* A well-mixed 32-bit word of three: multiplications by odd constants carry bits up, shifts bring
- * them down. */
+/* A well-mixed word: odd multipliers carry bits up, shifts bring them down. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_mix(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t word = a * 0x9e3779b9U + b;
@@ -37,7 +30,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_mix(uint32_t a, uint32_t b,
     return word ^ word >> 16;
 }
 
-/* The largest integer up to which the type holds all of them. */
+/* The largest n such that the type holds 0 .. n exactly. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_exact_limit(gyre_dtype dtype)
 {
     switch (dtype) {
@@ -54,14 +47,13 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_exact_limit(gyre_dtype dtyp
     }
 }
 
-/* Is `rank` within the window of `n_wide` ranks that begins at a rank chosen by `hash`? */
 static GYRE_HOST_DEVICE inline int gyre_pattern_in_window(uint32_t n_ranks, uint32_t rank,
                                                           uint32_t hash, uint32_t n_wide)
 {
     return (rank + n_ranks - hash % n_ranks) % n_ranks < n_wide;
 }
 
-/* A float contribution before any factor; exact in f32 and in the type. */
+/* Before any factor; exact in f32 and in the type. */
 static GYRE_HOST_DEVICE inline float gyre_pattern_float(const struct gyre_pattern *pattern,
                                                         uint32_t rank, uint32_t element)
 {
@@ -109,7 +101,7 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_float_bits(gyre_dtype dtype
     }
 }
 
-/* All 64 bits; users keep the low bytes that the type has. */
+/* Users keep the type's low bytes. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_integer(const struct gyre_pattern *pattern,
                                                              uint32_t rank, uint32_t element)
 {
@@ -118,7 +110,7 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_integer(const struct gyre_p
     return ((uint64_t)high << 32 | low) | (pattern->op == GYRE_PROD ? 1U : 0U);
 }
 
-/** gyre_pattern_value - what `rank` contributes at an element, as bits of the type. */
+/** gyre_pattern_value - a rank's contribution to an element, as bits of the type. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_value(const struct gyre_pattern *pattern,
                                                            uint32_t rank, uint64_t element)
 {
@@ -171,7 +163,7 @@ gyre_pattern_reduced_float(const struct gyre_pattern *pattern, uint32_t place)
     return gyre_pattern_float_bits(pattern->dtype, (float)result);
 }
 
-/* The order of two integers, given as the type's bits. */
+/* The bits are those of the type. */
 static GYRE_HOST_DEVICE inline int gyre_pattern_is_above(gyre_dtype dtype, uint64_t a, uint64_t b)
 {
     const int is_signed = dtype == GYRE_INT8 || dtype == GYRE_INT32 || dtype == GYRE_INT64;
@@ -206,7 +198,7 @@ gyre_pattern_reduced_integer(const struct gyre_pattern *pattern, uint32_t place)
     return (0 - ((0 - result) & mask) / pattern->n_ranks) & mask; /* towards zero */
 }
 
-/** gyre_pattern_reduced - the reduction over all ranks at an element, as bits of the type. */
+/** gyre_pattern_reduced - the reduction over all ranks, as bits of the type. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_reduced(const struct gyre_pattern *pattern,
                                                              uint64_t element)
 {
