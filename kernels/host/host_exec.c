@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor: its life from open to close, and its operations. host_launch.c enqueues
- * launches, and host_run.c runs them.
- *
- * A launch may outlive the executor: an abort closes the executor while launches are still in
- * streams. Each launch holds a reference to the executor. After close, no poll touches a slot, a
- * buffer or the fault.
+ * A launch may outlive the executor, because an abort closes it while launches are in streams.
+ * Each launch holds a reference; after close, no poll touches a slot, a buffer or the fault.
  */
 #include "kernels/host/host_exec.h"
 
@@ -44,7 +40,6 @@ void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor)
         free_executor(executor);
 }
 
-/* The slots of LL of connections between hosts, and the memory for their plain bytes. */
 static gyre_status fill_line_ends(struct gyre_host_executor *executor,
                                   const struct gyre_connector *connectors)
 {
@@ -139,7 +134,7 @@ static void host_close(struct gyre_executor *base)
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     if (executor == NULL)
         return;
-    /* Wait for the end of a poll that is running. After that no poll touches slots. */
+    /* After the poll that runs now, no poll touches slots. */
     pthread_mutex_lock(&executor->poll_lock);
     executor->is_closed = true;
     pthread_mutex_unlock(&executor->poll_lock);
@@ -147,7 +142,7 @@ static void host_close(struct gyre_executor *base)
     gyre_host_drop_user_and_unlock(executor);
 }
 
-/* An abort needs no action here, because the works poll the fault. */
+/* Works poll the fault, so an abort needs no action. */
 static void host_abort(struct gyre_executor *base)
 {
     (void)base;

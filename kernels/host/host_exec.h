@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor's own structures, shared by its files: host_exec.c (life), host_launch.c
- * (enqueues launches), host_run.c (runs them), host_load.c (loaded programs), host_step.c (one
- * step), host_trace.c (one step, recorded), host_position.c (where workers are), host_signals.c
- * (one-sided operations).
+ * The host executor's structures: host_exec.c (life), host_launch.c (enqueues), host_run.c (runs),
+ * host_load.c (programs), host_step.c (one step), host_trace.c (recorded), host_position.c (where
+ * workers are), host_signals.c (one-sided operations).
  */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
@@ -11,17 +10,17 @@
 #include "core/foundation/device/host_stream.h"
 #include "kernels/executor.h"
 
-/* This rank's end of a FIFO; it lives as long as the executor and fills one cache line. Only the
- * launch that runs (`running_ticket`) uses it, under poll_lock. */
+/* This rank's end of a FIFO, of one cache line. Used under poll_lock, by the launch that runs
+ * (`running_ticket`). */
 struct gyre_host_end {
     unsigned char *slots;
     struct gyre_inbox *inbox; /* NULL: there is no such connection */
     struct gyre_credit *credit;
-    uint64_t n_moved; /* slots posted (sending end) or consumed (receiving end) */
-    uint64_t n_seen;  /* the head or tail that was read last. The shared word is read again only
-                       * when this is not enough, which saves a cache miss for most slots.
-                       * Receiving end of LL: the words of the current slot that have arrived */
-    uint32_t slot;    /* n_moved % depth */
+    uint64_t n_moved; /* slots posted (sender side) or consumed (receiver side) */
+    uint64_t n_seen; /* the head or tail read last; the shared word is read again, for a cache miss,
+                      * only when this is not enough. Receiver side of LL: words of the current slot
+                      * that have arrived */
+    uint32_t slot;   /* n_moved % depth */
     uint16_t depth;
     uint8_t proto; /* enum gyre_proto: SIMPLE, or LL */
     bool is_proxied;
@@ -32,37 +31,36 @@ struct gyre_host_end {
 };
 
 struct gyre_host_executor {
-    struct gyre_executor base; /* must be first: callers have a pointer to it */
+    struct gyre_executor base; /* must be first */
     int rank;
     uint32_t n_ranks;
     struct gyre_fifo_spec spec;
     struct gyre_host_end *ends;      /* gyre_connector_index() order */
-    struct gyre_host_end *line_ends; /* likewise, the slots of LL; NULL = there are none */
-    /* The plain bytes of the slots of LL that a step moves: line_payload_bytes for each input and
-     * then for each output. Used under poll_lock. */
+    struct gyre_host_end *line_ends; /* the slots of LL; NULL = there are none */
+    /* Plain bytes of a step's slots of LL, line_payload_bytes for each input, then for each
+     * output. Used under poll_lock. */
     unsigned char *unpacked;
     uint32_t line_payload_bytes;
-    struct gyre_progress *progress; /* in its own cache line, because another thread reads it */
+    struct gyre_progress *progress; /* a cache line of its own, because another thread reads it */
 
-    pthread_mutex_t poll_lock; /* held during a poll; guards everything that polls change */
+    pthread_mutex_t poll_lock; /* guards everything that polls change */
     struct gyre_fault *fault;
     struct gyre_trace *trace;                  /* NULL: nothing is recorded */
     struct gyre_trace_buffer *recorded;        /* of the trace; NULL likewise */
     bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
     void *help_context;
     uint64_t running_ticket;          /* of the launch that runs */
-    struct gyre_host_launch *running; /* that launch, from its first poll to its end; else NULL */
+    struct gyre_host_launch *running; /* from its first poll to its end; else NULL */
     bool is_closed;
     uint64_t n_ended; /* one-sided operations whose polls are over */
 
-    uint32_t *has_left;   /* by rank: 1 = the rank sends no more signals; set by threads that hear
-                           * of it, release */
-    uint64_t n_one_sided; /* one-sided operations in streams; added to by callers, counted down by
-                           * the threads that run the streams, release */
+    uint32_t *has_left;   /* by rank: 1 = it sends no more signals; set by any thread, release */
+    uint64_t n_one_sided; /* one-sided operations in streams; callers add, the threads that run
+                           * streams count down, release */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
-    uint32_t n_users; /* the owner, every enqueued launch and every one-sided operation */
-    struct gyre_one_sided_task *one_sided; /* all that were not released; the newest first */
+    uint32_t n_users; /* the owner, every enqueued launch, every one-sided operation */
+    struct gyre_one_sided_task *one_sided; /* those not released, newest first */
     struct gyre_host_launch *free_launches;
 };
 
@@ -74,10 +72,10 @@ struct gyre_loaded {
     uint32_t n_runners;     /* workers of all channels */
     uint32_t n_workers;     /* of the variant that has the most */
     uint32_t n_connections; /* of the variant that has the most */
-    uint32_t n_scratch;     /* scratch areas of one channel, of the variant that has the most */
-    uint32_t max_range;     /* number of chunks of the step that moves the most */
-    uint32_t area_bytes;    /* bytes of one chunk that a tile may have. A slot carries max_range
-                             * chunks of it, and the smallest slot of all connections counts */
+    uint32_t n_scratch;     /* areas of one channel, of the variant that has the most */
+    uint32_t max_range;     /* chunks of the largest step */
+    uint32_t area_bytes;    /* bytes of a tile's chunk: the smallest slot of all connections holds
+                             * max_range of them */
     uint32_t n_parts[GYRE_OPERAND_CONNECTION]; /* gyre_program_n_parts() */
     bool in_blocks;
     bool out_blocks;
@@ -86,20 +84,20 @@ struct gyre_loaded {
     struct gyre_step *steps;     /* of all variants */
     struct gyre_host_end **ends; /* [channel][connection] */
     unsigned char *scratch;      /* [channel][area] */
-    /* For messages: [variant][connection], with the peers' ranks in the communicator. */
+    /* For messages: [variant][connection], with communicator ranks. */
     struct gyre_connection *connections;
     char algorithm[16];
     uint8_t coll;    /* enum gyre_collective */
-    uint32_t traced; /* the number of variant 0 in the trace, or GYRE_TRACE_NO_PROGRAM */
+    uint32_t traced; /* variant 0's number in the trace, or GYRE_TRACE_NO_PROGRAM */
 };
 
 struct gyre_host_work {
     struct gyre_work work;
-    uint32_t n_live;             /* runners that have not finished, or not begun */
-    struct gyre_host_work *next; /* begins when this one has ended; NULL = none */
+    uint32_t n_live;             /* unfinished runners */
+    struct gyre_host_work *next; /* begins after this one; NULL = none */
 };
 
-/* One worker of one channel of one work, and how far it is. */
+/* A worker of one channel of one work. */
 struct gyre_host_runner {
     struct gyre_host_work *work;
     const struct gyre_step *steps;
@@ -110,27 +108,27 @@ struct gyre_host_runner {
     uint32_t n_steps;
     uint32_t step;
     uint32_t channel;
-    uint32_t worker;  /* of the channel */
-    bool has_entered; /* placed data: peers were told that they may write OUT */
-    bool is_stuck;    /* its peer makes a different call; the runner waits for the fault */
-    bool is_next;     /* recorded launches: the step before has just ended, so no time has passed */
-    bool has_waited;  /* recorded launches: the step could not run when it was first tried */
+    uint32_t worker;   /* of the channel */
+    bool has_entered;  /* placed data: peers were told that they may write OUT */
+    bool is_stuck;     /* its peer makes another call; it waits for the fault */
+    bool is_next;      /* recorded launches: no time has passed since the step before */
+    bool has_waited;   /* recorded launches: the step could not run at once */
     uint64_t begin_ns; /* recorded launches: when the step before ended */
-    uint64_t data_ns;  /* likewise: when all data of the step were there; 0 = they are missing */
+    uint64_t data_ns;  /* likewise: when all data were there; 0 = not yet */
 };
 
 struct gyre_host_launch {
-    struct gyre_task task; /* must be first: the stream has a pointer to it */
+    struct gyre_task task; /* must be first */
     struct gyre_host_executor *executor;
     struct gyre_host_launch *next_free;
     uint64_t ticket;
     uint64_t first_work; /* works that were launched before this launch */
-    uint64_t begin_ns;   /* recorded launches: when it was polled first in its turn */
+    uint64_t begin_ns;   /* recorded launches: its first poll in its turn */
     uint64_t last_ns;    /* likewise: the newest reading of the clock */
     bool is_recorded;    /* from its first poll on */
     uint32_t n_works;
-    uint32_t n_finished; /* the first works of the launch, which are complete */
-    uint32_t n_runners;  /* unfinished runners of works that have begun, the first of the array */
+    uint32_t n_finished; /* complete works at the launch's beginning */
+    uint32_t n_runners;  /* the unfinished ones of works that have begun stand first */
     uint32_t next;       /* the runner that is tried next */
     uint32_t max_works;
     uint32_t max_runners;
@@ -138,29 +136,27 @@ struct gyre_host_launch {
     struct gyre_host_runner *runners;
 };
 
-/** gyre_host_drop_user_and_unlock - release one reference to the executor; the last one frees it.
- * The caller holds executor->lock, which this unlocks. */
+/** gyre_host_drop_user_and_unlock - release a reference; the last one frees the executor. Unlocks
+ * executor->lock, which the caller holds. */
 void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 
-/** gyre_host_launch - the function launch of gyre_executor_host. */
 gyre_status gyre_host_launch(struct gyre_executor *executor, const struct gyre_work *works,
                              int n_works, gyre_stream stream);
 
-/** gyre_host_begin_work - add the work's runners to those of the launch. */
+/** gyre_host_begin_work - list the work's runners. */
 void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *work);
 
-/** gyre_host_poll_launch - the function poll of a launch's task: run the launch for a short time if
- * it is its turn. */
+/** gyre_host_poll_launch - the poll of a launch's task: runs it for a short time if it is its
+ * turn. */
 enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out);
 
-/** gyre_host_step_try - run the runner's next step if all its slots are available. The caller holds
- * poll_lock. Returns false if nothing was done; else *n_bytes_out is the number of bytes moved, at
- * least 1. The runner is finished when its tile is n_tiles. */
+/** gyre_host_step_try - run the runner's next step if all its slots are available. The caller
+ * holds poll_lock. False: nothing was done; else *n_bytes_out is at least 1. The runner is
+ * finished when its tile is n_tiles. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
-/** gyre_host_has_arrived - has the slot of this input of the runner's step arrived? @in: one of its
- * connections. */
+/** gyre_host_has_arrived - @in: a connection of the runner's step. */
 bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct gyre_operand *in);
 
 /** gyre_host_has_data - have all slots arrived that the runner's step receives?
@@ -170,49 +166,45 @@ bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *cons
 
 /* ---- host_lines.c: slots of LL ------------------------------------------------------------ */
 
-/** gyre_host_lines_arrived - have the lines of n bytes arrived in the end's next slot? */
+/** gyre_host_lines_arrived - have n bytes of lines arrived in the next slot? */
 bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes);
 
-/** gyre_host_lines_unpack - copy the data of lines that have arrived. */
+/** gyre_host_lines_unpack - of lines that have arrived. */
 void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes);
 
-/** gyre_host_lines_send - write n bytes as lines into the end's next slot, and announce them to the
+/** gyre_host_lines_send - write n bytes as lines into the next slot, and announce them to the
  * proxy. */
 void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
                           uint64_t n_bytes);
 
-/** gyre_host_enter - tell the peers that place data into this rank's OUT that they may write it, if
- * there are any and they were not told. */
+/** gyre_host_enter - tell the peers once that they may place data into this rank's OUT. */
 void gyre_host_enter(struct gyre_host_runner *runner);
 
-/** gyre_host_trace_step - as gyre_host_step_try(), and record the step. For recorded launches. */
+/** gyre_host_trace_step - gyre_host_step_try() for recorded launches. */
 bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
                           uint64_t *n_bytes_out);
 
-/** gyre_host_trace_begin, gyre_host_trace_end - the launch runs from now on, or has ended. The
- * first decides whether the launch is recorded. The caller holds poll_lock. */
+/** gyre_host_trace_begin, gyre_host_trace_end - around a launch; the first decides whether it is
+ * recorded. The caller holds poll_lock. */
 void gyre_host_trace_begin(struct gyre_host_launch *launch);
 void gyre_host_trace_end(const struct gyre_host_launch *launch);
 
-/** gyre_host_trace_load - give the trace the steps of a loaded program. Does nothing for executors
- * without a trace. @config: what the program was loaded from. Errors: OUT_OF_MEMORY. */
+/** gyre_host_trace_load - give the trace a loaded program's steps; nothing without a trace.
+ * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
                                  const struct gyre_load_config *config, struct gyre_loaded *loaded);
 
-/** The functions load, prepare and unload of gyre_executor_host. */
 gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
 gyre_status gyre_host_prepare(struct gyre_executor *executor, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction);
 void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
 
-/** The functions positions and end_state of gyre_executor_host. */
 gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_position *positions_out,
                                 uint32_t most, uint32_t *n_out);
 gyre_status gyre_host_end_state(struct gyre_executor *executor, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
 
-/** The functions put, await_signals, peer_left and find_blocked of gyre_executor_host. */
 gyre_status gyre_host_put(struct gyre_executor *executor, const struct gyre_put *put,
                           gyre_stream stream);
 gyre_status gyre_host_await_signals(struct gyre_executor *executor,
@@ -220,7 +212,7 @@ gyre_status gyre_host_await_signals(struct gyre_executor *executor,
 void gyre_host_peer_left(struct gyre_executor *executor, int rank);
 bool gyre_host_find_blocked(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 
-/** gyre_host_loaded_release - stop being a user; the last user's call frees the program. The caller
+/** gyre_host_loaded_release - release a reference; the last one frees the program. The caller
  * holds executor->lock. */
 void gyre_host_loaded_release(struct gyre_loaded *loaded);
 

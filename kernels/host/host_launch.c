@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues launches of the host executor: checks the works, lists their runners and pushes one task
- * onto the stream. Launches come from a pool of the executor, so a call like an earlier one
- * allocates nothing.
+ * Enqueues launches as tasks of a stream. They come from a pool, so that a repeated call allocates
+ * nothing.
  */
 #include "kernels/host/host_exec.h"
 
@@ -10,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Put a launch back into the pool. The caller holds executor->lock. */
+/* The caller holds executor->lock. */
 static void put_launch(struct gyre_host_launch *launch)
 {
     for (uint32_t i = 0; i < launch->n_works; i++)
@@ -47,8 +46,7 @@ static uint32_t count_runners(const struct gyre_work *work)
     return gyre_tile_count(&work->split) == 0 ? 0 : work->loaded->n_runners;
 }
 
-/* Get a launch that is large enough, from the pool or newly allocated. The caller holds the lock.
- */
+/* From the pool or newly allocated. The caller holds executor->lock. */
 static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, uint32_t n_works,
                                            uint32_t n_runners)
 {
@@ -101,8 +99,7 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
     }
 }
 
-/* The work after whose end `work` begins; NULL if it begins with the launch. Works that move
- * nothing are skipped, because they never end. */
+/* NULL: with the launch. Works that move nothing never end, so they are skipped. */
 static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
                                           const struct gyre_work *work)
 {
@@ -124,7 +121,7 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
         before->next = own;
 }
 
-/* The caller holds executor->lock, so tickets have the order in which launches are pushed. */
+/* Under executor->lock, so tickets have the order of pushes. */
 static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works, gyre_stream stream)
 {
@@ -143,7 +140,7 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     launch->next = 0;
     for (uint32_t i = 0; i < n_works; i++)
         add_work(launch, &works[i]);
-    /* Count the launch before the push, because the stream may finish it before push returns. */
+    /* The stream may finish the launch before push returns. */
     uint64_t *n_launched = &executor->base.n_launched;
     gyre_store_release_u64(n_launched, *n_launched + n_works);
     const gyre_status status = gyre_host_stream_push(stream, &launch->task);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded programs of the host executor. Loading copies the steps, finds the executor's FIFO end of
- * each connection in each channel, and allocates scratch memory.
+ * Loading copies a program's steps, finds its FIFO ends in each channel, and allocates scratch
+ * memory.
  */
 #include "kernels/host/host_exec.h"
 
@@ -37,7 +37,6 @@ static gyre_status check(const struct gyre_host_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* The most data bytes of one slot. */
 static uint32_t payload_bytes(const struct gyre_host_end *end)
 {
     return end->proto == GYRE_PROTO_LL ? gyre_slot_payload_bytes(GYRE_PROTO_LL, end->slot_bytes)
@@ -87,13 +86,12 @@ static void free_loaded(struct gyre_loaded *loaded)
     free(loaded);
 }
 
-/* Allocate at least one element, so that NULL always means failure. */
+/* At least one element, so that NULL always means failure. */
 static void *allocate(uint64_t n_elems, size_t elem_bytes)
 {
     return calloc(n_elems > 0 ? (size_t)n_elems : 1, elem_bytes);
 }
 
-/* Compute the memory that the variants need: sums over all variants, and maxima. */
 static void count(const struct gyre_load_config *config, struct gyre_loaded *loaded,
                   uint64_t *n_steps_out)
 {
@@ -142,7 +140,6 @@ static gyre_status allocate_scratch(const struct gyre_load_config *config,
     return GYRE_SUCCESS;
 }
 
-/* Copies the steps of all variants into one array, one variant after the other. */
 static void copy_steps(const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
     uint32_t n_steps = 0;
@@ -173,8 +170,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->n_channels = config->n_channels;
     loaded->n_chunks = program->n_chunks;
     count(config, loaded, &n_steps);
-    /* Start with the largest slots. resolve_channel() reduces it to the smallest slot that the
-     * programs use. */
+    /* resolve_channel() reduces it to the smallest slot that the programs use. */
     loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
                                                 executor->spec.ring_slot_bytes);
     memcpy(loaded->algorithm, program->algorithm, sizeof(loaded->algorithm));
@@ -206,7 +202,7 @@ void gyre_host_loaded_release(struct gyre_loaded *loaded)
 gyre_status gyre_host_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction)
 {
-    (void)base; /* the host needs no kernel for a reduction */
+    (void)base; /* the host needs no kernel */
     (void)loaded;
     (void)reduction;
     return GYRE_SUCCESS;

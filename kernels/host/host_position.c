@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports where the workers of the host executor are. Another thread asks for this when a call
- * makes no progress, or when the user asks for a dump. No function of this file runs in a call's
- * normal course.
+ * Reports where workers are, when a call makes no progress or a user asks for a dump.
  */
 #include "kernels/host/host_exec.h"
 
@@ -10,7 +8,7 @@
 
 #include <string.h>
 
-/* The steps of a worker name connections by index; the runner has the ends in the same order. */
+/* In the order of the runner's ends. */
 static const struct gyre_connection *connections_of(const struct gyre_host_runner *runner)
 {
     const struct gyre_loaded *loaded = runner->work->work.loaded;
@@ -25,7 +23,7 @@ static void name_end(const struct gyre_host_end *end, struct gyre_position *posi
     position->fifo = end->fifo;
 }
 
-/* @in: an input of the runner's step. Of slots of LL a receiving end sees only the next one. */
+/* A receiver side of LL sees only the next slot. */
 static bool waits_for_slot(const struct gyre_host_runner *runner, const struct gyre_operand *in,
                            struct gyre_position *position)
 {
@@ -60,8 +58,7 @@ static bool waits_for_entry(const struct gyre_host_runner *runner, const struct 
     return position->n_seen <= position->slot;
 }
 
-/* The first operand for which the runner's step waits, in the order in which the executor checks
- * them. */
+/* In the order in which the executor checks operands. */
 static const struct gyre_host_end *find_wait(const struct gyre_host_runner *runner,
                                              struct gyre_position *position)
 {
@@ -105,7 +102,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     gyre_step_to_text(&runner->steps[runner->step], connections_of(runner),
                       work->loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
                       sizeof(position->step_text));
-    if (runner->is_stuck) { /* the executor records only the first peer with a different call */
+    if (runner->is_stuck) { /* the executor recorded the first such peer only */
         const uint64_t mismatch = gyre_load_acquire_u64(&executor->progress->mismatch);
         position->waits_for = GYRE_WAIT_FIT;
         position->peer = (uint16_t)(mismatch > 0 ? mismatch - 1 : 0);
@@ -116,8 +113,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
         name_end(end, position);
 }
 
-/* The order in which runners are reported. Their array has no order, because the last runner takes
- * the place of a finished one. */
+/* Runners are not in order, because the last one takes the place of a finished one. */
 static bool comes_before(const struct gyre_host_runner *a, const struct gyre_host_runner *b)
 {
     if (a->work != b->work)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs a launch of the host executor. A launch is one task on a host stream, and each poll of the
- * task runs the launch's runners (a worker of a channel of a work) in turn for a short time.
- * Launches take tickets and run in the order of their tickets, on any streams.
+ * Runs a launch: each poll of its task runs the runners in turn for a short time. Launches run in
+ * the order of their tickets, on any streams.
  */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
 
 /* A poll should end within about 100 us, so that a fault, a caller or another task need not wait
- * longer. That is 512 KiB at the 5 GB/s of a slow core. A step without data takes about 50 ns. */
+ * longer: 512 KiB at the 5 GB/s of a slow core. A step without data takes about 50 ns. */
 #define POLL_MAX_BYTES  (512 * 1024)
 #define STEP_COST_BYTES 256
 
@@ -40,12 +39,10 @@ static bool try_step(struct gyre_host_launch *launch, struct gyre_host_runner *r
                                : gyre_host_step_try(launch->executor, runner, n_bytes_out);
 }
 
-/* Run each runner as long as it moves data, until no runner moves or the budget of a poll is used.
- */
 static bool run(struct gyre_host_launch *launch)
 {
     uint64_t n_done_bytes = 0;
-    uint32_t n_waiting = 0; /* runners in succession that could not move */
+    uint32_t n_waiting = 0; /* successive runners that could not move */
     while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
         if (launch->next >= launch->n_runners)
             launch->next = 0;
@@ -66,7 +63,7 @@ static bool run(struct gyre_host_launch *launch)
     return n_done_bytes > 0;
 }
 
-/* Called under poll_lock, so that no transport is used after close. */
+/* Under poll_lock, so that no transport is used after close. */
 static bool help(const struct gyre_host_executor *executor, bool is_last)
 {
     return executor->help != NULL && executor->help(executor->help_context, is_last);
@@ -113,7 +110,7 @@ enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *
 {
     struct gyre_host_launch *launch = (struct gyre_host_launch *)task;
     struct gyre_host_executor *executor = launch->executor;
-    /* The lock is taken if another stream polls a launch of this executor, or close runs. */
+    /* Another stream polls, or close runs. */
     if (pthread_mutex_trylock(&executor->poll_lock) != 0)
         return GYRE_TASK_IDLE;
     const enum gyre_task_state state = advance_launch(launch, status_out);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-sided operations on the host: tasks of a stream that write into another rank's memory, count
- * up its signals, or wait for signals. As a launch, such a task may outlive the executor. It holds
- * a reference and looks under poll_lock whether the executor is still open.
+ * One-sided operations on the host are tasks of a stream. They may outlive the executor, so they
+ * hold a reference and look under poll_lock whether it is open.
  */
 #include "kernels/host/host_exec.h"
 
@@ -22,20 +21,20 @@
 struct goal {
     int sender;
     int signal;
-    uint64_t count; /* as many must have come since the counters were made */
+    uint64_t count; /* since the counters were made */
 };
 
 struct gyre_one_sided_task {
     struct gyre_task task; /* first: the stream's */
     struct gyre_host_executor *executor;
     uint64_t *const *counters;
-    uint64_t start_ns; /* since when it waits; 0 = it does not */
+    uint64_t start_ns; /* of the wait; 0 = it does not wait */
     uint64_t timeout_ns;
     const struct gyre_remote_puts *remote;
-    gyre_stream stream; /* with `thread`, if it is NULL, the task's stream */
-    pthread_t thread;   /* which enqueued the task: a default stream is a thread's */
-    bool has_ended;     /* its polls are over; under poll_lock */
-    struct gyre_one_sided_task *previous; /* in the executor's list; under its lock */
+    gyre_stream stream;                   /* with `thread`, if it is NULL, the task's stream */
+    pthread_t thread;                     /* of the caller: a default stream is a thread's */
+    bool has_ended;                       /* under poll_lock */
+    struct gyre_one_sided_task *previous; /* in the executor's list, under its lock */
     struct gyre_one_sided_task *next;
     struct gyre_put put; /* what is left of a put */
     int n_goals;         /* wait */
@@ -49,7 +48,7 @@ static uint64_t *arrived_of(const struct gyre_one_sided_task *task, int receiver
            gyre_signal_index((int)task->executor->n_ranks, GYRE_SIGNALS_ARRIVED, sender, signal);
 }
 
-/* May the task go on? The caller holds poll_lock. */
+/* The caller holds poll_lock. */
 static gyre_status check_open(const struct gyre_one_sided_task *task)
 {
     if (task->executor->is_closed)
@@ -57,7 +56,7 @@ static gyre_status check_open(const struct gyre_one_sided_task *task)
     return gyre_fault_status(task->executor->fault);
 }
 
-/* May the put go on? The caller holds poll_lock. */
+/* The caller holds poll_lock. */
 static gyre_status check_put(const struct gyre_one_sided_task *task)
 {
     GYRE_TRY(check_open(task));
@@ -66,7 +65,6 @@ static gyre_status check_put(const struct gyre_one_sided_task *task)
     return GYRE_SUCCESS;
 }
 
-/* Has the task, which waits, waited longer than it may? */
 static bool is_late(struct gyre_one_sided_task *task)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -111,7 +109,7 @@ static enum gyre_task_state wait_for_room(struct gyre_one_sided_task *task, gyre
     return GYRE_TASK_DONE;
 }
 
-/* As go_on_putting(), to a rank that is reached by messages. */
+/* To a rank that is reached by messages. */
 static enum gyre_task_state go_on_sending(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
     struct gyre_put *put = &task->put;
@@ -144,7 +142,7 @@ static enum gyre_task_state go_on_waiting(struct gyre_one_sided_task *task, gyre
     const int rank = task->executor->rank;
     while (task->n_goals > 0) {
         const struct goal *goal = &task->goals[task->n_goals - 1];
-        /* Read before the counter, which then has all signals of a rank that has left. */
+        /* Read first, so that the counter has all signals of a rank that has left. */
         const bool has_left = gyre_load_acquire_u32(&task->executor->has_left[goal->sender]) != 0;
         const uint64_t n =
             gyre_load_acquire_u64(arrived_of(task, rank, goal->sender, goal->signal));
@@ -224,7 +222,7 @@ static void release_task(struct gyre_task *base)
     free(task);
 }
 
-/* A task that holds a reference to the executor; NULL = no memory. */
+/* Holds a reference to the executor; NULL = no memory. */
 static struct gyre_one_sided_task *new_task(struct gyre_host_executor *executor,
                                             uint64_t *const *counters, int n_goals,
                                             gyre_stream stream)
@@ -303,8 +301,7 @@ void gyre_host_peer_left(struct gyre_executor *base, int rank)
 
 /* ---- waits that block a rank --------------------------------------------------------------- */
 
-/* Does the task wait for a signal that has not come? start_ns of a wait is set at its first poll
- * that found a signal missing. The caller holds poll_lock. */
+/* start_ns is set once a poll has found a signal missing. The caller holds poll_lock. */
 static bool is_waiting(const struct gyre_one_sided_task *task)
 {
     if (task->task.poll != poll_wait || task->has_ended || task->start_ns == 0 ||
@@ -320,7 +317,7 @@ static bool is_same_stream(const struct gyre_one_sided_task *a, const struct gyr
     return a->stream == b->stream && (a->stream != NULL || pthread_equal(a->thread, b->thread));
 }
 
-/* Finds the waits that are at the head of their streams. Returns false if there are too many. */
+/* Waits at the head of their streams. False: there are too many. */
 static bool find_waits(struct gyre_host_executor *executor, struct gyre_blocked *blocked,
                        const struct gyre_one_sided_task **waits_out)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs one step of one worker: checks that all slots are available and belong to this call, reduces
- * directly from incoming slots and local chunks to outgoing slots and the local chunk, publishes
- * the outgoing slots, and returns credit for the incoming ones.
+ * Runs one step of one worker, straight from incoming slots and local chunks to outgoing slots and
+ * the local chunk.
  */
 #include "kernels/host/host_exec.h"
 
@@ -26,14 +25,12 @@ static bool has_credit(struct gyre_host_end *end)
     return end->n_moved - end->n_seen < end->depth;
 }
 
-/* Has the receiver entered the call? Before that a sender must not place data. */
+/* A sender must not place data earlier. */
 static bool has_receiver_entered(const struct gyre_host_end *end)
 {
     return gyre_load_acquire_u64(&end->credit->head[GYRE_HEAD_ENTERED]) > end->n_entry;
 }
 
-/* Tell the peers that place data into this rank's OUT that they may write it. This happens once for
- * each work. */
 void gyre_host_enter(struct gyre_host_runner *runner)
 {
     if (!runner->work->work.loaded->is_placed || runner->has_entered)
@@ -62,8 +59,7 @@ bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *cons
     return true;
 }
 
-/* Does every incoming slot have this call's signature and size? If not, record the peer. Slots of
- * LL have no signature. */
+/* Records the peer if not. Slots of LL have no signature. */
 static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends, uint64_t info,
                  uint32_t *peer_out)
 {
@@ -80,11 +76,11 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
     return true;
 }
 
-/* One chunk of those that a step moves. */
+/* A chunk of a step. */
 struct piece {
     uint32_t index;           /* in the step's range */
     struct gyre_range range;  /* of the chunk's tile */
-    uint64_t slot_skip_bytes; /* its place in a slot, after the earlier pieces */
+    uint64_t slot_skip_bytes; /* after the earlier pieces */
 };
 
 static struct piece piece_of(const struct gyre_host_runner *runner, const struct gyre_step *step,
@@ -104,7 +100,7 @@ static uint64_t piece_bytes(const struct gyre_host_runner *runner, const struct 
     return piece->range.n_elems * gyre_dtype_bytes((gyre_dtype)runner->work->work.reduction.dtype);
 }
 
-/* The address at which a local operand's part of the piece begins. */
+/* Where a local operand's part of the piece begins. */
 static unsigned char *local_address(const struct gyre_host_runner *runner,
                                     const struct gyre_step *step,
                                     const struct gyre_operand *operand, const struct piece *piece)
@@ -120,12 +116,11 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
     if (is_in ? loaded->in_blocks : loaded->out_blocks)
         first += part * work->split.count;
     const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    /* IN is only read, but all operands have one type of address. */
+    /* IN is only read, but operands have one type of address. */
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
 
-/* The plain bytes of a slot of LL. @operand: number of the step's input, or of its output behind
- * GYRE_STEP_MAX_INS. */
+/* A slot of LL. @operand: the input, or GYRE_STEP_MAX_INS + the output. */
 static unsigned char *unpacked_address(const struct gyre_host_executor *executor, uint32_t operand)
 {
     return executor->unpacked + (size_t)operand * executor->line_payload_bytes;
@@ -141,8 +136,7 @@ static unsigned char *slot_address(const struct gyre_host_executor *executor,
     return slot + piece->slot_skip_bytes;
 }
 
-/* The address of placed data: the step's chunk in this rank's OUT for an input, or in the peer's
- * OUT for an output. */
+/* Of the step's chunk: an input's in this rank's OUT, an output's in the peer's. */
 static unsigned char *placed_address(const struct gyre_host_runner *runner,
                                      const struct gyre_step *step,
                                      const struct gyre_operand *operand, const struct piece *piece,
@@ -192,7 +186,7 @@ static void fill_call(const struct gyre_host_executor *executor,
     }
 }
 
-/* Does every operand of `next` lie right behind the same operand of `call`? */
+/* Does every operand of `next` lie right behind `call`'s? */
 static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduce_step *next,
                     uint64_t call_bytes)
 {
@@ -205,7 +199,7 @@ static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduc
     return true;
 }
 
-/* Reduces all pieces of a range. Pieces that lie next to each other are reduced by one call. */
+/* Adjacent pieces are reduced by one call. */
 static void reduce_range(const struct gyre_host_executor *executor,
                          const struct gyre_host_runner *runner, const struct gyre_step *step)
 {
@@ -254,7 +248,7 @@ static void unpack(const struct gyre_host_executor *executor, const struct gyre_
                                    n_bytes);
 }
 
-/* The number of bytes that the step moves over each connection. All blocks are equally long. */
+/* All blocks are equally long. */
 static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step,
                            const struct piece *first)
 {
@@ -294,8 +288,8 @@ static void advance(struct gyre_host_end *end)
     end->slot = end->slot + 1 == end->depth ? 0 : end->slot + 1;
 }
 
-/* Publish outgoing slots and return credit. Tails are written first, because a peer that waits for
- * data is held up more than one that waits for credit. Returns how many slots moved. */
+/* Tails first, because a peer that waits for data is held up more than one that waits for
+ * credit. */
 static uint32_t publish(const struct gyre_host_executor *executor, const struct gyre_step *step,
                         struct gyre_host_end *const *ends, uint64_t info)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records the steps of the host executor for GYRE_TRACE_FILE. A step that is recorded takes two
- * readings of the clock at most. The step itself is run by gyre_host_step_try(), so recorded and
- * other launches run the same code.
+ * Records steps for GYRE_TRACE_FILE, with at most two readings of the clock a step.
+ * gyre_host_step_try() runs the step, so recorded launches run the same code.
  */
 #include "kernels/host/host_exec.h"
 
@@ -10,7 +9,6 @@
 
 #include <stdlib.h>
 
-/* Adds the slots that the step is about to move. */
 static void add_slots(const struct gyre_host_runner *runner, const struct gyre_step *step,
                       struct gyre_trace_event *event)
 {
@@ -31,7 +29,7 @@ static void add_slots(const struct gyre_host_runner *runner, const struct gyre_s
     }
 }
 
-/* Fills in everything but the times. */
+/* Everything but the times. */
 static void begin_event(const struct gyre_host_launch *launch,
                         const struct gyre_host_runner *runner, struct gyre_trace_event *event)
 {
@@ -51,15 +49,15 @@ static void begin_event(const struct gyre_host_launch *launch,
     add_slots(runner, &runner->steps[runner->step], event);
 }
 
-/* The step cannot run yet. It must not be tried once more now: it could run, unrecorded. */
+/* The step must not be tried once more now, because it could run unrecorded. */
 static bool wait(struct gyre_host_runner *runner)
 {
     runner->has_waited = true;
     return false;
 }
 
-/* A step that receives needs a clock reading of its own. The end of the step before may be earlier
- * than the sender's step, if the system ran another thread in between. */
+/* A receiving step reads the clock itself: the step before may have ended before the sender's
+ * step, if another thread ran in between. */
 static bool receives(const struct gyre_step *step)
 {
     for (uint32_t i = 0; i < step->n_ins; i++)
@@ -79,7 +77,6 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
     if (runner->begin_ns == 0)
         runner->begin_ns = launch->begin_ns;
     runner->is_next = false;
-    /* Attempts that find nothing new take no reading of the clock. */
     if (!gyre_host_has_data(runner))
         return wait(runner);
     if (runner->data_ns == 0 && runner->has_waited)
@@ -91,7 +88,6 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
     struct gyre_trace_event *event = gyre_trace_begin(buffer); /* is kept only if the step runs */
     begin_event(launch, runner, event);
     event->ready_ns = now_ns != 0 ? now_ns : gyre_now_ns();
-    /* A step that runs when it is first tried has not waited. */
     event->begin_ns = runner->has_waited ? runner->begin_ns : event->ready_ns;
     event->data_ns = runner->has_waited ? runner->data_ns : event->ready_ns;
     if (!gyre_host_step_try(launch->executor, runner, n_bytes_out))
@@ -106,7 +102,7 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
     return true;
 }
 
-/* The trace may have no room for a program. Then the launch runs unrecorded. */
+/* The trace may have no room for a program. */
 static bool has_programs(const struct gyre_host_launch *launch)
 {
     for (uint32_t i = 0; i < launch->n_works; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns in host memory. One period is computed and then copied or compared repeatedly, at the
- * speed of memcpy and memcmp.
+ * Computes one period, then copies or compares it at the speed of memcpy and memcmp.
  */
 #include "kernels/pattern_ops.h"
 
@@ -14,7 +13,7 @@ struct period {
     unsigned char bytes[GYRE_PATTERN_PERIOD * 8];
 };
 
-/* Compute elements first .. first + n - 1. Element `first` is at the start of `period_out`. */
+/* Element `first` stands first in `period_out`. */
 static void compute(const struct gyre_pattern *pattern, uint32_t rank, uint64_t first, uint64_t n,
                     struct period *period_out)
 {
@@ -42,8 +41,7 @@ static gyre_status host_fill(struct gyre_device *device, const struct gyre_patte
     return GYRE_SUCCESS;
 }
 
-/* Counts the elements that differ in one block. This is slow and only called for a block that
- * differs. */
+/* Slow; only for a block that differs. */
 static void count_wrong(const unsigned char *got, const unsigned char *expected, uint64_t n_elems,
                         unsigned elem_bytes, uint64_t first, struct gyre_pattern_errors *errors)
 {

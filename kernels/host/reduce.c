@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs one step in blocks that stay in the L1 cache, so every input is read from memory once and
- * every output is written once. The loops over elements are in reduce_loops.h. On x86 there is one
- * set of loops for the baseline and one for machines with AVX2; the choice is made when a step
- * runs. Both give the same bits, because no loop reassociates or contracts.
+ * Runs a step in blocks that stay in the L1 cache, so memory is read and written once. On x86
+ * there are loops (reduce_loops.h) for the baseline and for AVX2; both give the same bits, because
+ * no loop reassociates or contracts.
  */
 #include "kernels/host/reduce.h"
 
@@ -11,8 +10,8 @@
 #include "core/foundation/base/util.h"
 #include "kernels/numeric.h"
 
-/* Elements of one block. An area has 8 KiB for the widest type. For 4-byte types the three areas on
- * the stack and the blocks of the inputs fit into 32 KiB of L1. */
+/* 8 KiB for the widest type, so that for 4-byte types three areas and the inputs' blocks fit into
+ * 32 KiB of L1. */
 #define BLOCK_ELEMS    1024
 #define ELEM_MAX_BYTES 8
 
@@ -29,7 +28,7 @@ struct type_loops {
     void (*divide)(void *in_out, uint32_t divisor, size_t n_elems);
 };
 
-/* Types for buffers of any alignment and any declared type. */
+/* For buffers of any alignment and declared type. */
 #define DECLARE_STORED(id, stored, type, family, load, store) \
     typedef stored __attribute__((may_alias, aligned(1))) stored_##id;
 GYRE_NUMERIC_TABLE(DECLARE_STORED)
@@ -40,7 +39,7 @@ GYRE_NUMERIC_TABLE(DECLARE_STORED)
     LOOP(id, max, type, family, load, store)           \
     LOOP(id, min, type, family, load, store)
 
-/* Only integers are divided. Averages of floats multiply the inputs instead. */
+/* Averages of floats multiply the inputs instead. */
 static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 {
     (void)in_out;
@@ -56,7 +55,7 @@ static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 #undef LOOPS_NAME
 #undef LOOPS_TABLE
 
-/* A test defines GYRE_REDUCE_BASELINE_ONLY to run the loops that this machine would not choose. */
+/* Defined by a test, to run the loops that this machine would not choose. */
 #if defined(__x86_64__) && !defined(GYRE_REDUCE_BASELINE_ONLY)
 #define HAVE_AVX2_LOOPS  1
 #define LOOPS_TARGET     __attribute__((target("avx2")))
@@ -75,18 +74,17 @@ static const struct type_loops *loops_of(uint8_t dtype)
     return &loops_baseline[dtype];
 }
 
-/* One block of the step. Some fields are the same for all blocks. */
+/* Some fields are the same for all blocks. */
 struct block {
     const struct gyre_reduce_step *step;
     const struct type_loops *loops;
     const struct op_loops *op;
     uint64_t skip_bytes;
     size_t n_elems;
-    unsigned char *scaled; /* two areas, because at most two inputs are needed at a time */
+    unsigned char *scaled; /* at most two inputs are needed at a time */
     unsigned char *chain;
 };
 
-/* Input k of the block, multiplied by the scalar if premultiply_mask says so. */
 static const void *block_input(const struct block *block, uint32_t k)
 {
     const struct gyre_reduce_step *step = block->step;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one instruction of programs, on host memory: read all inputs, reduce them in order, and write
- * the result to all outputs, in one pass over memory.
+ * The one instruction of programs on host memory: reduce all inputs in order and write all
+ * outputs, in one pass.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_H
 #define GYRE_KERNELS_HOST_REDUCE_H
@@ -11,16 +11,16 @@
 struct gyre_reduce_step {
     const struct gyre_reduction *reduction;
     const void *ins[GYRE_STEP_MAX_INS]; /* in reduction order; any alignment */
-    void *outs[GYRE_STEP_MAX_OUTS];     /* each is equal to an input or disjoint from all inputs */
+    void *outs[GYRE_STEP_MAX_OUTS];     /* equal to an input or disjoint from all */
     uint32_t n_ins;                     /* >= 1 */
     uint32_t n_outs;
     uint32_t premultiply_mask; /* bit k: ins[k] is multiplied by the scalar, rounded to dtype */
-    bool divide;               /* divide the integer result by the divisor, towards zero */
+    bool divide;               /* the integer result, towards zero */
     uint64_t n_elems;
 };
 
-/** gyre_reduce_run - carry out one step. f16, bf16 and fp8 accumulate in f32 and round once.
- * Allocates nothing and uses about 24 KiB of stack. Any thread. */
+/** gyre_reduce_run - f16, bf16 and fp8 accumulate in f32 and round once. Allocates nothing, uses
+ * about 24 KiB of stack. Any thread. */
 void gyre_reduce_run(const struct gyre_reduce_step *step);
 
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of f16 on machines that convert in hardware (F16C). They widen a block of elements into
- * f32, use the f32 loops, and narrow the result. Only reduce.c includes this file. The results have
- * the same bits as those of the portable loops. These loops are several times as fast, because the
- * portable loops spend about 40 vector instructions on the conversions of 8 elements.
+ * The loops of f16 for machines with F16C, included by reduce.c only: widen to f32, use its loops,
+ * narrow. The same bits, several times as fast.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_F16C_H
 #define GYRE_KERNELS_HOST_REDUCE_F16C_H
@@ -13,12 +11,11 @@
 
 #define F16C_TARGET __attribute__((target("avx2,f16c")))
 
-/* The elements of one temporary, which has 2 KiB. */
+/* Each temporary has 2 KiB. */
 #define F16C_ELEMS 512
 
-/* Does the machine have F16C? The code executes cpuid itself, because not every compiler (clang 14)
- * can test for this feature by name. cpuid may trap under a hypervisor, so the answer is stored.
- * Any thread may store it, because all threads get the same answer. */
+/* Runs cpuid itself, because clang 14 cannot test for F16C by name. cpuid may trap under a
+ * hypervisor, so the answer, which is the same in every thread, is kept. */
 static bool has_f16c(void)
 {
     enum { UNKNOWN, NO, YES };
@@ -41,7 +38,7 @@ F16C_TARGET static void f16c_widen(float *to, const stored_FLOAT16 *from, size_t
         to[i] = gyre_f16_to_f32(from[i]);
 }
 
-/* Convert f32 to f16. The hardware keeps the payload of a NaN, but gyre's NaN is canonical. */
+/* The hardware keeps a NaN's payload, but gyre's NaN is canonical. */
 F16C_TARGET static void f16c_narrow(stored_FLOAT16 *to, const float *from, size_t n_elems)
 {
     const __m128i nan = _mm_set1_epi16((short)GYRE_F16_NAN);
@@ -61,7 +58,7 @@ F16C_TARGET static void f16c_narrow(stored_FLOAT16 *to, const float *from, size_
 
 typedef void (*f32_loop)(void *out, const void *a, const void *b, size_t n_elems);
 
-/* Reduce a and b in f32. @a_wide, @out_wide: a or out is f32; else f16. */
+/* @a_wide, @out_wide: f32; else f16. */
 static inline void f16c_reduce(f32_loop loop, void *out, bool out_wide, const void *a, bool a_wide,
                                const void *b, size_t n_elems)
 {

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of reduce.c, for one instruction set. reduce.c includes this file once for each
- * instruction set, with
- *   LOOPS_TARGET   the function attribute that selects it (may be empty)
- *   LOOPS_NAME(x)  x with a suffix
- *   LOOPS_TABLE    the name of the table that is defined
- * Therefore the file has no include guard.
+ * The inner loops of reduce.c, included once for each instruction set. Therefore the file has no
+ * include guard. LOOPS_TARGET is the function attribute (may be empty), LOOPS_NAME(x) adds a
+ * suffix, LOOPS_TABLE names the table.
  */
 
-/* An input may have the same address as the output. That causes no dependence between iterations,
- * but a compiler that must assume any overlap would use its scalar loop. */
+/* An input may be the output, which makes no dependence between iterations, but the compiler
+ * cannot know. */
 #if defined(__clang__)
 #define LOOPS_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define LOOPS_VECTORISE _Pragma("GCC ivdep")
 #endif
 
-/* stored x stored -> stored: two inputs, the hot case of rings */
+/* two inputs, the hot case of rings */
 #define LOOPS_PAIR(id, op, type, family, load, store)                                              \
     LOOPS_TARGET static void LOOPS_NAME(pair_##op##_##id)(void *out, const void *a, const void *b, \
                                                           size_t n_elems)                          \
@@ -29,7 +26,7 @@
             to[i] = store(gyre_op_##op##_##family(load(x[i]), load(y[i])));                        \
     }
 
-/* Chains of more inputs keep the intermediate result in the computing type: start, more, end. */
+/* More inputs keep the intermediate result in the computing type. */
 #define LOOPS_CHAIN(id, op, type, family, load, store)                                             \
     LOOPS_TARGET static void LOOPS_NAME(start_##op##_##id)(void *out, const void *a,               \
                                                            const void *b, size_t n_elems)          \
@@ -92,7 +89,6 @@
     LOOPS_OPS(LOOPS_CHAIN, id, float, f32, load, store) \
     LOOPS_SCALE(id, float, f32, load, store)
 
-/* The whole set of loops: a function for each type and operation, then the table of functions. */
 LOOPS_INTEGER(INT8, int8_t, i8)
 LOOPS_INTEGER(UINT8, uint8_t, u8)
 LOOPS_INTEGER(INT32, int32_t, i32)
@@ -106,7 +102,7 @@ LOOPS_SMALL(BFLOAT16, gyre_bf16_to_f32, gyre_f32_to_bf16)
 LOOPS_SMALL(FLOAT8_E4M3, gyre_f8e4m3_to_f32, gyre_f32_to_f8e4m3)
 LOOPS_SMALL(FLOAT8_E5M2, gyre_f8e5m2_to_f32, gyre_f32_to_f8e5m2)
 
-/* Where the computing type is the stored type, all four loops are the same one. */
+/* Here the computing type is the stored type. */
 #define LOOPS_SAME_ROW(id, op)                                                                    \
     {                                                                                             \
         LOOPS_NAME(pair_##op##_##id), LOOPS_NAME(pair_##op##_##id), LOOPS_NAME(pair_##op##_##id), \
