@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of an arena's blocks, in the order of addresses: first fit, eviction of the block that
- * was used longest ago. Taking a block is rare (the first use of a program), so lists are walked.
+ * Blocks in the order of addresses; first fit, and eviction of the block used longest ago. Taking
+ * is rare, so lists are walked.
  */
 #include "kernels/cuda/host/arena.h"
 
@@ -26,7 +26,7 @@ void gyre_cuda_arena_close(struct gyre_cuda_arena *arena)
     }
 }
 
-/* Takes the block in *at out of the list, which frees its memory. */
+/* Its memory becomes free. */
 static void drop(struct gyre_cuda_arena_block **at)
 {
     struct gyre_cuda_arena_block *block = *at;
@@ -52,7 +52,7 @@ static void drop_given_back(struct gyre_cuda_arena *arena, uint64_t n_completed)
     }
 }
 
-/* Evict the idle block that was used longest ago. Returns false if there is none. */
+/* The one used longest ago. Returns false if no block is idle. */
 static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
 {
     struct gyre_cuda_arena_block **oldest = NULL;
@@ -67,8 +67,7 @@ static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
     return true;
 }
 
-/* Finds the first gap of n_bytes, and returns the place in the list after it; NULL if there is no
- * such gap. */
+/* Returns the place in the list after the gap; NULL: there is none. */
 static struct gyre_cuda_arena_block **find_gap(struct gyre_cuda_arena *arena, size_t n_bytes,
                                                unsigned char **address_out)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks a tail of copies step by step (copies.h). Usually all channels together are one tile: a
- * sync kernel, copies, a sync kernel. In a chain (broadcast) a rank passes on everything that it
- * receives, so there the walk goes channel by channel and tile by tile, and a tile that was copied
- * is announced before the next one.
+ * Usually all channels together are one tile: sync kernel, copies, sync kernel. In a chain
+ * (broadcast) a rank passes on what it receives, so the walk goes by channel and tile and
+ * announces each copied tile before the next.
  */
 #include "kernels/cuda/host/copies.h"
 
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The words that a channel's next sync kernel posts and awaits. */
+/* Words of a channel's next sync kernel. */
 struct pending {
     struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
     uint32_t n_entries;
@@ -116,7 +115,7 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
                            program->algorithm, copies->n_channels, GYRE_CUDA_COPY_CHANNELS);
     if (status == GYRE_SUCCESS)
         status = find_ends(copies, spec, connectors, n_ranks);
-    /* The last sync kernel posts or awaits a word of each end, and counts the end's slots. */
+    /* The last sync kernel posts or awaits a word of each end, and counts its slots. */
     if (status == GYRE_SUCCESS &&
         copies->n_ends_used * copies->n_channels * 2 > GYRE_CUDA_SYNC_ENTRIES)
         status =
@@ -163,7 +162,7 @@ static gyre_status add(struct walk *walk, uint32_t connection, uint32_t slot, ui
     return GYRE_SUCCESS;
 }
 
-/* Pieces of equal length at equal distances. */
+/* Equally long, at equal distances. */
 struct run {
     uint64_t first_elem;
     uint64_t n_elems;
@@ -189,8 +188,7 @@ static gyre_status copy_run(const struct walk *walk, const struct run *run,
     return walk->sink->copy(walk->sink->context, walk->channel, &copy);
 }
 
-/* Copies a chunk of all channels. The channels' pieces are equal, except that some are one unit
- * longer, so a few strided copies take them all. */
+/* The channels' pieces differ by at most one unit, so a few strided copies take them all. */
 static gyre_status copy_chunk(const struct walk *walk, uint32_t chunk,
                               const struct gyre_cuda_copy *copy)
 {
@@ -233,7 +231,7 @@ static uint64_t step_bytes(const struct walk *walk, const struct gyre_step *step
     return n_elems * walk->elem_bytes;
 }
 
-/* The byte offset of block `index`, in a buffer that is made of blocks. */
+/* Of a buffer made of blocks. */
 static uint64_t block_offset(const struct walk *walk, bool has_blocks, uint32_t index)
 {
     return has_blocks ? index * walk->split->count * walk->elem_bytes : 0;
@@ -272,7 +270,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
     const struct pending *pending = &copies->pending[walk->channel];
     const uint64_t n_bytes = step_bytes(walk, step);
     const struct gyre_operand in = step->ins[0];
-    /* A sync kernel awaits its words at the same time, so it takes one slot of each end. */
+    /* A sync kernel awaits its words at once, so it takes one slot of each end. */
     if (pending->waits && pending->tile != walk->tile)
         GYRE_TRY(flush(walk));
     if (in.is_placed != 0)
@@ -282,7 +280,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
         return GYRE_SUCCESS;
     for (unsigned i = 0; i < step->n_outs; i++) {
         const struct gyre_operand out = step->outs[i];
-        /* A receiver that has entered the call has read all slots of earlier calls. */
+        /* A receiver in the call has read all slots of earlier calls. */
         if (out.is_placed != 0 &&
             copies->ends[out.index].moved[walk->channel] >= copies->ends[out.index].depth)
             GYRE_TRY(add(walk, out.index, copies->ends[out.index].moved[walk->channel], 0,
@@ -300,7 +298,6 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
     return GYRE_SUCCESS;
 }
 
-/* The first or the last sync kernel. */
 static gyre_status end_sync(struct walk *walk, bool is_last)
 {
     struct gyre_cuda_copies *copies = walk->copies;
@@ -343,7 +340,7 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
         for (walk.channel = 0; walk.channel < copies->n_channels; walk.channel++)
             for (uint32_t s = copies->first_step; s < program->n_steps; s++)
                 GYRE_TRY(walk_step(&walk, &program->steps[s]));
-    /* The pending words of channel 0 go into the last sync kernel, if it has room for them. */
+    /* The last sync kernel takes channel 0's pending words too. */
     const bool has_room =
         copies->n_channels == 1 &&
         copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_SYNC_ENTRIES;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of fused kernels, and which of them runs a call (fused.h). A kernel of the table gives
- * the same bits as the steps of the program, whichever of the two a peer runs.
+ * The table of fused kernels. A kernel gives the same bits as the steps, whichever of the two a
+ * peer runs.
  */
 #include "kernels/cuda/host/fused.h"
 
@@ -11,15 +11,15 @@
 #define STAGED     1U
 #define PLACED     2U
 #define ANY_NUMBER UINT32_MAX
-/* A block has 16 barriers, and __syncthreads() uses one. */
+/* A block has 16 barriers; __syncthreads() uses one. */
 #define MOST_TILE_BARRIERS 15
 #define REDUCES_IN_LINES   (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
 #define COPIES_IN_LINES                                                               \
     (BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL) | BIT(GYRE_FUSED_SEND) | \
      BIT(GYRE_FUSED_RECEIVE) | BIT(GYRE_FUSED_SEND_RECEIVE))
 
-/* The rows are in the order of enum gyre_cuda_fused_id. The first row that fits a call is taken, so
- * faster kernels come before kernels that fit more calls. */
+/* In the order of enum gyre_cuda_fused_id. The first row that fits is taken, so faster kernels
+ * stand before more general ones. */
 const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_FUSED] = {
     [GYRE_CUDA_FUSED_LL_ONE_SHOT] = {.name = "ll one-shot",
                                      .proto = GYRE_PROTO_LL,
@@ -113,7 +113,7 @@ static bool has_barriers(const struct gyre_fused_call *call)
     return call->n_tiles == 1 || call->depth <= MOST_TILE_BARRIERS;
 }
 
-/* Can the call run in two rows of blocks? The rows serve one peer, in both directions. */
+/* The two rows serve one peer, in both directions. */
 static bool takes_two_rows(const struct gyre_fused_call *call)
 {
     return call->fits_two_rows && call->proto == GYRE_PROTO_LL128 && call->n_peers == 1 &&
@@ -121,9 +121,8 @@ static bool takes_two_rows(const struct gyre_fused_call *call)
            (call->pattern == GYRE_FUSED_SEND_RECEIVE || call->pattern == GYRE_FUSED_ALL_TO_ALL);
 }
 
-/* FIFOs must hold all slots of a launch, unless its sending blocks can wait for credit: they can
- * where no block sends first and then receives, because only then nobody waits for this rank
- * meanwhile. */
+/* FIFOs must hold a launch's slots, unless no block sends and then receives: only then can blocks
+ * wait for credit, because nobody waits for this rank meanwhile. */
 static bool has_room(const struct gyre_fused_call *call)
 {
     if (gyre_fused_is_message(call->pattern) && !has_barriers(call))
@@ -204,11 +203,9 @@ uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes, ui
     return (uint32_t)gyre_min_u64(most_threads, gyre_max_u64(gyre_round_up(n_useful, 32), 64));
 }
 
-/* Chooses how many rounds are in flight for a chunk of this many bytes in a tile. With addresses
- * that are kept in registers, a two-shot of up to five rounds is 2 to 5 % faster, and all other
- * kernels above two rounds are up to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). Sends and receives
- * are fastest with two rounds: 1 and 4 MiB both ways take 7.4 and 25.4 us, with six rounds 7.9 and
- * 27.5 (2 H100, 48 channels, 2026-11). */
+/* With addresses in registers, up to five rounds are 2 to 5 % faster in a two-shot; all other
+ * kernels are up to 12 % slower above two rounds (2 H200, 1 to 12 MiB, 2026-11), sends and
+ * receives too (2 H100, 48 channels, 2026-11). */
 static uint32_t choose_unroll(const struct gyre_fused_call *call, uint64_t tile_bytes,
                               uint32_t threads_per_peer)
 {
@@ -222,7 +219,7 @@ static uint32_t choose_unroll(const struct gyre_fused_call *call, uint64_t tile_
                : GYRE_CUDA_LONG_UNROLL;
 }
 
-/* LAMPORT: each thread moves 16 bytes of the chunk at a time. */
+/* Each thread moves 16 bytes of the chunk at a time. */
 static uint32_t lamport_threads(const struct gyre_fused_call *call, uint64_t tile_bytes)
 {
     const uint64_t wanted = gyre_div_round_up(tile_bytes, 512) * 32;
@@ -231,12 +228,9 @@ static uint32_t lamport_threads(const struct gyre_fused_call *call, uint64_t til
                                   64);
 }
 
-/* In host memory the interpreter is faster than a fused kernel if a block has more than one warp of
- * lines for a peer. Between 2 H100 without P2P, in us, fused and interpreted (2026-11, LL):
- *   a warp or less    all-gather of 4 KiB 5.1, 7.9; of 16 KiB 5.1, 8.1
- *   more              all-gather of 64 KiB 13.5, 9.7; of 256 KiB 48.8, 16.5
- *                     reduce-scatter of 64 KiB 13.1, 10.0; all-reduce of 64 KiB 28.8, 12.2
- * Why is not known (docs/lab_notes.md). */
+/* In host memory the interpreter is faster where a block has more than a warp of lines for a
+ * peer: all-gather of 16 KiB 8.1 us against 5.1 fused, of 64 KiB 9.7 against 13.5 (2 H100, LL,
+ * 2026-11). Why is not known (docs/lab_notes.md). */
 #define FUSED_HOST_BYTES 512 /* of LL: two warps */
 
 static bool is_faster_interpreted(const struct gyre_fused_call *call, uint64_t tile_bytes)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lowers the programs of all variants into one blob: steps become fixed-width records, connections
- * become indices in the executor's table, and each use of a connection gets its number within the
- * tile.
+ * Lowers all variants into one blob of fixed-width records. Each use of a connection gets its
+ * number within the tile.
  */
 #include "kernels/cuda/host/lower.h"
 
@@ -21,18 +20,18 @@ struct lowering {
     uint32_t n_workers;                 /* of the variant that has the most */
     uint32_t n_all_steps;               /* of all variants together */
     uint32_t n_all_connections;         /* of all variants together */
-    uint32_t variant;                   /* the one that is being lowered now */
+    uint32_t variant;                   /* the one being lowered */
     const struct gyre_program *program; /* of that variant */
     struct gyre_cuda_program *blob;
     struct gyre_cuda_worker *workers;
     struct gyre_cuda_connection *connections;
     struct gyre_cuda_step *steps;
-    /* The smallest slots of the connections that were lowered so far: all of them, and those that a
-     * proxy serves. The two fields of struct gyre_cuda_shape get these values. */
+    /* The smallest slots so far, of all connections and of those with a proxy, for struct
+     * gyre_cuda_shape. */
     uint32_t slot_bytes;
     uint32_t proxied_bytes;
-    bool is_proxied;      /* a proxy serves one of the connections that were lowered so far */
-    uint16_t *own_number; /* by connection of the program: its number in its worker, or NONE */
+    bool is_proxied;      /* so far */
+    uint16_t *own_number; /* by connection: its number in its worker, or NONE */
 };
 
 #define NONE UINT16_MAX
@@ -43,14 +42,14 @@ static uint32_t peer_of(const struct lowering *lower, const struct gyre_connecti
     return rank_of != NULL ? rank_of[connection->peer] : connection->peer;
 }
 
-/* Do the connections that a proxy serves go by lines? */
+/* Do connections with a proxy go by lines? */
 static bool has_net_lines(const struct lowering *lower)
 {
     return lower->config->net_proto == GYRE_PROTO_LL;
 }
 
-/* Finds the ends of a connection in all channels.
- * @is_simple_out: a proxy serves it, and it goes by SIMPLE within a line protocol. */
+/* Finds a connection's ends in all channels.
+ * @is_simple_out: it has a proxy and goes by SIMPLE within a line protocol. */
 static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out,
                             uint8_t *is_simple_out)
 {
@@ -93,8 +92,8 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
     return GYRE_SUCCESS;
 }
 
-/* The SIMPLE slots of this connection must hold a tile, because some of its data is not placed.
- * @least_bytes: the smallest of such slots so far. */
+/* The slots must hold a tile, because some data is not placed.
+ * @least_bytes: the smallest such slot so far. */
 static void use_slots(const struct lowering *lower, uint32_t i, uint32_t *least_bytes)
 {
     const struct gyre_program *program = lower->program;
@@ -109,7 +108,7 @@ static void use_slots(const struct lowering *lower, uint32_t i, uint32_t *least_
     }
 }
 
-/* A worker uses one of the program's connections; the first use adds it to the worker's own. */
+/* The first use adds the connection to the worker's own. */
 static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worker *worker,
                                   const struct gyre_operand *operand,
                                   struct gyre_cuda_operand *operand_out)
@@ -175,8 +174,7 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
     return GYRE_SUCCESS;
 }
 
-/* Adds one variant's workers. @first_step, @n_connections: how many the variants before it have;
- * advanced by its own. */
+/* @first_step, @n_connections: advanced by the variant's own. */
 static gyre_status lower_variant(struct lowering *lower, uint32_t *first_step,
                                  uint32_t *n_connections, struct gyre_cuda_shape *shape)
 {
@@ -224,7 +222,7 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
     return GYRE_SUCCESS;
 }
 
-/* How much memory the variants need. Returns the most connections of one of them. */
+/* The memory that the variants need. Returns the most connections of one. */
 static uint32_t count(struct lowering *lower)
 {
     uint32_t most = 0;
@@ -252,7 +250,7 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
     struct gyre_cuda_program layout;
     struct lowering lower = {
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
-    /* The kernels of a launch know one line protocol. */
+    /* A launch's kernels know one line protocol. */
     if (has_net_lines(&lower) && config->proto != GYRE_PROTO_LL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "ll between hosts goes with ll inside hosts, not %s",

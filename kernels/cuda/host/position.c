@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the address that a block polls to the step that waits (position.h).
+ * Finds the step that waits from the address that a block polls.
  */
 #include "kernels/cuda/host/position.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- ends and workers --------------------------------------------------------------------- */
 
-/* A worker of a work, and the number of the end that is asked about among its connections. */
+/* A worker, and the end's number among its connections. */
 struct user {
     const struct gyre_cuda_known_work *work;
     const struct gyre_cuda_worker *worker;
@@ -26,7 +26,7 @@ static const void *blob_at(const struct gyre_cuda_program *blob, uint32_t offset
     return (const unsigned char *)blob + offset;
 }
 
-/* The worker of one channel's program that uses an end. */
+/* The worker that uses an end in one channel. */
 static bool find_in_channel(const struct gyre_cuda_known_work *work, uint32_t channel,
                             uint32_t index, struct user *user_out)
 {
@@ -62,7 +62,6 @@ static bool is_send(uint32_t index)
     return (index & 1) != 0;
 }
 
-/* Does the connection go by SIMPLE? */
 static bool is_simple(const struct user *user)
 {
     return user->work->proto == GYRE_PROTO_SIMPLE || user->connection->is_simple != 0;
@@ -79,13 +78,13 @@ static uint64_t count_before(const struct gyre_cuda_standstill *still, const str
     return still->counters[(size_t)slots_of(user) * still->n_ends + index];
 }
 
-/* Slots that the launch moves on the user's connection. */
+/* In this launch, of the user's connection. */
 static uint64_t count_moved(const struct user *user)
 {
     return (uint64_t)user->connection->n_uses * user->work->n_tiles;
 }
 
-/* What lies at an address that a block polls. Only waits in SIMPLE are reported. */
+/* Only waits in SIMPLE are reported. */
 static bool is_polled(const struct gyre_cuda_standstill *still, uint32_t index, uint64_t address,
                       enum gyre_wait *waits_for_out)
 {
@@ -103,8 +102,7 @@ static bool is_polled(const struct gyre_cuda_standstill *still, uint32_t index, 
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-/* The tile and the use within it of the launch's n-th slot of a connection: the reverse of
- * slots_before() in device/block.cuh. */
+/* Tile and use of the launch's n-th slot: the reverse of slots_before() in device/block.cuh. */
 static void find_use(const struct user *user, uint64_t n, struct gyre_position *position,
                      uint32_t *use_out)
 {
@@ -132,7 +130,7 @@ static bool is_end(const struct gyre_cuda_step *step, uint32_t i, bool is_out, u
     return (mask >> i & 1) != 0 && (operand->ref & (GYRE_CUDA_REF_PLACED - 1)) == (uint16_t)number;
 }
 
-/* How often a step uses the connection `number` of its worker. */
+/* @number: of a connection of its worker. */
 static uint32_t count_uses(const struct gyre_cuda_step *step, uint32_t number)
 {
     uint32_t n = 0;
@@ -143,7 +141,6 @@ static uint32_t count_uses(const struct gyre_cuda_step *step, uint32_t number)
     return n;
 }
 
-/* The step with use `use` of the user's connection. */
 static uint32_t find_step(const struct user *user, uint32_t use)
 {
     uint32_t n_before = 0, step = 0;
@@ -155,7 +152,7 @@ static uint32_t find_step(const struct user *user, uint32_t use)
     return step;
 }
 
-/* The first step that places data by the user's connection. */
+/* The first step that places data by the connection. */
 static uint32_t find_entry(const struct user *user)
 {
     uint32_t step = 0;
@@ -169,8 +166,7 @@ static uint32_t find_entry(const struct user *user)
     return step;
 }
 
-/* The step's line in the program's text, with ranks of the communicator: the lowered step names
- * them. */
+/* With communicator ranks, which the lowered step names. */
 static void describe_step(const struct gyre_cuda_standstill *still, const struct user *user,
                           struct gyre_position *position)
 {
@@ -205,8 +201,8 @@ static void describe_step(const struct gyre_cuda_standstill *still, const struct
     free(named);
 }
 
-/* Fills in slot and n_seen. @n_before_out: the launch's slots of this end before the one that is
- * awaited, or whose room is awaited. */
+/* Fills in slot and n_seen. @n_before_out: the launch's slots of this end before the awaited
+ * one. */
 static bool find_slot(const struct gyre_cuda_standstill *still, const struct user *user,
                       uint32_t index, uint64_t value, struct gyre_position *position,
                       uint64_t *n_before_out)
@@ -255,8 +251,8 @@ bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t addre
 
 /* ---- how far an end is -------------------------------------------------------------------- */
 
-/* Slots of the user's connection that the worker at `position` has moved in this launch. Tiles in
- * flight go through a step one after the other, so the tiles before this one have done the step. */
+/* Slots that the worker has moved in this launch. Tiles in flight do a step in order, so earlier
+ * tiles have done it. */
 static uint64_t count_done(const struct user *user, const struct gyre_position *position)
 {
     const uint32_t n_uses = user->connection->n_uses;

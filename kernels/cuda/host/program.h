@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What host and GPU share: the layouts that kernels read and write. These are a program lowered for
- * one rank (one blob: workers, connections, steps), the parameter blocks of all kinds of launches,
- * and the words by which kernels report. split.h and recording.h belong to them. Of what changes
- * from call to call only the counters of the FIFO ends are in device memory, and kernels keep them,
- * so a captured launch replays without the host. Valid as C11 and as CUDA.
+ * The layouts that host and GPU share: lowered programs, kernel parameters, and the words by which
+ * kernels report; also split.h and recording.h. Between calls only the counters of FIFO ends
+ * change; kernels keep them in device memory, so a captured launch replays without the host. Valid
+ * as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_PROGRAM_H
 #define GYRE_KERNELS_CUDA_PROGRAM_H
@@ -14,10 +13,9 @@
 #include "kernels/cuda/host/recording.h"
 #include "kernels/cuda/host/split.h"
 
-/* An operand. For a connection, `ref` is its number among the worker's connections, and `use`
- * counts the earlier uses of that connection within the tile. So every thread knows the slot's
- * number without shared counters. For a chunk, the two highest bits of `ref` are the kind, and the
- * other bits are the index. */
+/* `ref` of a connection is its number in the worker, and `use` counts its earlier uses in the
+ * tile, so no slot number needs a shared counter. `ref` of a chunk: kind in the two highest bits,
+ * then index. */
 struct gyre_cuda_operand {
     uint16_t ref;
     uint16_t use;
@@ -25,7 +23,7 @@ struct gyre_cuda_operand {
 
 #define GYRE_CUDA_REF_KIND_SHIFT 14
 #define GYRE_CUDA_REF_INDEX_MASK 0x3fffU
-#define GYRE_CUDA_REF_PLACED     0x4000U /* of a connection, which has no kind in these bits */
+#define GYRE_CUDA_REF_PLACED     0x4000U /* of a connection, which has no kind */
 
 struct gyre_cuda_step {
     uint8_t n_ins;
@@ -35,7 +33,7 @@ struct gyre_cuda_step {
     uint16_t chunk;
     uint16_t recv_mask;   /* bit i: ins[i] is a connection */
     uint16_t send_mask;   /* bit i: outs[i] is a connection */
-    uint16_t caller_mask; /* bit i: ins[i] is the caller's input: multiplied if the op asks */
+    uint16_t caller_mask; /* bit i: ins[i] is the caller's input, multiplied if the op asks */
     struct gyre_cuda_operand ins[GYRE_STEP_MAX_INS];
     struct gyre_cuda_operand outs[GYRE_STEP_MAX_OUTS];
     uint32_t more_pad[2];
@@ -45,8 +43,7 @@ struct gyre_cuda_connection {
     uint32_t index;    /* gyre_connector_index() in channel 0 */
     uint16_t n_uses;   /* slots in a tile; never 0 */
     uint8_t is_placed; /* some of them are placed */
-    uint8_t is_simple; /* the launch has a line protocol, but a proxy serves this connection, and it
-                        * goes by SIMPLE */
+    uint8_t is_simple; /* a connection with a proxy goes by SIMPLE within a line protocol */
 };
 
 struct gyre_cuda_worker {
@@ -56,8 +53,8 @@ struct gyre_cuda_worker {
     uint32_t n_connections;
 };
 
-/* The blob begins with this; offsets are from its start, multiples of 16. It has n_workers workers
- * for each variant; n_steps is 0 where a variant has fewer. */
+/* The blob's beginning; offsets are from here, multiples of 16. Each variant has n_workers
+ * workers; n_steps is 0 where it uses fewer. */
 struct gyre_cuda_program {
     uint32_t n_bytes;
     uint32_t workers_offset;
@@ -70,18 +67,18 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_connection) == 8, "read as one word")
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_worker) == 16, "copied in 16-byte words");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_program) == 16, "keeps the workers aligned");
 
-/* Block placement: which of the launch's places are taken. All 0 between launches. */
+/* Block placement: which places are taken. All 0 between launches. */
 struct gyre_cuda_places {
     uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit for each place */
     uint32_t n_taken;
-    uint32_t n_leaving; /* blocks without a place so far; as many of them stay as places are left */
+    uint32_t n_leaving; /* blocks without a place so far; as many stay as places are left */
     uint64_t begin_ns;  /* when the first of them began to wait */
 };
 
-/* Words in device memory that belong to the executor. Written by its kernels only. */
+/* The executor's words in device memory. Written by its kernels only. */
 struct gyre_cuda_control {
-    uint64_t sequence;   /* launch sequence: works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of
-                          * the next launch that have begun */
+    uint64_t sequence;   /* works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of the next launch
+                          * that have begun */
     uint32_t is_aborted; /* sticky: later kernels and graph nodes end at once */
     uint32_t n_ended;    /* SIMPLE: blocks of this launch that have ended */
     struct gyre_cuda_places places;
@@ -89,46 +86,45 @@ struct gyre_cuda_control {
 
 #define GYRE_CUDA_SEQUENCE_SHIFT 16
 
-/* The progress mailbox, in pinned host memory: words that kernels write for the host, and `abort`,
- * which the host writes for kernels. */
+/* In pinned host memory, written by kernels for the host; `abort` is written by the host for
+ * kernels. */
 struct gyre_cuda_mailbox {
-    uint64_t begun;    /* gyre_cuda_begun_word() of the last launch; its first block writes it */
+    uint64_t begun;    /* gyre_cuda_begun_word() of the last launch, from its first block */
     uint64_t mismatch; /* as in struct gyre_progress */
-    uint32_t abort;    /* written by the host, read by kernels that have waited for long */
+    uint32_t abort;    /* by the host, for kernels that have waited for long */
     uint32_t pad;
     uint64_t late_signal; /* as in struct gyre_progress */
     uint64_t lost_signal; /* likewise */
-    /* Indexed by block: how many works are complete when the last launch whose end the block has
-     * reported is over. It only grows. */
+    /* By block: works complete when its last reported launch is over. Only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
-    /* Indexed by block of the grid: what a block has polled for milliseconds. The host clears the
-     * addresses, and blocks that still wait write theirs again some milliseconds later. */
+    /* By block of the grid: what it has polled for milliseconds. The host clears the addresses,
+     * and waiting blocks write theirs again. */
     struct {
         uint64_t address;
         uint64_t value; /* must_stop_at() in device/sync.cuh */
     } awaited[GYRE_CUDA_MAX_BLOCKS] __attribute__((aligned(16)));
 };
 
-/* Kernel arguments that all works of a launch share. */
+/* Kernel arguments of all works of a launch. */
 struct gyre_cuda_common {
     const struct gyre_connector *connectors;
-    uint64_t *counters;        /* of this protocol, by connector index: posted or consumed */
-    uint64_t *simple_counters; /* of SIMPLE, for connections that a proxy serves */
+    uint64_t *counters;        /* by connector index, posted or consumed, of this protocol */
+    uint64_t *simple_counters; /* of SIMPLE, for connections with a proxy */
     struct gyre_cuda_control *control;
     struct gyre_cuda_mailbox *mailbox;
     uint32_t slot_bytes;     /* of this protocol; SIMPLE: each connection has its own */
-    uint32_t net_line_bytes; /* likewise of LL, on connections that a proxy serves */
+    uint32_t net_line_bytes; /* likewise of LL, on connections with a proxy */
     uint32_t n_blocks;
     uint32_t n_places;      /* blocks that work; if fewer than n_blocks, they choose their places */
-    uint32_t n_reports;     /* blocks that report their end: all that work, or one for all */
-    uint16_t n_works;       /* under way in this launch; 0: this launch reports nothing */
-    uint16_t ends_works;    /* this is the last launch of those works */
-    uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
+    uint32_t n_reports;     /* blocks that report their end: all that work, or one */
+    uint16_t n_works;       /* under way in this launch; 0: it reports nothing */
+    uint16_t ends_works;    /* the last launch of those works */
+    uint32_t ends_per_rank; /* connectors of one peer */
     struct gyre_cuda_recording recording;
 };
 
-/** gyre_cuda_begun_word - what a launch reports when it begins: the number of works completed so
- * far << 17, `ends_works` in bit 16, `n_works` in 8 bits, `n_reports` less one in 8 bits. */
+/** gyre_cuda_begun_word - works completed << 17, `ends_works` in bit 16, `n_works` in 8 bits,
+ * `n_reports` less one in 8 bits. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_begun_word(const struct gyre_cuda_common *common,
                                                              uint64_t n_completed)
 {
@@ -139,7 +135,7 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_begun_word(const struct gyre_c
 struct gyre_cuda_work {
     const unsigned char *in;
     unsigned char *out;
-    unsigned char *scratch;       /* areas of channel 0, then of channel 1, ... */
+    unsigned char *scratch;       /* by channel */
     const unsigned char *program; /* the blob in device memory */
     struct gyre_cuda_split split;
     uint64_t scalar;
@@ -156,29 +152,28 @@ struct gyre_cuda_work {
     uint16_t n_workers;   /* of each variant */
     uint16_t n_variants;  /* channel c runs variant c % n_variants */
     uint16_t n_in_flight; /* SIMPLE: tiles in flight */
-    uint8_t posts_late;   /* line protocols: no slot is needed twice in a tile, so credit is given
-                           * back once a tile */
-    uint8_t shares_steps; /* the block's steps are copied to shared memory */
+    uint8_t posts_late; /* line protocols: no slot is used twice in a tile, so credit is given once
+                         * a tile */
+    uint8_t shares_steps; /* steps are copied to shared memory */
     void *const *bases;   /* of placed data: gyre_placement.device_bases */
     uint64_t out_offset_bytes;
-    uint32_t inline_words; /* 16-byte words of the program in the parameters; 0 = it is not there */
+    uint32_t inline_words;    /* 16-byte words of the program in the parameters; 0 = not there */
     uint32_t max_connections; /* of one worker */
-    uint32_t traced;          /* number of variant 0 in the trace, for recorded launches */
+    uint32_t traced;          /* variant 0's number in the trace, for recorded launches */
 };
 
-/* Shorter programs travel with the launch, which saves a read from memory before the first step.
- * Kernel parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
+/* Shorter programs travel with the launch and save a read from memory. Kernel parameters may take
+ * 4 KiB on all drivers that CUDA 12 and 13 support. */
 #define GYRE_CUDA_INLINE_BYTES 3072
-/* The steps of other programs are copied to shared memory, if no worker has more steps than
- * this. */
+/* Programs whose workers have at most so many steps are copied to shared memory. */
 #define GYRE_CUDA_SHARED_STEPS 256
-/* The line protocols resolve so many steps at a time in shared memory, each in so many bytes. */
+/* Line protocols resolve so many steps at a time in shared memory, in so many bytes each. */
 #define GYRE_CUDA_LINE_STEPS      32
 #define GYRE_CUDA_LINE_STEP_BYTES 352
-/* Most works of one launch; each takes at least one multiprocessor. */
+/* Of one launch; each takes at least one multiprocessor. */
 #define GYRE_CUDA_MAX_WORKS 160
-/* Up to so many works travel in few parameters. A launch copies all parameters of its kernel,
- * whether they are used or not, and those of GYRE_CUDA_MAX_WORKS take 27 KiB. */
+/* A launch copies all parameters of its kernel, used or not, and those of GYRE_CUDA_MAX_WORKS
+ * take 27 KiB; so few works have kernels of their own. */
 #define GYRE_CUDA_FEW_WORKS 4
 
 struct gyre_cuda_args_one {
@@ -200,9 +195,9 @@ struct gyre_cuda_args_few {
 
 /* Works of several protocols. */
 struct gyre_cuda_args_mixed {
-    struct gyre_cuda_common commons[GYRE_N_SLOT_PROTOS]; /* by protocol. They differ in what belongs
-                                                          * to a protocol: counters, slot_bytes */
-    uint8_t protos[GYRE_CUDA_MAX_WORKS];                 /* of the works: enum gyre_proto */
+    struct gyre_cuda_common
+        commons[GYRE_N_SLOT_PROTOS];     /* by protocol; differ in counters and slot_bytes */
+    uint8_t protos[GYRE_CUDA_MAX_WORKS]; /* of the works: enum gyre_proto */
     struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
 };
 
@@ -213,8 +208,7 @@ struct gyre_cuda_args_mixed_few {
     struct gyre_cuda_work works[GYRE_CUDA_FEW_WORKS];
 };
 
-/* A peer of a fused program: its FIFO ends in channel 0, resolved to addresses. "I" is this
- * rank. */
+/* A peer's FIFO ends in channel 0, as addresses. "I" is this rank. */
 struct gyre_cuda_peer {
     unsigned char *to;         /* its slots for what I send; SIMPLE: its inbox */
     const unsigned char *from; /* my slots for what it sends; SIMPLE: my inbox */
@@ -222,43 +216,39 @@ struct gyre_cuda_peer {
     uint64_t *posted;          /* credit that I give it */
     uint32_t send_end;         /* connector indices */
     uint32_t recv_end;
-    uint64_t in_offset;  /* bytes from IN to the chunk that is scattered to it */
-    uint64_t out_offset; /* bytes from OUT to the chunk that it sends */
-    uint32_t chunk;      /* both of them, where a vector is cut into chunks */
+    uint64_t in_offset;  /* bytes from IN to the chunk for it */
+    uint64_t out_offset; /* bytes from OUT to its chunk */
+    uint32_t chunk;      /* of both, where a vector is cut into chunks */
     uint32_t pad;
 };
 
 #define GYRE_CUDA_MAX_PEERS 7
 
-/* A fused program (core/foundation/model/fused.h) as its kernel reads it. With `scatters`, each
- * peer gets a chunk of IN. With `reduces`, that is the chunk that the peer reduces, and this rank
- * reduces its own chunk and the chunks that it receives. Without `reduces`, the result is this
- * rank's own chunk of IN. The result goes to OUT. With `gathers`, it also goes to all peers, and
- * the peers' results are stored to OUT. If the program scatters and reduces nothing, the result
- * goes to OUT only, and the chunks that the peers scattered are stored to OUT. A send scatters
- * only, a receive gathers only, and where one launch does both they are one peer, whose ends may be
- * of two ranks. */
+/* A fused program (core/foundation/model/fused.h). With `scatters`, each peer gets a chunk of IN;
+ * with `reduces`, this rank reduces its own chunk with those received; without, the result is its
+ * own chunk of IN. The result goes to OUT and, with `gathers`, to all peers, whose results go to
+ * OUT. If it only scatters, the peers' chunks go to OUT. A send only scatters and a receive only
+ * gathers; one launch of both has one peer, whose ends may be of two ranks. */
 struct gyre_cuda_fused {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
-    uint64_t own_out_offset; /* bytes from OUT to where the result goes */
-    uint64_t slots_stride;   /* of `to` and `from`: bytes from a channel to the next */
+    uint64_t own_out_offset; /* bytes from OUT to the result */
+    uint64_t slots_stride;   /* from a channel's `to` and `from` to the next's */
     uint32_t credit_stride;  /* likewise */
     uint32_t depth;          /* a power of two */
     uint32_t own_chunk;
     uint16_t n_peers;
-    uint16_t own_place; /* how many peers come before this rank in the order of the reduction */
-    uint16_t scatters; /* 0 or 1: the first slot of each connection in a tile holds a chunk of IN */
-    uint16_t reduces;  /* 0 or 1: that chunk is reduced */
-    uint16_t gathers;  /* 0 or 1: the next slot, or the only one, is stored to OUT */
-    /* A send that is launched before this rank's receive: in so many channels it gives the credit
-     * of the receiving ends. 0 in all other launches. */
+    uint16_t own_place; /* peers before this rank in the order of the reduction */
+    uint16_t scatters;  /* 0 or 1: a tile's first slot of each connection holds a chunk of IN */
+    uint16_t reduces;   /* 0 or 1: that chunk is reduced */
+    uint16_t gathers;   /* 0 or 1: the next slot, or the only one, is stored to OUT */
+    /* A send launched before this rank's receive gives the receive's credit in so many channels;
+     * else 0. */
     uint16_t n_channels_behind;
-    uint32_t threads_per_peer; /* threads that serve a peer, whole warps */
-    /* The peers in the order of the reduction, which is the same on all ranks. Launches of LAMPORT
-     * and SIMPLE rotate the list so that it begins with the next rank, because then not all ranks
-     * send to the same peer first (4 H200, 2026-11: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6 us).
-     * LL128 does not rotate it. Rotated, LL128 would be 4 % faster at 4 MiB and 0.4 us slower at
-     * any size, because the reduction would have to pick its inputs from shared memory. */
+    uint32_t threads_per_peer; /* whole warps */
+    /* In the order of the reduction, the same on all ranks. LAMPORT and SIMPLE rotate the list to
+     * begin with the next rank, so that not all ranks send to the same peer first. LL128 does
+     * not, because the reduction would pick its inputs from shared memory: 0.4 us at any size (4
+     * H200, 2026-11). */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -268,14 +258,13 @@ struct gyre_cuda_args_fused {
     struct gyre_cuda_fused fused;
 };
 
-/* A sync kernel publishes and awaits slots of the SIMPLE protocol and moves no data: copy engines
- * do that, before and after it in the stream. */
+/* A sync kernel publishes and awaits slots of SIMPLE, between copies by copy engines. */
 enum gyre_cuda_sync_act {
-    GYRE_CUDA_SYNC_OPEN = 1,   /* receiving end: say that this rank has entered the call */
+    GYRE_CUDA_SYNC_OPEN = 1,   /* receiver side: this rank has entered the call */
     GYRE_CUDA_SYNC_POST = 2,   /* sending end: publish the slot */
-    GYRE_CUDA_SYNC_ENTER = 4,  /* sending end: wait until the receiver has entered the call */
-    GYRE_CUDA_SYNC_CREDIT = 8, /* sending end: wait until the slot is free */
-    GYRE_CUDA_SYNC_TAKE = 16,  /* receiving end: wait for the slot and give it back */
+    GYRE_CUDA_SYNC_ENTER = 4,  /* sender side: wait until the receiver has entered */
+    GYRE_CUDA_SYNC_CREDIT = 8, /* sender side: wait until the slot is free */
+    GYRE_CUDA_SYNC_TAKE = 16,  /* receiver side: wait for the slot and give it back */
     GYRE_CUDA_SYNC_COUNT = 32  /* add `slot` to the end's counter */
 };
 
@@ -296,21 +285,19 @@ struct gyre_cuda_args_sync {
     struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
 };
 
-/* Arguments of the kernel that copies within a GPU's memory. */
 struct gyre_cuda_args_copy {
     const unsigned char *from;
     unsigned char *to;
     uint64_t n_bytes;
 };
 
-/* Arguments of the kernel that counts up a signal of another rank. */
 struct gyre_cuda_args_signal {
     const struct gyre_cuda_control *control;
     uint64_t *sent;    /* this rank's counter, on this GPU */
     uint64_t *arrived; /* the peer's counter */
 };
 
-/* Arguments of the kernel that waits for signals. Of `common` it uses control and mailbox. */
+/* Of `common` the kernel uses control and mailbox. */
 #define GYRE_CUDA_AWAIT_ENTRIES 256
 #define GYRE_CUDA_AWAIT_THREADS 32
 
@@ -321,18 +308,17 @@ struct gyre_cuda_await_entry {
 
 struct gyre_cuda_args_await {
     struct gyre_cuda_common common;
-    const uint64_t *arrived;  /* this rank's counters, on this GPU */
-    uint64_t *awaited;        /* likewise */
-    const uint64_t *has_left; /* by rank, in pinned host memory: 1 = the rank sends no more signals.
-                               * Written by the host */
-    uint64_t timeout_ns;      /* 0 = none */
+    const uint64_t *arrived; /* this rank's counters, on this GPU */
+    uint64_t *awaited;       /* likewise */
+    const uint64_t
+        *has_left;       /* by rank, pinned, written by the host: 1 = it sends no more signals */
+    uint64_t timeout_ns; /* 0 = none */
     uint32_t n_entries;
     uint32_t pad;
     struct gyre_cuda_await_entry entries[GYRE_CUDA_AWAIT_ENTRIES];
 };
 
-/* Words in pinned host memory by which the clocks of GPU and host are compared. The host asks for
- * one time after the other; the kernel answers each. */
+/* In pinned host memory, to compare the clocks: the host asks for one time after the other. */
 #define GYRE_CUDA_CLOCK_ROUNDS 32
 struct gyre_cuda_clock_words {
     uint32_t n_asked; /* written by the host */
@@ -356,39 +342,37 @@ GYRE_STATIC_ASSERT(offsetof(struct gyre_cuda_args_few, works) ==
                            offsetof(struct gyre_cuda_args_mixed, works),
                    "one is the beginning of the other");
 
-/** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes. LAMPORT sends them inverted, and zero
- * means empty, so it cannot carry 8 bytes of ones. These are NaNs in every floating-point type, and
- * they are still NaNs without the last element's sign, which is sent instead. */
+/** gyre_cuda_lamport_half - LAMPORT sends words inverted, and zero means empty, so it cannot
+ * carry 8 bytes of ones. These are NaNs in every floating-point type, also without the last
+ * element's sign, and are sent so. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 {
     return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
 }
 
-/* Threads of a block of SIMPLE that do not move bytes: the waiter's and the poster's warp. */
+/* Of a block of SIMPLE: the waiter's and the poster's warp. */
 #define GYRE_CUDA_SERVICE_THREADS 64
 
-/* Most threads of a block of a line protocol. */
+/* Most, of a block of a line protocol. */
 #define GYRE_CUDA_LINE_THREADS 512
 
-/* Protocol SIMPLE: how many tiles are in flight together, if there are slots for them. */
+/* SIMPLE: tiles in flight, if there are slots for them. */
 #define GYRE_CUDA_TILES_IN_FLIGHT 2
 
-/* Most threads that move data in a block of a fused kernel; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
+/* Most that move data in a fused kernel's block; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_FUSED_THREADS 512
 
-/* Most threads that move data in a block of a launch in two rows. With as many registers as they
- * need, two such blocks fit a multiprocessor. */
+/* Most that move data in a block of two rows: two such blocks fit a multiprocessor's registers. */
 #define GYRE_CUDA_ROW_THREADS 384
 
-/* Line protocols: how many rounds of a phase are in flight. In a round every thread of a group
- * moves one part of a line: 8 bytes in LL, 15 bytes on average in LL128. */
+/* Line protocols: rounds in flight. In a round every thread moves one part of a line: 8 bytes in
+ * LL, 15 on average in LL128. */
 #define GYRE_CUDA_UNROLL      2
 #define GYRE_CUDA_DEEP_UNROLL 5
-#define GYRE_CUDA_LONG_UNROLL 6 /* the addresses are not kept in registers */
+#define GYRE_CUDA_LONG_UNROLL 6 /* without addresses in registers */
 
-/* Kinds of fused kernels of LAMPORT. SAME: all peers get the same chunk of IN (one-shot
- * all-reduce). APART: each peer gets another chunk (reduce-scatter). GATHERS: as APART, and the
- * result goes to all peers (two-shot). */
+/* SAME: all peers get the same chunk of IN (one-shot all-reduce). APART: each gets another one
+ * (reduce-scatter). GATHERS: as APART, and the result goes to all peers (two-shot). */
 enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_SAME,
     GYRE_CUDA_LAMPORT_APART,
@@ -396,7 +380,7 @@ enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_KINDS
 };
 
-/* Fused kernels that have registers for 1, 3 or 7 peers. */
+/* With registers for 1, 3 or 7 peers. */
 #define GYRE_CUDA_PEERS_KERNELS               3
 #define GYRE_CUDA_LAMPORT_THREADS(most_peers) ((most_peers) > 1 ? 512 : 1024)
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the progress mailbox: words in host memory that kernels write as they begin and end. A
- * launch has ended once all blocks that report have reported it.
+ * A launch has ended once all blocks that report have reported it.
  */
 #include "kernels/cuda/host/progress.h"
 

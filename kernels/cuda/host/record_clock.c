@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares the clocks of GPU and host, and reads when blocks ran (records.h).
+ * Compares the clocks of GPU and host, and reads when blocks ran.
  */
 #include "kernels/cuda/host/records.h"
 
@@ -19,7 +19,7 @@ void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_c
     }
     if (n_rounds == 0)
         return;
-    /* The GPU's clock moves in steps, so the bounds can cross by less than a step. */
+    /* The GPU's clock moves in steps, so the bounds can cross by less than one. */
     const int64_t width_ns =
         highest_ns > lowest_ns ? highest_ns - lowest_ns : lowest_ns - highest_ns;
     const int64_t offset_ns = (highest_ns < lowest_ns ? highest_ns : lowest_ns) + width_ns / 2;
@@ -34,7 +34,7 @@ uint64_t gyre_cuda_clock_to_host(const struct gyre_cuda_clock *clock, uint64_t g
 {
     const int64_t since_ns = (int64_t)(gpu_ns - clock->gpu_ns[0]);
     const int64_t span_ns = (int64_t)(clock->gpu_ns[1] - clock->gpu_ns[0]);
-    int64_t drift_ns = 0; /* what the host's clock went more in that time */
+    int64_t drift_ns = 0;
     if (clock->n_points == 2 && span_ns > 0)
         drift_ns = (int64_t)((double)((int64_t)(clock->host_ns[1] - clock->host_ns[0]) - span_ns) *
                              ((double)since_ns / (double)span_ns));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the steps of a trace from what one block recorded of a launch. The kernel wrote times;
- * which step, chunk and slots they are of follows from the lowered program.
+ * Makes a trace's steps from one block's part of a launch. The kernel wrote times; steps, chunks
+ * and slots follow from the lowered program.
  */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
@@ -16,8 +16,7 @@ static const struct gyre_cuda_step *step_of(const struct gyre_cuda_block_run *ru
            run->worker->first_step + step;
 }
 
-/* How many slots of a connection the launch moves before the slot of this tile and use; as
- * slots_before() in device/block.cuh. */
+/* As slots_before() in device/block.cuh. */
 static uint32_t count_slots_before(const struct gyre_cuda_block_run *run, uint32_t n_uses,
                                    uint32_t tile, uint32_t use)
 {
@@ -26,7 +25,6 @@ static uint32_t count_slots_before(const struct gyre_cuda_block_run *run, uint32
     return first * n_uses + use * gyre_min_u32(n_in_flight, run->n_tiles - first) + place;
 }
 
-/* Adds the slot of one operand to the event. */
 static void add_slot(const struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run,
                      uint32_t tile, const struct gyre_cuda_operand *operand, bool is_out,
                      struct gyre_trace_event *event)
@@ -64,7 +62,7 @@ static void add_slots(const struct gyre_cuda_reading *reading,
             add_slot(reading, run, tile, &operands[i], is_out, event);
 }
 
-/* An event of the worker's step `step`, without times and slots. */
+/* Without times and slots. */
 static struct gyre_trace_event step_event(const struct gyre_cuda_reading *reading,
                                           const struct gyre_cuda_block_run *run, uint32_t step,
                                           uint32_t tile)
@@ -83,7 +81,7 @@ static struct gyre_trace_event step_event(const struct gyre_cuda_reading *readin
     return event;
 }
 
-/* The step and tile of the launch's step `k`; as struct cursor in interpreter/simple_steps.cuh. */
+/* Of the launch's step `k`; as struct cursor in interpreter/simple_steps.cuh. */
 static void find_step(const struct gyre_cuda_block_run *run, uint32_t k, uint32_t *step_out,
                       uint32_t *tile_out)
 {
@@ -123,8 +121,7 @@ void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cu
 
 /* ---- phases of fused programs ------------------------------------------------------------- */
 
-/* The steps of a fused program in three groups: those that send inputs or copy the own one, the one
- * that reduces, and those that receive results. */
+/* Steps that send inputs or copy the own one, the reducing one, and those that receive results. */
 enum phase { PHASE_SEND, PHASE_REDUCE, PHASE_GATHER, N_PHASES };
 
 static enum phase phase_of(const struct gyre_cuda_step *step)
@@ -132,8 +129,8 @@ static enum phase phase_of(const struct gyre_cuda_step *step)
     return step->recv_mask == 0 ? PHASE_SEND : step->n_ins > 1 ? PHASE_REDUCE : PHASE_GATHER;
 }
 
-/* One event for all steps of a phase, in all tiles, with as many of their slots as it holds.
- * Returns false if the program has no such step. */
+/* One event for a phase's steps in all tiles, with as many slots as it holds. Returns false if it
+ * has none. */
 static bool phase_event(const struct gyre_cuda_reading *reading,
                         const struct gyre_cuda_block_run *run, enum phase phase,
                         struct gyre_trace_event *event_out)
@@ -152,8 +149,7 @@ static bool phase_event(const struct gyre_cuda_reading *reading,
     return n_found > 0;
 }
 
-/* The phases of a fused program, from the marks of its kernel. The program reduces or not; the
- * first arrival belongs to its first phase that receives. */
+/* A first arrival belongs to the first phase that receives. */
 void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run)
 {
     const uint64_t sent_ns = run->marks_ns[GYRE_CUDA_MARK_SENT];
@@ -171,7 +167,7 @@ void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_c
             end_ns = passed_on_ns;
         event->begin_ns = last_ns;
         event->end_ns = gyre_max_u64(gyre_min_u64(end_ns, run->run.end_ns), last_ns);
-        event->data_ns = event->end_ns; /* nothing marked the end of the wait */
+        event->data_ns = event->end_ns; /* the end of the wait was not marked */
         if (phase == PHASE_SEND)
             event->data_ns = last_ns;
         else if (arrived_ns != 0)
@@ -186,8 +182,7 @@ void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_c
 
 /* ---- copy engines ------------------------------------------------------------------------- */
 
-/* A sync kernel waits, the copies run, and a second sync kernel waits for the peers' copies. No
- * kernel sees the copies, so they take the time between the kernels. */
+/* No kernel sees the copies, so they take the time between the sync kernels. */
 void gyre_cuda_add_copies(struct gyre_cuda_reading *reading,
                           const struct gyre_cuda_block_run *before,
                           const struct gyre_cuda_block_run *closes)

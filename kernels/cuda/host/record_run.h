@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What records.c and record_events.c share: one block's part of a launch.
+ * One block's part of a launch, shared by records.c and record_events.c.
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_RUN_H
 #define GYRE_KERNELS_CUDA_RECORD_RUN_H
 
 #include "kernels/cuda/host/records.h"
 
-/* Steps and launches that were read so far. */
+/* Read so far. */
 struct gyre_cuda_reading {
     const struct gyre_cuda_records *records;
     struct gyre_trace_events steps;
     struct gyre_trace_events runs;
 };
 
-/* A block's part of a launch, read from its ring. */
+/* From a block's ring. */
 struct gyre_cuda_block_run {
-    const struct gyre_cuda_record_program *program; /* of the variant that the block ran, or NULL */
+    const struct gyre_cuda_record_program *program; /* of the block's variant, or NULL */
     const struct gyre_cuda_worker *worker;          /* likewise */
     uint64_t first;                                 /* number of its first entry */
-    uint64_t last;                                  /* number of the first entry of the run */
+    uint64_t last;                                  /* of the run's first entry */
     uint32_t ring;
     uint32_t channel;
     uint32_t n_ends;
@@ -32,7 +32,6 @@ struct gyre_cuda_block_run {
     uint64_t marks_ns[4];        /* likewise; 0 = was not reached */
 };
 
-/** gyre_cuda_record_entry - an entry of a ring. */
 static inline const union gyre_cuda_record *
 gyre_cuda_record_entry(const struct gyre_cuda_records *records, uint32_t ring, uint64_t number)
 {
@@ -41,16 +40,15 @@ gyre_cuda_record_entry(const struct gyre_cuda_records *records, uint32_t ring, u
            (number & (recorder->capacity - 1));
 }
 
-/** gyre_cuda_add_steps - the recorded steps of a launch. Each begins after the end of the one
- * before. Room for an event for each step. */
+/** gyre_cuda_add_steps - each step begins after the one before it. Has room for an event for
+ * each. */
 void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
 
-/** gyre_cuda_add_phases - the phases of a fused program, at most 3 events. */
+/** gyre_cuda_add_phases - of a fused program, at most 3 events. */
 void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
 
-/** gyre_cuda_add_copies - the copies of copy engines, 2 events.
- * @before: the launch in front of the copies: a sync kernel, or the kernel that ran the steps.
- * @closes: the sync kernel behind them. */
+/** gyre_cuda_add_copies - of copy engines, 2 events.
+ * @before: the launch before the copies. @closes: the sync kernel behind them. */
 void gyre_cuda_add_copies(struct gyre_cuda_reading *reading,
                           const struct gyre_cuda_block_run *before,
                           const struct gyre_cuda_block_run *closes);

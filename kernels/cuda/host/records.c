@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the rings of recording kernels (records.h). The entries of a launch end with a description
- * of the launch, so a ring is read from its newest entry backwards.
+ * Reads rings from the newest entry backwards, because a launch's description stands behind its
+ * entries.
  */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
@@ -13,7 +13,6 @@ static uint64_t count_kept(const struct gyre_cuda_records *records, uint32_t rin
     return gyre_min_u64(records->recorder->blocks[ring].n_entries, records->recorder->capacity);
 }
 
-/* The program's variant and worker that the block ran. */
 static void find_worker(const struct gyre_cuda_records *records,
                         const union gyre_cuda_record *facts, struct gyre_cuda_block_run *run)
 {
@@ -22,7 +21,7 @@ static void find_worker(const struct gyre_cuda_records *records,
     if (run->program == NULL || run->program->lowered == NULL || run->program->n_workers == 0)
         return;
     const unsigned char *blob = (const unsigned char *)run->program->lowered;
-    uint32_t n_variants = 1; /* the variants of a program have numbers that follow each other */
+    uint32_t n_variants = 1; /* their numbers follow each other */
     while (first + n_variants < records->n_programs &&
            records->programs[first + n_variants].variant == n_variants)
         n_variants++;
@@ -35,7 +34,7 @@ static void find_worker(const struct gyre_cuda_records *records,
         run->program->variant * run->program->n_workers + run->run.worker;
 }
 
-/* Reads the run that ends before entry `end` of a ring. Returns false if it is not whole. */
+/* Returns false if the run is not whole. */
 static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uint64_t end,
                      uint64_t oldest, struct gyre_cuda_block_run *run)
 {
@@ -68,13 +67,12 @@ static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uin
     return true;
 }
 
-/* Adds the events of one block's part of a launch.
- * @closes: the sync kernel behind the copies of the call that was read before, or kind STEPS. */
+/* @closes: the sync kernel behind the copies of the call read before, or kind STEPS. */
 static void add_run(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run,
                     struct gyre_cuda_block_run *closes)
 {
     if (run->run.program >= reading->records->n_programs)
-        return; /* recorded for an observer; the trace has no room for its program */
+        return; /* for an observer; the trace had no room for its program */
     reading->runs.events[reading->runs.n_events++] = run->run;
     if (closes->kind == GYRE_CUDA_RUN_CLOSES && closes->run.call == run->run.call)
         gyre_cuda_add_copies(reading, run, closes);
@@ -116,7 +114,7 @@ static int compare_calls(const void *left, const void *right)
     return a->call < b->call ? -1 : a->call > b->call;
 }
 
-/* Makes one event of the events of all blocks, and adds it to the steps. */
+/* One event of all blocks' events. */
 static void merge_runs(struct gyre_trace_events *runs, struct gyre_trace_events *steps)
 {
     if (runs->n_events > 0)
@@ -142,8 +140,8 @@ gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
     uint64_t n_all = 0;
     for (uint32_t ring = 0; ring < records->n_blocks; ring++)
         n_all += count_kept(records, ring);
-    /* A launch takes at least GYRE_CUDA_RUN_ENTRIES entries. Besides its steps, it becomes at most
-     * three events and itself. */
+    /* A launch takes at least GYRE_CUDA_RUN_ENTRIES entries, and becomes its steps, at most three
+     * events and itself. */
     reading.steps.events = malloc((n_all + 1) * sizeof(*reading.steps.events));
     reading.runs.events = malloc((n_all + 1) * sizeof(*reading.runs.events));
     if (reading.steps.events == NULL || reading.runs.events == NULL) {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a call's elements are divided among channels, chunks and tiles, as in
- * core/foundation/model/tile.h but without divisions on the GPU. Valid as C11 and as CUDA.
+ * core/foundation/model/tile.h without divisions on the GPU. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_SPLIT_H
 #define GYRE_KERNELS_CUDA_SPLIT_H
 
 #include "core/foundation/model/tile.h"
 
-/* struct gyre_split with the quotients that gyre_part() needs. A 64-bit division costs a GPU thread
- * some 100 instructions, and to find a range takes eight of them. */
+/* With gyre_part()'s quotients: a range takes eight 64-bit divisions of some 100 instructions
+ * each. */
 struct gyre_cuda_split {
     uint64_t count;
     uint64_t share_units; /* of a channel; the first extra_channels have one more */
@@ -17,13 +16,13 @@ struct gyre_cuda_split {
     uint32_t n_chunks;
     uint32_t tile_elems;
     uint32_t unit_elems;
-    uint64_t chunk_share_units[2]; /* of a chunk, in channels with share_units and with one more */
+    uint64_t chunk_share_units[2]; /* in channels with share_units and with one more */
     uint32_t extra_chunks[2];
     uint32_t n_tiles;
     uint32_t pad;
 };
 
-/** gyre_cuda_split_make - the same ranges as `split`, without divisions. */
+/** gyre_cuda_split_make - the same ranges as `split`. */
 static inline struct gyre_cuda_split gyre_cuda_split_make(const struct gyre_split *split)
 {
     struct gyre_cuda_split own;
@@ -48,8 +47,7 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A channel's share of the vector, in elements: the part of the computation that the ranges of all
- * its steps have in common. */
+/* A channel's part of the vector, in elements, which all its steps have in common. */
 struct gyre_cuda_share {
     uint64_t begin;
     uint64_t end;
@@ -60,7 +58,7 @@ struct gyre_cuda_share {
     uint32_t chunk_mask; /* 0: there is one chunk, whatever the steps call it */
 };
 
-/** gyre_cuda_share_make - the share of a channel; each block computes it once. */
+/** gyre_cuda_share_make - each block computes it once. */
 static GYRE_HOST_DEVICE inline struct gyre_cuda_share
 gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
 {
@@ -79,7 +77,7 @@ gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
     return share;
 }
 
-/** gyre_cuda_tile_range - as gyre_tile_range(), in few instructions, because every step asks. */
+/** gyre_cuda_tile_range - gyre_tile_range() in few instructions. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32_t tile)
 {
