@@ -140,10 +140,11 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
             !has_rule || gyre_ib_hca_takes(&rule, port->device, port->port, &widened);
         if (n_expected == 0)
             snprintf(port->why_unused, sizeof(port->why_unused), "not expected");
-        else if (is_off || !is_taken)
-            snprintf(port->why_unused, sizeof(port->why_unused), "%s%s",
-                     is_off ? off : "left out by ",
-                     is_off ? "" : gyre_param_source(params, GYRE_PARAM_IB_HCA));
+        else if (is_off)
+            snprintf(port->why_unused, sizeof(port->why_unused), "%s", off);
+        else if (!is_taken)
+            snprintf(port->why_unused, sizeof(port->why_unused), "left out by %.80s",
+                     gyre_param_source(params, GYRE_PARAM_IB_HCA));
         n_active += port->is_active && port->why_unused[0] == '\0';
     }
     for (int i = 0; i < machine->n_ports; i++) {

@@ -5,8 +5,11 @@
  */
 #include "bench/limits/empty_launch.h"
 
-#include "core/foundation/base/util.h"
 #include "core/foundation/device/cuda_error.h"
+
+extern "C" {
+#include "core/foundation/base/util.h"
+}
 
 static __global__ void empty(const __grid_constant__ struct bench_empty_args) {}
 

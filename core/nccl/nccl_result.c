@@ -19,7 +19,7 @@ static _Thread_local char last_error[NCCL_CAUSE_MAX_BYTES];
 
 ncclResult_t nccl_refuse(ncclResult_t result, const char *text)
 {
-    snprintf(last_error, sizeof(last_error), "%s", text);
+    snprintf(last_error, sizeof(last_error), "%.*s", NCCL_CAUSE_MAX_BYTES - 1, text);
     return result;
 }
 

@@ -333,13 +333,19 @@ static void a_missing_rank_is_named(void)
     unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
+#define WAIT_NS 60000000000ULL
+
 /* Two ranks, of which the victim may open `n_spare` descriptors more. Both learn of the limit
- * before the time limit of the rendezvous. */
+ * before the time limit of the rendezvous. Neither process ends before both have learned: on a busy
+ * machine the other rank may come later than an exit waits for it. */
 static void check_few_descriptors(int victim, int n_spare)
 {
     pid_t pids[2];
-    struct test_rendezvous *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct {
+        struct test_rendezvous rendezvous;
+        uint32_t n_done;
+    } *both = mmap(NULL, sizeof(*both), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct test_rendezvous *shared = &both->rendezvous;
     for (int rank = 0; rank < 2; rank++) {
         fflush(NULL);
         pids[rank] = fork();
@@ -367,11 +373,15 @@ static void check_few_descriptors(int victim, int n_spare)
                       strstr(gyre_last_error(), "Too many open files") != NULL &&
                       strstr(gyre_last_error(), "raise ulimit -n, which is") != NULL,
                   "victim %d, %d spare, rank %d: %s", victim, n_spare, rank, gyre_last_error());
+        const uint64_t begin_ns = gyre_now_ns();
+        gyre_fetch_add_u32(&both->n_done, 1);
+        while (gyre_load_acquire_u32(&both->n_done) < 2 && gyre_now_ns() - begin_ns < WAIT_NS)
+            sched_yield();
         exit(test_n_failures == 0 ? 0 : 1); /* the rendezvous finishes */
     }
     for (int rank = 0; rank < 2; rank++)
         CHECK(test_wait_rank(pids[rank]));
-    munmap(shared, sizeof(*shared));
+    munmap(both, sizeof(*both));
 }
 
 static void both_ranks_learn_that_descriptors_ran_out(void)

@@ -484,7 +484,7 @@ void bench_check_rdma_gpu_distance(struct bench_doctor *doctor)
     const char *level = gyre_param_text(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL);
     const char *source = gyre_param_called(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL);
     if (level[0] != '\0' && gyre_topo_level_parse(source, level, &farthest) == GYRE_SUCCESS)
-        snprintf(limit, sizeof(limit), "%s=%s", source, level);
+        snprintf(limit, sizeof(limit), "%.40s=%.50s", source, level);
     if (read_topology(doctor, &topo) != GYRE_SUCCESS) {
         bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "/sys/bus/pci/devices: %s", gyre_cause());
         return;
