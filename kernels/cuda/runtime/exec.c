@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens and closes CUDA executors, and defines their ops table. Everything that changes from call
- * to call (FIFO counters, launch sequence, abort) lives in device memory and is kept by the kernels
- * themselves, so captured launches replay without the host. The kernels report their progress in
- * words of pinned host memory, the progress mailbox.
+ * Opens and closes CUDA executors. What changes from call to call (FIFO counters, launch sequence,
+ * abort) lives in device memory and is kept by kernels, so captured launches replay without the
+ * host.
  */
 #include "kernels/cuda/runtime/state.h"
 
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long closing an executor waits for launches to end by the abort. */
+/* How long a closing executor waits for aborted launches to end. */
 #define IDLE_PATIENCE_NS 1000000000ULL
 #define IDLE_NAP_NS      50000
 
@@ -36,8 +35,8 @@ static void free_executor(struct gyre_cuda_executor *executor)
     free(executor);
 }
 
-/* Finds out whether launches may overlap. Code that was compiled for GPUs before Hopper does not
- * wait for the launch before it, also where a newer GPU runs it (from PTX). */
+/* Code compiled for GPUs before Hopper does not wait for the launch before it, also where a newer
+ * GPU runs it (from PTX). */
 static gyre_status find_version(struct gyre_cuda_executor *executor)
 {
     struct cudaFuncAttributes attributes;
@@ -46,8 +45,7 @@ static gyre_status find_version(struct gyre_cuda_executor *executor)
     return GYRE_SUCCESS;
 }
 
-/* Makes everything that a call may need, so that no call allocates, loads or creates anything. The
- * device is current. */
+/* So that no call allocates, loads or creates anything. The device is current. */
 static gyre_status make_all(struct gyre_cuda_executor *executor,
                             const struct gyre_executor_config *config)
 {
@@ -94,7 +92,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
         gyre_min_u32(config->n_gpu_sharers > 1 ? info.n_sms / config->n_gpu_sharers : info.n_sms,
                      GYRE_CUDA_MAX_BLOCKS);
     executor->most_shared_bytes = (uint32_t)most_shared_bytes;
-    /* It is known for Hopper only which multiprocessors share a path to the links. */
+    /* Only of Hopper is it known which multiprocessors share a path to the links. */
     executor->block_placement_bytes =
         info.arch / 10 == 9 ? config->block_placement_bytes : UINT64_MAX;
     executor->spec = config->spec;
@@ -130,8 +128,8 @@ static struct gyre_progress cuda_progress(const struct gyre_executor *base)
     return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
 }
 
-/* The progress mailbox also counts replays of graphs. So if a graph was captured, this asks the
- * last event instead. The caller holds the lock. */
+/* The progress mailbox also counts replays of graphs, so after a capture the last event is asked.
+ * The caller holds the lock. */
 static bool is_idle(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_apart apart = {0};
@@ -168,14 +166,14 @@ uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
     const uint64_t n_launched = executor->base.n_launched;
     if (executor->last_capture != 0) /* the mailbox counts replays too */
         return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
-    /* A kernel still runs for a moment after it has reported its end. It has certainly ended once
-     * the next launch has reported, because that began later. */
+    /* A kernel runs on for a moment after reporting its end. It has ended once the next launch,
+     * which began later, has reported. */
     const uint64_t n_reported = gyre_min_u64(cuda_progress(&executor->base).completed, n_launched);
     return n_reported > 0 ? n_reported - 1 : 0;
 }
 
-/* Waits until no launch runs. Launches end at once when they see the abort, unless an operation of
- * the user's stands before them in their stream. */
+/* The abort ends launches at once, unless an operation of the user's stands before them in their
+ * stream. */
 static bool await_idle(struct gyre_executor *base)
 {
     const struct timespec nap = {0, IDLE_NAP_NS};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of kernels, one for each element type, which the interp_*.cu files define. Each file
- * is compiled twice and defines a second table of lean kernels (device/lean.cuh), which has none of
- * SIMPLE. Valid as C11 and as CUDA.
+ * One table of kernels for each element type, from the interp_*.cu files. Each file is compiled a
+ * second time for lean kernels (device/lean.cuh), of which SIMPLE has none. Valid as C11 and as
+ * CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
 #define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* The fused kernels of line protocols, one for each number of rounds in flight. */
+/* Fused kernels of line protocols, by rounds in flight. */
 enum gyre_cuda_lines {
     GYRE_CUDA_LINES_LL,
     GYRE_CUDA_LINES_LL128,
@@ -25,8 +25,8 @@ enum gyre_cuda_lines {
 struct gyre_cuda_kernels {
     const void *one_shot[GYRE_MIN + 1];   /* in LL, in few instructions */
     const void *fused[GYRE_CUDA_N_LINES]; /* sums */
-    /* Fused sums of floating point for 1, 3 and 7 peers. SIMPLE's two-shot: staged, placed.
-     * LAMPORT's kernels of each kind: general, EXACT_FIT. */
+    /* Fused floating-point sums for 1, 3 and 7 peers. SIMPLE's two-shot: staged, placed.
+     * LAMPORT's of each kind: general, EXACT_FIT. */
     const void *twoshot[GYRE_CUDA_PEERS_KERNELS][2];
     const void *lamport[GYRE_CUDA_PEERS_KERNELS][GYRE_CUDA_LAMPORT_KINDS][2];
     const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From what the host code chose to the function that the CUDA build supplies.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/kernels.h"
 
 /* [is_lean][type] */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches of the CUDA executor. A work becomes one block of kernel parameters and one launch; the
- * launches of an executor run one after the other, whatever streams the caller gives them.
+ * Launches of an executor run one after the other, whatever streams the caller gives them.
  */
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
@@ -84,7 +83,7 @@ uint64_t gyre_cuda_step_bytes(const struct gyre_work *work)
            gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-/* About how many bytes this rank sends to its peers or receives from them, whichever is more. */
+/* About what this rank sends to its peers or receives from them, whichever is more. */
 static uint64_t transferred_bytes(const struct gyre_work *work)
 {
     const struct gyre_split *split = &work->split;
@@ -153,8 +152,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     return gyre_cuda_start(executor, &launch, stream);
 }
 
-/* The kernel runs the program, or copy engines do, or the kernel runs the first part and copy
- * engines the rest. */
+/* The kernel runs the program, or copy engines do, or both one part. */
 static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struct gyre_work *work,
                                 cudaStream_t stream)
 {
@@ -166,8 +164,8 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
     return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
 }
 
-/* A launch failed after part of it was enqueued. That part can neither be taken back nor completed,
- * so the communicator is over. */
+/* Part of a failed launch was enqueued. It can neither be taken back nor completed, so the
+ * communicator is over. */
 static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_before,
                          gyre_status status)
 {
@@ -175,7 +173,7 @@ static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_
         (void)gyre_fault_raise(executor->fault, status, gyre_cause());
 }
 
-/* Sees to it that the works' programs are on the GPU and stay there until the launch is over. */
+/* Keeps the works' programs on the GPU until the launch is over. */
 static gyre_status hold_programs(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works)
 {
@@ -193,8 +191,7 @@ static gyre_status hold_programs(struct gyre_cuda_executor *executor, const stru
     return GYRE_SUCCESS;
 }
 
-/* The launch was captured. Its graph may be launched at any time, so the memory of its programs is
- * never used for anything else. */
+/* A captured graph may be launched at any time, so its programs' memory is never reused. */
 static void hold_captured(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                           uint32_t n_works)
 {
@@ -206,8 +203,7 @@ static void hold_captured(struct gyre_cuda_executor *executor, const struct gyre
     }
 }
 
-/* Enqueues one launch, and remembers its works.
- * @behind: the works are a send, and the next launch is this receive; else NULL. */
+/* @behind: the works are a send, and the next launch is this receive; else NULL. */
 static gyre_status launch_once(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                uint32_t n_works, const struct gyre_work *behind,
                                cudaStream_t stream)
@@ -242,8 +238,8 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
     int previous;
     if (n_works <= 0)
         return GYRE_SUCCESS;
-    /* Nothing is to be moved on any rank. The kernel must not run, because it would let the peers
-     * write into OUT without anything to wait for. */
+    /* No rank moves anything. A kernel would let the peers write into OUT without anything to
+     * wait for. */
     if (n_works == 1 && works[0].split.count == 0)
         return GYRE_SUCCESS;
     for (int i = 0; i < n_works; i++)

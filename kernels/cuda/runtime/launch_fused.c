@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches of fused kernels: describes the call to the table of fused kernels (host/fused.h), and
- * fills in the arguments of the kernel that the table answers with.
+ * Describes calls to the table of fused kernels and fills in the arguments of the kernel found.
  */
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
@@ -11,7 +10,7 @@ static uint64_t block_bytes(const struct gyre_work *work)
     return work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-/* Are this rank's addresses, all lengths and the places where parts are cut multiples of 16? */
+/* Are this rank's addresses, and all lengths and cuts, multiples of 16? */
 static bool is_aligned(const struct gyre_work *work)
 {
     const uint32_t unit_bytes =
@@ -20,8 +19,7 @@ static bool is_aligned(const struct gyre_work *work)
            unit_bytes == 16;
 }
 
-/* If results are placed, every rank's OUT must be aligned too, because a window may begin at any
- * address. */
+/* Placed results need every rank's OUT aligned, because a window may begin anywhere. */
 static bool is_placed_aligned(const struct gyre_cuda_executor *executor,
                               const struct gyre_work *work)
 {
@@ -56,7 +54,7 @@ static const struct gyre_work *receive_of(const struct gyre_work *both)
     return &both[is_of(&both[1], GYRE_FUSED_RECEIVE)];
 }
 
-/* Are these works a send and a receive of as many bytes, in tiles of the same size? */
+/* A send and a receive of as many bytes, in tiles of one size? */
 static bool are_alike(const struct gyre_work *works, uint32_t n_works)
 {
     if (n_works != 2 || !is_of(send_of(works), GYRE_FUSED_SEND) ||
@@ -90,7 +88,7 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
     struct gyre_fused_call call = loaded->fused_call;
     launch_out->kernel = NULL;
     call.pattern = pattern_of(works, n_works);
-    /* The recording of a fused launch has both ends with each peer. */
+    /* Recordings of fused launches have both ends with each peer. */
     if (call.pattern == GYRE_FUSED_NONE ||
         (gyre_fused_is_message(call.pattern) && executor->recorder.recorder != NULL))
         return;
@@ -104,9 +102,8 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
     gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
 }
 
-/* The kernel's view of the peers, with offsets in bytes. LAMPORT's kernels and SIMPLE's two-shot
- * serve the peers in the given order, so their list is rotated to begin with the next rank: then
- * not all ranks send to the same peer first. */
+/* Offsets are in bytes. LAMPORT and SIMPLE's two-shot serve peers in order, so their list begins
+ * with the next rank: not all ranks then send to the same peer first. */
 static void fill_fused(const struct gyre_work *works, uint32_t n_works,
                        const struct gyre_cuda_fused_launch *launch, struct gyre_cuda_fused *fused)
 {
@@ -123,8 +120,8 @@ static void fill_fused(const struct gyre_work *works, uint32_t n_works,
     fused->threads_per_peer = launch->threads_per_peer;
     fused->own_offset *= n_bytes;
     fused->own_out_offset *= n_bytes;
-    /* A send that fills a FIFO leaves no room for the peer's next one. So that two ranks may send
-     * before they receive, it gives the credit of everything that this rank received. */
+    /* A send that fills a FIFO leaves no room for the peer's next one. It gives the credit of all
+     * that this rank received, so that two ranks may send before they receive. */
     if (n_works == 1 && is_of(work, GYRE_FUSED_SEND) &&
         gyre_tile_count(&work->split) >= fused->depth)
         fused->n_channels_behind = (uint16_t)loaded->n_channels;
@@ -182,13 +179,12 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
     return start_fused(executor, fused, works, n_works, stream);
 }
 
-/* More blocks than this hold most multiprocessors of a GPU. Calls of two communicators could then
- * each hold those that the other one needs. */
+/* More blocks hold most multiprocessors of a GPU, so two communicators' calls could each hold
+ * those that the other needs. */
 #define MOST_BLOCKS_TOGETHER 96
 
-/* The send can go first, because it ends without this rank's receive. It needs no more slots than a
- * FIFO has, and the peer frees them all when it comes to this message: by its receive, or by a send
- * that goes before its receive as this one does. */
+/* The send can go first, because it needs at most a FIFO's slots. The peer frees them all when it
+ * comes to this message, by its receive or by a send that goes before its receive. */
 bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches of several works that may wait for each other, such as a send and a receive: one kernel
- * runs all of them, also those of different protocols. It only copies.
+ * One kernel, which only copies, runs several works that may wait for each other, such as a send
+ * and a receive, also of different protocols.
  */
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
 
-/* Fills in the works of a launch, and what their blocks need. Returns UNSUPPORTED if they cannot
- * run at the same time. @launch: n_works is set. @to: of the kernel's arguments.
+/* Fills in the works and what their blocks need. Returns UNSUPPORTED if they cannot run at the
+ * same time. @launch: n_works is set. @to: of the kernel's arguments.
  * @n_places_out: the blocks that work. */
 static gyre_status fill_works(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                               struct gyre_cuda_start *launch, struct gyre_cuda_work *to,
@@ -60,7 +60,7 @@ static gyre_status launch_alike(struct gyre_cuda_executor *executor, const struc
     return gyre_cuda_start(executor, &launch, stream);
 }
 
-/* The works are of several protocols. The launch is one of SIMPLE. */
+/* The launch is one of SIMPLE. */
 static gyre_status launch_mixed(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                 uint32_t n_works, cudaStream_t stream)
 {

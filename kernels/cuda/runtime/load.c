@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads programs into the CUDA executor: a program is lowered once, and the result is copied to the
- * GPU. The kernels that run it were loaded when the executor was opened (preload.c).
+ * A program is lowered once and copied to the GPU. Its kernels were loaded when the executor was
+ * opened.
  */
 #include "kernels/cuda/host/lower.h"
 #include "kernels/cuda/runtime/kernels.h"
@@ -11,7 +11,7 @@
 
 #define DEFAULT_THREADS 512
 #define MAX_THREADS     576 /* of a block of SIMPLE, without its two service warps */
-/* The size of a worker's connection in shared memory (struct connection in device/block.cuh). */
+/* struct connection in device/block.cuh, in shared memory. */
 #define CONNECTION_BYTES 80
 
 static bool program_reduces(const struct gyre_program *program)
@@ -22,7 +22,7 @@ static bool program_reduces(const struct gyre_program *program)
     return false;
 }
 
-/* Chunks of a tile that are received from peers, or that are sent to them, whichever is more. */
+/* Chunks of a tile received from peers, or sent to them, whichever is more. */
 static uint32_t count_transfers(const struct gyre_program *program)
 {
     uint32_t n_sends = 0;
@@ -85,7 +85,7 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* Lets the interpreters of a program share as much memory as it needs. */
+/* Lets interpreters share as much memory as the program needs. */
 static gyre_status allow_interpreters(const struct gyre_loaded *loaded,
                                       const struct gyre_reduction *reduction, bool is_lean)
 {
@@ -127,8 +127,8 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
     return status;
 }
 
-/* Shared memory of an interpreter's block: connections, the program's steps and, for line
- * protocols, resolved steps. open_block() in device/block.cuh lays it out. */
+/* Of an interpreter's block, laid out by open_block() in device/block.cuh: connections, steps
+ * and, for line protocols, resolved steps. */
 static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
 {
     uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
@@ -140,7 +140,6 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
     return bytes + 16;
 }
 
-/* Prepares launches by a fused kernel, if the whole program is one that has such kernels. */
 static void load_fused(const struct gyre_cuda_executor *executor,
                        const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
@@ -160,8 +159,8 @@ static void load_fused(const struct gyre_cuda_executor *executor,
         loaded->fused_call = call;
 }
 
-/* How many tiles are in flight. Each needs slots of its own. All ranks decide alike, because the
- * depth that a program needs is the same on all ranks. */
+/* Each tile in flight needs slots of its own. All ranks decide alike, because a program's depth
+ * is the same on all ranks. */
 static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
                                  const struct gyre_load_config *config)
 {
@@ -194,7 +193,7 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
     }
 }
 
-/* Loads the steps that the kernel runs: the whole program, or what copy engines leave of it. */
+/* The whole program, or what copy engines leave of it. */
 static gyre_status load_steps(struct gyre_cuda_executor *executor,
                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
@@ -232,8 +231,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     return status;
 }
 
-/* Splits the program: copy engines run its tail of copies, the kernel runs the steps before
- * that. */
+/* Copy engines run the copy tail, the kernel the steps before it. */
 static gyre_status load_in_two(struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a CUDA executor. Two allocations are made when it is opened: one on the GPU and one
- * of pinned host memory. Programs, scratch and tables of addresses are blocks of the first one
- * (host/arena.h). Nothing is allocated when a program is first used, because that would wait for
- * running kernels.
+ * An executor's memory: one allocation on the GPU and one of pinned host memory, made at opening.
+ * Allocating later would wait for running kernels, so programs, scratch and address tables are
+ * blocks of the first (host/arena.h).
  */
 #include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 
-/* A program takes some 200 bytes a rank where it has a step for every peer, and a communicator
- * rarely uses more than the programs of three such collectives by a few algorithms and protocols:
- * 16 KiB a rank. The least is what CUDA reserves for any allocation, less the executor's own part.
- */
+/* A step for every peer takes some 200 bytes a rank, and a communicator rarely uses more than
+ * three such collectives by a few algorithms and protocols. The least is what CUDA reserves for
+ * any allocation, less the executor's own part. */
 #define PROGRAM_BYTES_A_RANK ((uint64_t)(16 << 10))
 #define MIN_PROGRAM_BYTES    ((uint64_t)(1 << 20))
 #define MAX_PROGRAM_BYTES    ((uint64_t)(16 << 20))
@@ -24,8 +22,8 @@ struct layout {
     size_t n_bytes;
 };
 
-/* Where there are more peers than a step can receive from, reductions are chains of steps, and the
- * sum so far is kept in scratch: a slot's length for every channel and each tile in flight. */
+/* With more peers than a step can receive from, reductions are chains, whose sum lies in scratch:
+ * a slot's length for every channel and tile in flight. */
 static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
 {
     const struct gyre_fifo_spec *spec = &executor->spec;
@@ -101,7 +99,7 @@ gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor, struct 
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_cuda_arena_take(&executor->arena, loaded->program->n_bytes,
                                   gyre_cuda_count_completed(executor), &loaded->block, &block));
-    /* No later program takes its place before the works that were launched until now are over. */
+    /* The works launched until now may read it. */
     block->last_work = executor->base.n_launched;
     gyre_status status = gyre_cuda_enter_apart(executor->device->ordinal, &apart);
     if (status == GYRE_SUCCESS) {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads kernels. CUDA loads the code of a kernel when the kernel is first asked about, and loading
- * waits for running kernels, also for those on GPUs with peer access. So before an executor
- * launches anything, every kernel that it can ever launch is loaded.
+ * CUDA loads a kernel's code when it is first asked about, and then waits for running kernels,
+ * also those on GPUs with peer access. So all kernels are loaded before an executor launches
+ * anything.
  */
 #include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-#define MAX_DEVICES \
-    64 /* devices whose state is kept; on all other devices kernels are loaded again */
+#define MAX_DEVICES 64 /* devices whose state is kept; others load kernels again */
 
-/* Which kernels are loaded on a device of this process. */
+/* Of a device of this process. */
 struct preloaded {
     uint32_t n_peers_kernels; /* of GYRE_CUDA_PEERS_KERNELS; 0 = nothing is loaded */
     uint32_t default_shared_bytes;
@@ -21,7 +20,7 @@ struct preloaded {
 static pthread_mutex_t preloaded_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct preloaded preloaded[MAX_DEVICES];
 
-/* Held while a limit is read and raised, so that no thread lowers a limit that another raised. */
+/* Held while a limit is read and raised, so that no thread lowers another's. */
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* One pass over the tables. */
@@ -52,7 +51,7 @@ unlock:
     return status;
 }
 
-/* Loads kernels by asking for their attributes. */
+/* Asking for a kernel's attributes loads it. */
 static gyre_status load_kernels(struct pass *pass, const void *const *kernels, size_t n_kernels)
 {
     for (size_t i = 0; i < n_kernels; i++) {
@@ -69,8 +68,8 @@ static gyre_status load_kernels(struct pass *pass, const void *const *kernels, s
     return GYRE_SUCCESS;
 }
 
-/* Loads a fused kernel of a line protocol. It shares more memory than CUDA allows by default; where
- * a program needs more than a block can have, the steps are interpreted instead. */
+/* A fused kernel of a line protocol shares more memory than CUDA allows by default. Programs that
+ * need more than a block can have are interpreted. */
 static gyre_status load_line_kernel(struct pass *pass, const void *kernel, uint32_t unroll)
 {
     uint32_t most_bytes = 0;
@@ -166,7 +165,7 @@ gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
     const int ordinal = executor->device->ordinal;
     const uint32_t n_peers = (uint32_t)executor->n_ranks - 1;
     struct preloaded now = find_preloaded(ordinal);
-    /* Fused kernels exist for 1, 3 and 7 peers. A program may have fewer peers than there are. */
+    /* Fused kernels exist for 1, 3 and 7 peers; a program may have fewer than there are. */
     struct pass pass = {
         .n_peers_kernels = n_peers <= 1   ? 1
                            : n_peers <= 3 ? 2

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording for GYRE_TRACE_FILE, on the side of the host: allocates the rings that kernels write
- * (device/record.cuh), compares the clocks of GPU and host when the executor is opened and when it
- * is closed, and gives the trace the events. Calls that copy engines run are recorded by the sync
- * kernels before and behind the copies. For observers, kernels write into pinned memory when their
- * blocks ran.
+ * Recording, on the host's side: the rings that kernels write (device/record.cuh), the comparison
+ * of clocks at opening and closing, and the trace's events. Sync kernels record the copies between
+ * them.
  */
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
@@ -16,16 +14,16 @@
 #include <sched.h>
 #include <string.h>
 
-/* A block has a small part of a rank's steps, and its entries are short, so its ring has as many
- * entries as a thread's has events, divided by this. */
+/* A block has few of a rank's steps, in short entries: a ring has as many entries as a thread's
+ * has events, divided by this. */
 #define RING_SHARE 8
 #define MIN_RING   64
-/* How long the GPU may take to answer. It answers within 2 us once the kernel runs. */
+/* A running kernel answers within 2 us. */
 #define ANSWER_NS 500000000ULL
-/* After so long the kernel does not run yet, so the wait yields the processor. */
+/* After so long the kernel does not run yet, so the wait yields. */
 #define SPIN_NS 100000ULL
 
-/* Waits for an answer of the clock's kernel. Returns 0 if none comes. */
+/* 0: none came. */
 static uint64_t await_answer(const uint64_t *answer_ns, uint64_t deadline_ns)
 {
     const uint64_t yield_ns = gyre_now_ns() + SPIN_NS;
@@ -38,8 +36,7 @@ static uint64_t await_answer(const uint64_t *answer_ns, uint64_t deadline_ns)
     return gpu_ns;
 }
 
-/* Adds a moment to the clock, unless the GPU does not answer. Then the kernel may run later, so its
- * words are neither used again nor freed. */
+/* Without an answer the kernel may run later, so its words are neither used again nor freed. */
 static void compare_clocks(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
@@ -130,7 +127,6 @@ void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_tr
     gyre_cuda_recorder_free(executor);
 }
 
-/* Copies the rings to the host and makes events of them. */
 static gyre_status read_rings(struct gyre_cuda_executor *executor, struct gyre_trace_events *events)
 {
     const struct gyre_cuda_recorder_state *state = &executor->recorder;
@@ -180,7 +176,7 @@ void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ende
     gyre_cuda_recorder_free(executor);
 }
 
-/* Keeps what the programs of all variants look like. The caller holds the lock. */
+/* Of all variants. The caller holds the lock. */
 static gyre_status keep_programs(struct gyre_cuda_recorder_state *state,
                                  const struct gyre_load_config *config,
                                  const struct gyre_loaded *loaded)
@@ -326,8 +322,8 @@ gyre_status gyre_cuda_time_works(struct gyre_executor *base)
     return status;
 }
 
-/* After a capture the numbers of works that the GPU counts are no longer those of the host. The
- * answer before may still stand in `times_next`, because a launch that moves nothing takes none. */
+/* After a capture the GPU counts other works than the host. `times_next` may still stand from
+ * before, because a launch that moves nothing does not take it. */
 bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers where the blocks of a launch are that stands still (host/position.h). The executor
- * remembers its latest works, and how many tiles each loaded program has run, which tells how many
- * slots each end of a FIFO had moved before a launch. Nothing here calls CUDA or waits for the
- * thread that launches, because either may be stuck while a call stands still.
+ * Where the blocks of a launch stand still. The executor remembers its latest works and how many
+ * tiles each program has run, and so the slots of each FIFO end. Nothing here calls CUDA or waits
+ * for the launching thread, because either may be stuck.
  */
 #include "kernels/cuda/host/position.h"
 #include "kernels/cuda/runtime/state.h"
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Blocks that wait report every 8 ms, where polls take long every 30 ms. */
+/* Waiting blocks report every 8 ms, where polls take long every 30 ms. */
 #define REPORT_NAP_NS 100000000L
 
 /* ---- what the executor remembers ---------------------------------------------------------- */
@@ -87,7 +86,7 @@ void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_w
 
 /* ---- the launch that runs ----------------------------------------------------------------- */
 
-/* A question about the running launch. */
+/* About the running launch. */
 struct inquiry {
     struct gyre_cuda_standstill still;
     struct gyre_cuda_known_work works[GYRE_CUDA_MAX_WORKS];
@@ -101,8 +100,7 @@ static const struct gyre_cuda_remembered *recall(const struct gyre_cuda_executor
     return found->loaded != NULL && found->number == number ? found : NULL;
 }
 
-/* The works of the running launch. Returns false if the executor does not remember them, or a later
- * one. */
+/* Returns false if the executor does not remember them, or a later work. */
 static bool find_works(const struct gyre_cuda_executor *executor, uint64_t completed,
                        struct inquiry *inquiry)
 {
@@ -123,7 +121,7 @@ static bool find_works(const struct gyre_cuda_executor *executor, uint64_t compl
     return inquiry->still.n_works > 0;
 }
 
-/* The counters of all ends before the running launch. */
+/* All ends, before the running launch. */
 static bool count_ends(const struct gyre_cuda_executor *executor, uint64_t completed,
                        struct inquiry *inquiry)
 {
@@ -149,9 +147,8 @@ static bool count_ends(const struct gyre_cuda_executor *executor, uint64_t compl
     return true;
 }
 
-/* Fills in the inquiry. The caller holds the lock, and frees inquiry->counters. Returns false if
- * the running launch is not known: after a capture, works that the GPU completes are no longer
- * those that the host counts. */
+/* The caller holds the lock and frees inquiry->counters. Returns false if the launch is not
+ * known: after a capture, the GPU counts other works than the host. */
 static bool inquire(const struct gyre_cuda_executor *executor, uint64_t completed,
                     struct inquiry *inquiry)
 {
@@ -161,7 +158,7 @@ static bool inquire(const struct gyre_cuda_executor *executor, uint64_t complete
            find_works(executor, completed, inquiry) && count_ends(executor, completed, inquiry);
 }
 
-/* What block `i` polls. Address and value change together. */
+/* Address and value change together. */
 static uint64_t read_awaited(const struct gyre_cuda_mailbox *mailbox, uint32_t i,
                              uint64_t *value_out)
 {
@@ -174,7 +171,7 @@ static uint64_t read_awaited(const struct gyre_cuda_mailbox *mailbox, uint32_t i
     return address;
 }
 
-/* The positions of the blocks that wait, at most `most` of them. Returns how many there are. */
+/* Of blocks that wait, at most `most`. Returns how many there are. */
 static uint32_t find_positions(const struct gyre_cuda_executor *executor,
                                const struct inquiry *inquiry, struct gyre_position *positions_out,
                                uint32_t most)
@@ -230,8 +227,8 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
     return GYRE_SUCCESS;
 }
 
-/* Asked by a peer of this end. It is told from the positions that blocks have reported. A rank
- * whose works are over holds no end. */
+/* For a peer of this end, from positions that blocks have reported. A rank whose works are over
+ * holds no end. */
 gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out)
 {

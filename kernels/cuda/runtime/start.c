@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Puts a kernel into a stream: behind the executor's last launch, whatever stream that one is on,
- * in a capture or not, and so that it overlaps with that launch where this is safe.
+ * Puts a kernel into a stream behind the executor's last launch, on any stream and in a capture or
+ * not, overlapping where this is safe.
  */
 #include "kernels/cuda/runtime/state.h"
 
@@ -14,9 +14,8 @@ static bool has_completed_all(struct gyre_cuda_executor *executor)
     return executor->base.ops->progress(&executor->base).completed >= executor->base.n_launched;
 }
 
-/* From now on an event is recorded after each launch. The last launch before that has none; the
- * progress mailbox tells whether it is over. (The mailbox also counts replays of graphs, but they
- * come after that launch.) */
+/* From now on each launch records an event. For the last one before, the progress mailbox tells;
+ * replays of graphs, which it counts too, come later. */
 static void begin_events(struct gyre_cuda_executor *executor)
 {
     if (executor->has_streams)
@@ -25,8 +24,7 @@ static void begin_events(struct gyre_cuda_executor *executor)
     executor->lacks_event = executor->has_launched;
 }
 
-/* Records the event that is missing after the last launch. If that launch is over, no event is
- * needed, and its stream may no longer exist. */
+/* For the last launch, unless it is over: then its stream may no longer exist. */
 static gyre_status make_up_event(struct gyre_cuda_executor *executor)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -44,14 +42,13 @@ static gyre_status make_up_event(struct gyre_cuda_executor *executor)
     return GYRE_SUCCESS;
 }
 
-/* Makes the stream wait for the executor's last launch if that was on another stream. As long as
- * the caller uses one stream and no graph, this costs nothing. */
+/* Costs nothing as long as the caller uses one stream and no graph. */
 static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStream_t stream,
                                     uint64_t capture)
 {
     if (capture != 0) {
-        /* Inside a graph the launches are ordered here. The graph as a whole is ordered against
-         * other launches by the program that launches it. */
+        /* Launches inside a graph are ordered here; the program that launches the graph orders it
+         * as a whole. */
         if (executor->last_capture != capture || executor->captured_stream == stream)
             return GYRE_SUCCESS;
         GYRE_CUDA_TRY(cudaEventRecord(executor->captured_event, executor->captured_stream));
@@ -69,8 +66,8 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* In a capture: the node that the stream's next operation depends on. NULL if it depends on several
- * nodes, or by an edge that is not a full dependency. */
+/* In a capture: what the stream's next operation depends on. NULL for several nodes, or an edge
+ * that is not a full dependency. */
 static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out)
 {
     enum cudaStreamCaptureStatus capturing;
@@ -104,12 +101,10 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* May the launch begin while what comes before it in the stream ends? In a capture only if that is
- * this executor's last launch: its kernel has waited for everything that came before, which another
- * node may not have done. Outside of captures a kernel of the application may lie between, and this
- * launch then waits for that one's end, and for what that one has waited for. Where calls were
- * captured, a graph that ends with one of them may lie between, and nothing says how a launch
- * overlaps with the end of a graph. */
+/* May the launch begin before what stands before it in the stream ends? In a capture only after
+ * this executor's last launch: its kernel has waited for all before it, as another node may not
+ * have. Outside, it waits for the application's kernels between. After captures, a graph may
+ * stand between, and nothing says how a launch overlaps with a graph's end. */
 static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t capture, bool *overlaps_out)
 {
@@ -128,7 +123,7 @@ static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaS
     return GYRE_SUCCESS;
 }
 
-/* The driver is asked first, because the runtime's answer takes three times as long. */
+/* The driver is asked first, because the runtime takes three times as long. */
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out)
 {

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor's own structures, which its files share:
- *   exec.c          opens and closes it
- *   memory.c        its memory on the GPU
- *   preload.c       loads kernels
- *   kernels.c       finds their functions
- *   load.c          loads programs
- *   recorder.c      records launches for GYRE_TRACE_FILE
- *   standstill.c    says where a launch is that stands still
- *   start.c         puts a kernel into a stream
- *   launch.c        launches works; launch_many.c: several at once; launch_fused.c: by fused
- * kernels copy_engine/    launches copies and one-sided operations
+ * The CUDA executor's structures, shared by this folder and copy_engine/.
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
@@ -30,15 +20,15 @@
 
 struct gyre_loaded {
     struct gyre_cuda_program *program;
-    struct gyre_cuda_arena_block *block; /* the program on the GPU; NULL = not there (any more) */
+    struct gyre_cuda_arena_block *block; /* on the GPU; NULL = not there (any more) */
     uint32_t n_channels;
     uint32_t n_variants; /* channel c runs variant c % n_variants */
     uint32_t n_workers;  /* most of any variant, as n_transfers and n_connections */
     uint32_t n_chunks;
-    uint32_t n_transfers; /* chunks of a tile that are received, or sent, whichever is more */
+    uint32_t n_transfers; /* chunks of a tile, received or sent, whichever is more */
     uint32_t n_connections;
     uint32_t channel_stride;
-    uint32_t tile_bytes; /* the most that a slot of any of its connections holds */
+    uint32_t tile_bytes; /* the most that a slot of any connection holds */
     uint32_t area_bytes;
     uint32_t n_threads;
     uint32_t shared_bytes;
@@ -48,25 +38,23 @@ struct gyre_loaded {
     bool out_blocks;
     bool reduces;
     bool is_placed;
-    bool is_proxied; /* a proxy serves one of its connections */
+    bool is_proxied; /* some connection has a proxy */
     uint32_t max_connections;
-    uint32_t traced;       /* number of variant 0 in the trace, or GYRE_TRACE_NO_PROGRAM */
+    uint32_t traced;       /* variant 0's number in the trace, or GYRE_TRACE_NO_PROGRAM */
     uint32_t inline_words; /* 0 = too long for kernel parameters */
     uint16_t n_in_flight;
     bool posts_late;
     bool shares_steps;
     struct gyre_fused_call fused_call;    /* pattern NONE: its steps are interpreted */
-    struct gyre_cuda_fused fused;         /* the fused kernels' argument; offsets in blocks */
-    const struct gyre_program **programs; /* of the variants, as they were loaded */
+    struct gyre_cuda_fused fused;         /* offsets in blocks */
+    const struct gyre_program **programs; /* of the variants */
     uint64_t n_tiles_run;                 /* by all of its works */
     struct gyre_loaded *next;             /* of the executor */
-    struct gyre_cuda_copies
-        *copies; /* the tail that copy engines run; NULL = the kernel runs all */
+    struct gyre_cuda_copies *copies;      /* NULL = the kernel runs all */
 };
 
-/* Side streams, next to the caller's stream: one for each further channel of copies, and the last
- * one for copies within this rank's memory. They begin after the caller's stream has come to the
- * call, and the caller's stream goes on after they have ended. */
+/* One for each further channel of copies, and the last for copies within this rank's memory. The
+ * caller's stream goes on after they have ended. */
 #define GYRE_CUDA_SIDE_STREAMS GYRE_CUDA_COPY_CHANNELS
 struct gyre_cuda_side_streams {
     cudaStream_t streams[GYRE_CUDA_SIDE_STREAMS];
@@ -74,8 +62,8 @@ struct gyre_cuda_side_streams {
     cudaEvent_t fork;
 };
 
-/* The newest one-sided operation of each stream, as an event. A stream whose operations have ended
- * may lose its mark to another stream. */
+/* A stream's newest one-sided operation, as an event. Another stream may take the mark once they
+ * have ended. */
 struct gyre_cuda_put_mark {
     cudaStream_t stream;
     cudaEvent_t event;
@@ -96,16 +84,16 @@ struct gyre_cuda_remembered {
 };
 #define GYRE_CUDA_REMEMBERED 1024 /* more works rarely lie in a stream's queue */
 
-/* Recording for GYRE_TRACE_FILE and for observers. All zero: nothing is recorded. */
+/* For GYRE_TRACE_FILE and observers. All zero: nothing is recorded. */
 struct gyre_cuda_recorder_state {
     struct gyre_trace *trace;            /* NULL: only the times of launches are asked for */
-    struct gyre_cuda_span *spans;        /* pinned; NULL: times of launches are not asked for */
-    bool times_next;                     /* the next launch is one whose times are asked for */
+    struct gyre_cuda_span *spans;        /* pinned; NULL: times are not asked for */
+    bool times_next;                     /* the next launch's times are asked for */
     struct gyre_cuda_recorder *recorder; /* on the GPU */
-    struct gyre_cuda_clock_words *words; /* pinned: by these the clocks are compared */
+    struct gyre_cuda_clock_words *words; /* pinned, to compare the clocks */
     bool is_unanswered;                  /* the clock's kernel may still use the words */
     struct gyre_cuda_clock clock;
-    struct gyre_cuda_record_program *programs; /* by their number in the trace */
+    struct gyre_cuda_record_program *programs; /* by number in the trace */
     uint32_t n_programs;
     uint32_t n_blocks; /* rings */
     uint32_t capacity; /* entries of each */
@@ -113,15 +101,14 @@ struct gyre_cuda_recorder_state {
 };
 
 struct gyre_cuda_executor {
-    struct gyre_executor base; /* first: what the interface hands out */
+    struct gyre_executor base; /* must be first */
     struct gyre_device *device;
     const struct gyre_cuda_driver *driver;
     int rank;
     int n_ranks;
     uint32_t n_sms;
-    uint32_t most_shared_bytes; /* that a block can have */
-    uint64_t
-        block_placement_bytes; /* the config's, on GPUs where placing blocks is known to help */
+    uint32_t most_shared_bytes;     /* that a block can have */
+    uint64_t block_placement_bytes; /* the config's, where block placement is known to help */
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors; /* host copy, for lowering */
     struct gyre_connector *device_connectors;
@@ -130,23 +117,22 @@ struct gyre_cuda_executor {
     struct gyre_cuda_mailbox *mailbox;
     uint64_t *has_left; /* as in struct gyre_cuda_args_await; behind the mailbox */
     struct gyre_fault *fault;
-    void *memory;      /* on the GPU: counters, control, connectors, then the arena */
-    void *host_memory; /* pinned: the progress mailbox, has_left, the uploads' staging */
-    uint32_t default_shared_bytes; /* that every kernel may share without a limit being raised */
+    void *memory;                  /* on the GPU: counters, control, connectors, then the arena */
+    void *host_memory;             /* pinned: mailbox, has_left, the uploads' staging */
+    uint32_t default_shared_bytes; /* that every kernel may share without a raised limit */
 
     pthread_mutex_t lock; /* guards what follows: memory, and the order of launches */
     struct gyre_cuda_arena arena;
     struct gyre_cuda_uploader uploader;
-    /* Scratch areas. All programs share them, because launches of an executor never overlap. NULL:
-     * no program needs any. */
+    /* Shared by all programs, because launches never overlap. NULL: none needs any. */
     struct gyre_cuda_arena_block *scratch;
     cudaStream_t last_stream;
-    cudaEvent_t last_event;        /* recorded after every launch once has_streams */
-    bool overlaps_launches;        /* a launch may begin while the one before it ends */
+    cudaEvent_t last_event;        /* after every launch once has_streams */
+    bool overlaps_launches;        /* a launch may begin before the one before it ends */
     bool has_streams;              /* more than one stream was seen, or a graph */
     bool has_launched;             /* the launch on last_stream may still run */
-    bool lacks_event;              /* no event was recorded after that launch */
-    uint64_t last_capture;         /* id of the last capture that took a launch, 0 = none */
+    bool lacks_event;              /* of that launch */
+    uint64_t last_capture;         /* of the last capture that took a launch, 0 = none */
     cudaStream_t captured_stream;  /* of that launch */
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
@@ -155,9 +141,9 @@ struct gyre_cuda_executor {
     struct gyre_cuda_recorder_state recorder;
     /* For standstill.c. */
     struct gyre_loaded *first_loaded; /* all programs */
-    uint64_t *slots_of_unloaded; /* [slots' protocol][connector], on the host: moved by works of
-                                  * programs that were unloaded */
-    bool miscounts;              /* works have moved slots that are not counted */
+    uint64_t *slots_of_unloaded; /* [slots' protocol][connector], on the host: moved by unloaded
+                                  * programs */
+    bool miscounts;              /* some slots were moved uncounted */
     struct gyre_cuda_remembered remembered[GYRE_CUDA_REMEMBERED]; /* by number of the work */
     union {
         struct gyre_cuda_args_one one;
@@ -179,8 +165,8 @@ static inline uint32_t gyre_cuda_n_ends(const struct gyre_cuda_executor *executo
     return (uint32_t)executor->n_ranks * executor->spec.n_fifos * 2;
 }
 
-/** gyre_cuda_only_copies - does running the program for this reduction take no arithmetic? Then
- * kernels that only copy can run it, whatever the type. */
+/** gyre_cuda_only_copies - does the program do no arithmetic in this reduction? Then kernels that
+ * only copy run it, whatever the type. */
 static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
                                          const struct gyre_reduction *reduction)
 {
@@ -191,99 +177,92 @@ static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
 struct gyre_cuda_start {
     const void *kernel;
     void *args;              /* begin with struct gyre_cuda_common */
-    uint32_t n_more_commons; /* so many more of that structure stand behind the first one */
+    uint32_t n_more_commons; /* of that structure, behind the first one */
     uint32_t n_blocks;       /* of a row */
     uint32_t n_rows;         /* 0 counts as 1 */
     uint32_t n_threads;
     uint32_t shared_bytes;
-    uint32_t n_works; /* works that begin with this launch */
+    uint32_t n_works; /* that begin with this launch */
     bool awaits_last; /* the kernel itself waits for the launch before, so it may begin earlier */
 };
 
 /* ---- memory.c ------------------------------------------------------------------------ */
 
-/** gyre_cuda_memory_open - allocate all memory that the executor and its programs need, on the GPU
- * and pinned on the host; nothing is allocated later. The device is current. */
+/** gyre_cuda_memory_open - all memory of the executor and its programs; nothing is allocated
+ * later. The device is current. */
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_memory_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_count_completed - the number of the last work of which no kernel runs any more. The
- * caller holds the lock. */
+/** gyre_cuda_count_completed - the last work of which no kernel runs. The caller holds the lock. */
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_make_resident - copy the lowered program to the GPU, unless it is there already. Waits
- * for that copy alone. The caller holds the lock.
+/** gyre_cuda_make_resident - copy the lowered program to the GPU, if it is not there, waiting for
+ * that copy alone. The caller holds the lock.
  * Errors: OUT_OF_MEMORY (the arena is full of programs in use), DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor,
                                     struct gyre_loaded *loaded);
 
-/** gyre_cuda_reserve_scratch - make the executor's scratch at least so large. The caller holds the
- * lock. Errors: OUT_OF_MEMORY. */
+/** gyre_cuda_reserve_scratch - at least n_bytes. The caller holds the lock. Errors:
+ * OUT_OF_MEMORY. */
 gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_t n_bytes);
 
-/** The slots place and unplace of the executor's table. */
 gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement);
 void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placement);
 
 /* ---- preload.c ----------------------------------------------------------------------- */
 
-/** gyre_cuda_preload - load all kernels that an executor of so many ranks can launch; once for each
- * process and device. Loading later would wait for running kernels. The device is current.
+/** gyre_cuda_preload - load all kernels of an executor of so many ranks, once for each process
+ * and device: loading later would wait for running kernels. The device is current.
  * @default_shared_bytes_out: that all of them may share without gyre_cuda_allow_shared(). */
 gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
                               uint32_t *default_shared_bytes_out);
 
-/** gyre_cuda_allow_shared - let a loaded kernel share so many bytes. NULL: does nothing. */
+/** gyre_cuda_allow_shared - let a loaded kernel share so much. NULL: does nothing. */
 gyre_status gyre_cuda_allow_shared(const void *kernel, uint32_t shared_bytes);
 
 /* ---- recorder.c ---------------------------------------------------------------------- */
 
-/** gyre_cuda_recorder_free - free what gyre_cuda_recorder_open() made, if it made anything. */
 void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_recorder_open - begin to record, if there is a trace. Without memory nothing is
- * recorded, and a warning says so. The device is current. */
+/** gyre_cuda_recorder_open - record, if there is a trace; without memory only warn. The device is
+ * current. */
 void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_trace *trace);
 
 /** gyre_cuda_recorder_close - give the trace what was recorded, if the launches have ended, and
  * free the memory. The device is current. */
 void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended);
 
-/** gyre_cuda_record_program - give the trace the steps of a program that is being loaded. Errors:
- * OUT_OF_MEMORY. */
+/** gyre_cuda_record_program - a program that is being loaded. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
                                      const struct gyre_load_config *config,
                                      struct gyre_loaded *loaded);
 
-/** The slots time_works, time_next and span_of of the executor's table. */
 gyre_status gyre_cuda_time_works(struct gyre_executor *base);
 bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream);
 bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work,
                        struct gyre_launch_span *span_out);
 
-/** gyre_cuda_record_launch - fill in what the events of a launch say, or count the launch as left
- * out. The caller holds the lock. */
+/** gyre_cuda_record_launch - fill in what a launch's events say, or count it as left out. The
+ * caller holds the lock. */
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                              uint32_t n_works, enum gyre_cuda_run kind,
                              struct gyre_cuda_common *common);
 
 /* ---- standstill.c -------------------------------------------------------------------- */
 
-/** gyre_cuda_know_program - keep what the executor must know of a loaded program. Errors:
- * OUT_OF_MEMORY. */
+/** gyre_cuda_know_program - for gyre_cuda_positions(). Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_know_program(struct gyre_cuda_executor *executor,
                                    const struct gyre_load_config *config,
                                    struct gyre_loaded *loaded);
 
-/** gyre_cuda_forget_program - the program is about to be freed. The caller holds the lock. */
+/** gyre_cuda_forget_program - before it is freed. The caller holds the lock. */
 void gyre_cuda_forget_program(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded);
 
-/** gyre_cuda_remember - works were launched. @number: works launched before them. The caller holds
- * the lock. */
+/** gyre_cuda_remember - launched works. @number: works launched before them. The caller holds the
+ * lock. */
 void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                         uint32_t n_works, uint64_t number);
 
-/** The slots positions and end_state of the executor's table. */
 gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position *positions_out,
                                 uint32_t most, uint32_t *n_out);
 gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
@@ -291,55 +270,52 @@ gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_en
 
 /* ---- start.c ------------------------------------------------------------------------- */
 
-/** gyre_cuda_start - launch a kernel, ordered after the executor's last one. */
+/** gyre_cuda_start - launch a kernel behind the executor's last one. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
 
-/** gyre_cuda_start_kernel - launch a kernel on a stream whose order is known already.
- * @overlaps: the kernel may begin while the one before it in the stream ends. */
+/** gyre_cuda_start_kernel - on a stream whose order is known already.
+ * @overlaps: it may begin before the kernel before it in the stream ends. */
 gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
                                    bool overlaps);
 
-/** gyre_cuda_find_capture - the capture that the stream takes part in; 0 = none. */
+/** gyre_cuda_find_capture - the stream's capture; 0 = none. */
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out);
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
-/** gyre_cuda_fill_common - fill in the kernel arguments that all works of a launch share.
+/** gyre_cuda_fill_common - arguments of all works of a launch.
  * @n_places: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_places, struct gyre_cuda_common *common);
 
-/** gyre_cuda_fill_work - fill in the kernel's per-work arguments, program and placement included.
- */
+/** gyre_cuda_fill_work - arguments of a work, program and placement included. */
 void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
                          uint32_t first_block, struct gyre_cuda_work *to);
 
-/** gyre_cuda_step_bytes - about how many bytes the work's largest step moves. */
+/** gyre_cuda_step_bytes - about, of the work's largest step. */
 uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 
-/** gyre_cuda_places_blocks - do the blocks choose their multiprocessors (block placement)? Choosing
- * takes 0.7 us, so only calls that move much do it. @works: of one launch. @n_places: blocks that
- * work. */
+/** gyre_cuda_places_blocks - is block placement, which takes 0.7 us, worth its time? @works: of
+ * one launch. @n_places: blocks that work. */
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
                              const struct gyre_work *works, uint32_t n_works, uint32_t n_places);
 
-/** gyre_cuda_work_threads - how many threads a block of the interpreter needs for a work. */
+/** gyre_cuda_work_threads - of a block of the interpreter. */
 uint32_t gyre_cuda_work_threads(const struct gyre_work *work);
 
-/** gyre_cuda_is_lean - can lean kernels run this launch (device/lean.cuh)? @common: filled in. */
+/** gyre_cuda_is_lean - can lean kernels (device/lean.cuh) run it? @common: filled in. */
 bool gyre_cuda_is_lean(const struct gyre_work *works, uint32_t n_works,
                        const struct gyre_cuda_common *common);
 
-/** gyre_cuda_launch_many - launch works that may wait for each other. Errors: UNSUPPORTED (they
- * cannot run at the same time). */
+/** gyre_cuda_launch_many - works that may wait for each other. Errors: UNSUPPORTED (they cannot
+ * run at the same time). */
 gyre_status gyre_cuda_launch_many(struct gyre_cuda_executor *executor,
                                   const struct gyre_work *works, uint32_t n_works,
                                   cudaStream_t stream);
 
-/** gyre_cuda_find_fused - which fused kernel runs these works, and how.
- * @works: one work, or those of one launch.
+/** gyre_cuda_find_fused - @works: one work, or those of one launch.
  * @launch_out: kernel is NULL if the interpreter runs them. */
 void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
                           uint32_t n_works, struct gyre_cuda_fused_launch *launch_out);
@@ -350,42 +326,39 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
                                    const struct gyre_work *works, uint32_t n_works,
                                    cudaStream_t stream);
 
-/** gyre_cuda_may_go_apart - are these works a send and then a receive that no fused kernel runs
- * together, and that would hold too many multiprocessors at the same time? Then the send is
- * launched first, and the receive after it. */
+/** gyre_cuda_may_go_apart - is this a send and then a receive without a common fused kernel,
+ * which together would hold too many multiprocessors? Then the send is launched first. */
 bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works);
 
-/** gyre_cuda_launch_ahead - launch a send. The next launch is this receive, as
- * gyre_cuda_may_go_apart() found. */
+/** gyre_cuda_launch_ahead - a send, if gyre_cuda_may_go_apart(). The next launch is this
+ * receive. */
 gyre_status gyre_cuda_launch_ahead(struct gyre_cuda_executor *executor,
                                    const struct gyre_work *send, const struct gyre_work *receive,
                                    cudaStream_t stream);
 
-/** gyre_cuda_side_streams_open - make the executor's side streams, and use every kind of copy once,
- * so that CUDA prepares none of them during a call. The device is current. */
+/** gyre_cuda_side_streams_open - makes them, and uses every kind of copy once, so that CUDA
+ * prepares none during a call. The device is current. */
 gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_launch_copies - enqueue a work's tail of copies.
+/** gyre_cuda_launch_copies - a work's copy tail.
  * @n_works: works that begin with the first sync kernel; 0 if the steps before it were launched. */
 gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *work, uint32_t n_works,
                                     cudaStream_t stream);
 
-/** gyre_cuda_marks_are_past - have all one-sided operations ended that were not captured? The
- * caller holds the lock. */
+/** gyre_cuda_marks_are_past - have all uncaptured one-sided operations ended? The caller holds
+ * the lock. */
 bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor);
 void gyre_cuda_marks_close(struct gyre_cuda_executor *executor);
 
-/** The slots put, await_signals and peer_left of the executor's table. */
 gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put,
                           gyre_stream stream);
 gyre_status gyre_cuda_await_signals(struct gyre_executor *base,
                                     const struct gyre_signals_await *await, gyre_stream stream);
 void gyre_cuda_peer_left(struct gyre_executor *base, int rank);
 
-/** The slots load, prepare, unload and launch of the executor's table. */
 gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
 gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,

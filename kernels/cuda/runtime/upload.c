@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uploads go by a stream of the highest priority. Such a stream shares no hardware queue with the
- * user's streams, where a copy could wait behind a kernel that waits for a peer.
+ * A stream of the highest priority shares no hardware queue with the user's streams, where a copy
+ * could wait behind a kernel that waits for a peer.
  */
 #include "kernels/cuda/runtime/upload.h"
 
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* A copy takes microseconds; only a GPU that has stopped makes it take so long. */
+/* A copy takes microseconds unless the GPU has stopped. */
 #define UPLOAD_TIMEOUT_NS 10000000000ULL
 
 gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging)

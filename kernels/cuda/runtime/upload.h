@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies programs and tables to the GPU while kernels run there. The copies go through pinned
- * memory on a stream of their own, and only that stream is waited for, never a kernel.
+ * Copies programs and tables to the GPU while kernels run: through pinned memory on a stream of
+ * its own, without waiting for a kernel.
  */
 #ifndef GYRE_KERNELS_CUDA_UPLOAD_H
 #define GYRE_KERNELS_CUDA_UPLOAD_H
@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-/* Longer copies go piece by piece. The program of a ring of 300 ranks is about as long. */
+/* Longer copies go in pieces. The program of a ring of 300 ranks is about as long. */
 #define GYRE_CUDA_STAGING_BYTES ((size_t)(64 << 10))
 
 struct gyre_cuda_uploader {
@@ -23,10 +23,10 @@ struct gyre_cuda_uploader {
 gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging);
 void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
 
-/** gyre_cuda_upload - copy to the GPU; returns when the bytes are there. The device is current, the
- * thread apart from captures (gyre_cuda_enter_apart). One thread at a time.
+/** gyre_cuda_upload - returns when the bytes are on the GPU. The device is current, the thread
+ * apart from captures (gyre_cuda_enter_apart). One thread at a time.
  * @fault: ends the wait when raised.
- * Errors: DEVICE, TIMEOUT (the copy takes longer than ten seconds), the fault's. */
+ * Errors: DEVICE, TIMEOUT (longer than ten seconds), the fault's. */
 gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
                              void *to, const void *from, size_t n_bytes);
 
