@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-sided operations on GPUs: copies by copy engines, and the kernels that signal and wait
- * (signal_kernel.cu), on the caller's stream. They use no FIFO, so they are ordered with the
- * executor's launches by the stream alone.
+ * One-sided operations: copies by copy engines, and kernels that signal and wait
+ * (signal_kernel.cu), ordered by the caller's stream alone, because they use no FIFO.
  */
 #include "core/foundation/base/sync.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -54,7 +53,7 @@ static gyre_status add_mark(struct gyre_cuda_put_marks *marks, struct gyre_cuda_
     return GYRE_SUCCESS;
 }
 
-/* Finds the stream's own mark, else one whose stream does not need it any more, else makes one. */
+/* The stream's own mark, else one that another stream needs no longer, else a new one. */
 static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t stream,
                              struct gyre_cuda_put_mark **mark_out)
 {
@@ -71,8 +70,7 @@ static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t str
     return add_mark(marks, mark_out);
 }
 
-/* The newest operation of the stream is a one-sided one. Within a capture there is nothing to mark:
- * as for launches, the caller's graphs may not run when the communicator ends. */
+/* Captures have no mark: the caller's graphs may not run when the communicator ends. */
 static gyre_status mark(struct gyre_cuda_executor *executor, cudaStream_t stream, uint64_t capture)
 {
     struct gyre_cuda_apart apart = {0};
@@ -92,7 +90,7 @@ leave:
 
 /* ---- operations --------------------------------------------------------------------------- */
 
-/* A stream of a GPU cannot end with an error of gyre's, so a put to a rank that has left fails in
+/* A GPU's stream cannot end with an error of gyre's, so a put to a rank that has left fails in
  * the call. */
 static gyre_status check_put(const struct gyre_cuda_executor *executor, const struct gyre_put *put)
 {
@@ -143,7 +141,7 @@ gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put
     return status;
 }
 
-/* Waits for the entries of the arguments, if there are any, and begins with none again. */
+/* Waits for the entries of the arguments, if any, and clears them. */
 static gyre_status start_await(struct gyre_cuda_executor *executor, cudaStream_t stream)
 {
     const struct gyre_cuda_start start = {.kernel = gyre_cuda_kernel_await,

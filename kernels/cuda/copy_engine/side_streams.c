@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tails of copies on a GPU: enqueues sync kernels and copies on the caller's stream, and operations
- * that may run at the same time on side streams, which belong to the executor.
+ * Enqueues tails of copies: sync kernels and copies on the caller's stream, and what may run
+ * beside them on the executor's side streams.
  */
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -32,8 +32,8 @@ static gyre_status open_side_streams(struct gyre_cuda_side_streams *side)
     return GYRE_SUCCESS;
 }
 
-/* Runs each kind of copy once, because CUDA prepares a kind of copy at its first use; a strided
- * copy within a GPU may be a kernel, for example. The executor's memory is not in use yet. */
+/* CUDA prepares a kind of copy at its first use; a strided one within a GPU may be a kernel. The
+ * executor's memory is not in use yet. */
 static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
 {
     enum { ROW_BYTES = 16, PITCH_BYTES = 32, N_ROWS = 2 };
@@ -69,8 +69,8 @@ void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
     }
 }
 
-/* Chooses the side streams of a launch. A side stream that was forked in a capture belongs to that
- * capture until the capture ends. A launch in another capture uses no side streams meanwhile. */
+/* A side stream forked in a capture belongs to it until the capture ends, so a launch in another
+ * capture uses none meanwhile. */
 static gyre_status choose_side_streams(struct tail_launch *launch)
 {
     struct gyre_cuda_executor *executor = launch->executor;
@@ -91,7 +91,7 @@ static gyre_status choose_side_streams(struct tail_launch *launch)
     return GYRE_SUCCESS;
 }
 
-/* The stream number `number`: 0 is the caller's, 1 and up are the side streams. */
+/* @number: 0 is the caller's stream, 1 and up are side streams. */
 static gyre_status find_stream(struct tail_launch *launch, uint32_t number,
                                cudaStream_t *stream_out)
 {

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of one-sided calls: one counts up a signal of another rank, the other waits for
- * signals. All counters are in device memory and the kernels keep them, so captured calls replay
- * without the host: every replay sends, and waits for, as many signals as the calls did.
+ * The kernels of one-sided calls: one counts up another rank's signal, the other waits for
+ * signals. They keep all counters in device memory, so captured calls replay without the host.
  *
- * Why a signal comes behind the data of puts: the copies of earlier puts stand before this kernel
- * in the stream, so they are complete and have arrived when the kernel begins. fence.sc.sys and the
- * store of `arrived` behind it are a release pattern at system scope, which is cumulative over what
- * was ordered before the fence. The waiting kernel reads `arrived` with ld.acquire.sys, and what
- * follows that kernel in its stream is ordered behind it.
+ * Why a signal comes behind the data of puts: earlier copies of the stream have arrived when this
+ * kernel begins. fence.sc.sys and the store of `arrived` behind it are a release pattern at system
+ * scope, which is cumulative over what was ordered before the fence. The waiting kernel reads
+ * `arrived` with ld.acquire.sys, and what follows in its stream is ordered behind it.
  *
- * Why no signal is lost: several streams of a rank may send the same signal at the same time. Only
- * atomic additions over NVLink could add in the peer's memory itself, and PCIe has none. So each
- * kernel adds to `sent`, on its own GPU, and stores a value that it reads there in `arrived`. Let T
- * be the kernel whose store to `arrived` is the last one in the word's order, let it store v, and
- * let U be the kernel that made `sent` v + 1. U executes a fence.sc between its addition and its
- * last store to `arrived`; T executes one between its store of v and its last load of `sent`. Of
- * two such fences one precedes the other ("Fence-SC order"). If T's is first, T's store precedes
- * U's and is not the last one. If U's is first, T's load sees U's addition, and T stores again. So
- * v is the number of all signals sent. A kernel that stores the count of another kernel's signal,
- * too, has read it with ld.acquire behind that kernel's fence, so the data of both have arrived.
+ * Why no signal is lost: several streams of a rank may send the same signal at once. PCIe has no
+ * atomic additions in the peer's memory, so each kernel adds to `sent` on its own GPU and stores a
+ * value that it reads there in `arrived`. Let T be the kernel whose store to `arrived` is the last
+ * one in the word's order, let it store v, and let U be the kernel that made `sent` v + 1. U
+ * executes a fence.sc between its addition and its last store to `arrived`; T executes one between
+ * its store of v and its last load of `sent`. Of two such fences one precedes the other ("Fence-SC
+ * order"). If T's is first, T's store precedes U's and is not the last one. If U's is first, T's
+ * load sees U's addition, and T stores again. So v is the number of all signals sent. A kernel
+ * that stores the count of another kernel's signal, too, has read it with ld.acquire behind that
+ * kernel's fence, so the data of both have arrived.
  */
 #include "kernels/cuda/device/sync.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -42,9 +40,9 @@ static __global__ void __launch_bounds__(1)
     } while (n_sent != n_told);
 }
 
-/* Tells the host of a wait that has lasted too long, or whose sending rank has left without the
- * signals. The health thread then raises the fault, and the abort ends the wait. Returns true once
- * it has told. The host's word is read every 8 ms, as that of the abort. */
+/* Tells the host of a wait that has lasted too long, or whose sending rank has left; the abort
+ * then ends the wait. True once it has told. The host's word is read every 8 ms, as that of the
+ * abort. */
 static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
                                  const struct gyre_cuda_await_entry &entry, uint64_t goal,
                                  uint64_t begin_ns, uint32_t n_polls)
@@ -54,8 +52,8 @@ static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
         store_relaxed_sys(&args.common.mailbox->late_signal, told);
         return true;
     }
-    /* The host learns that a rank has left when the signals of that rank have arrived. So the
-     * counter that is read behind has_left has all of them. */
+    /* The host learns that a rank has left when its signals have arrived, so the counter read
+     * behind has_left has all of them. */
     if (n_polls % ABORT_HOST_POLLS != 0 ||
         load_acquire_sys(&args.has_left[entry.index / GYRE_N_SIGNALS]) == 0 ||
         load_acquire_sys(&args.arrived[entry.index]) >= goal)
@@ -64,11 +62,11 @@ static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
     return true;
 }
 
-/* Takes signals and waits until they have come, or until the abort. */
+/* Takes signals and waits for them, or for the abort. */
 static __device__ __forceinline__ void await_entry(const struct gyre_cuda_args_await &args,
                                                    const struct gyre_cuda_await_entry &entry)
 {
-    /* Waits on several streams may take the same signal at the same time. */
+    /* Waits on several streams may take the same signal at once. */
     const uint64_t goal = atomicAdd((unsigned long long *)&args.awaited[entry.index],
                                     (unsigned long long)entry.count) +
                           entry.count;

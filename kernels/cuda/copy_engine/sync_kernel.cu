@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels that run between copies of copy engines. The sync kernel is one block. It tells the
- * peers that this rank's copies are complete, and waits for the peers' copies. Counters are in
- * device memory as for every other kernel, so a captured call replays without the host.
+ * The kernels between copies of copy engines. The sync kernel, of one block, tells the peers that
+ * this rank's copies are complete and waits for theirs.
  */
 #include "kernels/cuda/device/fifo.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/device/move.cuh"
 
 struct sync_end {
-    struct fifo fifo; /* fifo.number is the number of the entry's slot */
+    struct fifo fifo; /* fifo.number is that of the entry's slot */
     uint32_t depth;
 };
 
@@ -21,8 +20,8 @@ static __device__ __forceinline__ struct sync_end open_end(const struct gyre_cud
             end->depth};
 }
 
-/* Tells the peer about the copies that come before this launch in the stream. They have arrived,
- * and the fence orders them before the tail. */
+/* Announces the copies before this launch in the stream. They have arrived, and the fence orders
+ * them before the tail. */
 static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &args,
                                             const struct gyre_cuda_sync_entry &entry)
 {
@@ -37,7 +36,7 @@ static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &ar
     fifo_publish(end.fifo, 1);
 }
 
-/* Waits for the words of the peer that the entry names. Returns false when aborted. */
+/* Returns false when aborted. */
 static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sync &args,
                                                   const struct gyre_cuda_sync_entry &entry)
 {
@@ -54,7 +53,7 @@ static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sy
         !fifo_is_of_call(common, end.fifo, end.fifo.number % end.depth,
                          gyre_slot_info(entry.n_bytes, args.signature)))
         return false;
-    /* No fence: this kernel read only the slot's header, and the comparison has used it. */
+    /* No fence: only the slot's header was read, and the comparison has used it. */
     fifo_return(end.fifo, 1);
     return true;
 }
@@ -77,8 +76,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_SYNC_THREADS)
     end_launch(common, sequence, 0, {common.recording.program, 1, 0, 0});
 }
 
-/* Copies within this GPU's memory. A kernel does this, because a copy engine would have less
- * bandwidth left for copies to peers. */
+/* Within this GPU's memory, because a copy engine would have less bandwidth left for copies to
+ * peers. */
 static __global__ void __launch_bounds__(GYRE_CUDA_COPY_THREADS)
     copy_within(const __grid_constant__ struct gyre_cuda_args_copy args)
 {
