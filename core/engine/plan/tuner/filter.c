@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads GYRE_ALGO, GYRE_PROTO and GYRE_PATH, which restrict the choice of the tuner. Pure.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/tuner/filter.h"
 
 #include "core/foundation/base/param.h"
@@ -45,16 +42,15 @@ static void list_algorithms(char *text_out, size_t text_bytes)
     }
 }
 
-/* The names that a list may have. */
 struct vocabulary {
     int (*index_of)(const char *name); /* -1 = unknown */
     const char *variable;              /* for messages */
     const char *legal;
-    uint32_t *nccl_only; /* receives the names that only NCCL has; NULL: they are errors */
+    uint32_t *nccl_only; /* NULL: names that only NCCL has are errors */
 };
 
-/* The algorithms of NCCL without a counterpart here (NCCL 2.28's documentation, NCCL_ALGO). PAT is
- * one of them, because gyre's algorithm `pat` does not run on GPUs. */
+/* Of NCCL 2.28's documentation, NCCL_ALGO. PAT too, because gyre's algorithm `pat` does not run
+ * on GPUs. */
 static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "CollnetChain",
                                               "NVLS",    "NVLSTree",      "PAT"};
 #define N_NCCL_ONLY ((int)(sizeof(nccl_only_names) / sizeof(nccl_only_names[0])))
@@ -70,7 +66,7 @@ void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out
     }
 }
 
-/* Parse one list "[^]a,b" into a bit mask. */
+/* "[^]a,b" */
 static gyre_status parse_list(const char *text, const struct vocabulary *vocabulary,
                               uint32_t *mask_out)
 {
@@ -101,8 +97,7 @@ static gyre_status parse_list(const char *text, const struct vocabulary *vocabul
     return GYRE_SUCCESS;
 }
 
-/* Find a collective by its name in gyre or in NCCL, which writes "allreduce". Returns -1 if there
- * is none. */
+/* By its name in gyre or in NCCL ("allreduce"); -1 if there is none. */
 static int find_collective(const char *name)
 {
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
@@ -117,8 +112,8 @@ static int find_collective(const char *name)
     return -1;
 }
 
-/* Does a list that names no collective restrict this collective? It never restricts point to point,
- * which has only one algorithm. */
+/* Does a list without a collective count for this one? Never for point to point, which has one
+ * algorithm. */
 static bool is_meant(const struct vocabulary *vocabulary, int coll)
 {
     const bool nccl_sends =
@@ -126,14 +121,13 @@ static bool is_meant(const struct vocabulary *vocabulary, int coll)
     return coll != GYRE_COLL_SEND_RECV && !(vocabulary->nccl_only != NULL && nccl_sends);
 }
 
-/* The results of a filter's text, by collective. */
 struct masks {
     uint32_t *allowed;
-    uint32_t *of_network; /* of protocols: allowed on links that a proxy serves; else NULL */
-    bool *is_forced;      /* is there a list for this collective? NULL = it does not matter */
+    uint32_t *of_network; /* of protocols of links with a proxy; else NULL */
+    bool *is_forced;      /* NULL = it does not matter */
 };
 
-/* Parse a list, or with `of_network` a list of two parts (gyre_filter_parse()). */
+/* With `of_network` a list of two parts (gyre_filter_parse()). */
 static gyre_status parse_parts(char *list, const struct vocabulary *vocabulary, uint32_t *mask_out,
                                uint32_t *network_mask_out)
 {
@@ -153,7 +147,7 @@ static gyre_status parse_parts(char *list, const struct vocabulary *vocabulary, 
     return GYRE_SUCCESS;
 }
 
-/* Parse "list" for all collectives, or "all_reduce:list;broadcast:list". */
+/* "list", or "all_reduce:list;broadcast:list". */
 static gyre_status parse_filter(const char *text, const struct vocabulary *vocabulary,
                                 const struct masks *masks_out)
 {
@@ -220,8 +214,8 @@ static gyre_status parse_protos(const char *text, const char *source, struct gyr
     const struct masks masks = {filter->protos, filter->net_protos, NULL};
     filter->proto_source = source;
     GYRE_TRY(parse_filter(text, &vocabulary, &masks));
-    /* A list that excludes LL128 also excludes LAMPORT, which uses the slots of LL128. So
-     * NCCL_PROTO=^LL,LL128 leaves only SIMPLE. */
+    /* LAMPORT uses the slots of LL128, so ^LL128 excludes it too: NCCL_PROTO=^LL,LL128 leaves
+     * only SIMPLE. */
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         if ((filter->protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter->protos[coll] >> 31 != 0)
             filter->protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);

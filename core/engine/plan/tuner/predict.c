@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses by prediction: of the algorithms and protocols that are allowed and worth a simulation,
- * with several channels and tiles, the fastest. Pure, and the simulator gives the same bits on
- * every rank, so all ranks choose the same. The numbers of the search are rows (hosts.rows).
+ * Chooses by prediction the fastest of the algorithms, protocols, channels and tiles worth a
+ * simulation. The simulator gives the same bits on every rank. The numbers of the search are rows
+ * (hosts.rows).
  */
 #include "core/engine/plan/tuner/tuner.h"
 
@@ -10,19 +10,19 @@
 
 #include <math.h>
 
-/* A search, with the best choice that was found so far. */
+/* With the best choice so far. */
 struct search {
     const struct gyre_tuner_facts *facts;
     const struct gyre_filter *filter;
     enum gyre_collective coll;
     uint64_t n_bytes;
     struct gyre_choice choice;
-    double weighed_ns; /* of choice; INFINITY as long as there is none */
+    double weighed_ns; /* INFINITY = there is none */
 };
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-/* The row of this kind that fits; NULL if there is none. @facts: what is known besides the call.
+/* NULL if there is none. @facts: what is known besides the call.
  * @protos: that the row may name, by bit. */
 static const struct gyre_row *find_row(const struct search *search, enum gyre_row_kind kind,
                                        uint32_t facts, uint32_t protos)
@@ -34,20 +34,20 @@ static const struct gyre_row *find_row(const struct search *search, enum gyre_ro
     return gyre_tuner_next_row(search->facts, &call, NULL);
 }
 
-/* The number of the row of this kind that fits; 0 if none does. */
+/* 0 if no row fits. */
 static uint64_t number_of(const struct search *search, enum gyre_row_kind kind)
 {
     const struct gyre_row *row = find_row(search, kind, 0, UINT32_MAX);
     return row != NULL ? row->rule.number : 0;
 }
 
-/* Are there so many ranks on several hosts that predictions take long? */
+/* Do predictions take long? */
 static bool has_many_ranks(const struct search *search)
 {
     return number_of(search, GYRE_ROW_FLAT_STEPS) > 0;
 }
 
-/* What the predicted time of an algorithm counts: the product of all rows of kind WEIGHT. */
+/* The product of all rows of kind WEIGHT. */
 static double weight_of(const struct search *search, const struct gyre_algorithm *algorithm)
 {
     struct gyre_row_call call =
@@ -60,14 +60,14 @@ static double weight_of(const struct search *search, const struct gyre_algorithm
     return weight;
 }
 
-/* About how many messages a call between two ranks sends in one direction. */
+/* About, between two ranks in one direction. */
 static uint64_t count_messages(const struct search *search, const struct gyre_choice *choice)
 {
     return gyre_max_u64(choice->n_channels, gyre_div_round_up(search->n_bytes, choice->tile_bytes));
 }
 
-/* The share of the best choice's predicted time that another choice must stay below to take its
- * place: rows of kinds GAIN and MESSAGES. */
+/* The part of the best predicted time that another choice must stay below: rows of kinds GAIN and
+ * MESSAGES. */
 static double share_to_beat(const struct search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {
@@ -83,7 +83,7 @@ static double share_to_beat(const struct search *search, const struct gyre_choic
 
 /* ---- one simulation ------------------------------------------------------------------------ */
 
-/* Find or open the simulator of an algorithm. The caller closes it with close_simulator(). */
+/* The caller closes it with close_simulator(). */
 static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
                                   const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                                   struct gyre_simulator **simulator_out)
@@ -140,7 +140,7 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
 
 uint64_t gyre_tuner_size_class(uint64_t n_bytes)
 {
-    uint64_t power = 256; /* the smallest class: in smaller calls only latency counts */
+    uint64_t power = 256; /* in smaller calls only latency counts */
     if (n_bytes <= power)
         return power;
     while (power < n_bytes - power)
@@ -156,7 +156,7 @@ static uint64_t least_tile_of(const struct search *search, const struct gyre_sim
                         gyre_simulator_least_tile_bytes(simulator));
 }
 
-/* The bytes of the largest tile that fits all slots. */
+/* Of the largest tile that fits all slots. */
 static uint32_t most_tile_of(const struct search *search, const struct gyre_choice *choice)
 {
     return gyre_min_u32(gyre_tuner_payload_bytes(search->facts, choice->algorithm, search->coll,
@@ -165,7 +165,7 @@ static uint32_t most_tile_of(const struct search *search, const struct gyre_choi
                         gyre_tuner_net_payload_bytes(search->facts, choice->net_proto));
 }
 
-/* The largest tile to try: the largest that fits, or over slow TCP one of less time on the wire. */
+/* The largest that fits, or over slow TCP one of less time on the wire. */
 static uint32_t first_tile_of(const struct search *search, const struct gyre_choice *choice,
                               uint64_t least_bytes)
 {
@@ -178,9 +178,8 @@ static uint32_t first_tile_of(const struct search *search, const struct gyre_cho
                                                            gyre_round_up(least_bytes, 16)));
 }
 
-/* Find the best tile for a number of channels. The first tile is the largest, and smaller ones are
- * tried as long as the predicted time falls. @best_ns: the time of *best; INFINITY as long as there
- * is none. */
+/* Begins with the largest tile, and goes on as long as the predicted time falls. @best_ns:
+ * INFINITY as long as there is no best. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
                                 double *best_ns)
@@ -208,8 +207,8 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
-/* Try a tile that is a quarter shorter than the best one. On many hosts it lets more slots be on
- * their way between two hosts. It counts whatever it gains, because the programs stay the same. */
+/* A quarter shorter than the best tile, so that on many hosts more slots are in flight. Counts
+ * whatever it gains, because the programs stay the same. */
 static gyre_status refine_tile(const struct search *search, struct gyre_simulator *simulator,
                                struct gyre_choice *best, double *best_ns)
 {
@@ -232,8 +231,8 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* The least number of channels to try: what rows say that predictions do not know. With many ranks
- * only multiples of the simulator's unit are tried, because they are simulated fast. */
+/* What rows say that predictions do not know. Of many ranks the simulator is fast with multiples
+ * of its unit only. */
 static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
                                   uint32_t unit, uint32_t most_channels)
 {
@@ -253,8 +252,7 @@ static uint32_t least_channels_of(const struct search *search, enum gyre_proto n
                                   most_channels);
 }
 
-/* Try channels and tiles, beginning with few channels, and keep the best choice if it is better
- * than the one there. @choice: the algorithm and its protocols. */
+/* Begins with few channels, and keeps a better choice. @choice: the algorithm and its protocols. */
 static gyre_status search_sizes(struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice)
 {
@@ -280,8 +278,7 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
 
 /* ---- protocols ----------------------------------------------------------------------------- */
 
-/* Is the protocol of links without a proxy allowed and worth a prediction? It is if there is no
- * other one to compare it with. */
+/* For links without a proxy: allowed, and worth a prediction or without alternative. */
 static bool tries_proto(const struct search *search, enum gyre_proto proto)
 {
     const uint32_t allowed = search->filter->protos[search->coll];
@@ -292,7 +289,7 @@ static bool tries_proto(const struct search *search, enum gyre_proto proto)
            find_row(search, GYRE_ROW_INSIDE, 0, 1U << proto) != NULL;
 }
 
-/* The same of links that a proxy serves. */
+/* For links with a proxy. */
 static bool tries_net_proto(const struct search *search, enum gyre_proto proto)
 {
     const uint32_t allowed = search->filter->net_protos[search->coll];
@@ -322,9 +319,8 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
 
 /* ---- algorithms ---------------------------------------------------------------------------- */
 
-/* Is the algorithm possible, and not certain to be slow? If many ranks on several hosts all send to
- * each other, the call takes the longest and so does its simulation. An all-to-all consists of such
- * messages, so no algorithm for it can be compared with `direct` there, and `direct` is taken. */
+/* If many ranks on several hosts all send to each other, the call and its simulation take
+ * longest. All-to-alls consist of such messages, so there `direct` is taken unpredicted. */
 static bool tries_algorithm(const struct search *search, const struct gyre_algorithm *algorithm)
 {
     const enum gyre_collective coll = search->coll;
@@ -341,7 +337,7 @@ static bool tries_algorithm(const struct search *search, const struct gyre_algor
            !gyre_filter_allows(search->filter, coll, only->algorithm);
 }
 
-/* Would it take too long to simulate the algorithm, compared with what it can gain? */
+/* Compared with what the algorithm can gain. */
 static gyre_status is_too_long(const struct search *search, const struct gyre_simulator *simulator,
                                const struct gyre_algorithm *algorithm, bool *is_too_long_out)
 {
@@ -382,8 +378,8 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
 {
     struct search search = {
         .facts = facts, .filter = filter, .coll = coll, .n_bytes = n_bytes, .weighed_ns = INFINITY};
-    /* Simulations end as soon as they take longer than the best one so far. So with many ranks
-     * two-level algorithms come first, which are simulated faster. */
+    /* Simulations end once they exceed the best time. Two-level algorithms are simulated faster,
+     * so with many ranks they come first. */
     const bool is_sorted = has_many_ranks(&search);
     for (int is_flat = !is_sorted; is_flat < 2; is_flat++)
         for (int i = 0; gyre_algorithms[i] != NULL; i++)

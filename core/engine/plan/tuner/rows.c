@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads rows, and finds the row of a call.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/tuner/rows.h"
 
 #include "core/foundation/base/util.h"
@@ -39,10 +36,10 @@ static const char *const form_names[] = {
 #undef NAME
 };
 
-/* Facts about calls that only the rank itself knows. */
+/* Facts that only the rank itself knows. */
 static const char *const local_names[] = {"aligned", "in_place", "recorded", "traced", "captured"};
 
-/* The line that is being read. */
+/* The line being read. */
 struct reader {
     const char *file;
     uint32_t line;
@@ -71,8 +68,7 @@ static gyre_status refuse_word(const struct reader *reader, const char *word,
     return refuse(reader, "\"%.40s\" is none of:%s", word, names);
 }
 
-/* A number with K, M or G behind it, or nothing. Returns the rest of the text; NULL if there is no
- * number. */
+/* With K, M or G behind it, or nothing. Returns the rest; NULL if there is no number. */
 static const char *read_number(const char *text, uint64_t *number_out)
 {
     uint64_t number = 0;
@@ -89,7 +85,7 @@ static const char *read_number(const char *text, uint64_t *number_out)
     return unit == NULL ? at : at + 1;
 }
 
-/* "<=8", "<8", ">=8", ">8", "=8" or "=3..4", behind the name of a number. */
+/* "<=8", "<8", ">=8", ">8", "=8" or "=3..4", behind a number's name. */
 static gyre_status read_bounds(const struct reader *reader, const char *word, const char *at,
                                struct gyre_bounds *bounds)
 {
@@ -154,7 +150,7 @@ static gyre_status read_collectives(struct reader *reader, char *word)
     return GYRE_SUCCESS;
 }
 
-/* "bytes/ranks/128K >=32": a form with what it is divided by, then bounds and other words. */
+/* "bytes/ranks/128K >=32": a form, its divisors, then bounds and other words. */
 static gyre_status read_rule(struct reader *reader, char *const *words, int n_words)
 {
     struct gyre_rule rule = {.number = 1, .most = UINT64_MAX, .unit_bytes = 512};
@@ -364,7 +360,7 @@ void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *
     snprintf(why->lost[why->n++].reason, sizeof(why->lost[0].reason), "%s", reason);
 }
 
-/* Record the first condition that does not hold. */
+/* The first that does not hold. */
 static void record_misfit(const struct gyre_row *row, const struct gyre_row_call *call)
 {
     const struct gyre_when *when = &row->when;

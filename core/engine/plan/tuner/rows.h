@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows: measured thresholds as text, one file for each kind of machine and one for communicators on
- * several hosts (*.rows beside this file; docs/tuning.md explains how they read). They are embedded
- * in the library and parsed once.
+ * Rows: measured thresholds as text, one file for each kind of machine and one for several hosts
+ * (*.rows beside this file; docs/tuning.md). Embedded in the library and parsed once.
  */
 #ifndef GYRE_PLAN_ROWS_H
 #define GYRE_PLAN_ROWS_H
@@ -12,26 +11,25 @@
 
 #define GYRE_MAX_ROWS 160 /* of a file */
 
-/* X(enum suffix, word): yes-or-no facts that a row may ask for, or with "!" refuse. All ranks know
- * each of them. */
-#define GYRE_ROW_FACT_TABLE(X)                                                            \
-    X(GPUS, gpus)           /* the ranks are on GPUs */                                   \
-    X(NVLINK, nvlink)       /* NVLink connects all ranks */                               \
-    X(PROXIED, proxied)     /* a proxy serves the connections of some pair */             \
-    X(TCP, tcp)             /* that proxy copies through TCP connections */               \
-    X(FLOAT_SUM, float_sum) /* protocol LAMPORT can carry the call */                     \
-    X(PLACED, placed)       /* results are written into the peers' windows, or may be */  \
-    X(ONE_HOP, one_hop)     /* the algorithm sends all data to all ranks in one hop */    \
-    X(RING, ring)           /* it sends only to the next rank of a ring */                \
-    X(CHAIN, chain)         /* it moves the whole vector to or from one rank */           \
-    X(TWO_LEVEL, two_level) /* its steps inside a host differ from those between hosts */ \
-    X(FANS_IN, fans_in)     /* a rank receives from several other hosts at a time */      \
-    X(LINES, lines)         /* the protocol is not simple */                              \
-    X(LL, ll)               /* the protocol is ll */                                      \
-    X(COPIES, copy_engines) /* copy engines carry the call */                             \
-    X(FUSED, fused)         /* a row of kind FUSED has chosen the kernel that carries it */
+/* X(enum suffix, word): what a row may ask for or, with "!", refuse. All ranks know each. */
+#define GYRE_ROW_FACT_TABLE(X)                                                           \
+    X(GPUS, gpus)           /* the ranks are on GPUs */                                  \
+    X(NVLINK, nvlink)       /* NVLink connects all ranks */                              \
+    X(PROXIED, proxied)     /* some pair's connections have a proxy */                   \
+    X(TCP, tcp)             /* which copies through TCP */                               \
+    X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                             \
+    X(PLACED, placed)       /* results are written into the peers' windows, or may be */ \
+    X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */                    \
+    X(RING, ring)           /* sends go to the next rank of a ring only */               \
+    X(CHAIN, chain)         /* the whole vector moves to or from one rank */             \
+    X(TWO_LEVEL, two_level) /* steps inside a host differ from those between hosts */    \
+    X(FANS_IN, fans_in)     /* a rank receives from several other hosts at a time */     \
+    X(LINES, lines)         /* the protocol is not simple */                             \
+    X(LL, ll)               /* the protocol is ll */                                     \
+    X(COPIES, copy_engines) /* copy engines carry the call */                            \
+    X(FUSED, fused)         /* chosen by a row of kind FUSED */
 
-/* Groups of facts, by what must be known first. */
+/* By what must be known first. */
 #define GYRE_ROW_FACTS_CALL      ((1U << GYRE_ROW_FACT_PLACED) - 1)
 #define GYRE_ROW_FACTS_ALGORITHM (GYRE_ROW_FACTS_CALL | 0xfU << GYRE_ROW_FACT_ONE_HOP)
 #define GYRE_ROW_FACTS_WEIGHT    (GYRE_ROW_FACTS_ALGORITHM | 1U << GYRE_ROW_FACT_FANS_IN)
@@ -46,7 +44,7 @@ enum gyre_row_fact {
         GYRE_N_ROW_FACTS
 };
 
-/* What stands behind "->". A rule is of one of several forms, each a bit from 8 on. */
+/* What stands behind "->". A rule's form is one of the bits from 8 on. */
 #define GYRE_RESULT_RULE(form) (8U << GYRE_RULE_##form)
 enum gyre_result {
     GYRE_RESULT_ALGORITHM = 1,
@@ -81,7 +79,7 @@ enum gyre_result {
     X(CHANNELS, channels, CHANNELS, ALL)                                              \
     X(TILE, tile, TILE, ALL)                /* its bytes */                           \
     X(COPY_RANKS, copy_ranks, NUMBER, CALL) /* the most ranks of copies */            \
-    X(PAIR, pair, NUMBER, PROTO)            /* the most channels of a message */      \
+    X(PAIR, pair, NUMBER, PROTO)            /* most channels of a message */          \
     X(ONLY, only, ALGORITHM, CALL)          /* no other algorithm is predicted */     \
     X(INSIDE, inside, PROTO, CALL)          /* is predicted inside hosts, too */      \
     X(BETWEEN, between, PROTO, CALL)        /* likewise between hosts */              \
@@ -105,12 +103,12 @@ enum gyre_row_kind {
 #define GYRE_ROW_NUMBER_TABLE(X)                                                           \
     X(ranks, "ranks")                                                                      \
     X(hosts, "hosts")                                                                      \
-    X(channels, "channels") /* that the call may use at most */                            \
+    X(channels, "channels") /* most of the call */                                         \
     X(sms, "sms")           /* multiprocessors of each GPU */                              \
     X(bytes, "bytes")       /* of the vector, or of all blocks where buffers are blocks */ \
     X(block, "block")       /* of the vector, or of one block */
 
-/* The conditions of a row. All of them must hold. */
+/* All must hold. */
 struct gyre_when {
     uint32_t colls;   /* a bit for each collective */
     uint32_t needs;   /* facts, by bit */
@@ -121,14 +119,14 @@ struct gyre_when {
     } ranks, hosts, channels, sms, bytes, block;
 };
 
-/* X(enum suffix, word): how a number of channels, or the bytes of a tile, follow from a call. Of a
- * channel's tile the bytes are those of the channel. */
-#define GYRE_RULE_TABLE(X)                                                                 \
-    X(NUMBER, number)                                                                      \
-    X(BLOCK, block)   /* the bytes of the vector or of one block, divided by the number */ \
-    X(BYTES, bytes)   /* likewise of all blocks */                                         \
-    X(SLOT, slot)     /* a whole slot */                                                   \
-    X(ROUNDS, rounds) /* few tiles, of whole rounds of the threads of a line protocol */   \
+/* X(enum suffix, word): what gives the channels or a tile's bytes. For a channel's tile the bytes
+ * are the channel's. */
+#define GYRE_RULE_TABLE(X)                                                             \
+    X(NUMBER, number)                                                                  \
+    X(BLOCK, block)   /* bytes of the vector or of one block, divided by the number */ \
+    X(BYTES, bytes)   /* likewise of all blocks */                                     \
+    X(SLOT, slot)     /* a whole slot */                                               \
+    X(ROUNDS, rounds) /* few tiles, of whole rounds of a line protocol's threads */    \
     X(CHAIN, chain)   /* sqrt(block * number / hops) */
 
 enum gyre_rule_form {
@@ -146,13 +144,13 @@ struct gyre_rule {
     uint8_t form;
     bool by_ranks;
     bool rounds_down; /* channels; else up */
-    bool one_tile;    /* channels: each has one tile, so the number is at most a slot's bytes */
+    bool one_tile;    /* channels: one tile each, of at most a slot's bytes */
 };
 
 struct gyre_row {
     struct gyre_when when;
     const char *file;     /* without folder */
-    const char *text;     /* the row, up to the end of the line */
+    const char *text;     /* up to the end of the line */
     const char *measured; /* where and when, likewise */
     uint32_t line;
     enum gyre_row_kind kind;
@@ -167,7 +165,7 @@ struct gyre_rows {
     struct gyre_row rows[GYRE_MAX_ROWS];
 };
 
-/* The kinds of machines that have been measured. */
+/* Measured kinds of machines. */
 enum gyre_row_file {
     GYRE_ROWS_H200,
     GYRE_ROWS_GPU_HOST_MEMORY,
@@ -176,21 +174,18 @@ enum gyre_row_file {
     GYRE_N_ROW_FILES
 };
 
-/** gyre_rows_of - the shipped rows of a kind of machine. */
+/** gyre_rows_of - the shipped rows. */
 const struct gyre_rows *gyre_rows_of(enum gyre_row_file file);
 
-/** gyre_rows_parse - read a file of rows.
- * @text: lives as long as the rows. @file: for messages, likewise.
+/** gyre_rows_parse - @text: lives as long as the rows. @file: for messages, likewise.
  * Errors: INVALID_ARGUMENT naming file, line, the word and the legal ones. A fact that only one
- * rank knows, such as the alignment of its buffers, is refused: the ranks would not choose alike.
- */
+ * rank knows, such as its buffers' alignment, is refused: the ranks would not choose alike. */
 gyre_status gyre_rows_parse(const char *text, const char *file, struct gyre_rows *rows_out);
 
-/** gyre_row_hash - of everything that a row decides and depends on, but not of the words about it.
- */
+/** gyre_row_hash - of all that a row decides and depends on. */
 uint64_t gyre_row_hash(const struct gyre_row *row);
 
-/* The rows that were looked at and did not win, in that order, each once. */
+/* Rows looked at that did not win, in order, each once. */
 struct gyre_why {
     size_t n;
     struct gyre_why_lost {
@@ -199,31 +194,30 @@ struct gyre_why {
     } lost[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
 };
 
-/** gyre_why_add - record why a row that fits is not taken. @why: NULL = nothing is recorded. */
+/** gyre_why_add - @why: NULL = nothing is recorded. */
 void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *reason);
 
-/* A call, as rows see it. */
 struct gyre_row_call {
     enum gyre_row_kind kind;
     enum gyre_collective coll;
     uint32_t facts; /* by bit */
     bool any_size;  /* bounds of bytes and channels do not count */
     uint64_t ranks, hosts, channels, sms, bytes, block;
-    const struct gyre_algorithm *algorithm; /* rows with this one only; NULL = with any */
+    const struct gyre_algorithm *algorithm; /* rows of this one only; NULL = any */
     uint32_t protos;                        /* rows with these only */
-    struct gyre_why *why; /* learns of rows of the kind and collective that do not fit; NULL = not
-                           * wanted */
+    struct gyre_why
+        *why; /* learns of rows of the kind and collective that do not fit; NULL = not wanted */
 };
 
-/** gyre_rows_find - the first row that fits a call, behind the row `after`; NULL if there is none.
+/** gyre_rows_find - the first row after `after` that fits; NULL if there is none.
  * @after: NULL = from the first row on. */
 const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
                                       const struct gyre_row_call *call,
                                       const struct gyre_row *after);
 
-/* The embedded files (cmake/embed.cmake). */
+/* By cmake/embed.cmake. */
 struct gyre_rows_embedded {
-    const unsigned char *bytes; /* a zero byte follows the last one */
+    const unsigned char *bytes; /* a zero byte follows */
     size_t n_bytes;
 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a choice is made from: the facts of a call, what they rule out, the bytes of slots, and the
- * channels and tiles that rows say. Pure.
+ * A call's facts and what they rule out, the bytes of slots, and rows' channels and tiles.
  */
 #include "core/engine/plan/tuner/tuner.h"
 
@@ -18,8 +17,7 @@ uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_co
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
 }
 
-/* The rows of the machine at hand. All GPUs that address each other's memory use those of the H200.
- */
+/* All GPUs that address each other's memory use the H200's. */
 static const struct gyre_rows *rows_of(const struct gyre_tuner_facts *facts)
 {
     return gyre_rows_of(facts->device_kind != GYRE_DEVICE_CUDA ? GYRE_ROWS_HOST
@@ -167,7 +165,7 @@ bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyr
 
 /* ---- slots, channels, tiles ----------------------------------------------------------------- */
 
-/* The most bytes of a tile of copy engines, which use no slots. */
+/* Copy engines use no slots. */
 #define MOST_COPY_TILE_BYTES (1U << 30)
 
 struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
@@ -217,10 +215,9 @@ static uint64_t square_root(uint64_t value)
     return root;
 }
 
-/* The tile of LL128 and LAMPORT between all pairs of ranks. There are as few tiles as possible, and
- * each is a multiple of the bytes that the threads of a block move in one round; otherwise the last
- * tile takes one round more. In LL128 the 512 threads are divided among the peers, and a warp moves
- * 480 bytes in a round. */
+/* LL128 and LAMPORT between all pairs: few tiles, each a multiple of a round of the block's
+ * threads, or the last tile takes one round more. In LL128 the peers share 512 threads, and a
+ * warp moves 480 bytes a round. */
 static uint64_t rounds_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                             enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
 {
@@ -238,7 +235,7 @@ static uint64_t rounds_tile(const struct gyre_tuner_facts *facts, const struct g
     return gyre_round_up(gyre_max_u64(gyre_div_round_up(part, n_tiles), 1), round_bytes);
 }
 
-/* The bytes that the form of a rule divides. */
+/* What the rule's form divides. */
 static uint64_t bytes_of(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
                          enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -273,7 +270,7 @@ static uint32_t row_tile(const struct gyre_rule *rule, const struct gyre_tuner_f
     return gyre_clamp_u32(wanted, gyre_min_u64(rule->least, most_bytes) & ~15U, most_bytes);
 }
 
-/* A call as rows of sizes see it. */
+/* As rows of sizes see it. */
 static struct gyre_row_call sizes_call(const struct gyre_tuner_facts *facts,
                                        enum gyre_row_kind kind, const struct gyre_choice *choice,
                                        enum gyre_collective coll, uint64_t n_bytes)
@@ -330,7 +327,7 @@ uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyr
     const uint32_t most = (uint32_t)row->rule.number;
     if (!row->rule.by_ranks)
         return most;
-    /* a send and a receive with every other rank, and a copy to the own rank */
+    /* a send and a receive with every other rank, and a copy */
     const uint32_t n_calls = 2 * facts->n_ranks - 1;
     return (uint32_t)gyre_max_u64(
         gyre_min_u32(most / gyre_min_u32(most, facts->n_ranks), facts->least_sms / n_calls), 1);

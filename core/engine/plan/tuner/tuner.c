@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses how a call is carried out. gyre_tuner_choose() has the steps in order; each asks rows
- * (rows.h) or, with constants for it, a prediction (predict.c).
+ * gyre_tuner_choose() has the steps in order; each asks rows (rows.h) or, with constants for it, a
+ * prediction (predict.c).
  */
 #include "core/engine/plan/tuner/tuner.h"
 
@@ -11,7 +11,6 @@
 
 #define ANY_PROTO UINT32_MAX
 
-/* The call that a choice is made for. */
 struct asked {
     const struct gyre_tuner_facts *facts;
     struct gyre_filter filter;
@@ -34,9 +33,8 @@ static bool allows_proto(const struct asked *asked, enum gyre_proto proto)
     return (asked->filter.protos[asked->coll] >> proto & 1U) != 0;
 }
 
-/* Narrow the filter to what can be used. If no host has two ranks, the protocols of links between
- * hosts count for all. If results may not be staged, simple and the algorithms that place them are
- * left. */
+/* The filter, narrowed to what can be used. If no host has two ranks, protocols between hosts
+ * count for all. If results may not be staged, SIMPLE and algorithms that place are left. */
 static struct asked narrow(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                            enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -54,8 +52,8 @@ static struct asked narrow(const struct gyre_tuner_facts *facts, const struct gy
 
 /* ---- copy engines -------------------------------------------------------------------------- */
 
-/* Do copy engines carry out the call? The filter alone can ask for them: then rows do not limit the
- * size, and without a row the first algorithm with a copy tail is taken. */
+/* If the filter alone asks for copy engines, rows do not limit the size, and without a row the
+ * first algorithm with a copy tail is taken. */
 static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_out)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
@@ -94,8 +92,8 @@ static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_
 
 /* ---- fused kernels of middle size ---------------------------------------------------------- */
 
-/* How many tiles a fused kernel of SIMPLE takes of this call; 0 = the executor has no such kernel.
- * The call is as an executor will see it, if the buffers are aligned. */
+/* Of SIMPLE; 0 = the executor has no kernel for it. The call is as an executor will see it, with
+ * aligned buffers. */
 static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
@@ -119,9 +117,8 @@ static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
     return gyre_executor_fused_tiles(facts->device_kind, &call);
 }
 
-/* Choose the tile of a fused kernel: of an all-gather, a channel's whole block, if it fits a slot;
- * of an all-reduce, a channel's part in as many tiles as the kernel takes. Returns false if no
- * kernel takes the call. */
+/* All-gather: a channel's whole block, if it fits a slot; all-reduce: a channel's part in as many
+ * tiles as the kernel takes. False if no kernel does. */
 static bool choose_fused_tile(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
@@ -176,8 +173,8 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
 
 /* ---- algorithm and protocols --------------------------------------------------------------- */
 
-/* Find the first row of kind WAY that fits; NULL if there is none. @algorithm: only rows of this
- * one; NULL = of any. @protos: only rows of these, by bit. */
+/* The first row of kind WAY that fits, or NULL. @algorithm: NULL = any. @protos: only rows of
+ * these, by bit. */
 static const struct gyre_row *find_way(const struct asked *asked,
                                        const struct gyre_algorithm *algorithm, uint32_t protos)
 {
@@ -187,8 +184,8 @@ static const struct gyre_row *find_way(const struct asked *asked,
     return gyre_tuner_next_row(asked->facts, &call, NULL);
 }
 
-/* Choose the algorithm of the first row that fits if it is allowed, else the first algorithm that
- * is allowed. GPUs take the row of the host where their file has none for the collective. */
+/* The first row's that fits, if allowed, else the first allowed. GPUs whose file has no row for
+ * the collective use the host's. */
 static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
@@ -223,7 +220,7 @@ static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choic
     return GYRE_SUCCESS;
 }
 
-/* The protocol that is fastest for the algorithm. @usable: those that can be used, by bit. */
+/* The fastest for the algorithm. @usable: by bit. */
 static enum gyre_proto prefer_proto(const struct asked *asked,
                                     const struct gyre_algorithm *algorithm, uint32_t usable)
 {
@@ -240,12 +237,11 @@ static enum gyre_proto prefer_proto(const struct asked *asked,
     return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
 }
 
-/* Choose the preferred protocol of links without a proxy if it can be used, else the first that
- * can. */
+/* Of links without a proxy: the preferred if it can be used, else the first that can. */
 static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row *way = choice->won[GYRE_WON_WAY];
-    const char *obstacle = NULL; /* why the first allowed protocol cannot be used */
+    const char *obstacle = NULL; /* of the first allowed protocol */
     uint32_t usable = 0;
     int found = -1;
     for (int i = 0; i < GYRE_N_PROTOS; i++) {
@@ -276,11 +272,10 @@ static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *c
     return GYRE_SUCCESS;
 }
 
-/* Choose the first protocol that the filter allows for links that a proxy serves. A prediction may
- * replace SIMPLE by a faster one. */
+/* The first that the filter allows for links with a proxy. A prediction may replace SIMPLE. */
 static gyre_status choose_net_proto(const struct asked *asked, enum gyre_proto *proto_out)
 {
-    const char *obstacle = "it allows none"; /* or why the last allowed protocol cannot be used */
+    const char *obstacle = "it allows none"; /* or of the last allowed protocol */
     *proto_out = GYRE_PROTO_SIMPLE;
     if (!asked->facts->is_proxied)
         return GYRE_SUCCESS;
@@ -306,7 +301,7 @@ const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts
     return facts->user_rows != NULL ? gyre_rows_find(facts->user_rows, &call, NULL) : NULL;
 }
 
-/* Results are placed if the algorithm and the protocol can do so. */
+/* Placed if the algorithm and the protocol can do so. */
 static enum gyre_path kernel_path(const struct asked *asked, const struct gyre_choice *choice)
 {
     const bool is_placed = asked->facts->n_ranks > 1 &&
