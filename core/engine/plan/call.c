@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The facts of a call that do not depend on how it is carried out: the window in which its result
- * lies, and the reduction that its operation stands for.
+ * A call's facts that do not depend on how it is carried out: its window and its reduction.
  */
 #include "core/engine/plan/call.h"
 

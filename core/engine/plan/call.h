@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A call on its way from the API to a work, and the windows that its result may lie in. A window is
- * a buffer of every rank that all ranks can write to. Windows have the same numbers on all ranks,
- * because registering one is collective.
+ * A call on its way from the API to a work, and the windows: buffers of every rank that all ranks
+ * can write to. Windows have the same numbers on all ranks, because registering one is collective.
  */
 #ifndef GYRE_PLAN_CALL_H
 #define GYRE_PLAN_CALL_H
@@ -18,13 +17,13 @@ struct gyre_window_entry {
     struct gyre_window_entry *next;      /* the next older one */
     uint32_t number;                     /* from 1 */
     unsigned char *base;                 /* this rank's buffer */
-    uint64_t n_bytes;                    /* of the smallest buffer of any rank */
+    uint64_t n_bytes;                    /* of any rank's smallest buffer */
     struct gyre_share_mapping *mappings; /* by rank */
-    void **bases;                        /* by rank, this rank's own included */
-    bool is_remote;                      /* this rank cannot address the buffer of some rank: its
-                                          * base is NULL. The same on all ranks */
-    bool has_large_pages;                /* on all ranks, as the other ranks map it: window.c */
-    int8_t residue;                      /* of all bases modulo 16; -1 = they differ */
+    void **bases;                        /* by rank, this one included */
+    bool is_remote; /* some rank's buffer has no address here: its base is NULL. The same on all
+                     * ranks */
+    bool has_large_pages; /* on all ranks, as the others map it */
+    int8_t residue;       /* of all bases modulo 16; -1 = they differ */
     struct gyre_placement placement;
 };
 
@@ -40,27 +39,26 @@ struct gyre_call {
     uint64_t count;
     gyre_dtype dtype;
     gyre_op op;
-    int root;     /* or the peer; -1 where there is none */
+    int root;     /* or the peer; -1 without one */
     bool is_send; /* SEND_RECV */
     gyre_stream stream;
     uint64_t scalar; /* of a user's op, which may be gone before the group ends */
     struct gyre_call_terms terms;
-    /* By gyre_window_find(), once, right before the call is planned. */
-    const struct gyre_window_entry *window; /* that holds recv; NULL = none does */
-    uint64_t window_offset;                 /* of recv in it; 0 without one */
+    /* By gyre_window_find(), right before the call is planned. */
+    const struct gyre_window_entry *window; /* that holds recv; NULL = none */
+    uint64_t window_offset;                 /* of recv in it, or 0 */
     struct gyre_observed *observed;         /* core/engine/call/caller.h; NULL = no observer */
 };
 
-/** gyre_window_find - fill in the call's window: the newest one that holds its result, among those
- * whose buffers all ranks address. Only all-reduce, all-gather, all-to-all and broadcast have one,
- * because every rank has a result of the same size, at the same place of its buffer. The window
- * stays valid until it is deregistered, which no thread does during a call. */
+/** gyre_window_find - fill in the newest window that holds the call's result and whose buffers
+ * all ranks address. Only where every rank's result has the same size and place: all-reduce,
+ * all-gather, all-to-all and broadcast. Valid until deregistered, which no thread does during a
+ * call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);
 
-/** gyre_call_reduction - the reduction that executors carry out for the call's operation, among
- * @n_ranks ranks. An average becomes a sum with a factor ahead of it (floating point) or a division
- * after it (integers), and an operation of the user becomes a sum with that factor. Collectives
- * that do not reduce get a sum of one summand. */
+/** gyre_call_reduction - what executors carry out for the call's operation. An average is a sum
+ * with a factor ahead (floating point) or a division after it (integers), a user's operation a
+ * sum with its factor. Without a reduction: a sum of one summand. */
 struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t n_ranks);
 
 #endif

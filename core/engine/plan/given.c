@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads files of programs, turns them into algorithms, proves them, and keeps those that a
- * communicator uses. Every rank proves the programs of all ranks, so all reach the same verdict
- * without a message, and every rank refuses a wrong program.
+ * Every rank proves the programs of all ranks, so all reach the same verdict without a message.
  */
 #include "core/engine/plan/given.h"
 
@@ -18,8 +16,8 @@
 
 /* ---- proof --------------------------------------------------------------------------------- */
 
-/* The limit of (steps of all ranks) x (workers of all ranks), with which the time of a proof grows.
- * At 2^27 a ring of 406 ranks takes 0.64 s on one core of a shared machine, 2026-11. */
+/* The limit of (steps of all ranks) x (workers of all ranks): a ring of 406 ranks, 0.64 s on one
+ * core of a shared machine, 2026-11. */
 #define MOST_WORK (1ULL << 27)
 
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers)
@@ -66,8 +64,7 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
 
 /* ---- a file -------------------------------------------------------------------------------- */
 
-/* A larger file is refused. The text of a ring all-reduce of 406 ranks has 13 MB, and larger rings
- * cannot be proved (proof.h). */
+/* A ring all-reduce of 406 ranks has 13 MB, and larger rings cannot be proved. */
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
 gyre_status gyre_algo_file_load(const char *path, const char *source,
@@ -110,7 +107,7 @@ void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, 
     }
 }
 
-/* Does the communicator have the FIFOs and blocks that the programs need? */
+/* Are there the FIFOs and blocks that the programs need? */
 static gyre_status check_terms(const struct gyre_algorithm *algorithm,
                                const struct gyre_algo_terms *terms)
 {
@@ -168,7 +165,7 @@ static bool is_set_placed(const struct gyre_program *const *programs, int n_prog
     return false;
 }
 
-/* Find the shape of which the set is a further variant; NULL if there is none. */
+/* NULL: the set is of a new shape. */
 static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
                                          const struct gyre_program *program, bool is_placed)
 {
@@ -181,7 +178,7 @@ static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
     return NULL;
 }
 
-/* Adds a set as a new shape, or as a further variant of a shape that is in the list already. */
+/* As a new shape, or a further variant of one in the list. */
 static gyre_status add_set(const struct gyre_algo_file *file, int set,
                            struct gyre_file_shape **shapes)
 {
@@ -272,7 +269,6 @@ const struct gyre_algorithm *gyre_file_shapes_find(const struct gyre_file_shape 
 
 /* ---- what a communicator uses -------------------------------------------------------------- */
 
-/* Log one line that lists the shapes of the file and the shapes that this communicator uses. */
 static void log_use(const struct gyre_algo_use *use, const struct gyre_algo_terms *terms)
 {
     char all[512], used[384] = "none";
@@ -313,8 +309,7 @@ void gyre_algo_use_close(struct gyre_algo_use *use)
     memset(use, 0, sizeof(*use));
 }
 
-/* Stop using the present shapes. They stay in memory until the communicator is closed, because
- * loaded programs may refer to them. */
+/* They stay until the communicator is closed, because loaded programs may refer to them. */
 static void retire_shapes(struct gyre_algo_use *use)
 {
     struct gyre_file_shape **end = &use->retired;
@@ -325,14 +320,14 @@ static void retire_shapes(struct gyre_algo_use *use)
     use->file = NULL;
 }
 
-/* The result of reading the file on one rank. Ranks all-gather it, so its layout is fixed. */
+/* All-gathered by the ranks: fixed layout. */
 struct reading {
     uint64_t hash;
     uint32_t has_failed;
     uint32_t pad;
 };
 
-/* Have all ranks read the same programs? @status: how this rank's reading ended. */
+/* Have all ranks read the same programs? @status: of this rank's reading. */
 static gyre_status compare_readings(const struct gyre_member *member, const char *path,
                                     const char *source, uint64_t hash, gyre_status status)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that are given instead of emitted: GYRE_ALGO_FILE of the library and --algo-file of the
- * benches. A file holds programs as `gyre schedule` prints them. Those that fit a communicator
- * become algorithms, which its plans use in place of the built-in ones. Also the proof of programs
- * before they run: those of a file always, others with GYRE_CHECK=programs.
+ * Programs that are given instead of emitted (GYRE_ALGO_FILE, --algo-file), as `gyre schedule`
+ * prints them; those that fit a communicator become algorithms in place of the built-in ones. Also
+ * proofs of programs before they run: of files always, of others with GYRE_CHECK=programs.
  */
 #ifndef GYRE_PLAN_GIVEN_H
 #define GYRE_PLAN_GIVEN_H
@@ -18,8 +17,8 @@
 
 /* ---- proof --------------------------------------------------------------------------------- */
 
-/** gyre_proof_steps - what a program's steps count for gyre_proof_obstacle(): a step that moves a
- * range of chunks is as many steps as it moves chunks. */
+/** gyre_proof_steps - the steps of a program, where one that moves a range counts once for each
+ * chunk. */
 static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
 {
     uint64_t n_steps = 0;
@@ -28,11 +27,11 @@ static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
     return n_steps;
 }
 
-/** gyre_proof_obstacle - is a shape too large to be proved while a communicator waits? The time of
- * a proof grows with the steps of all ranks times the workers of all ranks. The limit is reached by
- * a ring all-reduce of more than 406 ranks (docs/schedule.md says how long proofs take).
+/** gyre_proof_obstacle - is a shape too large to be proved while a communicator waits? The time
+ * grows with the steps of all ranks times their workers; a ring all-reduce of 406 ranks is the
+ * largest (docs/schedule.md).
  * @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it can be proved; else
- * the reason, in words. */
+ * the reason. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
 
 /** gyre_proof_run - prove the programs of all ranks, out of place and in place.
@@ -40,32 +39,32 @@ const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_w
  * Errors: INVALID_ARGUMENT with the verifier's finding (rank, worker, step); OUT_OF_MEMORY. */
 gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks);
 
-/** gyre_proof_of_shape - emit the programs of all ranks of one variant of a shape, and prove them.
+/** gyre_proof_of_shape - emit one variant's programs of all ranks, and prove them.
  * Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape);
 
 /* ---- a file -------------------------------------------------------------------------------- */
 
-/* A file that was read. Zeros = there is none. */
+/* Zeros = there is none. */
 struct gyre_algo_file {
     char name[PATH_MAX + 32]; /* for messages: "GYRE_ALGO_FILE mine.gyre" */
     struct gyre_program_file content;
 };
 
-/** gyre_algo_file_load - read a file of programs; the structure of each is checked.
- * @source: how the user named the file: "GYRE_ALGO_FILE" or "--algo-file".
+/** gyre_algo_file_load - read a file, and check each program's structure.
+ * @source: "GYRE_ALGO_FILE" or "--algo-file".
  * Errors: SYSTEM, OUT_OF_MEMORY, INVALID_ARGUMENT naming source, file, line and what is wrong. */
 gyre_status gyre_algo_file_load(const char *path, const char *source,
                                 struct gyre_algo_file *file_out);
 void gyre_algo_file_free(struct gyre_algo_file *file);
 
-/* The limits that a communicator sets to programs. They are the same on all ranks. */
+/* A communicator's limits to programs, the same on all ranks. */
 struct gyre_algo_terms {
     uint32_t n_ranks;
     gyre_device_kind device_kind;
     struct gyre_fifo_spec spec;
-    uint32_t max_blocks; /* thread blocks of a call on a GPU; UINT32_MAX = no limit */
+    uint32_t max_blocks; /* of a call on a GPU; UINT32_MAX = no limit */
     const struct gyre_grouping *grouping;
 };
 
@@ -75,26 +74,25 @@ struct gyre_file_shape {
     struct gyre_file_shape *next;
 };
 
-/** gyre_file_shapes_open - make algorithms of the file's shapes for as many ranks as the
- * communicator has, and prove their programs.
+/** gyre_file_shapes_open - make algorithms of the file's shapes for the communicator's ranks, and
+ * prove their programs.
  * @file: must live as long as the shapes.
- * @shapes_out: NULL when the file has none for so many ranks.
- * Errors: INVALID_ARGUMENT (programs are missing, or the verifier refuses them), UNSUPPORTED
- * (lanes, depth or workers that the communicator cannot give, or too large to be proved); all
- * naming the file and the shape. */
+ * @shapes_out: NULL if the file has none for so many ranks.
+ * Errors: INVALID_ARGUMENT (programs are missing or refuted), UNSUPPORTED (more lanes, depth or
+ * workers than there are, or too large to be proved), naming file and shape. */
 gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
                                   const struct gyre_algo_terms *terms,
                                   struct gyre_file_shape **shapes_out);
 void gyre_file_shapes_close(struct gyre_file_shape *shapes);
 
-/** gyre_file_shapes_find - the algorithm for a call, or NULL.
+/** gyre_file_shapes_find - NULL if none is for the call.
  * @root: -1 where the collective has none. @is_placed: wanted. */
 const struct gyre_algorithm *gyre_file_shapes_find(const struct gyre_file_shape *shapes,
                                                    enum gyre_collective coll, int root,
                                                    bool is_placed);
 
-/** gyre_algo_file_describe - the shapes of a file for people: "ring all_reduce of 4 ranks, tree
- * broadcast of 8 ranks from root 0". */
+/** gyre_algo_file_describe - "ring all_reduce of 4 ranks, tree broadcast of 8 ranks from root
+ * 0". */
 void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, size_t text_bytes);
 
 /* ---- what a communicator uses -------------------------------------------------------------- */
@@ -102,26 +100,24 @@ void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, 
 struct gyre_algo_use {
     const struct gyre_algo_file *file; /* NULL = none */
     struct gyre_file_shape *shapes;
-    bool is_paused;                  /* the shapes are there, but none is used */
+    bool is_paused;                  /* the shapes are not used for now */
     struct gyre_algo_file own;       /* of gyre_algo_use_replace() */
-    struct gyre_file_shape *retired; /* no longer used, but loaded programs may refer to them */
+    struct gyre_file_shape *retired; /* not used, but loaded programs may refer to them */
 };
 
-/** gyre_algo_use_open - use the programs of @file that fit the communicator. Rank 0 logs which
- * programs fit.
+/** gyre_algo_use_open - use the programs of @file that fit; rank 0 logs which do.
  * @file: outlives the use; may have no programs. Errors: as gyre_file_shapes_open(). */
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
                                const struct gyre_algo_terms *terms, int rank);
 void gyre_algo_use_close(struct gyre_algo_use *use);
 
-/** gyre_algo_use_replace - read a file and use its programs in place of all others. Collective;
- * once in the life of a communicator. Errors: as gyre_plan_use_file(). */
+/** gyre_algo_use_replace - use this file's programs in place of all others. Collective; once in a
+ * communicator's life. Errors: as gyre_plan_use_file(). */
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_terms *terms,
                                   const struct gyre_member *member);
 
-/** gyre_algo_use_find - find the algorithm for a call; NULL if the file has none whose path the
- * filter allows.
+/** gyre_algo_use_find - NULL if no algorithm of the file has a path that the filter allows.
  * @root: -1 where the collective has none. @in_window: the call's result lies in a window. */
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
                                                 const struct gyre_filter *filter,

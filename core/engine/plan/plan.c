@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the plan of a call, or makes it: chooses how calls with its key are carried out, and loads
- * their program. Then fills in works of the plan.
+ * Finds a call's plan or makes it, and fills in its works.
  */
 #include "core/engine/plan/plan.h"
 
@@ -13,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Fills in the key where it stays, because copying fields that were just written takes 10 ns. */
+/* Fills in the key in place, because copying fields that were just written takes 10 ns. */
 static void set_key(const struct gyre_plan_cache *cache, const struct gyre_call *call,
                     struct gyre_plan_key *key_out)
 {
@@ -50,8 +49,7 @@ static void set_key(const struct gyre_plan_cache *cache, const struct gyre_call 
     };
 }
 
-/* A call with this key. Plans are made from their key alone, so none depends on a fact that the key
- * lacks. */
+/* Plans are made from their key alone, so none depends on a fact that the key lacks. */
 static struct gyre_call call_of(const struct gyre_plan_key *key)
 {
     static const struct gyre_window_entry small_pages, large_pages = {.has_large_pages = true};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns calls into works that an executor can launch. The key of a call (struct gyre_plan_key)
- * determines an algorithm, a protocol, the channels and the tile, and these determine a program,
- * which is loaded once. Each rank plans alone. A choice depends only on settings that all ranks
- * agreed on at init, so all ranks choose the same.
+ * Turns calls into works. A call's key (struct gyre_plan_key) determines algorithm, protocol,
+ * channels and tile, and so a program, loaded once. Each rank plans alone, but from settings that
+ * all ranks agreed on, so all choose the same.
  */
 #ifndef GYRE_PLAN_PLAN_H
 #define GYRE_PLAN_PLAN_H
@@ -19,7 +18,7 @@ struct gyre_links;
 struct gyre_member;
 struct gyre_plan_cache;
 
-/* The objects from which plans are made. Each of them outlives the cache. */
+/* Each outlives the cache. */
 struct gyre_plan_config {
     const struct gyre_member *member;
     const struct gyre_links *links;
@@ -29,93 +28,83 @@ struct gyre_plan_config {
     struct gyre_executor *executor;
 };
 
-/** gyre_plan_cache_open - make the cache of plans of one communicator on this rank. One thread at a
- * time may use it, the thread that makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of
- * and, for GYRE_ALGO_FILE, of gyre_file_shapes_open. */
+/** gyre_plan_cache_open - the plans of one communicator on this rank, used by the thread that
+ * makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of
+ * gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** gyre_plan_get - the plan of a call, whose window is filled in. Made on the first call with
- * its key, which chooses, and loads the program. To be called before the first launch of a group,
- * because loading may wait for kernels that run.
- * @plan_out: valid until gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of
- * emitting a program and of the executor's load; UNSUPPORTED if the communicator's FIFOs cannot
- * carry the program. */
+/** gyre_plan_get - the plan of a call, whose window is filled in. The first call with a key
+ * chooses and loads the program, which may wait for running kernels: call this before a group's
+ * first launch.
+ * @plan_out: valid until gyre_plan_sweep().
+ * Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of emitting a program and of the
+ * executor's load; UNSUPPORTED if the communicator's FIFOs cannot carry the program. */
 gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           const struct gyre_plan **plan_out);
 
-/** gyre_plan_sweep - free plans that others have replaced. Between batches of calls. */
+/** gyre_plan_sweep - free replaced plans, between batches of calls. */
 void gyre_plan_sweep(struct gyre_plan_cache *cache);
 
-/** gyre_plans_made - how many plans the communicator has made on this rank. Tests compare it with
- * the number of keys of the calls. */
+/** gyre_plans_made - on this rank. Tests compare it with the calls' keys. */
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 
-/** gyre_plan_work - fill in the work that carries out a call by its plan. The caller sets the
- * work's signature and sequence. */
+/** gyre_plan_work - fill in a call's work. The caller sets signature and sequence. */
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
-/** gyre_plan_force - carry out collectives by this choice from now on, or as the tuner chooses if
- * @choice is NULL. All ranks must pass the same choice, between calls. Benches use this to compare
- * all choices. The tuner chooses the fields that are 0 in @choice. Point to point is not affected.
- * A choice that is impossible, or that GYRE_ALGO, GYRE_PROTO or GYRE_PATH forbid, fails when it is
- * used. */
+/** gyre_plan_force - carry out collectives by this choice, for benches; NULL: as the tuner
+ * chooses, which also chooses fields that are 0. All ranks pass the same, between calls. A choice
+ * that is impossible, or forbidden by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice);
 
-/** gyre_plan_restrict - from now on choose among the algorithms, protocols and paths that @words
- * allow, in place of those that GYRE_ALGO, GYRE_PROTO and GYRE_PATH allow. If @words names
- * algorithms, the programs of GYRE_ALGO_FILE are no longer used. All ranks must pass the same
- * words, between calls. Programs with options of their own for this call it. Errors: as
- * gyre_filter_override(). */
+/** gyre_plan_restrict - allow what @words allow, in place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH,
+ * for programs with options of their own. If @words names algorithms, GYRE_ALGO_FILE no longer
+ * counts. All ranks pass the same, between calls. Errors: as gyre_filter_override(). */
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
                                const struct gyre_filter_words *words);
 
-/** gyre_plan_use_file - from now on run the programs of this file for the calls that they fit, in
- * place of the programs of GYRE_ALGO_FILE. Collective, between calls; all ranks must have the same
- * programs in the file. Programs with an option of their own for this call it.
- * @source: the option, for messages; it lives as long as the plans.
+/** gyre_plan_use_file - run this file's programs for calls that they fit, in place of
+ * GYRE_ALGO_FILE's. Collective, between calls; the same programs on all ranks.
+ * @source: the option, for messages; lives as long as the plans.
  * Errors: as gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE (another rank could
  * not read the file, or has other programs). */
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
 
-/** gyre_plan_resume_file - use the programs of a file again after gyre_plan_restrict() has put
- * algorithms in their place. All ranks must call this, between calls. */
+/** gyre_plan_resume_file - use a file's programs again after gyre_plan_restrict(). All ranks,
+ * between calls. */
 void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 
-/** gyre_plan_check_file - has the file programs for calls of this collective by the ranks of this
- * communicator? @in_window: the results of the calls lie in a window.
- * Errors: INVALID_USAGE naming the file and the shapes that it has. */
+/** gyre_plan_check_file - has the file programs for this collective here? @in_window: results lie
+ * in a window.
+ * Errors: INVALID_USAGE naming the file and its shapes. */
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
 
-/** gyre_plan_choice - make the choice for a call whose result lies in no window, as
- * gyre_tuner_choose() makes it. */
+/** gyre_plan_choice - as gyre_tuner_choose(), for a result in no window. */
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
 
-/** gyre_plan_facts_of - the facts on which the choice for a call depends if its result lies in no
- * window. */
+/** gyre_plan_facts_of - the facts of a call with a result in no window. */
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call);
 
-/** gyre_plan_facts - the facts that are the same for all calls. They live as long as the
- * communicator. */
+/** gyre_plan_facts - the same for all calls. They live as long as the communicator. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache);
 
-/** gyre_plan_cost - the constants with which times are predicted for this communicator: those of
- * GYRE_TUNING_FILE, else the shipped ones of its kind of device. */
+/** gyre_plan_cost - what predicts times here: GYRE_TUNING_FILE, else the shipped constants of the
+ * kind of device. */
 const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache);
 
-/* The choice for a call in words and numbers, for people and benches. */
+/* For people and benches. */
 struct gyre_plan_summary {
     char algorithm[16];
-    char proto[8];     /* of links without a proxy; of all links if there is no such link */
-    char net_proto[8]; /* of links that a proxy serves; "" = there are none */
+    char proto[8];     /* of links without a proxy, or of all */
+    char net_proto[8]; /* of links with a proxy; "" = there are none */
     unsigned n_channels;
     unsigned slot_bytes;
-    unsigned n_blocks; /* thread blocks (CUDA) or cooperative workers (host) of one rank */
+    unsigned n_blocks; /* of one rank: thread blocks (CUDA) or cooperative workers (host) */
     char path[16];     /* of results: gyre_path_names */
     char transports[64];
     double predicted_us; /* 0 = no prediction */

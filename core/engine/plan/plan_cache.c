@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The life and the settings of one communicator's plans: opening them with the facts that are the
- * same for all calls, and changing what they may choose from between calls.
+ * Opens a communicator's plans with the facts of all calls, and changes what they may choose from.
  */
 #include "core/engine/plan/plan_cache.h"
 
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Collect the facts that are the same for all calls of the communicator. */
 static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *config)
 {
     const struct gyre_member *member = config->member;
@@ -53,7 +51,6 @@ static uint32_t count_inside(const struct gyre_member *member, const struct gyre
     return n;
 }
 
-/* The limits that this communicator sets to programs from a file. */
 static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
 {
     const bool is_cuda = cache->facts.device_kind == GYRE_DEVICE_CUDA;
@@ -66,7 +63,6 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
     };
 }
 
-/* Warn about algorithms that NCCL_ALGO names and that gyre does not have. */
 static void report_nccl_only(const struct gyre_filter *filter)
 {
     char names[128];
@@ -77,7 +73,7 @@ static void report_nccl_only(const struct gyre_filter *filter)
             names);
 }
 
-/* Can an algorithm and a protocol that NCCL's variables allow carry out this collective here? */
+/* Within what NCCL's variables allow. */
 static bool has_algorithm(const struct gyre_plan_cache *cache, enum gyre_collective coll)
 {
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
@@ -97,8 +93,8 @@ static bool has_proto(const struct gyre_plan_cache *cache, enum gyre_collective 
     return false;
 }
 
-/* NCCL_ALGO=Tree stands in many scripts, and NCCL before 2.24 took another algorithm where there is
- * no tree. So a list of NCCL's variables that leaves a collective nothing does not count for it. */
+/* NCCL_ALGO=Tree stands in many scripts, and NCCL before 2.24 took another algorithm where there
+ * is no tree. So a list that leaves a collective nothing does not count for it. */
 static void relax_nccl(struct gyre_plan_cache *cache)
 {
     struct gyre_filter *filter = &cache->filter;
@@ -124,9 +120,8 @@ static void relax_nccl(struct gyre_plan_cache *cache)
         GYRE_WARN("NCCL_PROTO is ignored for%s: no protocol of it can be used here", protos);
 }
 
-/* Choose the constants with which times are predicted. The tables were measured on one host. On
- * several hosts the best algorithm depends on the number of hosts and on the ranks and NICs of each
- * host, so predict there. */
+/* Rows were measured on one host. On several, the best algorithm depends on their number, ranks
+ * and NICs, so it is predicted. */
 static void choose_cost(struct gyre_plan_cache *cache, const struct gyre_plan_config *config)
 {
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;

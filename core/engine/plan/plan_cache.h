@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plans of one communicator: what they are made from and what was kept of earlier calls. Only
- * the files of core/engine/plan that make plans include this header. Only the caller's thread of
- * the communicator uses it.
+ * What one communicator's plans are made from and what was kept of earlier calls. For the files
+ * that make plans, and the caller's thread.
  */
 #ifndef GYRE_PLAN_PLAN_CACHE_H
 #define GYRE_PLAN_PLAN_CACHE_H
@@ -20,17 +19,17 @@ struct gyre_plan_cache {
     struct gyre_algo_use from_file;
     struct gyre_tuner_facts facts;
     uint32_t n_ranks_inside;       /* on this rank's host */
-    bool is_tuned;                 /* facts.cost is that of GYRE_TUNING_FILE */
-    struct gyre_cost network_cost; /* shipped constants with what is known of the network */
+    bool is_tuned;                 /* facts.cost is GYRE_TUNING_FILE's */
+    struct gyre_cost network_cost; /* shipped, with what is known of the network */
     struct gyre_filter filter;
     struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
-    uint32_t n_settings;       /* how many numbers of settings were given out */
-    uint32_t settings;         /* number of the present settings, which plans have in their key */
-    uint32_t unforced;         /* number of the same settings without a forced choice */
+    uint32_t n_settings;       /* numbers of settings given out */
+    uint32_t settings;         /* the present number, part of a plan's key */
+    uint32_t unforced;         /* the same without a forced choice */
     uint64_t n_made;           /* plans */
     struct gyre_plan_table plans;
-    struct gyre_plan_table predicted; /* choices by prediction, one for each class of sizes: a
-                                       * prediction takes too long to be repeated */
+    struct gyre_plan_table
+        predicted; /* by class of sizes, because a prediction takes too long to be repeated */
 };
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decides a call: the facts, the choice of algorithm, protocols, path, channels and tile, and the
- * programs of that choice. Choices by prediction are kept, because a prediction takes too long to
- * be repeated for each call.
+ * Decides a call: facts, then algorithm, protocols, path, channels and tile, then programs.
  */
 #include "core/engine/plan/plan_choice.h"
 
@@ -34,7 +32,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     return facts;
 }
 
-/* Make the choice for a call of so many bytes, within the call's terms.
+/* Within the call's terms.
  * @given: the algorithm of a file; NULL = the choice is free. */
 static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                const struct gyre_call *call, const struct gyre_algorithm *given,
@@ -46,9 +44,8 @@ static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_
                          : gyre_tuner_choose(&facts, &filter, call->coll, n_bytes, choice_out);
 }
 
-/* Find the choice for a call, or make it. Only choices by prediction are kept, one for each class
- * of sizes. A rank that has dropped one makes the same choice again, so ranks need not drop the
- * same ones. */
+/* Only predictions are kept, one for each class of sizes. A rank that has dropped one makes the
+ * same choice again, so ranks need not drop the same ones. */
 static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                                const struct gyre_call *call, const struct gyre_algorithm *given,
                                struct gyre_choice *choice_out)
@@ -82,7 +79,7 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Choose by the tables, and replace the parts of the choice that gyre_plan_force() has set. */
+/* Parts that gyre_plan_force() has set replace those of the tables. */
 static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                 enum gyre_collective coll, uint64_t n_bytes,
                                 struct gyre_choice *choice_out)
@@ -118,7 +115,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
 }
 
 /* The order of what decides: a call's own terms, a forced choice, a program of a file, then rows
- * and predictions (gyre_tuner_choose()). */
+ * and predictions. */
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                               const struct gyre_call *call, struct gyre_choice *choice_out)
 {
@@ -143,8 +140,7 @@ gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_ca
 
 /* ---- its programs -------------------------------------------------------------------------- */
 
-/* Fill in the shape of a call, this rank's number in the shape and, for point to point, the two
- * ranks of the communicator. */
+/* And this rank's number in the shape and, for point to point, the two ranks. */
 static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call *call,
                      struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
 {
@@ -166,7 +162,6 @@ static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call
     *shape_out = shape;
 }
 
-/* Do the communicator's FIFOs carry the program? */
 static gyre_status check_fifos(const struct gyre_fifo_spec *spec, uint32_t n_fifos,
                                const struct gyre_call *call, const struct gyre_program *program)
 {
@@ -200,9 +195,8 @@ static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fif
         (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
 }
 
-/* The most channels of a program on a GPU, because the workers of all channels run as thread blocks
- * at the same time. Programs that a built-in algorithm emits are not limited here; they keep the
- * channels that the tuner chose for that algorithm. */
+/* On a GPU, because the workers of all channels run as blocks at once. Built-in algorithms keep
+ * the tuner's channels. */
 static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm,
                                     const struct gyre_variants *variants)
@@ -213,7 +207,7 @@ static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
     return (uint32_t)gyre_max_u64(1, facts->max_channels / variants->most_workers);
 }
 
-/* Limit the channels to those that have FIFOs and, on a GPU, thread blocks.
+/* To those that have FIFOs and, on a GPU, thread blocks.
  * @facts: of the communicator, not of a pair. */
 static void limit_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                            uint32_t n_fifos, const struct gyre_variants *variants,

@@ -1,16 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * How a call is carried out: the choice, and the programs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_PLAN_PLAN_CHOICE_H
 #define GYRE_PLAN_PLAN_CHOICE_H
 
 #include "core/engine/plan/plan_cache.h"
 
-/** gyre_plan_choose - choose how a call is carried out, and find its programs. The number of
- * channels fits the programs' lanes and thread blocks.
- * @rank_of_out: the two ranks of a point-to-point call; not set for collectives.
- * The order is: the call's own terms, gyre_plan_force(), a program of a file, rows and predictions.
+/** gyre_plan_choose - how a call is carried out: the call's own terms, then gyre_plan_force(), a
+ * program of a file, rows and predictions. The channels fit the programs' lanes and thread
+ * blocks.
+ * @rank_of_out: the two ranks of a point-to-point call; else not set.
  * Errors: INVALID_ARGUMENT for a forced tile that fits no slot; as gyre_tuner_choose() and
  * gyre_programs_find(); UNSUPPORTED if the communicator's FIFOs cannot carry the programs. */
 gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_call *call,

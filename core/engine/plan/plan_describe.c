@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Tells people how a call is carried out: the log line of a choice, and the summary for benches.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/plan_describe.h"
 
 #include "core/foundation/base/log.h"
@@ -33,7 +30,7 @@ static void name_rows(const struct gyre_choice *choice, char *text_out, size_t t
         snprintf(text_out + n, text_bytes - n, ")");
 }
 
-/* The predicted time of a call; 0 if there is no prediction. */
+/* 0 if there is no prediction. */
 static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective coll,
                          const struct gyre_choice *choice, uint64_t n_bytes)
 {
@@ -58,7 +55,7 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
                       gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
         1e3;
     char prediction[96] = "", share[32] = "", won[192];
-    /* A bound of 0 is not known, as on one host without the rates of its links. */
+    /* 0 is not known, as on one host without the rates of its links. */
     if (us > 0 && bound_us > 0)
         snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
     if (us > 0)
@@ -76,8 +73,7 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
               path_name, choice->n_channels, choice->tile_bytes, prediction, won);
 }
 
-/* The number of thread blocks of a call. If copy engines carry the whole call, a kernel copies only
- * this rank's own block. */
+/* If copy engines carry the whole call, a kernel copies only this rank's own block. */
 static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_variants *variants)
 {
     return choice->path == GYRE_PATH_COPY_ENGINE &&

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* Multilinear hashing (Carter and Wegman, 1979): the products do not wait for each other, and the
- * top bits of their sum depend on all bits of the key. The fields are read as they were written a
- * moment ago: a load of several of them would wait for the stores, 10 ns in each call. */
+ * sum's top bits depend on all bits of the key. Fields are read as they were just written: a
+ * wider load would wait for the stores, 10 ns a call. */
 static struct gyre_plan **set_of(struct gyre_plan_table *table, const struct gyre_plan_key *key)
 {
     const struct gyre_call_terms *terms = &key->terms;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two lists: programs by shape, and loaded programs by program and choice. A communicator uses few
- * of either, so the lists are walked.
+ * Programs by shape, and loaded programs by program and choice: short lists, which are walked.
  */
 #include "core/engine/plan/programs.h"
 
@@ -30,7 +29,7 @@ struct gyre_loaded_programs {
     enum gyre_proto net_proto;
     enum gyre_path path;
     uint32_t n_channels;
-    uint16_t rank_of[2]; /* of a point-to-point program; else unused */
+    uint16_t rank_of[2]; /* of a point-to-point program */
     struct gyre_loaded *loaded;
     struct gyre_loaded_programs *next;
 };
@@ -41,7 +40,7 @@ static void free_variants(struct gyre_variants *variants)
         gyre_program_free(variants->programs[v]);
 }
 
-/* Of programs from a file: the most workers of any rank and variant. */
+/* Of any rank and variant. */
 static uint32_t most_given_workers(const struct gyre_given_programs *given)
 {
     uint32_t most = 0;
@@ -76,8 +75,7 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
     return GYRE_SUCCESS;
 }
 
-/* Prove the programs, as GYRE_CHECK=programs asks. Programs of a file are not proved again: that
- * was done when the file was read. */
+/* For GYRE_CHECK=programs. Programs of a file were proved when it was read. */
 static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                          const struct gyre_variants *variants)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs that a communicator has used on this rank. A program is emitted once for each shape
- * and loaded once for each choice.
+ * The programs that a communicator has used on this rank, emitted once for each shape and loaded
+ * once for each choice.
  */
 #ifndef GYRE_PLAN_PROGRAMS_H
 #define GYRE_PLAN_PROGRAMS_H
@@ -11,23 +11,22 @@
 
 struct gyre_programs {
     struct gyre_executor *executor;
-    bool in_host_memory; /* of all loaded programs, as in gyre_load_config */
-    bool proves;         /* GYRE_CHECK=programs: programs are proved before their first use */
+    bool in_host_memory; /* as in gyre_load_config */
+    bool proves;         /* GYRE_CHECK=programs: prove programs before their first use */
     struct gyre_shape_programs *shapes;
     struct gyre_loaded_programs *loads;
 };
 
-/* One rank's programs of one shape, of all variants. They live as long as the cache. */
+/* One rank's, of one shape. Live as long as the cache. */
 struct gyre_variants {
     uint32_t n_variants;
     struct gyre_program *programs[GYRE_MAX_VARIANTS];
-    /* Of any variant; of programs from a file also of any rank, because all ranks must come to the
-     * same number of channels. */
+    /* Of any variant, and in files of any rank, because all ranks must come to the same
+     * channels. */
     uint32_t most_workers;
 };
 
-/** gyre_programs_find - find the programs of @rank (in the shape), and emit them on their first
- * use.
+/** gyre_programs_find - the programs of @rank (in the shape), emitted on their first use.
  * @shape: its variant is ignored, its grouping always the same. Errors: as gyre_algorithm_emit(),
  * and as gyre_proof_of_shape() if programs are proved. */
 gyre_status gyre_programs_find(struct gyre_programs *programs,
@@ -35,8 +34,8 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_shape *shape, int rank,
                                const struct gyre_variants **variants_out);
 
-/** gyre_programs_load - find the executor's own form of the programs, and load it on its first use.
- * @rank_of: the two ranks of a point-to-point call; NULL = all ranks of the communicator.
+/** gyre_programs_load - the executor's form of the programs, loaded on its first use.
+ * @rank_of: the two ranks of a point-to-point call; NULL = the communicator's.
  * Errors: those of the executor's load. */
 gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,
                                const struct gyre_choice *choice, const uint16_t *rank_of,

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads the terms of a call and applies them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/terms.h"
 
 #include "core/foundation/base/param.h"
@@ -12,8 +9,7 @@
 
 #define MAX_CHANNELS 64
 
-/* An empty list gives a mask that allows everything, which limits a call as little as no list. Both
- * become 0, so that a call with an empty list equals a call without terms. */
+/* An empty list allows everything. It becomes 0, so that the call equals one without terms. */
 static uint32_t limit_of(uint32_t mask)
 {
     return mask == UINT32_MAX ? 0 : mask;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The terms of one call: what its caller allows of algorithms, protocols and channels, beside what
- * GYRE_ALGO, GYRE_PROTO and the communicator allow.
+ * The terms of one call: the algorithms, protocols and channels that its caller allows, within
+ * GYRE_ALGO, GYRE_PROTO and the communicator's.
  */
 #ifndef GYRE_PLAN_TERMS_H
 #define GYRE_PLAN_TERMS_H
@@ -10,8 +10,8 @@
 
 /* Zeros = no terms. Compared byte by byte. */
 struct gyre_call_terms {
-    uint32_t algorithms; /* bit i = gyre_algorithms[i] allowed; 0 = all */
-    uint32_t protos;     /* bit i = enum gyre_proto allowed; 0 = all */
+    uint32_t algorithms; /* bit i = gyre_algorithms[i]; 0 = all */
+    uint32_t protos;     /* bit i = enum gyre_proto; 0 = all */
     uint16_t min_channels;
     uint16_t max_channels;
 };
@@ -21,9 +21,8 @@ _Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
 struct gyre_filter;
 struct gyre_tuner_facts;
 
-/** gyre_call_terms_parse - @algorithm, @protocol: as GYRE_ALGO and GYRE_PROTO; NULL = all.
- * An empty list allows everything, so it sets no terms. @min_channels, @max_channels: 1..64, 0 = no
- * limit.
+/** gyre_call_terms_parse - @algorithm, @protocol: as GYRE_ALGO and GYRE_PROTO; NULL or an empty
+ * list = all. @min_channels, @max_channels: 1..64, 0 = no limit.
  * Errors: INVALID_ARGUMENT with the word or number and the legal ones. */
 gyre_status gyre_call_terms_parse(enum gyre_collective coll, const char *algorithm,
                                   const char *protocol, int min_channels, int max_channels,
@@ -34,11 +33,11 @@ static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
     return (terms->algorithms | terms->protos | terms->min_channels | terms->max_channels) != 0;
 }
 
-/** gyre_call_terms_hash - for the call's record; 0 if there are no terms. */
+/** gyre_call_terms_hash - 0 if there are no terms. */
 uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms);
 
-/** gyre_call_terms_apply - narrow the filter and the channels of a communicator to the terms. Where
- * the two have no channels in common, those of the communicator count. */
+/** gyre_call_terms_apply - narrow a communicator's filter and channels. Its own channels count
+ * where the terms have none in common with them. */
 void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
                            struct gyre_filter *filter, struct gyre_tuner_facts *facts);
 

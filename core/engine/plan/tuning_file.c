@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads GYRE_TUNING_FILE, and computes the constants of a network. The constants between hosts
- * follow from a line rate and a latency and from the shares below. With them the shipped constants
- * come out for the networks that these stand for: 400 Gbit/s and 2 us over RDMA, 10 Gbit/s and 10
- * us over TCP.
+ * Reads GYRE_TUNING_FILE, and computes the constants between hosts from a line rate, a latency and
+ * the parts below. These give the shipped constants for 400 Gbit/s and 2 us over RDMA, and 10
+ * Gbit/s and 10 us over TCP.
  */
 #include "core/engine/plan/tuning_file.h"
 
@@ -17,14 +16,14 @@
 
 #define MAX_FILE_BYTES 16383
 
-/* Rows with the text that they refer to. */
+/* The rows refer to the text. */
 struct own_rows {
     struct gyre_rows rows; /* first, because struct gyre_tuning frees it */
     char file[128];
     char text[MAX_FILE_BYTES + 1];
 };
 
-/* Turn the lines that are rows, or those that are not, into comments. */
+/* Makes comments of the lines that are rows, or of the others. */
 static void leave_out(char *text, bool leaves_out_rows)
 {
     for (char *line = text; *line != '\0'; line += *line == '\n') {
@@ -99,24 +98,22 @@ void gyre_tuning_free(struct gyre_tuning *tuning)
 
 /* ---- the network --------------------------------------------------------------------------- */
 
-/* The part of a NIC's line rate that data get: 49 of 50 GB/s over RDMA (perftest, 1 QP), 1.15 of
- * 1.25 GB/s over TCP. */
+/* Of a NIC's line rate: 49 of 50 GB/s over RDMA (perftest, 1 QP), 1.15 of 1.25 GB/s over TCP. */
 #define RDMA_PART   0.98
 #define SOCKET_PART 0.92
 
-/* The latency of the network that the shipped constants of RDMA stand for. */
+/* Of the network behind the shipped constants of RDMA. */
 #define RDMA_WIRE_NS 2000
 
-/* What proxies, notifications and waking add to a hop, and to a credit on its way back. */
+/* What proxies, notifications and waking add to a hop, and to a returning credit. */
 #define RDMA_HOP_NS      9000
 #define RDMA_CREDIT_NS   700
 #define SOCKET_HOP_NS    10000
 #define SOCKET_CREDIT_NS 10000
 
-/* By so much a hop by lines is shorter than one by SIMPLE over TCP, besides the time of the step
- * itself. On GPUs the slots lie in host memory: the sender has no fence over PCIe, and the receiver
- * reads the data with its poll and not after it. On the host device there is nothing to gain.
- * This was predicted; measured were 2.5 to 4.4 us in calls of 1 KiB (2 H100, 2026-11). */
+/* What lines save of a hop over TCP, besides the step's own time. On GPUs the slots lie in host
+ * memory: the sender has no fence over PCIe, and the receiver's poll reads the data. Predicted;
+ * measured were 2.5 to 4.4 us in calls of 1 KiB (2 H100, 2026-11). */
 #define SOCKET_LINES_GAIN_NS 2000
 
 static bool has_faster_lines(const struct gyre_cost *cost)
