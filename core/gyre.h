@@ -3,9 +3,9 @@
  * gyre: collectives for GPUs and hosts. The only installed header.
  *
  * A communicator joins n ranks. A collective is enqueued on a stream and the call returns at once;
- * the collective is complete when the stream has carried it out. Every call returns a gyre_status.
- * The cause of a failure is a text with the values that matter: gyre_last_error() returns it for a
- * thread, gyre_comm_last_error() for a communicator. No function ends the process.
+ * it is complete when the stream has carried it out. Every call returns a gyre_status.
+ * gyre_last_error() has the cause of a thread's failure, gyre_comm_last_error() a communicator's.
+ * No function ends the process.
  *
  * Contents: version, types, configuration; library; threads; communicators; groups; collectives;
  * observers; registered buffers; one-sided calls; memory and streams.
@@ -134,8 +134,8 @@ typedef enum gyre_dtype {
 } gyre_dtype;
 
 /** Reductions. Integer sums and products wrap. GYRE_AVG of floats multiplies each element by 1/n,
- * rounds the product to the type, and then sums; of integers it sums first and then divides,
- * rounding towards zero. gyre_op_create_premul_sum() makes further operations. */
+ * rounds to the type, and sums; of integers it sums and then divides, rounding towards zero.
+ * gyre_op_create_premul_sum() makes further operations. */
 typedef enum gyre_op {
     GYRE_SUM = 0,
     GYRE_PROD = 1,
@@ -156,8 +156,8 @@ typedef enum gyre_device_kind {
 typedef struct gyre_comm gyre_comm;
 
 /** A stream of the communicator's device: on CUDA a cudaStream_t, on the host from
- * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own,
- * and a thread that ends waits until it has carried out all calls. */
+ * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own
+ * and ends only when it has carried out all calls. */
 typedef void *gyre_stream;
 
 #define GYRE_UNIQUE_ID_BYTES 128
@@ -202,29 +202,28 @@ typedef struct gyre_config {
 
 /* ---- library ---------------------------------------------------------------------------- */
 
-/** gyre_get_version - the GYRE_VERSION of the loaded library, which may differ from the header's.
+/** gyre_get_version - GYRE_VERSION of the loaded library.
  * Errors: INVALID_ARGUMENT (NULL). */
 GYRE_API gyre_status gyre_get_version(int *version_out);
 
-/** gyre_get_device - the device that a communicator made with GYRE_CONFIG_INIT would use on this
- * thread now.
- * @ordinal_out: receives the ordinal of the current CUDA device, or -1 for the host.
+/** gyre_get_device - the device that GYRE_CONFIG_INIT means on this thread now.
+ * @ordinal_out: the ordinal of the current CUDA device, or -1 for the host.
  * Errors: INVALID_ARGUMENT (NULL), DEVICE. */
 GYRE_API gyre_status gyre_get_device(int *ordinal_out);
 
 /** gyre_get_variable - the value of a GYRE_* variable: the environment's, else the default.
  * @name: with or without the prefix, e.g. "GYRE_DEBUG" or "DEBUG".
  * @text_out: receives the value and its NUL, at most text_bytes; "" when unset.
- * Errors: INVALID_ARGUMENT (no such variable; a value of the environment does not parse; text_bytes
- * is too small). */
+ * Errors: INVALID_ARGUMENT (no such variable, a value that does not parse, text_bytes too
+ * small). */
 GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes);
 
 /** gyre_get_variable_name - the name of a variable with its prefix, e.g. "GYRE_DEBUG". Never freed.
- * @index: 0, 1, 2, ... Returns NULL from the first index on that has no variable. */
+ * @index: 0, 1, 2, ... NULL once there are no more. */
 GYRE_API const char *gyre_get_variable_name(int index);
 
-/** gyre_log_text - write a line to gyre's log, as a warning or as information of the subsystem
- * INIT, if GYRE_DEBUG asks for such lines. Any thread. */
+/** gyre_log_text - write to gyre's log, if GYRE_DEBUG asks for warnings, or for information of
+ * INIT. Any thread. */
 GYRE_API void gyre_log_text(bool is_warning, const char *text);
 
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
@@ -236,64 +235,59 @@ GYRE_API const char *gyre_last_error(void);
 
 /* ---- threads ---------------------------------------------------------------------------- *
  *
- * One thread may serve all ranks of a process, or each rank (each GPU) may have a thread. A thread
- * may use a communicator that another thread made.
+ * One thread may serve all ranks of a process, or each rank may have a thread. Any thread may use a
+ * communicator.
  *
- * One handle. At most one thread at a time may be in one of these calls on a rank's handle:
- * collectives, gyre_send, gyre_recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split,
- * gyre_comm_finalize, gyre_comm_grow, gyre_comm_observe, gyre_window_*, gyre_put, gyre_signal,
- * gyre_wait_signal, and gyre_group_end() of a group that has calls on the handle. Threads may take
- * turns if the order of the calls is the same on all ranks. A second thread's call at the same time
- * fails with INVALID_USAGE, and the communicator ends on all ranks with that cause, because no
- * order of the two calls would be the same on every rank. Any thread may at any time call
- * gyre_comm_abort, _async_error, _last_error, _count, _rank, _device, _properties, _dump,
- * _register, _deregister and _shrink.
+ * One handle. At most one thread at a time may make these calls on a rank's handle: collectives,
+ * gyre_send, gyre_recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split, gyre_comm_finalize,
+ * gyre_comm_grow, gyre_comm_observe, gyre_window_*, gyre_put, gyre_signal, gyre_wait_signal, and
+ * gyre_group_end() of a group that has calls on the handle. Threads may take turns if the order of
+ * the calls is the same on all ranks. A second thread's call at the same time fails with
+ * INVALID_USAGE and ends the communicator on all ranks, because ranks could not agree on an order.
+ * Any thread may at any time call gyre_comm_abort, _async_error, _last_error, _count, _rank,
+ * _device, _properties, _dump, _register, _deregister and _shrink.
  *
- * Destroying. If several threads destroy one handle, one of them succeeds; the others get
- * INVALID_USAGE, and so does every later use of the handle. gyre_comm_destroy() waits for a call
- * that another thread is in, and aborts the communicator after a second.
+ * Destroying. One thread succeeds; others, and every later use of the handle, get INVALID_USAGE.
+ * gyre_comm_destroy() waits for a call that another thread is in, and aborts the communicator after
+ * a second.
  *
- * Several handles. Threads may make calls on different communicators, and on different ranks'
- * handles of one communicator, at the same time.
+ * Several handles. Threads may make calls on different handles, also of one communicator, at the
+ * same time.
  *
- * Streams. Any thread may enqueue on a stream, which carries out one call after the other. So if
- * communicators share a stream, all ranks must enqueue their calls in the same order;
- * gyre_group_end() takes care of this for the calls of a group (see "groups"). On the host every
- * rank of a communicator needs its own stream: a call on a stream whose latest call is unfinished
- * and of another rank of the communicator fails with INVALID_USAGE, and the communicator ends. A
- * thread that serves several ranks there needs gyre_stream_create(), because NULL is one stream for
- * each thread. On GPUs every rank has its own GPU.
+ * Streams. A stream carries out one call after the other. So if communicators share a stream, all
+ * ranks must enqueue their calls in the same order, as gyre_group_end() does for a group's. On the
+ * host every rank of a communicator needs its own stream: a call behind another rank's unfinished
+ * call of the communicator fails with INVALID_USAGE, and the communicator ends. A thread that
+ * serves several ranks needs gyre_stream_create() there, because NULL is one stream for each
+ * thread.
  *
- * Groups. A group belongs to the thread that starts it. It holds no calls of other threads.
+ * Groups. A group has only calls of the thread that starts it.
  *
- * GPUs. A collective of one rank can wait on the GPU for another rank of the same process, and ends
- * only if that rank's call is made. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first
- * launch of a kernel (which loads its module) can wait until running kernels end. A thread that
- * does one of these between two ranks' calls, or before its own rank's call, can therefore block
- * for ever. To avoid this: allocate before the calls; use a thread for each GPU, or a group; set
- * CUDA_MODULE_LOADING=EAGER, which loads all modules at the start. gyre_group_end() loads and
- * allocates what its calls need before it launches the first of them. */
+ * GPUs. A collective can wait on the GPU for another rank of the process, whose call must then be
+ * made. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first launch of a kernel, which loads
+ * its module, can wait until running kernels end. A thread that does one of these between two
+ * ranks' calls, or before its own rank's, can block for ever. So allocate before the calls, use a
+ * thread for each GPU or a group, and set CUDA_MODULE_LOADING=EAGER. gyre_group_end() loads and
+ * allocates what its calls need before it launches the first. */
 
 /* ---- communicators ---------------------------------------------------------------------- */
 
 /* Communicators that do not block (config.blocking = 0). Init, split, shrink, grow and finalize,
  * and the gyre_group_end() of a group with such calls, return GYRE_IN_PROGRESS at once and go on in
- * the background. The new handle is set when the call returns, and wrong arguments are reported by
- * the call itself. Poll gyre_comm_async_error() until it is no longer GYRE_IN_PROGRESS: on the new
- * communicator and, for split, shrink and grow, on the parent. Until then other calls on them are
- * refused, except abort and destroy. A failure in the background becomes the communicator's error,
- * and its handle must still be destroyed. Collectives never wait for other ranks, so they return as
- * on any communicator.
+ * the background. The call sets the new handle and reports wrong arguments. Poll
+ * gyre_comm_async_error() until it is no longer GYRE_IN_PROGRESS, on the new communicator and, for
+ * split, shrink and grow, on the parent. Until then other calls on them are refused, except abort
+ * and destroy. A failure in the background becomes the communicator's error; its handle must still
+ * be destroyed. Collectives return as on any communicator.
  *
- * A process may fork(). The child has none of its parent's communicators and streams: calls with
- * their handles fail with INVALID_USAGE, and so does waiting for a default stream that has work of
- * the parent's. The child can make its own; on GPUs only if the parent had not used CUDA before the
- * fork. */
+ * The child of a fork() has none of its parent's communicators and streams: calls with their
+ * handles, and waiting for a default stream with the parent's work, fail with INVALID_USAGE. It can
+ * make its own; on GPUs only if the parent had not used CUDA before. */
 
-/** gyre_get_unique_id - start a rendezvous in this process, on a thread of its own. It ends with
- * the communicator, or when GYRE_BOOTSTRAP_TIMEOUT passes and nobody used the id. The process need
- * not be a rank, but the communicator fails when it ends.
- * @id_out: receives 128 bytes. Give them to every rank of one communicator; an id makes only one.
+/** gyre_get_unique_id - start a rendezvous on a thread of this process. It ends with the
+ * communicator, or when GYRE_BOOTSTRAP_TIMEOUT passes and nobody used the id. The process need not
+ * be a rank, but when it ends the communicator fails.
+ * @id_out: for every rank of one communicator; an id makes only one.
  * Errors: SYSTEM (no usable interface, no socket), INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
 
@@ -319,13 +313,13 @@ typedef struct gyre_launch {
 
 /** gyre_get_launch - find out which launcher started this process; the innermost one counts.
  * @launch_out: initialised with GYRE_LAUNCH_INIT.
- * Errors: INVALID_ARGUMENT, INVALID_USAGE (launchers disagree, or one is unknown: the process would
- * run as a lonely copy). The cause names the variables, their values and the remedy. */
+ * Errors: INVALID_ARGUMENT, INVALID_USAGE (launchers disagree, or one is unknown, naming the
+ * variables, their values and the remedy). */
 GYRE_API gyre_status gyre_get_launch(gyre_launch *launch_out);
 
-/** gyre_get_launch_id - one unique id for all processes that the launcher started, each of which
- * calls this. Rank 0 listens at the launch's port on all addresses (GYRE_SOCKET_IFNAME: on those of
- * its interfaces, loopback and the address's own). Another job's processes are told why.
+/** gyre_get_launch_id - one unique id for all processes of the launch, each of which calls this.
+ * Rank 0 listens at the launch's port on all addresses (GYRE_SOCKET_IFNAME: on those of its
+ * interfaces, loopback and the address's own). Another job's processes are told why.
  * @launch: from gyre_get_launch(); local_rank and n_local_ranks are filled in where they were -1.
  * @number: 0, 1, 2, ..., of the id, the same on all ranks.
  * @timeout_ms: 0 = GYRE_BOOTSTRAP_TIMEOUT.
@@ -358,11 +352,11 @@ GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
 #define GYRE_SPLIT_NOCOLOR (-1)
 
 /** gyre_comm_split - divide a communicator's ranks into new communicators. Every rank of `comm`
- * calls this. In a group, other calls on `comm` must stand before the split, because the split
- * begins at once; so they must before shrink and growth.
- * @color: ranks with the same color form one new communicator. A rank with GYRE_SPLIT_NOCOLOR joins
- * none and gets NULL.
- * @key: the new ranks are ordered by key, and by the parent's rank where keys are equal.
+ * calls this. In a group, other calls on `comm` must stand before split, shrink and grow, which
+ * begin at once.
+ * @color: ranks with the same color form one new communicator. GYRE_SPLIT_NOCOLOR joins none and
+ * gets NULL.
+ * @key: orders the new ranks; the parent's rank does where keys are equal.
  * @config: NULL = the parent's.
  * Errors: INVALID_ARGUMENT (a bad argument of any rank of the same color, reported on every rank of
  * that color), and those of gyre_comm_init_rank(). */
@@ -374,8 +368,7 @@ GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_c
 
 /** gyre_comm_shrink - make a communicator without some of the ranks. Every rank that stays calls
  * this with the same list; the excluded ranks need not do anything.
- * @excluded_ranks: ranks of `comm`, in any order. May be NULL if n_excluded is 0, which makes a new
- * communicator of all ranks.
+ * @excluded_ranks: of `comm`, in any order. May be NULL if n_excluded is 0, which keeps all ranks.
  * @flags: GYRE_SHRINK_DEFAULT or GYRE_SHRINK_ABORT. Destroy the parent in either case.
  * @config: NULL = the parent's. The new ranks keep the parent's order.
  * Blocks until all remaining ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed.
@@ -388,13 +381,11 @@ GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_c
 GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
                                       int flags, gyre_comm **comm_out, const gyre_config *config);
 
-/** gyre_comm_grow - make a larger communicator of the ranks of `comm` and new ranks. Every rank of
- * `comm` calls this. The new ranks call gyre_comm_init_rank() with the same n_ranks and id, and
- * with the rank numbers from the size of `comm` on. Ranks of `comm` keep their numbers. `comm`
- * stays as it is.
+/** gyre_comm_grow - make a larger communicator. Every rank of `comm` calls this and keeps its
+ * number. The new ranks, numbered from the size of `comm` on, call gyre_comm_init_rank() with the
+ * same n_ranks and id. `comm` stays as it is.
  * @n_ranks: size of the new communicator, more than `comm` has; the same on all ranks.
- * @id: on one rank of `comm` an id from gyre_get_unique_id(), made for this growth; NULL on the
- * other ranks of `comm`.
+ * @id: on one rank of `comm` a new one from gyre_get_unique_id(); NULL on its other ranks.
  * @config: NULL = the parent's. The new ranks must give the same settings, as in every init.
  * Blocks until all ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed.
  * Errors: INVALID_ARGUMENT (a bad argument of any rank of `comm`), INVALID_USAGE (n_ranks differs,
@@ -403,15 +394,15 @@ GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks
 GYRE_API gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
                                     gyre_comm **comm_out, const gyre_config *config);
 
-/** gyre_comm_finalize - wait until all enqueued work is done, then tell the other ranks that this
- * rank leaves. Afterwards the handle can only be queried and destroyed. */
+/** gyre_comm_finalize - wait until all enqueued work is done, then leave. Afterwards the handle can
+ * only be queried and destroyed. */
 GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
-/** gyre_comm_destroy - finalize if that has not been done, then free the communicator. The handle
- * is invalid afterwards. If several threads destroy one handle, one succeeds and the others get
- * INVALID_USAGE. The process may exit when this returns: a process that destroys its last handle of
- * a communicator waits at most 10 s until the other ranks have left too. So processes destroy
- * several communicators in the same order, or finalize all of them first. */
+/** gyre_comm_destroy - finalize, unless done, and free the communicator. The handle is invalid
+ * afterwards. Of several threads one succeeds, and the others get INVALID_USAGE. The process may
+ * exit when this returns: a process that destroys its last handle of a communicator waits at most
+ * 10 s until the other ranks have left too. So processes destroy several communicators in the same
+ * order, or finalize all of them first. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
 /** gyre_comm_abort - end all operations at once, without waiting for other ranks: with ABORTED on
@@ -456,9 +447,8 @@ typedef struct gyre_properties {
             ""                                                                                    \
     }
 
-/** gyre_comm_properties - the facts about the communicator. Local. Any thread may call it at any
- * time, also if the communicator failed or was finalized.
- * @properties_out: fields that the caller's version of the struct does not have are left out.
+/** gyre_comm_properties - Local. Any thread, also if the communicator failed or was finalized.
+ * @properties_out: only fields of the caller's version are set.
  * Errors: INVALID_ARGUMENT (NULL, or not initialised with GYRE_PROPERTIES_INIT), INVALID_USAGE
  * (destroyed, or still being made). */
 GYRE_API gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_out);
@@ -475,15 +465,13 @@ GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
 
 /** gyre_comm_async_error - the state of the communicator. Never blocks.
  * @status_out: SUCCESS while it is healthy, IN_PROGRESS while it is being made or finalized in the
- * background, else the error that ended it. The call's own result says whether the arguments were
- * right. */
+ * background, else the error that ended it. The call's own result is about its arguments. */
 GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out);
 
-/** gyre_comm_dump - write where the ranks are in their calls, for a person to read: the call that
- * each rank waits in; the channel, step and awaited slot of each of its workers; and the chain of
- * waits that begins at this rank. Asks the other ranks over TCP and waits at most 3 s for their
- * answers. Running calls are not disturbed. On GPUs the steps are not known.
- * @fd: an open file descriptor, for example 2 (standard error). The format of the text may change.
+/** gyre_comm_dump - write, for a person, the call that each rank waits in, the channel, step and
+ * awaited slot of each of its workers, and the chain of waits from this rank on. Asks the other
+ * ranks over TCP, for at most 3 s, without disturbing calls. On GPUs the steps are not known.
+ * @fd: an open file descriptor. The format of the text may change.
  * Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or still being made), TIMEOUT (nothing
  * could be printed), SYSTEM (the write failed). */
 GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
@@ -491,30 +479,27 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
 /* ---- groups ----------------------------------------------------------------------------- */
 
 /** gyre_group_start / gyre_group_end - the outermost gyre_group_end() launches all calls of the
- * group together. A group is needed when one thread serves several ranks, and for sends and
- * receives that must not wait for each other. Groups nest. A call with a wrong argument reports it
- * itself and leaves the group usable. If the calls of one communicator name several streams, they
- * begin after all earlier work on those streams, and later work on any of them waits for them.
+ * group together: needed when one thread serves several ranks, and for sends and receives that must
+ * not wait for each other. Groups nest. A call with a wrong argument reports it and leaves the
+ * group usable. If a communicator's calls name several streams, they begin after all earlier work
+ * on them, and later work on any of them waits.
  *
  * Sends and receives. The collectives of one communicator are carried out in order, then its sends
- * and receives, wherever they stand in the group. A send or receive waits for no other call of the
- * group but the earlier ones with the same peer in the same direction. So the other ranks may make
- * the matching calls in groups of their own, or in none. There are two exceptions. If a group has
- * both collectives and messages of a communicator, both ends of each message must be in the group
- * of the same collectives. And on GPUs the second send to one rank, or receive from it, begins when
- * the group's first sends and receives, with all ranks, have ended, and so on; so both ends of a
- * second message should be in one group.
+ * and receives, wherever they stand in the group. A send or receive waits only for earlier ones of
+ * the group with the same peer in the same direction, so other ranks may make the matching calls in
+ * other groups, or in none. There are two exceptions. If a group has both collectives and messages
+ * of a communicator, both ends of each message must be in the group of the same collectives. And on
+ * GPUs the second send to one rank, or receive from it, begins when the group's first sends and
+ * receives, with all ranks, have ended, and so on; so both ends of a second message should be in
+ * one group.
  *
  * Order. The collectives of one communicator keep their order, and so do the messages of a pair of
  * ranks in one direction. The communicators of a group are launched one after the other, in the
- * order in which they were made; those that were made at the same time in an order that is the same
- * on all their ranks. So each rank may name the communicators of a group in its own order, also if
- * they share a stream, and even if only one rank names a communicator first, because it has a send
- * that the others do not have.
+ * order in which they were made, or, if made at the same time, in one that is the same on all their
+ * ranks. So each rank may name communicators in its own order, also if they share a stream.
  *
- * With GYRE_CHECK=calls, gyre_group_end() waits until all ranks have made the group's collectives.
- * It launches each one after all ranks' calls were compared and the collectives before it were
- * launched. */
+ * With GYRE_CHECK=calls, gyre_group_end() waits until all ranks have made the group's collectives,
+ * and launches each after all ranks' calls were compared. */
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 
@@ -528,10 +513,8 @@ GYRE_API gyre_status gyre_group_end(void);
  * simulate). */
 GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
 
-/** gyre_group_cancel - end the group without launching its calls, for callers that treat a group
- * with a failed call as a failed group. Communicators that the group makes are made nevertheless;
- * the call waits for them and reports their failures, or returns IN_PROGRESS, as gyre_group_end()
- * does.
+/** gyre_group_cancel - end the group without launching its calls, for instance because one failed.
+ * Communicators that the group makes are made nevertheless, as by gyre_group_end().
  * Errors: INVALID_USAGE (no group is open, or it is inside another group, which stays open). */
 GYRE_API gyre_status gyre_group_cancel(void);
 
@@ -637,10 +620,9 @@ typedef struct gyre_call_args {
             GYRE_SUM, NULL, NULL, 0, 0                                                           \
     }
 
-/** gyre_collective - a collective whose algorithm, protocol and channels the caller limits for this
- * one call. The rules of the collective's own function hold for all other arguments. All ranks must
- * give the same terms; different ones are found as calls that differ are found.
- * The programs of GYRE_ALGO_FILE are not used for calls with terms.
+/** gyre_collective - a collective with limits to its algorithm, protocol and channels. All else is
+ * as in the collective's own function. All ranks must give the same terms; others are found as
+ * calls that differ. GYRE_ALGO_FILE does not count for calls with terms.
  * @args: copied, with the texts.
  * Errors: those of the collective's own function, INVALID_ARGUMENT (an unknown word, or channels
  * out of range), INVALID_USAGE (no algorithm or protocol that GYRE_ALGO, GYRE_PROTO and the terms
@@ -658,8 +640,7 @@ GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
 
 /* ---- observers -------------------------------------------------------------------------- *
  *
- * A profiler can be told of every collective, send and receive of a communicator. A call has these
- * stages, in this order; a communicator without an observer skips them.
+ * A profiler can be told of every collective, send and receive of a communicator, in these stages:
  *
  *     submitted   the call was accepted; in a group it waits for the group's end
  *     launching   the group's end, or a call outside groups, launches it now, perhaps with others
@@ -668,15 +649,14 @@ GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
  *     ended       it is complete, or, on the host, was ended by a failure
  *     finished    the last that is heard of the call
  *
- * On GPUs the host does not see a call begin. There both `begun` and `ended` are told after the
- * end, by a later call or when the communicator is destroyed, with the times at which the first
- * block of the call's launch began and the last one ended. Where that cannot be, `is_timed` is 0
- * and they are left out: a captured call, every call after a capture, and a call that comes 256 or
- * more works after the oldest call whose times are not known yet.
+ * On GPUs `begun` and `ended` are told after the end, by a later call or when the communicator is
+ * destroyed, with the times of the launch's first and last block. They are left out, and `is_timed`
+ * is 0, for a captured call, every call after a capture, and a call 256 or more works after the
+ * oldest one whose times are not known yet.
  *
  * A call that is never launched, because its group failed or was cancelled, has submitted and
- * finished only. A rank's receive from itself is carried out by the send: it has no launch of its
- * own. Of a captured CUDA graph the capture is observed, and no replay. */
+ * finished only. A rank's receive from itself has no launch, because the send carries it out.
+ * Replays of a CUDA graph are not observed, its capture is. */
 
 #define GYRE_OBSERVED_SEND 100
 #define GYRE_OBSERVED_RECV 101
@@ -708,12 +688,12 @@ typedef struct gyre_observer {
     void (*launching)(void *context, const gyre_observed_call *calls, int n_calls);
     void (*launched)(void *context, const gyre_observed_call *calls, int n_calls);
     /* On the thread that runs the stream; on GPUs on one that makes a later call or destroys the
-     * communicator. now_ns: of CLOCK_MONOTONIC, on GPUs converted from the GPU's clock. */
+     * handle. now_ns: of CLOCK_MONOTONIC, on GPUs converted from the GPU's clock. */
     void (*begun)(void *context, void *tag, uint64_t now_ns);
     void (*ended)(void *context, void *tag, uint64_t now_ns);
     /* On any thread. */
     void (*finished)(void *context, void *tag);
-    /* The communicator has ended and all of its calls are finished. On any thread, once. */
+    /* All calls of an ended communicator are finished. On any thread, once. */
     void (*closed)(void *context);
 } gyre_observer;
 
@@ -725,34 +705,33 @@ GYRE_API gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *obs
 
 /* ---- registered buffers ------------------------------------------------------------------ */
 
-/** Names a buffer that was registered with a communicator. It is not an address. NULL names none.
+/** Names a registered buffer; no address. NULL names none.
  */
 typedef struct gyre_registration_opaque *gyre_registration;
 
-/** gyre_comm_register - tell the communicator that calls will use this buffer repeatedly. NCCL's
- * ABI needs this hint; it changes neither speed nor results. Local, any thread. Ranges may overlap.
- * Registering the same range again returns the same handle, which must then be given back as often.
- * Deregister a buffer before you free its memory, or destroy the communicator first.
+/** gyre_comm_register - a hint of NCCL's ABI that calls will use this buffer repeatedly; changes
+ * neither speed nor results. Local, any thread. Ranges may overlap. The same range again gives the
+ * same handle, which must be given back as often. Deregister a buffer before you free its memory,
+ * or destroy the communicator first.
  * @buffer: start of n_bytes (> 0) on the communicator's device.
  * Errors: INVALID_ARGUMENT (not memory of that device), INVALID_USAGE, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
                                         gyre_registration *handle_out);
 
-/** gyre_comm_deregister - give a registration back. Legal also on a communicator that failed or was
- * finalized. gyre_comm_destroy() gives back the remaining ones.
+/** gyre_comm_deregister - legal also if the communicator failed or was finalized.
+ * gyre_comm_destroy() gives back the rest.
  * Errors: INVALID_ARGUMENT (not a handle of this communicator, or already given back). */
 GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 
-/** A set of buffers, one on each rank, that all ranks can write to. Its number is the same on all
- * ranks. 0 is no window. */
+/** A buffer on each rank that all ranks can write to. The same number on all ranks. 0 is no
+ * window. */
 typedef unsigned gyre_window;
 
-/** gyre_window_register - let all ranks reach each other's buffers. One-sided calls write there. If
- * all ranks address each other's memory, large calls of all_reduce, all_gather, all_to_all and
- * broadcast may write results directly into the receive buffers, too. If the `recv` of such a call
- * lies in a window on one rank, it must lie at the same offset of that window on every rank; else
- * the ranks' calls differ, which is an error. Windows do not change the bits of a result. Every
- * rank calls this, outside groups; it waits for the other ranks.
+/** gyre_window_register - let all ranks reach each other's buffers, for one-sided calls. If all
+ * ranks address each other's memory, large calls of all_reduce, all_gather, all_to_all and
+ * broadcast may write results there too. If the `recv` of such a call lies in a window on one rank,
+ * it must lie at the same offset of it on every rank; else the ranks' calls differ. Windows do not
+ * change the bits of a result. Every rank calls this, outside groups; it waits for the other ranks.
  * @buffer: start of n_bytes on the communicator's device. If the sizes differ between ranks, the
  * smallest one counts. If ranks of one host are processes, the memory must come from
  * gyre_mem_alloc; on GPUs cudaMalloc will do, too. Between hosts, or where processes share no
@@ -783,15 +762,15 @@ GYRE_API gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, in
 
 /* ---- one-sided calls -------------------------------------------------------------------- *
  *
- * A rank writes into another rank's window, and that rank makes no call for it. It learns of the
- * data by a signal: a counter for each pair of ranks and each of GYRE_N_SIGNALS numbers. The calls
- * are enqueued on streams, in order with everything else there, and at once also inside a group.
+ * A rank writes into another rank's window, without a call of that rank, which learns of the data
+ * by a signal: a counter for each pair of ranks and each of GYRE_N_SIGNALS numbers. The calls are
+ * enqueued in order with everything else on their streams, and at once also inside a group.
  *
- * The ranks are those of a window, and the calls are possible after the communicator's first
- * gyre_window_register(). On host memory they may be on different hosts: a put there is a message,
- * which the other rank's process writes into its window. GPUs must be of one host. On GPUs a put is
- * a copy by a copy engine and a small kernel behind it, and a wait is a kernel of one block. They
- * may be captured in a graph: every replay sends, and takes, as many signals as the captured calls.
+ * They need the communicator's first gyre_window_register(). On host memory ranks may be on
+ * different hosts: a put there is a message, which the other rank's process writes into its window.
+ * GPUs must be of one host; a put is a copy by a copy engine and a small kernel, a wait a kernel of
+ * one block. In a captured graph every replay sends, and takes, as many signals as the captured
+ * calls.
  *
  * A put is complete on the other rank when a wait there has seen its signal: then its data and the
  * data of all earlier puts of that rank on the same stream can be read. Two puts to the same bytes
@@ -834,11 +813,10 @@ GYRE_API gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
 GYRE_API gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream);
 
 /** gyre_wait_signal - the stream waits until all these signals have come. Each signal is taken
- * once: the next wait for the same peer and number waits for further ones. If a peer never sends
- * the signal and neither fails nor leaves, only config.timeout_ms ends the wait. Signals that a
- * peer sent before it destroyed or finalized its communicator satisfy waits as always. On host
- * memory, ranks that destroy or finalize their communicators while they wait for each other's
- * signals have left, too.
+ * once. If a peer never sends it and neither fails nor leaves, only config.timeout_ms ends the
+ * wait. Signals sent before a peer destroyed or finalized its communicator still count. On host
+ * memory, ranks that destroy or finalize theirs while they wait for each other's signals have left,
+ * too.
  * @waits: n_waits of them; copied. 0 waits for nothing.
  * Errors: as gyre_put(). Later errors come likewise: TIMEOUT (config.timeout_ms passed), REMOTE
  * (the peer destroyed or finalized its communicator without the signal), both of which on GPUs end
@@ -850,17 +828,17 @@ GYRE_API gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits
 
 /** gyre_mem_alloc / gyre_mem_free - memory on a device. Host memory is aligned to 4096 bytes, GPU
  * memory as by cudaMalloc. Freeing NULL does nothing. Host memory can be a window of processes:
- * each allocation is an anonymous file of its own, which takes a descriptor. When half of the
- * process's descriptors are in use (ulimit -n), or files may not be so large (ulimit -f), it is
- * ordinary memory, which is no window of processes. A child of fork() shares the memory with its
- * parent. Memory that was freed before, or never allocated here, is refused.
+ * each allocation is an anonymous file with a descriptor. With half of the process's descriptors in
+ * use (ulimit -n), or if files may not be so large (ulimit -f), it is ordinary memory, which
+ * cannot. A child of fork() shares it with its parent. Memory not allocated here, or freed, is
+ * refused.
  * @ordinal: the CUDA device, or -1 for the current one. Ignored on the host. */
 GYRE_API gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind,
                                     int ordinal);
 GYRE_API gyre_status gyre_mem_free(void *ptr, gyre_device_kind kind);
 
-/** gyre_stream_create / gyre_stream_destroy - a queue of operations that are carried out in order.
- * gyre_stream_destroy() waits until all of them are done. @ordinal: as gyre_mem_alloc(). */
+/** gyre_stream_create / gyre_stream_destroy - a queue of operations carried out in order.
+ * gyre_stream_destroy() waits for all of them. @ordinal: as gyre_mem_alloc(). */
 GYRE_API gyre_status gyre_stream_create(gyre_stream *stream_out, gyre_device_kind kind,
                                         int ordinal);
 GYRE_API gyre_status gyre_stream_destroy(gyre_stream stream, gyre_device_kind kind);
