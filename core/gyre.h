@@ -282,7 +282,7 @@ GYRE_API const char *gyre_last_error(void);
  *
  * The child of a fork() has none of its parent's communicators and streams: calls with their
  * handles, and waiting for a default stream with the parent's work, fail with INVALID_USAGE. It can
- * make its own; on GPUs only if the parent had not used CUDA before. */
+ * make its own; on GPUs only if the parent had not used CUDA before that. */
 
 /** gyre_get_unique_id - start a rendezvous on a thread of this process. It ends with the
  * communicator, or when GYRE_BOOTSTRAP_TIMEOUT passes and nobody used the id. The process need not
@@ -514,7 +514,7 @@ GYRE_API gyre_status gyre_group_end(void);
 GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
 
 /** gyre_group_cancel - end the group without launching its calls, for instance because one failed.
- * Communicators that the group makes are made nevertheless, as by gyre_group_end().
+ * Communicators that the group makes are made nevertheless, and waited for as by gyre_group_end().
  * Errors: INVALID_USAGE (no group is open, or it is inside another group, which stays open). */
 GYRE_API gyre_status gyre_group_cancel(void);
 
@@ -640,7 +640,8 @@ GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
 
 /* ---- observers -------------------------------------------------------------------------- *
  *
- * A profiler can be told of every collective, send and receive of a communicator, in these stages:
+ * A profiler can be told of every collective, send and receive of a communicator, in these stages
+ * and this order:
  *
  *     submitted   the call was accepted; in a group it waits for the group's end
  *     launching   the group's end, or a call outside groups, launches it now, perhaps with others
@@ -718,8 +719,8 @@ typedef struct gyre_registration_opaque *gyre_registration;
 GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
                                         gyre_registration *handle_out);
 
-/** gyre_comm_deregister - legal also if the communicator failed or was finalized.
- * gyre_comm_destroy() gives back the rest.
+/** gyre_comm_deregister - give a registration back, also if the communicator failed or was
+ * finalized. gyre_comm_destroy() gives back the rest.
  * Errors: INVALID_ARGUMENT (not a handle of this communicator, or already given back). */
 GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 

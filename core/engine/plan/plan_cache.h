@@ -28,8 +28,7 @@ struct gyre_plan_cache {
     uint32_t unforced;         /* the same without a forced choice */
     uint64_t n_made;           /* plans */
     struct gyre_plan_table plans;
-    struct gyre_plan_table
-        predicted; /* by class of sizes, because a prediction takes too long to be repeated */
+    struct gyre_plan_table predicted; /* by class of sizes, because predictions take long */
 };
 
 #endif

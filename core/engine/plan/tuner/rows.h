@@ -205,8 +205,7 @@ struct gyre_row_call {
     uint64_t ranks, hosts, channels, sms, bytes, block;
     const struct gyre_algorithm *algorithm; /* rows of this one only; NULL = any */
     uint32_t protos;                        /* rows with these only */
-    struct gyre_why
-        *why; /* learns of rows of the kind and collective that do not fit; NULL = not wanted */
+    struct gyre_why *why; /* learns of the collective's rows that do not fit; NULL = not wanted */
 };
 
 /** gyre_rows_find - the first row after `after` that fits; NULL if there is none.

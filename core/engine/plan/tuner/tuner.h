@@ -22,8 +22,8 @@ struct gyre_tuner_facts {
     bool is_proxied;       /* some pair's connections have a proxy */
     bool is_tcp;           /* those proxies copy through TCP */
     bool in_host_memory;   /* GPUs, because some pair has no P2P */
-    bool is_direct_inside; /* several hosts, some with several ranks, and proxies between hosts only
-                            */
+    bool is_direct_inside; /* several hosts, some with several ranks; only links between them have
+                            * proxies */
     bool is_ll128_safe; /* NVLink connects all ranks (is_direct_inside: of each host), so stores of
                          * 128 bytes arrive whole */
     bool has_lamport;   /* the call is a sum that LAMPORT carries */
