@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An arena of GPU memory, cut into blocks: lowered programs, scratch areas, tables of addresses.
- * It is allocated when the executor opens, because allocating later would wait for kernels, and a
- * kernel may wait for a rank whose thread is inside gyre. Pure arithmetic, tested without a GPU.
+ * An arena of GPU memory, cut into blocks: lowered programs, scratch areas, tables of addresses. It
+ * is allocated when the executor opens, because allocating later would wait for kernels, and a
+ * kernel may wait for a rank whose thread is inside gyre.
  *
  * A block is in use until the launch that read it last has ended; blocks that a CUDA graph has
  * captured stay for good.

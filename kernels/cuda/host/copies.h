@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Turns a program's copy tail (gyre_program_copy_tail) into sync kernels, which publish and await
- * slots, and copies between them, and hands these to a sink. Pure, tested without a GPU.
+ * slots, and copies between them, and hands these to a sink.
  */
 #ifndef GYRE_KERNELS_CUDA_COPIES_H
 #define GYRE_KERNELS_CUDA_COPIES_H

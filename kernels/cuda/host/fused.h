@@ -2,7 +2,7 @@
  *
  * The table of fused kernels, which run a whole fused program (core/foundation/model/fused.h) at
  * once. Only gyre_cuda_fused_fits() compares a call with a row: for the tuner, when a program is
- * loaded, at each launch. Pure: built and tested without nvcc.
+ * loaded, at each launch.
  */
 #ifndef GYRE_KERNELS_CUDA_HOST_FUSED_H
 #define GYRE_KERNELS_CUDA_HOST_FUSED_H

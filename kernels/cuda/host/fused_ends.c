@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the FIFO ends of a fused program's peers, which its kernel reads from its arguments. Pure:
- * arithmetic with addresses.
+ * Finds the FIFO ends of a fused program's peers, which its kernel reads from its arguments.
  */
 #include "kernels/cuda/host/fused.h"
 
@@ -50,8 +49,8 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
                          struct gyre_cuda_fused *fused, struct gyre_cuda_peer *peer)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
-    /* A send's program has no receiver side, and a receive's no sender side. It is that with the
-     * same rank, where a send may give credit. */
+    /* A send's program has no receiver side, and a receive's no sender side. The end
+     * with the same rank serves, where a send may give credit. */
     const bool has_send = from->send != GYRE_FUSED_NO_CONNECTION;
     const bool has_recv = from->recv != GYRE_FUSED_NO_CONNECTION;
     peer->send_end = end_of(resolver, has_send ? from->send : from->recv, true);

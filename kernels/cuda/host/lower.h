@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lowers a program to the blob of fixed-width records that the interpreter kernel reads. Pure:
- * built and tested without nvcc.
+ * Lowers a program to the blob of fixed-width records that the interpreter kernel reads.
  */
 #ifndef GYRE_KERNELS_CUDA_HOST_LOWER_H
 #define GYRE_KERNELS_CUDA_HOST_LOWER_H

@@ -3,8 +3,8 @@
  * Where the blocks of a launch stand still. A block of SIMPLE that has waited for milliseconds
  * writes the address that it polls, and what it saw there, into the progress mailbox
  * (must_stop_at() in device/sync.cuh). The address names a FIFO end; the program and the slots
- * moved before give step and tile. The host counts those itself, because a CUDA function could
- * wait for a thread that waits for this launch. Pure: built and tested without nvcc.
+ * moved before give step and tile. The host counts those itself, because a CUDA function could wait
+ * for a thread that waits for this launch.
  */
 #ifndef GYRE_KERNELS_CUDA_POSITION_H
 #define GYRE_KERNELS_CUDA_POSITION_H

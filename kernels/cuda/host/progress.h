@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far works are, from the progress mailbox. Pure: built and tested without nvcc.
+ * How far works are, from the progress mailbox.
  */
 #ifndef GYRE_KERNELS_CUDA_HOST_PROGRESS_H
 #define GYRE_KERNELS_CUDA_HOST_PROGRESS_H

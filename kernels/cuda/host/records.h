@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes trace events from recorded rings, and compares the clocks. Pure: built and tested without
- * nvcc.
+ * Makes trace events from recorded rings, and compares the clocks.
  */
 #ifndef GYRE_KERNELS_CUDA_HOST_RECORDS_H
 #define GYRE_KERNELS_CUDA_HOST_RECORDS_H
