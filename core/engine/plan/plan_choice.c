@@ -195,8 +195,8 @@ static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fif
         (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
 }
 
-/* On a GPU, because the workers of all channels run as blocks at once. Built-in algorithms keep
- * the tuner's channels. */
+/* On a GPU the workers of all channels run as blocks at once. Built-in algorithms keep the
+ * tuner's channels. */
 static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm,
                                     const struct gyre_variants *variants)
@@ -207,7 +207,7 @@ static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
     return (uint32_t)gyre_max_u64(1, facts->max_channels / variants->most_workers);
 }
 
-/* To those that have FIFOs and, on a GPU, thread blocks.
+/* Each channel needs FIFOs and, on a GPU, thread blocks.
  * @facts: of the communicator, not of a pair. */
 static void limit_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                            uint32_t n_fifos, const struct gyre_variants *variants,

@@ -207,8 +207,8 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
-/* A quarter shorter than the best tile, so that on many hosts more slots are in flight. Counts
- * whatever it gains, because the programs stay the same. */
+/* Tries a tile a quarter shorter than the best, so that on many hosts more slots are in
+ * flight. Any gain counts, because the programs stay the same. */
 static gyre_status refine_tile(const struct search *search, struct gyre_simulator *simulator,
                                struct gyre_choice *best, double *best_ns)
 {
@@ -231,8 +231,8 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* What rows say that predictions do not know. Of many ranks the simulator is fast with multiples
- * of its unit only. */
+/* Rows say what predictions do not know. With many ranks only multiples of the simulator's
+ * unit are tried, because they are simulated fast. */
 static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
                                   uint32_t unit, uint32_t most_channels)
 {

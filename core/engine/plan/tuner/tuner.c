@@ -184,8 +184,8 @@ static const struct gyre_row *find_way(const struct asked *asked,
     return gyre_tuner_next_row(asked->facts, &call, NULL);
 }
 
-/* The first row's that fits, if allowed, else the first allowed. GPUs whose file has no row for
- * the collective use the host's. */
+/* Takes the algorithm of the first row that fits, or else the first allowed one. GPUs
+ * without a row for the collective use the host's. */
 static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
