@@ -127,8 +127,8 @@ struct gyre_host_launch {
     uint64_t last_ns;    /* likewise: the newest reading of the clock */
     bool is_recorded;    /* from its first poll on */
     uint32_t n_works;
-    uint32_t n_finished; /* complete works at the launch's beginning */
-    uint32_t n_runners;  /* the unfinished ones of works that have begun stand first */
+    uint32_t n_finished; /* the launch's first works, which are complete */
+    uint32_t n_runners;  /* unfinished, of works that have begun; they stand first */
     uint32_t next;       /* the runner that is tried next */
     uint32_t max_works;
     uint32_t max_runners;
