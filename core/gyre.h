@@ -395,7 +395,8 @@ GYRE_API gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_uni
                                     gyre_comm **comm_out, const gyre_config *config);
 
 /** gyre_comm_finalize - wait until all enqueued work is done, then leave. Afterwards the handle can
- * only be queried and destroyed. */
+ * only be queried and destroyed. It is no error if another rank ended the communicator after all
+ * work of this rank had ended. */
 GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
 /** gyre_comm_destroy - finalize, unless done, and free the communicator. The handle is invalid

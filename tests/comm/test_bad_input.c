@@ -269,6 +269,43 @@ static void a_dead_handle_is_refused(void)
     CHECK_OK(gyre_comm_destroy(comm));
 }
 
+/* An abort of another rank is an error to say goodbye only if it cut work of this rank off. */
+static void a_rank_whose_work_has_ended_may_finalize(void)
+{
+    enum { N = 2 };
+    gyre_comm *comms[N];
+    gyre_stream streams[N];
+    float data[N];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    for (int is_cut_off = 0; is_cut_off < 2; is_cut_off++) {
+        gyre_status status = GYRE_SUCCESS;
+        CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
+        for (int rank = 0; rank < N; rank++)
+            CHECK_OK(gyre_stream_create(&streams[rank], HOST, -1));
+        for (int round = 0; round < 1 + is_cut_off; round++)
+            for (int rank = 0; rank < (round == 0 ? N : 1); rank++)
+                CHECK_OK(gyre_all_reduce(&data[rank], &data[rank], 1, GYRE_FLOAT32, GYRE_SUM,
+                                         comms[rank], streams[rank]));
+        for (int rank = is_cut_off; rank < N; rank++)
+            CHECK_OK(gyre_stream_synchronize(streams[rank], HOST));
+        CHECK_OK(gyre_comm_abort(comms[1]));
+        while (status == GYRE_SUCCESS)
+            CHECK_OK(gyre_comm_async_error(comms[0], &status));
+        CHECK(status == GYRE_ERROR_REMOTE);
+        if (is_cut_off)
+            CHECK_FAILS(gyre_comm_finalize(comms[0]), GYRE_ERROR_REMOTE, "aborted");
+        else
+            CHECK_OK(gyre_comm_finalize(comms[0]));
+        CHECK_FAILS(gyre_comm_finalize(comms[0]), GYRE_ERROR_REMOTE, "aborted");
+        for (int rank = 0; rank < N; rank++) {
+            CHECK_OK(gyre_comm_destroy(comms[rank]));
+            (void)gyre_stream_synchronize(streams[rank], HOST);
+            (void)gyre_stream_destroy(streams[rank], HOST);
+        }
+    }
+}
+
 /* A record reads like the call and is compared like one. */
 static void records_compare_the_two_ends_of_a_message(void)
 {
@@ -304,6 +341,7 @@ static const struct test_case cases[] = {
      calls_that_do_not_fit_name_both_ranks_and_calls},
     {"GYRE_CHECK=calls refuses before data moves", check_calls_refuses_before_data_moves},
     {"a dead handle is refused", a_dead_handle_is_refused},
+    {"a rank whose work has ended may finalize", a_rank_whose_work_has_ended_may_finalize},
     {"records compare the two ends of a message", records_compare_the_two_ends_of_a_message},
 };
 

@@ -64,9 +64,17 @@ static void *finalize_in_background(void *argument)
     return NULL;
 }
 
+/* Then this rank says goodbye as if nothing had happened. */
+static bool is_unharmed(const gyre_comm *comm)
+{
+    return comm->is_made && gyre_health_is_unharmed(comm->health);
+}
+
 static gyre_status finalize(gyre_comm *comm)
 {
     pthread_t thread;
+    if (gyre_load_acquire_u32(&comm->is_finalized) != 0 || !is_unharmed(comm))
+        GYRE_TRY(gyre_comm_check(comm));
     gyre_store_release_u32(&comm->is_finalized, 1);
     if (comm->member.config.blocking == 0) {
         gyre_comm_set_phase(comm, GYRE_PHASE_LEAVING);
@@ -79,12 +87,15 @@ static gyre_status finalize(gyre_comm *comm)
         gyre_comm_set_phase(comm, GYRE_PHASE_READY);
     }
     leave(comm);
-    return gyre_fault_status(&comm->member.fault);
+    return is_unharmed(comm) ? GYRE_SUCCESS : gyre_fault_status(&comm->member.fault);
 }
 
 gyre_status gyre_comm_finalize(gyre_comm *comm)
 {
-    GYRE_RETURN_IN_CALL(comm, finalize(comm));
+    GYRE_TRY(gyre_comm_enter(comm));
+    const gyre_status status = finalize(comm);
+    gyre_comm_end_call(comm);
+    return status;
 }
 
 static void end_comm(gyre_comm *comm)

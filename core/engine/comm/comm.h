@@ -111,6 +111,9 @@ gyre_status gyre_comm_begin_call(gyre_comm *comm);
 gyre_status gyre_comm_begin_launch(gyre_comm *comm);
 void gyre_comm_end_call(gyre_comm *comm);
 
+/** gyre_comm_enter - likewise, in any state. */
+gyre_status gyre_comm_enter(gyre_comm *comm);
+
 /* Return the status of `work`, which is done while this thread holds the communicator. */
 #define GYRE_RETURN_IN_CALL(comm, work)             \
     do {                                            \

@@ -309,8 +309,7 @@ gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
     return gyre_fault_status(&comm->member.fault);
 }
 
-/* Hold the communicator for a call, in any state. */
-static gyre_status enter(gyre_comm *comm)
+gyre_status gyre_comm_enter(gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
     const bool is_live = is_listed(registry.first, comm);
@@ -349,7 +348,7 @@ void gyre_comm_end_call(gyre_comm *comm)
 
 gyre_status gyre_comm_begin_call(gyre_comm *comm)
 {
-    GYRE_TRY(enter(comm));
+    GYRE_TRY(gyre_comm_enter(comm));
     const gyre_status status = gyre_comm_check(comm);
     if (status != GYRE_SUCCESS)
         gyre_comm_end_call(comm);
@@ -358,7 +357,7 @@ gyre_status gyre_comm_begin_call(gyre_comm *comm)
 
 gyre_status gyre_comm_begin_launch(gyre_comm *comm)
 {
-    GYRE_TRY(enter(comm));
+    GYRE_TRY(gyre_comm_enter(comm));
     const gyre_status status = check_live(comm);
     if (status != GYRE_SUCCESS)
         gyre_comm_end_call(comm);

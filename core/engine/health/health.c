@@ -237,6 +237,12 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
     }
 }
 
+bool gyre_health_is_unharmed(const struct gyre_health *health)
+{
+    return gyre_load_acquire_u64(&health->idle_after) ==
+           gyre_load_acquire_u64(&health->caller->executor->n_launched) + 1;
+}
+
 /* ---- the thread --------------------------------------------------------------------------- */
 
 /* The rendezvous is gone, or there is no memory for its messages: this rank can watch no rank any

@@ -48,6 +48,10 @@ void gyre_health_pass_on(struct gyre_health *health);
  * because every rank finds it. Any thread. */
 void gyre_health_expect_alike(struct gyre_health *health);
 
+/** gyre_health_is_unharmed - has another rank ended the communicator after all works of this rank
+ * had ended? One-sided calls count as works. */
+bool gyre_health_is_unharmed(const struct gyre_health *health);
+
 /** gyre_health_watch_child - tell a child's origin all past and future failures of this
  * communicator. The health becomes a holder of the origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);

@@ -48,8 +48,13 @@ const char *gyre_health_rank_name(const struct gyre_health *health, int rank, ch
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
 {
     struct gyre_member *member = health->member;
-    if (!gyre_fault_is_raised(&member->fault))
+    struct gyre_executor *executor = health->caller->executor;
+    if (!gyre_fault_is_raised(&member->fault)) {
         gyre_store_release_u32(&health->has_told, 1);
+        const uint64_t n_launched = gyre_load_acquire_u64(&executor->n_launched);
+        if (status == GYRE_ERROR_REMOTE && executor->ops->is_idle(executor))
+            gyre_store_release_u64(&health->idle_after, n_launched + 1);
+    }
     if (gyre_fault_raise(&member->fault, status, text))
         gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
 }

@@ -198,6 +198,9 @@ struct gyre_health {
     uint32_t max_questions;
     struct gyre_health_dump dump;
     uint32_t has_told; /* 1: peers know of the failure; by any thread that raises it */
+    /* Works launched, plus one, when this rank heard of another's failure, if all had ended; 0 =
+     * some had not, or nothing was heard. Set before the fault is raised. */
+    uint64_t idle_after;
 
     /* What follows is the health thread's own. */
     bool has_told_children;
