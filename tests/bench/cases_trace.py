@@ -52,14 +52,17 @@ GPU_CLOCK_US = 0.1
 
 def check_flows(events, n_passed, clock_us=0):
     """Every flow begins once and ends once, and passes so many proxies. A slot is received after the
-    step that sends it has begun, as far as clocks differ by less than clock_us. (It can be received
-    before that step has read the clock at its end.)"""
-    sending = {slot: event["ts"] for event in events if event.get("cat") == "step"
+    step that sends it has begun, as far as the clocks of the two ranks agree: clock_us, and the error that
+    the trace gives for each. (It can be received before that step has read the clock at its end.)"""
+    error_us = {event["pid"]: event["args"]["clock_error_ns"] / 1000 for event in events
+                if event["name"] == "gyre_rank"}
+    sending = {slot: event["ts"] - error_us[event["pid"]] for event in events if event.get("cat") == "step"
                for slot in event["args"]["sent"]}
     seen = {phase: collections.defaultdict(list) for phase in "stf"}
     for event in events:
         if event["ph"] in seen:
-            seen[event["ph"]][event["id"]].append(event["ts"])
+            late_us = error_us[event["pid"]] if event["ph"] == "f" else 0
+            seen[event["ph"]][event["id"]].append(event["ts"] + late_us)
     assert seen["s"] and set(seen["s"]) == set(seen["f"])
     for slot, begun in seen["s"].items():
         ended = seen["f"][slot]
