@@ -4,7 +4,7 @@
  * communicators that share a stream.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 /* More than the FIFOs of a pair hold: on GPUs it has more of them. */

@@ -4,7 +4,7 @@
  * GYRE_CHECK=calls compares before.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "core/foundation/device/host_stream.h"
 #include "tests/support/ranks.h"
 

@@ -3,8 +3,8 @@
  * gyre_comm_observe: each call goes through its stages in order, and the observer learns what was
  * launched and how.
  */
-#include "core/engine/call/caller.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/call/batch.h"
+#include "core/engine/comm.h"
 #include "core/foundation/model/types.h"
 #include "tests/support/ranks.h"
 
@@ -253,7 +253,7 @@ static void times_that_an_executor_knows_are_told_after_the_end(void)
     timing_ops.time_next = time_next;
     timing_ops.span_of = span_of;
     comm->executor->ops = &timing_ops;
-    CHECK_OK(gyre_observing_open(&observer, comm->caller.executor, &comm->caller.observing));
+    CHECK_OK(gyre_observing_open(&observer, comm->executor, &comm->observing));
     make_one_call(comm);
     CHECK_MSG(strcmp(own->stages[0], "SLM") == 0, "%s", own->stages[0]);
     make_one_call(comm); /* finds that the first call has ended */

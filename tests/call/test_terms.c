@@ -3,7 +3,7 @@
  * Collectives whose caller limits algorithm, protocol and channels for the one call.
  */
 #include "algorithms/simulate/simulate.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 enum { COUNT = 1000, N = 4 };
@@ -45,7 +45,7 @@ static void check_algorithm(gyre_comm *comm, const gyre_call_args *args, const c
                              .root = -1};
     CHECK_OK(gyre_call_terms_parse(call.coll, args->algorithm, args->protocol, args->min_channels,
                                    args->max_channels, &call.terms));
-    CHECK_OK(gyre_plan_describe(comm->plans, &call, &summary));
+    CHECK_OK(gyre_plan_describe(&comm->plans, &call, &summary));
     CHECK_MSG(strcmp(summary.algorithm, expected) == 0, "%s, expected %s", summary.algorithm,
               expected);
     if (args->max_channels > 0)
@@ -175,7 +175,7 @@ static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
         .coll = GYRE_COLL_ALL_REDUCE, .count = COUNT, .dtype = GYRE_FLOAT32, .root = -1};
     const uint32_t n_before = n_simulators;
     CHECK_OK(gyre_call_terms_parse(call.coll, algorithm, NULL, 0, max_channels, &call.terms));
-    CHECK_OK(gyre_plan_choice(comm->plans, &call, choice_out));
+    CHECK_OK(gyre_plan_choice(&comm->plans, &call, choice_out));
     return n_simulators - n_before;
 }
 

@@ -5,7 +5,7 @@
 #ifndef GYRE_TESTS_PUTS_RIG_H
 #define GYRE_TESTS_PUTS_RIG_H
 
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 #include "tests/support/ranks.h"
 
 static inline int puts_ordinal(gyre_comm *comm)

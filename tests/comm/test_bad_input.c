@@ -2,7 +2,7 @@
  *
  * Bad input: each gives a clear error with its cause, loses nothing, hangs nothing.
  */
-#include "core/engine/call/caller.h"
+#include "core/engine/call/batch.h"
 #include "tests/support/ranks.h"
 
 #define HOST GYRE_DEVICE_HOST

@@ -4,7 +4,7 @@
  * threads, one thread for all ranks, processes; groups, point to point, split.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/call/caller.h"
+#include "core/engine/call/batch.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
 #include "kernels/pattern.h"

@@ -5,7 +5,7 @@
  * blamed on the rank that died, not on one that gave up because of it.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 #include "tests/support/ranks.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * Registered buffers: counting, overlaps, handles that are dead or foreign, a range that is
  * registered again after it was given back, and both orders of tear-down.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 #include "tests/support/ranks.h"
 
 enum { BYTES = 8192 };

@@ -4,7 +4,7 @@
  * running all-reduce, wherever the rendezvous of the parent lived.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #include <signal.h>

@@ -3,7 +3,7 @@
  * Shrinks of a healthy communicator whose ranks do not exclude the same ranks.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #include <time.h>

@@ -2,7 +2,7 @@
  *
  * The counters of signals when a rank ends its communicator while another one maps them.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #include <pthread.h>

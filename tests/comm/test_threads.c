@@ -4,7 +4,7 @@
  * share a host stream. What is not allowed is refused; it does not crash and does not hang.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #include <fenv.h>

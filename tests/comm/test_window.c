@@ -3,7 +3,7 @@
  * Windows: buffers that all ranks can address, and data that are placed in them.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #define N_ELEMS 100003
@@ -177,8 +177,8 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
         CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
         check_buffer(comm, stream, out, sum, (float)n_ranks);
         gyre_window_find(&comm->windows, (uint32_t)n_ranks, &call);
-        CHECK_OK(gyre_plan_get(comm->plans, &call, &plan));
-        gyre_plan_work(comm->plans, plan, &call, &work);
+        CHECK_OK(gyre_plan_get(&comm->plans, &call, &plan));
+        gyre_plan_work(&comm->plans, plan, &call, &work);
         CHECK((work.placement != NULL) == (round % 2 == 1));
         if (round % 2 == 1)
             CHECK_OK(gyre_window_deregister(comm, window));

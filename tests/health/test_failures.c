@@ -3,7 +3,7 @@
  * Failures of other ranks: kill -9 in a running all-reduce, abort, a stopped rank, a missing one.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #include <signal.h>

@@ -5,7 +5,7 @@
  * named as the one that is behind; and whoever is only slow goes on as if nothing had been.
  */
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "tests/support/pace.h"
 #include "tests/support/ranks.h"
 

@@ -635,19 +635,17 @@ static void an_executor_that_knows_no_steps_says_whether_the_call_has_begun(void
                                         "the position in the program is not known on this device"};
     for (uint64_t is_running = 0; is_running < 2; is_running++) {
         struct gyre_executor executor = {.ops = &ops, .n_launched = 2 + is_running};
-        struct gyre_caller *caller = calloc(1, sizeof(*caller));
-        struct gyre_member *member = calloc(1, sizeof(*member));
+        gyre_comm *comm = calloc(1, sizeof(*comm));
         struct gyre_health_peer peers[2] = {{0}};
-        struct gyre_health health = {.member = member, .caller = caller, .peers = peers};
+        struct gyre_health health = {.comm = comm, .peers = peers};
         const struct gyre_record mine = {.sequence = 3};
         char why[GYRE_HEALTH_WHY_BYTES];
-        member->n_ranks = 2;
-        caller->executor = &executor;
+        comm->member.n_ranks = 2;
+        comm->executor = &executor;
         gyre_health_look(&health);
         CHECK(!gyre_health_explain(&health, &mine, gyre_now_ns(), why, sizeof(why)));
         CHECK_MSG(strstr(why, words[is_running]) == why, "%s", why);
-        free(member);
-        free(caller);
+        free(comm);
     }
 }
 
@@ -658,12 +656,12 @@ static void an_executor_that_knows_no_steps_says_whether_the_call_has_begun(void
 static const struct gyre_health_waits *take(struct gyre_health_message *message, size_t n_bytes)
 {
     static struct gyre_health_peer peers[2];
-    static struct gyre_member member;
+    static gyre_comm comm;
     static struct gyre_health health;
     free(peers[1].waits);
     peers[1].waits = NULL;
-    member.n_ranks = 2;
-    health.member = &member;
+    comm.member.n_ranks = 2;
+    health.comm = &comm;
     health.peers = peers;
     gyre_health_take_waits(&health, 1, message, n_bytes);
     return peers[1].waits;

@@ -325,7 +325,12 @@ static void open_block(int number)
     };
     if (has_file)
         add(&block.words, ", file");
-    const gyre_status status = gyre_plan_cache_open(&config, &block.cache);
+    struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
+    const gyre_status status = gyre_plan_cache_open(&config, cache);
+    if (status == GYRE_SUCCESS)
+        block.cache = cache;
+    else
+        free(cache);
     if (status != GYRE_SUCCESS) /* lanes of the file that the communicator does not have */
         add(&block.words, ", refused: %s", gyre_status_name(status));
     else
@@ -560,7 +565,9 @@ static struct line line_of(int number)
 
 static void close_block(void)
 {
-    gyre_plan_cache_close(block.cache);
+    if (block.cache != NULL)
+        gyre_plan_cache_close(block.cache);
+    free(block.cache);
 }
 
 /* Name the first call that changed. */

@@ -4,7 +4,7 @@
  * and calls with one key give the right values whatever calls came before them.
  */
 #include "algorithms/algorithm.h"
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "core/engine/plan/plan_table.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"
@@ -301,9 +301,9 @@ static void open_caller(struct caller *own, gyre_comm *comm, int rank, int n_ran
 /* Have as many plans been made as calls had keys? */
 static void check_plans(const struct caller *own, const char *what)
 {
-    CHECK_MSG(gyre_plans_made(own->comm->plans) == (uint64_t)own->n_keys,
+    CHECK_MSG(gyre_plans_made(&own->comm->plans) == (uint64_t)own->n_keys,
               "%s: %llu plans for %d keys", what,
-              (unsigned long long)gyre_plans_made(own->comm->plans), own->n_keys);
+              (unsigned long long)gyre_plans_made(&own->comm->plans), own->n_keys);
 }
 
 static void close_caller(struct caller *own)
@@ -356,12 +356,12 @@ static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argum
     const struct test_call reduce = {
         .coll = GYRE_COLL_ALL_REDUCE, .count = 128, .dtype = GYRE_INT32};
     for (int i = 0; i < 3; i++) {
-        gyre_plan_force(comm->plans, &ring);
+        gyre_plan_force(&comm->plans, &ring);
         run(own, &reduce, 10 + i * 2);
         run(own, &reduce, 10 + i * 2);
-        gyre_plan_force(comm->plans, &tree);
+        gyre_plan_force(&comm->plans, &tree);
         run(own, &reduce, 11 + i * 2);
-        gyre_plan_force(comm->plans, NULL);
+        gyre_plan_force(&comm->plans, NULL);
         run(own, &reduce, 0); /* as before it was forced */
         check_plans(own, "forced ways");
     }
@@ -371,15 +371,15 @@ static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argum
         run(own, &named, 0);
     }
     check_plans(own, "calls that name their algorithm");
-    CHECK_OK(gyre_plan_restrict(comm->plans, &words));
+    CHECK_OK(gyre_plan_restrict(&comm->plans, &words));
     run(own, &reduce, 1);
     run(own, &reduce, 1);
     check_plans(own, "another filter");
-    CHECK_OK(gyre_plan_use_file(comm->plans, argument, "a test"));
+    CHECK_OK(gyre_plan_use_file(&comm->plans, argument, "a test"));
     run(own, &reduce, 2);
     run(own, &reduce, 2);
     check_plans(own, "a file");
-    gyre_plan_resume_file(comm->plans);
+    gyre_plan_resume_file(&comm->plans);
     run(own, &reduce, 3);
     check_plans(own, "a file again");
     close_caller(own);

@@ -6,7 +6,7 @@
 #ifndef GYRE_TESTS_STALL_RIG_H
 #define GYRE_TESTS_STALL_RIG_H
 
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm.h"
 #include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
 
@@ -33,8 +33,8 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
     const struct gyre_reduction reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM};
     GYRE_TRY(executor->ops->load(executor, &config, &own->loaded));
     GYRE_TRY(executor->ops->prepare(executor, own->loaded, &reduction));
-    const uint64_t index = gyre_call_log_post(&comm->caller.call_log, &record);
-    gyre_call_log_launched(&comm->caller.call_log, executor->n_launched, index);
+    const uint64_t index = gyre_call_log_post(&comm->call_log, &record);
+    gyre_call_log_launched(&comm->call_log, executor->n_launched, index);
     const struct gyre_work work = {
         .loaded = own->loaded,
         .in = own->in,

@@ -5,6 +5,7 @@
  */
 #include "core/engine/call/batch.h"
 
+#include "core/engine/health/health.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/device/host_stream.h"
@@ -22,10 +23,10 @@ static bool is_message(const struct gyre_item *item)
 /* Ends the communicator after a failure that the other ranks do not get alike, because they take
  * part in the call and this rank does not. Usage, arguments and unsupported calls fail everywhere.
  */
-static void raise_failure(struct gyre_caller *caller, gyre_status status)
+static void raise_failure(gyre_comm *comm, gyre_status status)
 {
     if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
-        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
+        gyre_fault_raise(&comm->member.fault, status, gyre_cause());
 }
 
 /* ---- one launch --------------------------------------------------------------------------- */
@@ -33,24 +34,23 @@ static void raise_failure(struct gyre_caller *caller, gyre_status status)
 /* Refuses two ranks of a communicator on the same host stream. A host stream runs one launch after
  * the other, so the first rank would wait for the second for ever. On GPUs every rank has a GPU of
  * its own, and so has streams of its own. */
-static gyre_status take_stream(struct gyre_caller *caller, gyre_stream stream)
+static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
 {
     gyre_stream own;
-    if (caller->member->device_info.kind != GYRE_DEVICE_HOST)
+    if (comm->member.device_info.kind != GYRE_DEVICE_HOST)
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_host_stream_resolve(stream, &own));
-    if (gyre_load_acquire_u64(&caller->stream) == (uint64_t)(uintptr_t)own)
+    if (gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)own)
         return GYRE_SUCCESS;
-    const int other = caller->ops->take_stream(caller, own);
+    const int other = gyre_registry_take_stream(comm, own);
     if (other < 0)
         return GYRE_SUCCESS;
-    return caller->ops->give_up(
-        caller,
-        gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                  "rank %d of communicator %s was called on the stream where a call of rank "
-                  "%d waits for it: on the host each rank of a communicator needs a stream "
-                  "of its own (gyre_stream_create; NULL is one stream a thread)",
-                  caller->member->rank, caller->member->name, other));
+    return gyre_comm_give_up(
+        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                        "rank %d of communicator %s was called on the stream where a call of rank "
+                        "%d waits for it: on the host each rank of a communicator needs a stream "
+                        "of its own (gyre_stream_create; NULL is one stream a thread)",
+                        comm->member.rank, comm->member.name, other));
 }
 
 /* Records a launch for the trace. @first_work: works that were launched before it. */
@@ -74,24 +74,24 @@ static void trace_launch(struct gyre_trace_buffer *buffer, const struct gyre_cal
  * that is asked for, and fills in its work. @work_index: the number of works launched before it. */
 static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre_work *work_out)
 {
-    struct gyre_caller *caller = item->caller;
+    gyre_comm *comm = item->comm;
     const struct gyre_call *call = &item->call;
     struct gyre_comparer *comparer = item->first->comparer;
     struct gyre_record record = gyre_batch_record(call);
     if (is_message(item)) /* the call log numbers collectives */
-        record.sequence = ++caller->n_p2p[call->root * 2 + call->is_send];
-    const uint64_t index = gyre_call_log_post(&caller->call_log, &record);
-    caller->ops->posted(caller, &record);
-    if (!is_message(item) && gyre_compares_calls(caller))
+        record.sequence = ++comm->n_p2p[call->root * 2 + call->is_send];
+    const uint64_t index = gyre_call_log_post(&comm->call_log, &record);
+    gyre_health_posted(comm->health, &record);
+    if (!is_message(item) && gyre_compares_calls(comm))
         GYRE_TRY(comparer != NULL ? gyre_comparer_take(comparer)
-                                  : gyre_compare_call(caller, &record));
+                                  : gyre_compare_call(comm, &record));
     if (item->plan == NULL) /* fails again, and tells the cause */
-        GYRE_TRY(gyre_plan_get(caller->plans, call, &item->plan));
-    gyre_plan_work(caller->plans, item->plan, call, work_out);
+        GYRE_TRY(gyre_plan_get(&comm->plans, call, &item->plan));
+    gyre_plan_work(&comm->plans, item->plan, call, work_out);
     work_out->follows = item->follows;
-    work_out->signature = gyre_record_signature(&record, caller->member->rank);
+    work_out->signature = gyre_record_signature(&record, comm->member.rank);
     work_out->sequence = record.sequence;
-    gyre_call_log_launched(&caller->call_log, work_index, index);
+    gyre_call_log_launched(&comm->call_log, work_index, index);
     return GYRE_SUCCESS;
 }
 
@@ -99,12 +99,12 @@ static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre
  * one. Observer and metrics are told ahead of the launch and behind it. */
 static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_stream stream)
 {
-    struct gyre_caller *caller = items[0]->caller;
-    struct gyre_executor *executor = caller->executor;
+    gyre_comm *comm = items[0]->comm;
+    struct gyre_executor *executor = comm->executor;
     struct gyre_work few[N_FEW];
     struct gyre_work *works = n_items <= N_FEW ? few : malloc((size_t)n_items * sizeof(*works));
     const uint64_t n_launched = executor->n_launched;
-    const uint64_t begin_ns = caller->recorded != NULL ? gyre_now_ns() : 0;
+    const uint64_t begin_ns = comm->recorded != NULL ? gyre_now_ns() : 0;
     gyre_status status =
         works != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group of %d calls", n_items);
     bool waits = false; /* a call waits for other ranks */
@@ -113,24 +113,23 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
         waits = waits || (status == GYRE_SUCCESS && items[i]->plan->waits);
     }
     if (waits && status == GYRE_SUCCESS) {
-        status = take_stream(caller, stream);
+        status = take_stream(comm, stream);
         if (status == GYRE_SUCCESS)
-            gyre_store_release_u64(&caller->stream_works, n_launched + (uint64_t)n_items);
+            gyre_store_release_u64(&comm->stream_works, n_launched + (uint64_t)n_items);
     }
     if (status == GYRE_SUCCESS) {
-        struct gyre_metrics_span *span =
-            gyre_metrics_begin(caller->metrics, items, n_items, stream);
+        struct gyre_metrics_span *span = gyre_metrics_begin(comm->metrics, items, n_items, stream);
         struct gyre_observed_launch *observed = gyre_observe_launching(items, n_items, stream);
         status = executor->ops->launch(executor, works, n_items, stream);
         gyre_observe_launched(observed, status == GYRE_SUCCESS, stream);
         gyre_metrics_end(span, status == GYRE_SUCCESS, stream);
     }
     if (status == GYRE_SUCCESS && !executor->ops->helps)
-        gyre_links_wake(caller->links);
+        gyre_links_wake(&comm->links);
     /* A captured launch runs when its graph is launched, or never. */
-    if (status == GYRE_SUCCESS && caller->recorded != NULL && executor->n_launched != n_launched)
-        trace_launch(caller->recorded, &items[0]->call, &works[0], n_launched, begin_ns);
-    raise_failure(caller, status);
+    if (status == GYRE_SUCCESS && comm->recorded != NULL && executor->n_launched != n_launched)
+        trace_launch(comm->recorded, &items[0]->call, &works[0], n_launched, begin_ns);
+    raise_failure(comm, status);
     if (works != few)
         free(works);
     return status;
@@ -142,9 +141,9 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
  * program as well, so that launches follow each other closely. */
 static void plan(struct gyre_item *item)
 {
-    struct gyre_caller *caller = item->caller;
-    gyre_window_find(caller->windows, (uint32_t)caller->member->n_ranks, &item->call);
-    if (gyre_plan_get(caller->plans, &item->call, &item->plan) != GYRE_SUCCESS)
+    gyre_comm *comm = item->comm;
+    gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, &item->call);
+    if (gyre_plan_get(&comm->plans, &item->call, &item->plan) != GYRE_SUCCESS)
         item->plan = NULL;
 }
 
@@ -154,8 +153,8 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     size_t n_messages = 1;
     item->first = item;
     if (is_message(item))
-        GYRE_TRY(gyre_order_join_copies(item->caller->member->rank, items, &n_messages));
-    gyre_plan_sweep(item->caller->plans);
+        GYRE_TRY(gyre_order_join_copies(item->comm->member.rank, items, &n_messages));
+    gyre_plan_sweep(&item->comm->plans);
     plan(item);
     return enqueue(items, 1, item->call.stream);
 }
@@ -168,8 +167,8 @@ static void find_firsts(struct gyre_item *items, size_t n_items)
     items[0].first = &items[0];
     for (size_t i = 1; i < n_items; i++) {
         struct gyre_item *first = items[i - 1].first;
-        if (first->caller != items[i].caller)
-            for (first = &items[0]; first != NULL && first->caller != items[i].caller;)
+        if (first->comm != items[i].comm)
+            for (first = &items[0]; first != NULL && first->comm != items[i].comm;)
                 first = first->next_first;
         if (first == NULL)
             first = last = last->next_first = &items[i];
@@ -183,15 +182,15 @@ static void find_firsts(struct gyre_item *items, size_t n_items)
 static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
 {
     for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
-        const gyre_status status = first->ops->begin(first->caller);
+        const gyre_status status = gyre_comm_begin_launch(first->comm);
         gyre_failure_note(failure, status);
         if (status == GYRE_SUCCESS) {
-            gyre_plan_sweep(first->caller->plans);
+            gyre_plan_sweep(&first->comm->plans);
             continue;
         }
         for (size_t i = 0; i < n_items; i++)
             if (items[i].first == first)
-                items[i].caller = NULL;
+                items[i].comm = NULL;
     }
 }
 
@@ -204,7 +203,7 @@ static int compare_items(const void *left, const void *right)
 {
     const struct gyre_item *a = *(struct gyre_item *const *)left;
     const struct gyre_item *b = *(struct gyre_item *const *)right;
-    const struct gyre_member *of_a = a->caller->member, *of_b = b->caller->member;
+    const struct gyre_member *of_a = &a->comm->member, *of_b = &b->comm->member;
     if (of_a->number != of_b->number)
         return of_a->number < of_b->number ? -1 : 1;
     if (of_a->job != of_b->job) /* both were made at the same time */
@@ -235,14 +234,14 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
 {
     size_t n_sorted = 0, n_left = 0, messages;
     for (size_t i = 0; i < n_items; i++)
-        if (items[i].caller != NULL)
+        if (items[i].comm != NULL)
             sorted[n_sorted++] = &items[i];
     qsort(sorted, n_sorted, sizeof(struct gyre_item *), compare_items);
     for (size_t i = 0, end; i < n_sorted; i = end) {
         end = end_of(sorted, n_sorted, i, &messages);
         size_t n_messages = end - messages;
-        GYRE_TRY(gyre_order_join_copies(sorted[i]->caller->member->rank, &sorted[messages],
-                                        &n_messages));
+        GYRE_TRY(
+            gyre_order_join_copies(sorted[i]->comm->member.rank, &sorted[messages], &n_messages));
         for (size_t k = i; k < messages + n_messages; k++)
             sorted[n_left++] = sorted[k];
     }
@@ -260,14 +259,14 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
 static gyre_status order_streams(const struct gyre_item *items, size_t n_items, bool go_ahead)
 {
     for (size_t i = 0; i < n_items; i++) {
-        if (items[i].caller == NULL)
+        if (items[i].comm == NULL)
             continue;
-        struct gyre_device *device = items[i].caller->member->device;
+        struct gyre_device *device = items[i].comm->member.device;
         const gyre_stream stream = items[i].first->call.stream;
         const gyre_stream other = items[i].call.stream;
         bool is_done = other == stream;
         for (size_t j = 0; j < i && !is_done; j++)
-            is_done = items[j].caller == items[i].caller && items[j].call.stream == other;
+            is_done = items[j].comm == items[i].comm && items[j].call.stream == other;
         if (!is_done)
             GYRE_TRY(go_ahead ? device->ops->stream_follow(device, stream, other)
                               : device->ops->stream_follow(device, other, stream));
@@ -278,17 +277,17 @@ static gyre_status order_streams(const struct gyre_item *items, size_t n_items, 
 /* Enqueues the calls of one communicator: the collectives in order, then the messages. */
 static gyre_status enqueue_part(struct gyre_item **items, size_t n_collectives, size_t n_items)
 {
-    const struct gyre_caller *caller = items[0]->caller;
+    const gyre_comm *comm = items[0]->comm;
     const gyre_stream stream = items[0]->first->call.stream;
     const struct gyre_order_place place = {
-        .rank = caller->member->rank,
-        .n_ranks = caller->member->n_ranks,
-        .most_calls = caller->links->least_sms,
-        .queues = caller->executor->ops->queues,
+        .rank = comm->member.rank,
+        .n_ranks = comm->member.n_ranks,
+        .most_calls = comm->links.least_sms,
+        .queues = comm->executor->ops->queues,
     };
     for (size_t i = 0; i < n_collectives; i++)
         GYRE_TRY(enqueue(&items[i], 1, stream));
-    gyre_order_messages(&place, caller->latest, &items[n_collectives],
+    gyre_order_messages(&place, comm->latest, &items[n_collectives],
                         (int)(n_items - n_collectives));
     for (size_t i = n_collectives, end; i < n_items; i = end) {
         for (end = i + 1; end < n_items && items[end]->launch == items[i]->launch;)
@@ -304,9 +303,9 @@ static void enqueue_all(struct gyre_item **sorted, size_t n_sorted, struct gyre_
     const bool has_several = n_sorted > 0 && sorted[0]->first != sorted[n_sorted - 1]->first;
     for (size_t i = 0, end; i < n_sorted && has_several; i = end) {
         end = end_of(sorted, n_sorted, i, &messages);
-        if (messages > i && gyre_compares_calls(sorted[i]->caller))
+        if (messages > i && gyre_compares_calls(sorted[i]->comm))
             /* A failure here ends the communicator, and its launches report that. */
-            (void)gyre_comparer_start(sorted[i]->caller, &sorted[i], messages - i,
+            (void)gyre_comparer_start(sorted[i]->comm, &sorted[i], messages - i,
                                       &sorted[i]->first->comparer);
     }
     for (size_t i = 0, end; i < n_sorted; i = end) {
@@ -333,8 +332,8 @@ static void run_held(struct gyre_item *items, size_t n_items, struct gyre_failur
         enqueue_all(sorted, n_sorted, failure);
     else
         for (struct gyre_item *first = items; first != NULL; first = first->next_first)
-            if (first->caller != NULL)
-                raise_failure(first->caller, status);
+            if (first->comm != NULL)
+                raise_failure(first->comm, status);
     gyre_failure_note(failure, status);
     /* Also after a failure, for the calls that were enqueued. */
     gyre_failure_note(failure, order_streams(items, n_items, false));
@@ -350,7 +349,7 @@ gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items)
     begin_all(items, n_items, &failure);
     run_held(items, n_items, &failure);
     for (struct gyre_item *first = items; first != NULL; first = first->next_first)
-        if (first->caller != NULL)
-            first->ops->end(first->caller);
+        if (first->comm != NULL)
+            gyre_comm_end_call(first->comm);
     return gyre_failure_tell(&failure);
 }

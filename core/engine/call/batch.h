@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch: the calls of a group, or one call alone. All of its calls are planned, then all are
- * enqueued. Only core/engine/call includes this header.
+ * Groups, and batches: the calls of a group, or one call alone. All calls of a batch are planned,
+ * then all are enqueued. The rest is what metrics and observers are told of calls and launches.
  */
 #ifndef GYRE_CALL_BATCH_H
 #define GYRE_CALL_BATCH_H
 
-#include "core/engine/call/caller.h"
+#include "core/engine/comm.h"
+#include "core/engine/plan/plan.h"
 #include "core/foundation/device/host_stream.h"
 
 #include <stdio.h>
@@ -17,8 +18,7 @@ struct gyre_observed_launch;
 
 /* A call of a batch, with the facts that no plan has. */
 struct gyre_item {
-    struct gyre_caller *caller; /* NULL: the communicator has ended in the meantime */
-    const struct gyre_caller_ops *ops;
+    gyre_comm *comm; /* NULL: it has ended in the meantime */
     struct gyre_call call;
     /* The fields below are set while the batch runs. */
     const struct gyre_plan *plan; /* NULL: it could not be made, and enqueuing the call says why */
@@ -42,6 +42,27 @@ gyre_status gyre_batch_one(struct gyre_item *item);
  * lose theirs.
  * Errors: the first; what the other communicators' ranks wait for is enqueued all the same. */
 gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
+
+/** gyre_group_submit - take one call: run it now, or at the end of this thread's group. This
+ * thread holds the communicator. */
+gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call);
+
+/** gyre_group_is_open - is this thread inside a group? */
+bool gyre_group_is_open(void);
+
+/* A task that runs on another thread and ends with the group: a communicator's init task. */
+struct gyre_group_task {
+    /* Wait for its end and free it. */
+    gyre_status (*finish)(struct gyre_group_task *task);
+};
+
+/** gyre_group_add - the end of this thread's group finishes the task. Errors: OUT_OF_MEMORY; the
+ * task is then finished here. */
+gyre_status gyre_group_add(struct gyre_group_task *task);
+
+/** gyre_group_note_background - make the group's end return IN_PROGRESS, because a communicator
+ * that does not block has work in the background. */
+void gyre_group_note_background(void);
 
 /* The first failure of several steps, with its cause, which later steps would overwrite. */
 struct gyre_failure {
@@ -125,20 +146,20 @@ static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
  * call is enqueued (record.c) --------------------------------------------------------------- */
 
 /** gyre_compares_calls - was the communicator made with GYRE_CHECK=calls? */
-bool gyre_compares_calls(const struct gyre_caller *caller);
+bool gyre_compares_calls(const gyre_comm *comm);
 
 /** gyre_compare_call - wait for all ranks' records of a collective and compare them. A difference
  * ends the communicator on every rank. Errors: INVALID_USAGE naming both calls, or what ended the
  * communicator meanwhile. */
-gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record);
+gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record);
 
 /** gyre_comparer_start - compare the collectives of one communicator in a batch. A thread of its
  * own runs ahead of the launches, because the launching thread may also serve other ranks of the
  * communicator and would then wait for itself.
  * @items: must not move until the comparer is finished. Errors: OUT_OF_MEMORY, SYSTEM; the
  * communicator then ends on all ranks, which wait for this one. */
-gyre_status gyre_comparer_start(struct gyre_caller *caller, struct gyre_item *const *items,
-                                size_t n_items, struct gyre_comparer **comparer_out);
+gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items, size_t n_items,
+                                struct gyre_comparer **comparer_out);
 
 /** gyre_comparer_take - wait until the communicator's next collective of the batch is compared.
  * Errors: those of gyre_compare_call(). */
@@ -149,6 +170,36 @@ gyre_status gyre_comparer_take(struct gyre_comparer *comparer);
 void gyre_comparer_finish(struct gyre_comparer *comparer);
 
 /* ---- what is told of calls and launches (observe.c, metrics.c) ------------------------------ */
+
+struct gyre_metrics;
+
+/** gyre_metrics_open - @metrics_out: NULL if GYRE_METRICS_FILE is unset. In the file's name %h is
+ * the host, %p the process, %r the rank, %n the number of the communicator in its process and %c
+ * its number in the job. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the name is too long), SYSTEM (no
+ * thread). */
+gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out);
+
+/** gyre_metrics_close - write the file a last time, wait up to two seconds for that, and give the
+ * metrics up.
+ * @metrics: or NULL. */
+void gyre_metrics_close(struct gyre_metrics *metrics);
+
+struct gyre_observing;
+
+/** gyre_observing_open - @observer: copied.
+ * @executor: NULL: streams are host streams, and their tasks tell when a call begins and ends. Else
+ * the executor is asked for that after the call's end. It outlives the last gyre_observe_times().
+ * Errors: OUT_OF_MEMORY. */
+gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_executor *executor,
+                                struct gyre_observing **observing_out);
+
+/** gyre_observe_times - tell the observer of calls that have ended since, where an executor is
+ * asked for their times. @observing: or NULL. */
+void gyre_observe_times(struct gyre_observing *observing);
+
+/** gyre_observing_close - the communicator has ended. The observer is closed once all of its calls
+ * are finished. @observing: or NULL. */
+void gyre_observing_close(struct gyre_observing *observing);
 
 /** gyre_observe_submitted - the call was accepted. Sets call->observed, which the thread that
  * submits the call holds until gyre_observed_release(). If there is no memory, the call is not

@@ -40,10 +40,10 @@ bool gyre_group_is_open(void)
     return group.depth > 0;
 }
 
-gyre_status gyre_group_submit(struct gyre_caller *caller, const struct gyre_call *call)
+gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
 {
-    struct gyre_item item = {.caller = caller, .ops = caller->ops, .call = *call};
-    gyre_observe_submitted(caller->observing, &item.call);
+    struct gyre_item item = {.comm = comm, .call = *call};
+    gyre_observe_submitted(comm->observing, &item.call);
     if (group.depth == 0) {
         const struct gyre_float_env callers = gyre_float_begin();
         const gyre_status status = gyre_batch_one(&item);
@@ -58,8 +58,7 @@ gyre_status gyre_group_submit(struct gyre_caller *caller, const struct gyre_call
             gyre_observed_release(item.call.observed);
             /* Without this call, the sequence of calls on this rank would differ from that on all
              * other ranks. */
-            return caller->ops->give_up(caller,
-                                        gyre_fail_errno(ENOMEM, "group of %zu calls", more));
+            return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         }
         group.items = items;
         group.max_items = more;
@@ -157,7 +156,7 @@ gyre_status gyre_group_cancel(void)
 
 static gyre_status predict_call(const struct gyre_item *item, double *time_ns_out)
 {
-    struct gyre_plan_cache *plans = item->caller->plans;
+    struct gyre_plan_cache *plans = &item->comm->plans;
     const struct gyre_call *call = &item->call;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     struct gyre_choice choice;
@@ -166,7 +165,7 @@ static gyre_status predict_call(const struct gyre_item *item, double *time_ns_ou
                          "group_simulate_end: the group has sends or receives; only collectives "
                          "can be predicted");
     *time_ns_out = 0;
-    if (call->count == 0 || item->caller->member->n_ranks == 1)
+    if (call->count == 0 || item->comm->member.n_ranks == 1)
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_plan_choice(plans, call, &choice));
     return gyre_tuner_predict(gyre_plan_facts(plans), gyre_plan_cost(plans), call->coll, &choice,
@@ -181,7 +180,7 @@ static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, s
     *time_ns_out = 0;
     for (size_t i = 0; i < n_items; i++) {
         double time_ns;
-        if (items[i].caller != items[first].caller)
+        if (items[i].comm != items[first].comm)
             continue;
         if (i < first)
             return GYRE_SUCCESS;

@@ -330,7 +330,7 @@ void gyre_metrics_close(struct gyre_metrics *metrics)
     release_metrics(metrics);
 }
 
-static gyre_status expand(const char *pattern, const struct gyre_member *member, const char *host,
+static gyre_status expand(const char *pattern, const gyre_comm *comm, const char *host,
                           char path_out[PATH_MAX])
 {
     size_t n = 0;
@@ -341,11 +341,12 @@ static gyre_status expand(const char *pattern, const struct gyre_member *member,
         else if (at[0] == '%' && at[1] == 'p')
             snprintf(piece, sizeof(piece), "%ld", (long)getpid());
         else if (at[0] == '%' && at[1] == 'r')
-            snprintf(piece, sizeof(piece), "%d", member->rank);
+            snprintf(piece, sizeof(piece), "%d", comm->member.rank);
         else if (at[0] == '%' && at[1] == 'n')
-            snprintf(piece, sizeof(piece), "%" PRIu64, member->number);
+            snprintf(piece, sizeof(piece), "%" PRIu64, comm->member.number);
         else if (at[0] == '%' && at[1] == 'c')
-            snprintf(piece, sizeof(piece), "%08x", (unsigned)(member->job ^ member->job >> 32));
+            snprintf(piece, sizeof(piece), "%08x",
+                     (unsigned)(comm->member.job ^ comm->member.job >> 32));
         at += at[0] == '%' && at[1] != '\0' && strchr("hprnc%", at[1]) != NULL;
         if (n + strlen(piece) >= PATH_MAX)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long");
@@ -356,22 +357,22 @@ static gyre_status expand(const char *pattern, const struct gyre_member *member,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_metrics_open(const struct gyre_member *member, const struct gyre_links *links,
-                              struct gyre_metrics **metrics_out)
+gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out)
 {
     *metrics_out = NULL;
-    if (!gyre_param_is_set(&member->params, GYRE_PARAM_METRICS_FILE))
+    if (!gyre_param_is_set(&comm->member.params, GYRE_PARAM_METRICS_FILE))
         return GYRE_SUCCESS;
     struct gyre_metrics *metrics = calloc(1, sizeof(*metrics));
     if (metrics == NULL)
         return gyre_fail_errno(ENOMEM, "metrics");
-    gyre_status status = expand(gyre_param_text(&member->params, GYRE_PARAM_METRICS_FILE), member,
-                                links->infos[member->rank].host_name, metrics->path);
+    gyre_status status =
+        expand(gyre_param_text(&comm->member.params, GYRE_PARAM_METRICS_FILE), comm,
+               comm->links.infos[comm->member.rank].host_name, metrics->path);
     metrics->n_holders = 2;
-    metrics->is_timed = member->device_info.kind == GYRE_DEVICE_HOST;
-    metrics->rank = member->rank;
-    metrics->n_ranks = member->n_ranks;
-    snprintf(metrics->name, sizeof(metrics->name), "%s", member->name);
+    metrics->is_timed = comm->member.device_info.kind == GYRE_DEVICE_HOST;
+    metrics->rank = comm->member.rank;
+    metrics->n_ranks = comm->member.n_ranks;
+    snprintf(metrics->name, sizeof(metrics->name), "%s", comm->member.name);
     pthread_mutex_init(&metrics->lock, NULL);
     gyre_cond_init(&metrics->closing);
     if (status == GYRE_SUCCESS)

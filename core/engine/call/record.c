@@ -143,23 +143,23 @@ uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t 
 
 /* ---- comparison ---------------------------------------------------------------------------- */
 
-bool gyre_compares_calls(const struct gyre_caller *caller)
+bool gyre_compares_calls(const gyre_comm *comm)
 {
-    return gyre_param_has(&caller->member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
+    return gyre_param_has(&comm->member.params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
 }
 
-gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record)
+gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
 {
-    const size_t n = (size_t)caller->member->n_ranks;
+    const size_t n = (size_t)comm->member.n_ranks;
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
-        return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    caller->ops->wait_ready(caller); /* a split in the same group also uses the bootstrap */
-    gyre_status status = caller->member->bootstrap->ops->all_gather(caller->member->bootstrap,
-                                                                    record, sizeof(*record), all);
-    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&caller->member->fault))
-        status = gyre_fault_status(&caller->member->fault); /* it says more than the gather */
-    for (int rank = 1; rank < caller->member->n_ranks && status == GYRE_SUCCESS; rank++) {
+        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    gyre_comm_wait_ready(comm); /* a split in the same group also uses the bootstrap */
+    gyre_status status = comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, record,
+                                                                 sizeof(*record), all);
+    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->member.fault))
+        status = gyre_fault_status(&comm->member.fault); /* it says more than the gather */
+    for (int rank = 1; rank < comm->member.n_ranks && status == GYRE_SUCCESS; rank++) {
         if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
             continue;
         char first[160];
@@ -168,11 +168,11 @@ gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_reco
             GYRE_ERROR_INVALID_USAGE,
             "calls do not fit: rank 0 (%s) called %s, rank %d (%s) called %s; no data "
             "was moved",
-            caller->links->infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)),
-            rank, caller->links->infos[rank].host_name,
-            gyre_record_text(&all[rank], other, sizeof(other)));
-        caller->ops->expect_alike(caller); /* all ranks compare the same records */
-        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
+            comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
+            comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
+        gyre_store_release_u32(&comm->member.fault.is_told,
+                               1); /* all ranks compare the same records */
+        gyre_fault_raise(&comm->member.fault, status, gyre_cause());
     }
     free(all);
     return status;
@@ -181,7 +181,7 @@ gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_reco
 /* ---- the collectives of a batch ------------------------------------------------------------ */
 
 struct gyre_comparer {
-    struct gyre_caller *caller;
+    gyre_comm *comm;
     struct gyre_item *const *items;
     size_t n_items;
     uint64_t n_before; /* collectives of the communicator before the batch */
@@ -213,24 +213,24 @@ static void *run_comparer(void *argument)
     for (size_t i = 0; i < comparer->n_items && status == GYRE_SUCCESS; i++) {
         struct gyre_record record = gyre_batch_record(&comparer->items[i]->call);
         record.sequence = ++sequence; /* the call log gives the same number at the launch */
-        status = gyre_compare_call(comparer->caller, &record);
+        status = gyre_compare_call(comparer->comm, &record);
         report(comparer, status);
     }
     return NULL;
 }
 
-gyre_status gyre_comparer_start(struct gyre_caller *caller, struct gyre_item *const *items,
-                                size_t n_items, struct gyre_comparer **comparer_out)
+gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items, size_t n_items,
+                                struct gyre_comparer **comparer_out)
 {
     struct gyre_comparer *comparer = calloc(1, sizeof(*comparer));
     if (comparer == NULL)
-        return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    comparer->caller = caller;
+        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    comparer->comm = comm;
     comparer->items = items;
     comparer->n_items = n_items;
-    pthread_mutex_lock(&caller->call_log.lock);
-    comparer->n_before = caller->call_log.n_collectives;
-    pthread_mutex_unlock(&caller->call_log.lock);
+    pthread_mutex_lock(&comm->call_log.lock);
+    comparer->n_before = comm->call_log.n_collectives;
+    pthread_mutex_unlock(&comm->call_log.lock);
     pthread_mutex_init(&comparer->lock, NULL);
     pthread_cond_init(&comparer->changed, NULL);
     const gyre_status status =
@@ -242,7 +242,7 @@ gyre_status gyre_comparer_start(struct gyre_caller *caller, struct gyre_item *co
     pthread_cond_destroy(&comparer->changed);
     pthread_mutex_destroy(&comparer->lock);
     free(comparer);
-    return caller->ops->give_up(caller, status);
+    return gyre_comm_give_up(comm, status);
 }
 
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer)

@@ -3,7 +3,7 @@
  * The public calls that take buffers: arguments are checked here and nowhere deeper. Nothing is
  * enqueued for a call that is refused.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/util.h"
 
@@ -141,7 +141,7 @@ static gyre_status check_terms(gyre_comm *comm, struct gyre_call *call)
     if (!gyre_call_terms_any(&call->terms) || call->count == 0 || comm->member.n_ranks == 1)
         return GYRE_SUCCESS;
     gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, call);
-    const gyre_status status = gyre_plan_get(comm->plans, call, &plan);
+    const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
     return status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM ? GYRE_SUCCESS
                                                                              : status;
 }
@@ -158,7 +158,7 @@ static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
     GYRE_TRY(check_terms(comm, call));
     if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
-    return gyre_group_submit(&comm->caller, call);
+    return gyre_group_submit(comm, call);
 }
 
 static gyre_status submit(gyre_comm *comm, struct gyre_call *call)

@@ -4,7 +4,7 @@
  * needs no other rank and never frees what a peer may still use: destroy says goodbye and leaves
  * the rest to a thread that waits, within a bound, until the other ranks have left too.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
@@ -249,7 +249,7 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
     facts.device_kind = (int)comm->member.device_info.kind;
     facts.device_ordinal = comm->member.device_info.ordinal;
     facts.can_window = comm->links.is_p2p;
-    facts.max_channels = (int)gyre_plan_facts(comm->plans)->max_channels;
+    facts.max_channels = (int)gyre_plan_facts(&comm->plans)->max_channels;
     facts.id = comm->member.job;
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
         const struct gyre_transport *transport = comm->links.transports[i];
@@ -274,12 +274,11 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
 
 static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
 {
-    if (comm->caller.observing != NULL)
+    if (comm->observing != NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
                          comm->member.rank, comm->member.name);
     const bool is_host = comm->member.device_info.kind == GYRE_DEVICE_HOST;
-    return gyre_observing_open(observer, is_host ? NULL : comm->caller.executor,
-                               &comm->caller.observing);
+    return gyre_observing_open(observer, is_host ? NULL : comm->executor, &comm->observing);
 }
 
 gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *observer)

@@ -14,7 +14,7 @@
  * each other's latest n_ended, waits for ever: the first of them to go on would need a signal of
  * another one that had gone on before it.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"

@@ -4,7 +4,7 @@
  * Then the ranks join the rendezvous. This happens in the caller's thread too; for communicators
  * that do not block, and inside groups, it happens on a thread of its own.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/engine/comm/local.h"
 #include "core/foundation/base/log.h"

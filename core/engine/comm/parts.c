@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of a communicator: its configuration, the order in which its parts are opened and
- * closed, and what the lower ones of them ask of the upper ones.
+ * closed.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/engine/comm/local.h"
 #include "core/foundation/base/log.h"
@@ -113,9 +113,8 @@ void gyre_comm_free(gyre_comm *comm)
         gyre_health_close(comm->health);
     /* proxies may still raise the fault while the executor is closed */
     gyre_fault_hook(&comm->member.fault, NULL, NULL);
-    if (comm->plans != NULL)
-        gyre_plan_cache_close(comm->plans);
-    gyre_observe_times(comm->caller.observing);
+    gyre_plan_cache_close(&comm->plans);
+    gyre_observe_times(comm->observing);
     gyre_put_peers_detach(comm);
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
@@ -131,11 +130,11 @@ void gyre_comm_free(gyre_comm *comm)
     if (comm->member.device != NULL)
         comm->member.device->ops->close(comm->member.device);
     gyre_origin_release(comm->origin);
-    gyre_metrics_close(comm->caller.metrics);
-    gyre_observing_close(comm->caller.observing);
-    free(comm->caller.n_p2p);
-    free(comm->caller.latest);
-    gyre_call_log_fini(&comm->caller.call_log);
+    gyre_metrics_close(comm->metrics);
+    gyre_observing_close(comm->observing);
+    free(comm->n_p2p);
+    free(comm->latest);
+    gyre_call_log_fini(&comm->call_log);
     gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->member.fault);
     free((char *)(uintptr_t)comm->member.config.transport);
@@ -150,7 +149,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
         return gyre_fail_errno(ENOMEM, "communicator");
     gyre_authenticate_prepare();
     gyre_fault_init(&comm->member.fault);
-    gyre_call_log_init(&comm->caller.call_log);
+    gyre_call_log_init(&comm->call_log);
     gyre_registrations_init(&comm->registrations);
     comm->member.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
     gyre_config config = GYRE_CONFIG_INIT;
@@ -281,62 +280,10 @@ static gyre_status open_links(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* ---- what callers ask ---------------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
-/* Only computes an address, because the communicator may have been freed. */
-static gyre_comm *comm_of(struct gyre_caller *caller)
+static gyre_status open_calls(gyre_comm *comm)
 {
-    return (gyre_comm *)(void *)((char *)caller - offsetof(gyre_comm, caller));
-}
-
-static gyre_status begin_launch(struct gyre_caller *caller)
-{
-    return gyre_comm_begin_launch(comm_of(caller));
-}
-
-static void end_launch(struct gyre_caller *caller)
-{
-    gyre_comm_end_call(comm_of(caller));
-}
-
-static gyre_status give_up(struct gyre_caller *caller, gyre_status status)
-{
-    return gyre_comm_give_up(comm_of(caller), status);
-}
-
-static void wait_ready(struct gyre_caller *caller)
-{
-    gyre_comm_wait_ready(comm_of(caller));
-}
-
-static int take_stream(struct gyre_caller *caller, gyre_stream stream)
-{
-    return gyre_registry_take_stream(comm_of(caller), stream);
-}
-
-static void expect_alike(struct gyre_caller *caller)
-{
-    gyre_health_expect_alike(comm_of(caller)->health);
-}
-
-static void posted(struct gyre_caller *caller, const struct gyre_record *record)
-{
-    gyre_health_posted(comm_of(caller)->health, record);
-}
-
-static const struct gyre_caller_ops caller_ops = {
-    .begin = begin_launch,
-    .end = end_launch,
-    .give_up = give_up,
-    .wait_ready = wait_ready,
-    .take_stream = take_stream,
-    .expect_alike = expect_alike,
-    .posted = posted,
-};
-
-static gyre_status open_caller(gyre_comm *comm)
-{
-    struct gyre_caller *caller = &comm->caller;
     const struct gyre_plan_config config = {
         .member = &comm->member,
         .links = &comm->links,
@@ -345,20 +292,13 @@ static gyre_status open_caller(gyre_comm *comm)
         .algo_file = &comm->algo_file,
         .executor = comm->executor,
     };
-    caller->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->n_p2p));
-    caller->latest = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->latest));
-    if (caller->n_p2p == NULL || caller->latest == NULL)
+    comm->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*comm->n_p2p));
+    comm->latest = calloc((size_t)comm->member.n_ranks * 2, sizeof(*comm->latest));
+    if (comm->n_p2p == NULL || comm->latest == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
     GYRE_TRY(gyre_plan_cache_open(&config, &comm->plans));
-    GYRE_TRY(gyre_metrics_open(&comm->member, &comm->links, &caller->metrics));
-    caller->ops = &caller_ops;
-    caller->member = &comm->member;
-    caller->links = &comm->links;
-    caller->windows = &comm->windows;
-    caller->plans = comm->plans;
-    caller->executor = comm->executor;
-    caller->recorded = gyre_trace_use(comm->member.trace, GYRE_TRACE_CALLER);
-    return GYRE_SUCCESS;
+    comm->recorded = gyre_trace_use(comm->member.trace, GYRE_TRACE_CALLER);
+    return gyre_metrics_open(comm, &comm->metrics);
 }
 
 /* ---- connecting ---------------------------------------------------------------------------- */
@@ -399,14 +339,8 @@ static gyre_status connect_ranks(gyre_comm *comm)
     if (gyre_fault_is_raised(&comm->member.fault)) /* before the hook was set */
         comm->executor->ops->abort(comm->executor);
     gyre_member_end_stage(&comm->member, "opening the executor");
-    GYRE_TRY(open_caller(comm));
-    const struct gyre_health_config watched = {
-        .member = &comm->member,
-        .links = &comm->links,
-        .caller = &comm->caller,
-        .origin = comm->origin,
-    };
-    GYRE_TRY(gyre_health_open(&watched, &comm->health));
+    GYRE_TRY(open_calls(comm));
+    GYRE_TRY(gyre_health_open(comm, &comm->health));
     gyre_member_end_stage(&comm->member, "opening plans and watching over the ranks");
     comm->is_made = true;
     return GYRE_SUCCESS;
@@ -426,5 +360,5 @@ gyre_status gyre_comm_connect(gyre_comm *comm)
 
 struct gyre_plan_cache *gyre_comm_plans(gyre_comm *comm)
 {
-    return comm->plans;
+    return &comm->plans;
 }

@@ -3,9 +3,9 @@
  * Messages of one-sided calls: what the executor sends, what becomes of those that come, and the
  * fences that keep a window until the last message for it was taken.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 

@@ -4,7 +4,7 @@
  * thread that makes a call holds its communicator, and a thread that only reads it pins it; it is
  * not freed meanwhile. A refusal says what the user has to change.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/thread.h"
@@ -94,11 +94,11 @@ uint64_t gyre_registry_raise_number(uint64_t number)
 /* Does the rank have unfinished works on the stream? Under the lock. */
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
-    if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
+    if (comm->is_ending || gyre_load_acquire_u64(&comm->stream) != stream ||
         gyre_fault_is_raised(&comm->member.fault))
         return false;
     const struct gyre_progress progress = comm->executor->ops->progress(comm->executor);
-    return progress.completed < gyre_load_acquire_u64(&comm->caller.stream_works);
+    return progress.completed < gyre_load_acquire_u64(&comm->stream_works);
 }
 
 int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
@@ -111,11 +111,11 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
             continue;
         if (occupies(at, address))
             rank = at->member.rank;
-        else if (gyre_load_acquire_u64(&at->caller.stream) == address)
-            gyre_store_release_u64(&at->caller.stream, 0); /* its next launch then checks again */
+        else if (gyre_load_acquire_u64(&at->stream) == address)
+            gyre_store_release_u64(&at->stream, 0); /* its next launch then checks again */
     }
     if (rank < 0)
-        gyre_store_release_u64(&comm->caller.stream, address);
+        gyre_store_release_u64(&comm->stream, address);
     pthread_mutex_unlock(&registry.lock);
     return rank;
 }

@@ -3,7 +3,7 @@
  * Shrinks. They need neither the excluded ranks nor the parent's bootstrap, which may have died
  * with them: the remaining ranks connect to the regroup listener of the lowest remaining rank.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include <errno.h>
 #include <stdio.h>

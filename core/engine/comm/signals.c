@@ -2,7 +2,7 @@
  *
  * The counters of signals, and the calls that put, signal and wait. The executor carries them out.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/util.h"
 

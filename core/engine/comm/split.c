@@ -4,7 +4,7 @@
  * are collective and use the parent's bootstrap. A growth is then an init like any other, in
  * which the new ranks take part by gyre_comm_init_rank().
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/util.h"
 

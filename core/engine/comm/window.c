@@ -4,7 +4,7 @@
  * and all ranks gather the results before any rank uses the window, so that a failure of one rank
  * is an error on all ranks.
  */
-#include "core/engine/comm/comm.h"
+#include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/log.h"
 

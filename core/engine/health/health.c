@@ -31,7 +31,7 @@ static void tell_children(struct gyre_health *health, int lost_rank, const char 
 
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
 {
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     pthread_mutex_lock(&health->lock);
     for (struct gyre_origin **at = &health->children; *at != NULL;) { /* forget released children */
         struct gyre_origin *child = *at;
@@ -74,7 +74,7 @@ static void take_blocked(struct gyre_health *health, int rank,
         blocked->n_ended == 0 || blocked->n_senders > GYRE_BLOCKED_SENDERS)
         return;
     for (uint32_t i = 0; i < blocked->n_senders; i++)
-        if (blocked->senders[i].rank >= (uint32_t)health->member->n_ranks)
+        if (blocked->senders[i].rank >= (uint32_t)health->comm->member.n_ranks)
             return;
     pthread_mutex_lock(&health->lock);
     if (peer->blocked == NULL)
@@ -109,7 +109,7 @@ bool gyre_health_has_left(struct gyre_health *health, int rank)
 
 static bool all_left(const struct gyre_health *health)
 {
-    const struct gyre_member *member = health->member;
+    const struct gyre_member *member = &health->comm->member;
     for (int rank = 0; rank < member->n_ranks; rank++)
         if (rank != member->rank && !health->has_left[rank])
             return false;
@@ -198,7 +198,7 @@ static void mark_left(struct gyre_health *health, int rank, bool was_lost)
 
 static void take_loss(struct gyre_health *health, const struct gyre_event *event)
 {
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char before[GYRE_CAUSE_MAX_BYTES];
@@ -207,9 +207,9 @@ static void take_loss(struct gyre_health *health, const struct gyre_event *event
     gyre_health_rank_name(health, event->rank, name);
     const int n_text =
         snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
-                 member->rank, health->origin != NULL ? " of it" : "", call);
+                 member->rank, health->comm->origin != NULL ? " of it" : "", call);
     /* The rank may only have given up because the parent had failed. */
-    if (gyre_origin_word(health->origin, before) && strstr(before, name) == NULL)
+    if (gyre_origin_word(health->comm->origin, before) && strstr(before, name) == NULL)
         snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
     if (gyre_load_acquire_u32(&member->has_left) == 0)
         gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
@@ -220,8 +220,9 @@ static void take_loss(struct gyre_health *health, const struct gyre_event *event
 
 static void take_event(struct gyre_health *health, const struct gyre_event *event)
 {
-    struct gyre_executor *executor = health->caller->executor;
-    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= health->member->n_ranks)
+    struct gyre_executor *executor = health->comm->executor;
+    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 ||
+        event->rank >= health->comm->member.n_ranks)
         return;
     if (event->kind == GYRE_EVENT_MESSAGE) {
         take_message(health, event);
@@ -229,7 +230,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
         /* Ends waits for signals that the rank has not sent, and puts to it. A rank that a proxy
          * serves says goodbye on its put link, behind its signals (core/engine/comm/put_peers.c).
          */
-        if (!gyre_links_is_proxied_to(health->links, event->rank))
+        if (!gyre_links_is_proxied_to(&health->comm->links, event->rank))
             executor->ops->peer_left(executor, event->rank);
         mark_left(health, event->rank, false);
     } else {
@@ -240,7 +241,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
 bool gyre_health_is_unharmed(const struct gyre_health *health)
 {
     return gyre_load_acquire_u64(&health->idle_after) ==
-           gyre_load_acquire_u64(&health->caller->executor->n_launched) + 1;
+           gyre_load_acquire_u64(&health->comm->executor->n_launched) + 1;
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */
@@ -249,7 +250,7 @@ bool gyre_health_is_unharmed(const struct gyre_health *health)
  * more, and no goodbye arrives. */
 static void take_end_of_link(struct gyre_health *health, gyre_status status)
 {
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     if (status == GYRE_ERROR_OUT_OF_MEMORY) {
         gyre_fault_raise(&member->fault, status, gyre_cause());
         gyre_health_pass_on(health);
@@ -264,7 +265,7 @@ static void take_end_of_link(struct gyre_health *health, gyre_status status)
 static void *watch(void *argument)
 {
     struct gyre_health *health = argument;
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     struct gyre_event event;
     gyre_log_set_rank(member->rank);
     while (!is_set(health, &health->stops)) {
@@ -299,7 +300,7 @@ static void free_health(struct gyre_health *health)
         gyre_origin_release(health->children);
         health->children = next;
     }
-    for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++) {
+    for (int rank = 0; health->peers != NULL && rank < health->comm->member.n_ranks; rank++) {
         free(health->peers[rank].waits);
         free(health->peers[rank].blocked);
     }
@@ -314,18 +315,14 @@ static void free_health(struct gyre_health *health)
     free(health);
 }
 
-gyre_status gyre_health_open(const struct gyre_health_config *config,
-                             struct gyre_health **health_out)
+gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
 {
-    struct gyre_member *member = config->member;
+    const struct gyre_member *member = &comm->member;
     const size_t n = (size_t)member->n_ranks;
     struct gyre_health *health = calloc(1, sizeof(*health));
     if (health == NULL)
         return gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
-    health->member = member;
-    health->links = config->links;
-    health->caller = config->caller;
-    health->origin = config->origin;
+    health->comm = comm;
     health->max_questions = (uint32_t)n * GYRE_HEALTH_MAX_ASKED;
     health->has_left = calloc(n, sizeof(bool));
     health->was_lost = calloc(n, sizeof(bool));
@@ -359,7 +356,7 @@ void gyre_health_close(struct gyre_health *health)
     health->stops = true;
     pthread_cond_broadcast(&health->changed);
     pthread_mutex_unlock(&health->lock);
-    health->member->bootstrap->ops->wake(health->member->bootstrap);
+    health->comm->member.bootstrap->ops->wake(health->comm->member.bootstrap);
     pthread_join(health->thread, NULL);
     free_health(health);
 }

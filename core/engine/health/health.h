@@ -6,7 +6,7 @@
 #ifndef GYRE_HEALTH_HEALTH_H
 #define GYRE_HEALTH_HEALTH_H
 
-#include "core/engine/call/caller.h"
+#include "core/engine/comm.h"
 #include "core/engine/health/origin.h"
 
 struct gyre_health;
@@ -25,17 +25,8 @@ struct gyre_health_blocked {
     } senders[GYRE_BLOCKED_SENDERS];
 };
 
-/* What the health thread watches. Every object outlives the health. */
-struct gyre_health_config {
-    struct gyre_member *member;
-    const struct gyre_links *links;
-    struct gyre_caller *caller;
-    struct gyre_origin *origin; /* of a split or shrunk communicator; else NULL */
-};
-
 /** gyre_health_open - start watching: peers, stalls, mismatched calls, timeouts. */
-gyre_status gyre_health_open(const struct gyre_health_config *config,
-                             struct gyre_health **health_out);
+gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
 
 /** gyre_health_posted - compare a call that was posted with what peers asked about. Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
@@ -43,10 +34,6 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
 /** gyre_health_pass_on - tell the other ranks once why the communicator has failed on this rank, if
  * it has. Any thread, before the rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
-
-/** gyre_health_expect_alike - do not pass on the failure that this thread is about to raise,
- * because every rank finds it. Any thread. */
-void gyre_health_expect_alike(struct gyre_health *health);
 
 /** gyre_health_is_unharmed - has another rank ended the communicator after all works of this rank
  * had ended? One-sided calls count as works. */

@@ -35,22 +35,22 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes)
 {
-    struct gyre_bootstrap *bootstrap = health->member->bootstrap;
+    struct gyre_bootstrap *bootstrap = health->comm->member.bootstrap;
     bootstrap->ops->post(bootstrap, rank, message,
                          offsetof(struct gyre_health_message, records) + body_bytes);
 }
 
 const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out)
 {
-    return gyre_rank_name(health->origin, health->links->infos, rank, name_out);
+    return gyre_rank_name(health->comm->origin, health->comm->links.infos, rank, name_out);
 }
 
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
 {
-    struct gyre_member *member = health->member;
-    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_member *member = &health->comm->member;
+    struct gyre_executor *executor = health->comm->executor;
     if (!gyre_fault_is_raised(&member->fault)) {
-        gyre_store_release_u32(&health->has_told, 1);
+        gyre_store_release_u32(&member->fault.is_told, 1);
         const uint64_t n_launched = gyre_load_acquire_u64(&executor->n_launched);
         if (status == GYRE_ERROR_REMOTE && executor->ops->is_idle(executor))
             gyre_store_release_u64(&health->idle_after, n_launched + 1);
@@ -72,18 +72,13 @@ void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const 
     gyre_health_fail(health, status, text, true);
 }
 
-void gyre_health_expect_alike(struct gyre_health *health)
-{
-    gyre_store_release_u32(&health->has_told, 1);
-}
-
 void gyre_health_pass_on(struct gyre_health *health)
 {
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     char text[GYRE_CAUSE_MAX_BYTES];
     char name[GYRE_RANK_NAME_BYTES];
     if (!gyre_fault_is_raised(&member->fault) || gyre_load_acquire_u32(&member->has_left) != 0 ||
-        !gyre_compare_exchange_u32(&health->has_told, 0, 1))
+        !gyre_compare_exchange_u32(&member->fault.is_told, 0, 1))
         return;
     if (member->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
         snprintf(text, sizeof(text), "%s", member->fault.cause);
@@ -114,8 +109,8 @@ struct position {
 /* Find the first call that is not finished. */
 static enum call_kind find_call(struct gyre_health *health, struct position *position_out)
 {
-    struct gyre_executor *executor = health->caller->executor;
-    struct gyre_call_log *call_log = &health->caller->call_log;
+    struct gyre_executor *executor = health->comm->executor;
+    struct gyre_call_log *call_log = &health->comm->call_log;
     *position_out = (struct position){0};
     if (executor == NULL)
         return CALL_NONE;
@@ -125,7 +120,8 @@ static enum call_kind find_call(struct gyre_health *health, struct position *pos
     position_out->completed = completed;
     position_out->launched = launched;
     if (completed >= launched)
-        return completed < progress.activity && health->member->device_info.kind == GYRE_DEVICE_CUDA
+        return completed < progress.activity &&
+                       health->comm->member.device_info.kind == GYRE_DEVICE_CUDA
                    ? CALL_REPLAYED
                    : CALL_NONE;
     return launched - completed <= GYRE_CALL_LOG_WORKS &&
@@ -157,7 +153,7 @@ void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t te
 
 void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out)
 {
-    struct gyre_call_log *call_log = &health->caller->call_log;
+    struct gyre_call_log *call_log = &health->comm->call_log;
     struct position position;
     const enum call_kind kind = find_call(health, &position);
     *place_out = (struct gyre_health_place){.is_waiting = kind != CALL_NONE};
@@ -204,7 +200,7 @@ enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, i
     const struct gyre_health_peer *peer = &health->peers[rank];
     const struct gyre_health_place *place = &peer->place;
     const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
-    if (rank == health->member->rank)
+    if (rank == health->comm->member.rank)
         return GYRE_STANDS_IN_THE_CALL;
     if (health->has_left[rank])
         return GYRE_STANDS_LEFT;
@@ -233,7 +229,7 @@ bool gyre_health_is_record(const struct gyre_record *record)
 static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
                             const struct gyre_record *theirs, int their_rank)
 {
-    const int rank = health->member->rank;
+    const int rank = health->comm->member.rank;
     const bool mine_first = rank < their_rank;
     const struct gyre_record *first = mine_first ? mine : theirs;
     const struct gyre_record *second = mine_first ? theirs : mine;
@@ -281,7 +277,7 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
     pthread_mutex_lock(&health->lock);
     for (uint32_t i = 0; i < health->n_questions;) {
         struct gyre_health_question *question = &health->questions[i];
-        if (!gyre_record_same_place(record, health->member->rank, &question->record,
+        if (!gyre_record_same_place(record, health->comm->member.rank, &question->record,
                                     question->rank)) {
             i++;
             continue;
@@ -299,8 +295,8 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message)
 {
-    struct gyre_call_log *call_log = &health->caller->call_log;
-    const int own = health->member->rank;
+    struct gyre_call_log *call_log = &health->comm->call_log;
+    const int own = health->comm->member.rank;
     const uint64_t now_ns = gyre_now_ns();
     struct gyre_health_message reply = {.kind = GYRE_HEALTH_ANSWER};
     bool is_behind = false;

@@ -130,7 +130,7 @@ static const struct gyre_health_waits *waits_of(const struct gyre_health *health
                                                 uint64_t now_ns)
 {
     const struct gyre_health_peer *peer = &health->peers[rank];
-    if (rank == health->member->rank)
+    if (rank == health->comm->member.rank)
         return &health->waits;
     return peer->waits != NULL && !health->has_left[rank] &&
                    now_ns - peer->waits_ns < gyre_health_silence_limit_ns(health, now_ns)
@@ -140,7 +140,7 @@ static const struct gyre_health_waits *waits_of(const struct gyre_health *health
 
 static bool collect(const struct gyre_health *health, uint64_t now_ns, struct waits *waits)
 {
-    const int n_ranks = health->member->n_ranks;
+    const int n_ranks = health->comm->member.n_ranks;
     const size_t most = (size_t)n_ranks * GYRE_HEALTH_MAX_WAITS;
     uint32_t n = 0;
     *waits = (struct waits){
@@ -191,7 +191,7 @@ static int weight(enum gyre_wait_end end)
 /* Keep the walk with the highest weight among those from this rank's workers. */
 static struct gyre_wait_path walk(const struct gyre_health *health, struct waits *waits)
 {
-    const int rank = health->member->rank;
+    const int rank = health->comm->member.rank;
     uint32_t best = waits->first[rank];
     int most = -1;
     for (uint32_t i = best; i < waits->first[rank + 1]; i++) {
@@ -229,7 +229,7 @@ static void append_end_rank(const struct gyre_health *health, int rank,
     char name[GYRE_RANK_NAME_BYTES];
     char call[MAX_CALL_TEXT] = "the call";
     snprintf(name, sizeof(name), "rank %d", rank);
-    if (health->origin != NULL) /* named with its rank in the parent too */
+    if (health->comm->origin != NULL) /* named with its rank in the parent too */
         gyre_health_rank_name(health, rank, name);
     if (mine->sequence != 0)
         gyre_record_text(mine, call, sizeof(call));

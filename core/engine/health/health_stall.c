@@ -32,8 +32,8 @@
 /* By the state letter of proc(5), if the process is on this host. */
 static const char *why_silent(const struct gyre_health *health, int rank)
 {
-    const struct gyre_peer_info *mine = &health->links->infos[health->member->rank];
-    const struct gyre_peer_info *peer = &health->links->infos[rank];
+    const struct gyre_peer_info *mine = &health->comm->links.infos[health->comm->member.rank];
+    const struct gyre_peer_info *peer = &health->comm->links.infos[rank];
     char path[64];
     char line[256] = "";
     FILE *file = NULL;
@@ -105,12 +105,12 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
 {
     int n_all = 0;
     int n = 0;
-    for (int rank = 0; rank < health->member->n_ranks; rank++)
+    for (int rank = 0; rank < health->comm->member.n_ranks; rank++)
         n_all += health->standings[rank] == standing;
     if (n_all < n_least)
         return;
     gyre_health_append(who, WHO_BYTES, "%s%s: ranks ", who[0] != '\0' ? "; " : "", words);
-    for (int rank = 0; rank < health->member->n_ranks && n < MAX_NUMBERS; rank++)
+    for (int rank = 0; rank < health->comm->member.n_ranks && n < MAX_NUMBERS; rank++)
         if (health->standings[rank] == standing)
             gyre_health_append(who, WHO_BYTES, "%s%d", n++ == 0 ? "" : ", ", rank);
     if (n_all > n)
@@ -122,7 +122,7 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
 static void name_culprits(struct gyre_health *health, const struct gyre_record *mine,
                           uint64_t now_ns, bool is_explained, char *who_out)
 {
-    const struct gyre_member *member = health->member;
+    const struct gyre_member *member = &health->comm->member;
     const struct gyre_bootstrap *bootstrap = member->bootstrap;
     who_out[0] = '\0';
     if (gyre_health_is_silent(health, member->rank, now_ns)) {
@@ -179,14 +179,14 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     struct gyre_record waiting;
     char why[GYRE_HEALTH_WHY_BYTES] = "";
     bool is_explained = false;
-    const bool explains = gyre_health_explainer(health, now_ns) == health->member->rank;
+    const bool explains = gyre_health_explainer(health, now_ns) == health->comm->member.rank;
     gyre_health_waiting_call(health, &waiting);
     gyre_health_call_text(health, reasons->call, sizeof(reasons->call));
-    gyre_health_rank_name(health, health->member->rank, reasons->name);
+    gyre_health_rank_name(health, health->comm->member.rank, reasons->name);
     if (explains) {
         is_explained = gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
     } else if (health->waits.n_waits > 0) {
-        snprintf(why, sizeof(why), "rank %d, ", health->member->rank);
+        snprintf(why, sizeof(why), "rank %d, ", health->comm->member.rank);
         gyre_health_wait_text(&health->waits.waits[0], why, sizeof(why));
     }
     name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
@@ -212,14 +212,14 @@ static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 
 static bool is_late(const struct gyre_health *health, uint64_t now_ns)
 {
-    const int timeout_ms = health->member->config.timeout_ms;
+    const int timeout_ms = health->comm->member.config.timeout_ms;
     return timeout_ms > 0 && (now_ns - health->started_ns) / 1000000 > (uint64_t)timeout_ms;
 }
 
 /* Fail if an operation takes longer than the user allows. */
 static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 {
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     struct reasons reasons;
     char text[GYRE_CAUSE_MAX_BYTES];
     if (!is_late(health, now_ns) || !are_answers_due(health, now_ns))
@@ -242,7 +242,7 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
  * stream has no status of its own. */
 static void check_signals(struct gyre_health *health, const struct gyre_progress *progress)
 {
-    const struct gyre_member *member = health->member;
+    const struct gyre_member *member = &health->comm->member;
     char own[GYRE_RANK_NAME_BYTES], sender[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     if (progress->late_signal != 0) {
@@ -270,7 +270,7 @@ static void check_signals(struct gyre_health *health, const struct gyre_progress
  * that the peer has left. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
-    struct gyre_member *member = health->member;
+    struct gyre_member *member = &health->comm->member;
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
@@ -299,7 +299,7 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
 static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_ns,
                 uint64_t completed, uint64_t launched)
 {
-    struct gyre_call_log *call_log = &health->caller->call_log;
+    struct gyre_call_log *call_log = &health->comm->call_log;
     struct gyre_health_message message = {.kind = GYRE_HEALTH_ASK};
     const struct gyre_health_message echo = {.kind = GYRE_HEALTH_ECHO};
     uint64_t last = UINT64_MAX;
@@ -319,7 +319,7 @@ static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_n
     health->asked_ns = now_ns;
     gyre_health_place_of(health, &message.place);
     gyre_health_post(health, -1, &message, message.n_records * sizeof(struct gyre_record));
-    gyre_health_post(health, health->member->rank, &echo, 0);
+    gyre_health_post(health, health->comm->member.rank, &echo, 0);
     return true;
 }
 
@@ -359,8 +359,8 @@ static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 
 void gyre_health_check_progress(struct gyre_health *health)
 {
-    struct gyre_member *member = health->member;
-    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_member *member = &health->comm->member;
+    struct gyre_executor *executor = health->comm->executor;
     const struct gyre_progress progress = executor->ops->progress(executor);
     const uint64_t launched = gyre_load_acquire_u64(&executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
@@ -391,7 +391,7 @@ void gyre_health_check_progress(struct gyre_health *health)
 
 bool gyre_health_check_leaving(struct gyre_health *health)
 {
-    const struct gyre_member *member = health->member;
+    const struct gyre_member *member = &health->comm->member;
     const uint64_t now_ns = gyre_now_ns();
     bool is_awaited = false;
     notice_own_stop(health, now_ns);

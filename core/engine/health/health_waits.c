@@ -57,7 +57,7 @@ static void keep_answers(const struct gyre_health_waits *earlier, struct gyre_he
 
 void gyre_health_look(struct gyre_health *health)
 {
-    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_executor *executor = health->comm->executor;
     struct gyre_position positions[GYRE_HEALTH_MAX_WAITS];
     struct gyre_health_waits waits = {.version = GYRE_HEALTH_WAITS_VERSION};
     if (executor == NULL)
@@ -70,7 +70,7 @@ void gyre_health_look(struct gyre_health *health)
         waits.n_waits = (uint16_t)gyre_min_u64(waits.n_all, GYRE_HEALTH_MAX_WAITS);
         for (uint16_t i = 0; i < waits.n_waits; i++) {
             waits.waits[i].position = positions[i];
-            waits.waits[i].transport = health->links->transport_of[positions[i].peer];
+            waits.waits[i].transport = health->comm->links.transport_of[positions[i].peer];
         }
         keep_answers(&health->waits, &waits);
     } else {
@@ -95,20 +95,20 @@ static void tell(struct gyre_health *health, int rank)
 
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns)
 {
-    for (int rank = 0; rank < health->member->rank; rank++) {
+    for (int rank = 0; rank < health->comm->member.rank; rank++) {
         const uint64_t asked_ns = health->peers[rank].asked_ns;
         if (asked_ns != 0 && !health->has_left[rank] &&
             now_ns - asked_ns < gyre_health_silence_limit_ns(health, now_ns))
             return rank;
     }
-    return health->member->rank;
+    return health->comm->member.rank;
 }
 
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns)
 {
     const int explainer = gyre_health_explainer(health, now_ns);
     gyre_health_look(health);
-    if (explainer != health->member->rank)
+    if (explainer != health->comm->member.rank)
         tell(health, explainer);
     for (uint16_t i = 0; i < health->waits.n_waits; i++) { /* ask about the other ends */
         const struct gyre_position *position = &health->waits.waits[i].position;
@@ -147,7 +147,7 @@ static bool is_wait(const struct gyre_health *health, const struct gyre_health_w
     uint8_t n_transports = 0;
     while (gyre_transports[n_transports] != NULL)
         n_transports++;
-    return wait->position.peer < health->member->n_ranks &&
+    return wait->position.peer < health->comm->member.n_ranks &&
            wait->position.waits_for < GYRE_N_WAITS && wait->position.coll < GYRE_N_COLLECTIVES &&
            wait->answer < GYRE_N_PEER_ENDS && wait->transport < n_transports;
 }
@@ -181,7 +181,7 @@ void gyre_health_take_waits(struct gyre_health *health, int rank,
 void gyre_health_take_end_ask(struct gyre_health *health, int rank,
                               const struct gyre_health_message *message, size_t n_bytes)
 {
-    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_executor *executor = health->comm->executor;
     struct gyre_health_message reply = {.kind = GYRE_HEALTH_END_ANSWER};
     struct gyre_end_state state;
     if (n_bytes != offsetof(struct gyre_health_message, end) + sizeof(message->end) ||
@@ -261,7 +261,7 @@ static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32
 /* There may be more workers than a message holds. */
 static void print_own(FILE *file, struct gyre_health *health)
 {
-    struct gyre_executor *executor = health->caller->executor;
+    struct gyre_executor *executor = health->comm->executor;
     struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
     struct gyre_health_place place;
     uint32_t n = 0;
@@ -273,7 +273,8 @@ static void print_own(FILE *file, struct gyre_health *health)
         for (; n_printed < n && n_printed < MAX_OWN; n_printed++) {
             const struct gyre_position *position = &positions[n_printed];
             const struct gyre_health_wait wait = {
-                .position = *position, .transport = health->links->transport_of[position->peer]};
+                .position = *position,
+                .transport = health->comm->links.transport_of[position->peer]};
             print_wait(file, &wait);
         }
         health->waits.n_all = n;
@@ -288,7 +289,7 @@ enum state { IS_THIS_RANK, HAS_GONE, IS_SILENT, WAITS_IN_NO_CALL, WAITS_IN_A_CAL
 static enum state state_of(const struct gyre_health *health, int rank)
 {
     const struct gyre_health_peer *peer = &health->peers[rank];
-    if (rank == health->member->rank)
+    if (rank == health->comm->member.rank)
         return IS_THIS_RANK;
     if (health->has_left[rank])
         return HAS_GONE;
@@ -332,7 +333,7 @@ static void print_most_useful(FILE *file, struct gyre_health *health)
     int n_printed = 0;
     for (int state = 0; state < N_STATES; state++) {
         int n_left_out = 0;
-        for (int rank = 0; rank < health->member->n_ranks; rank++) {
+        for (int rank = 0; rank < health->comm->member.n_ranks; rank++) {
             if ((int)state_of(health, rank) != state)
                 continue;
             if (n_printed < MAX_RANKS) {
@@ -349,7 +350,7 @@ static void print_most_useful(FILE *file, struct gyre_health *health)
 
 static char *print_all(struct gyre_health *health, uint64_t now_ns)
 {
-    const struct gyre_member *member = health->member;
+    const struct gyre_member *member = &health->comm->member;
     struct gyre_record waiting;
     char why[GYRE_HEALTH_WHY_BYTES] = "";
     char *text = NULL;
@@ -377,8 +378,8 @@ static char *print_all(struct gyre_health *health, uint64_t now_ns)
 
 static bool have_all_answered(const struct gyre_health *health)
 {
-    for (int rank = 0; rank < health->member->n_ranks; rank++)
-        if (rank != health->member->rank && !health->has_left[rank] &&
+    for (int rank = 0; rank < health->comm->member.n_ranks; rank++)
+        if (rank != health->comm->member.rank && !health->has_left[rank] &&
             health->peers[rank].waits_ns < health->dump.started_ns)
             return false;
     return true;
@@ -416,7 +417,7 @@ void gyre_health_check_dump(struct gyre_health *health)
 
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
 {
-    struct gyre_bootstrap *bootstrap = health->member->bootstrap;
+    struct gyre_bootstrap *bootstrap = health->comm->member.bootstrap;
     const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
     pthread_mutex_lock(&health->lock);
     while (health->dump.is_wanted && gyre_now_ns() < deadline_ns) /* another thread asks */
@@ -439,7 +440,7 @@ gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
         return gyre_fail(GYRE_ERROR_TIMEOUT,
                          "the health thread of rank %d has printed no positions for 3 s: the "
                          "rendezvous is gone, or this process has no memory or time for it",
-                         health->member->rank);
+                         health->comm->member.rank);
     *text_out = text;
     return GYRE_SUCCESS;
 }

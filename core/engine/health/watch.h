@@ -180,10 +180,7 @@ struct gyre_health_question {
 };
 
 struct gyre_health {
-    struct gyre_member *member;
-    const struct gyre_links *links;
-    struct gyre_caller *caller;
-    struct gyre_origin *origin; /* of a split or shrunk communicator; else NULL */
+    gyre_comm *comm; /* outlives it */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -197,7 +194,6 @@ struct gyre_health {
     uint32_t n_questions; /* under lock; release, for a look without it */
     uint32_t max_questions;
     struct gyre_health_dump dump;
-    uint32_t has_told; /* 1: peers know of the failure; by any thread that raises it */
     /* Works launched, plus one, when this rank heard of another's failure, if all had ended; 0 =
      * some had not, or nothing was heard. Set before the fault is raised. */
     uint64_t idle_after;

@@ -47,7 +47,7 @@ struct gyre_call {
     /* By gyre_window_find(), right before the call is planned. */
     const struct gyre_window_entry *window; /* that holds recv; NULL = none */
     uint64_t window_offset;                 /* of recv in it, or 0 */
-    struct gyre_observed *observed;         /* core/engine/call/caller.h; NULL = no observer */
+    struct gyre_observed *observed;         /* core/engine/call/batch.h; NULL = no observer */
 };
 
 /** gyre_window_find - fill in the newest window that holds the call's result and whose buffers

@@ -29,10 +29,10 @@ struct gyre_plan_config {
 };
 
 /** gyre_plan_cache_open - the plans of one communicator on this rank, used by the thread that
- * makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of
- * gyre_file_shapes_open. */
+ * makes a call. @cache: zeros; gyre_plan_cache_close() also closes one that was not opened. Errors:
+ * OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
-                                 struct gyre_plan_cache **cache_out);
+                                 struct gyre_plan_cache *cache);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
 /** gyre_plan_get - the plan of a call, whose window is filled in. The first call with a key

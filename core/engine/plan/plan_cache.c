@@ -138,12 +138,9 @@ static void choose_cost(struct gyre_plan_cache *cache, const struct gyre_plan_co
 }
 
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
-                                 struct gyre_plan_cache **cache_out)
+                                 struct gyre_plan_cache *cache)
 {
     const struct gyre_member *member = config->member;
-    struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
-    if (cache == NULL)
-        return gyre_fail_errno(ENOMEM, "plan cache");
     cache->member = member;
     cache->links = config->links;
     cache->windows = config->windows;
@@ -157,27 +154,20 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
         const struct gyre_algo_terms terms = terms_of(cache);
         status = gyre_algo_use_open(&cache->from_file, config->algo_file, &terms, member->rank);
     }
-    if (status != GYRE_SUCCESS) {
-        free(cache);
-        return status;
-    }
+    GYRE_TRY(status);
     if (member->rank == 0)
         report_nccl_only(&cache->filter);
     relax_nccl(cache);
     choose_cost(cache, config);
-    *cache_out = cache;
     return GYRE_SUCCESS;
 }
 
 void gyre_plan_cache_close(struct gyre_plan_cache *cache)
 {
-    if (cache == NULL)
-        return;
     gyre_plan_table_close(&cache->plans);
     gyre_plan_table_close(&cache->predicted);
     gyre_programs_close(&cache->programs);
     gyre_algo_use_close(&cache->from_file);
-    free(cache);
 }
 
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache)

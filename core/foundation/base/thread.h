@@ -104,7 +104,9 @@ static inline void gyre_float_end(struct gyre_float_env callers)
  */
 
 struct gyre_fault {
-    uint32_t raised; /* 0 or 1, set last, with release; written once, under `lock` */
+    uint32_t raised;  /* 0 or 1, set last, with release; written once, under `lock` */
+    uint32_t is_told; /* 1: the other ranks know of the failure, or each finds it by itself. Any
+                       * thread, release */
     pthread_mutex_t lock;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];

@@ -1,13 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator, as its own files see it.
+ * The communicator: one struct with all of its parts, the records of its calls, and which thread
+ * may use it. core/engine/health, core/engine/call and core/engine/comm include this header.
  */
-#ifndef GYRE_COMM_COMM_H
-#define GYRE_COMM_COMM_H
+#ifndef GYRE_ENGINE_COMM_H
+#define GYRE_ENGINE_COMM_H
 
-#include "core/engine/call/caller.h"
-#include "core/engine/health/health.h"
-#include "core/engine/plan/tuning_file.h"
+#include "core/engine/links/links.h"
+#include "core/engine/plan/plan_cache.h"
+
+#include <pthread.h>
+
+/* ---- records of calls (call/record.c) ------------------------------------------------------ */
+
+/* The record of one call. A rank posts a record of every call in its own call log and waits for no
+ * other rank. Call logs are compared only when a wait stalls or when GYRE_CHECK=calls asks for it.
+ * Ranks send records to each other, so the layout is fixed. */
+struct gyre_record {
+    uint64_t sequence; /* collectives: n-th of the communicator; point to point: n-th of this pair
+                        * and direction; from 1, 0 = no call */
+    uint64_t count;
+    uint8_t coll; /* enum gyre_collective; SEND_RECV for both directions */
+    uint8_t dtype;
+    uint8_t op; /* 0 where nothing is reduced; GYRE_FIRST_USER_OP for every user operation */
+    uint8_t is_send;
+    int32_t root;           /* or the peer; -1 where the collective has none */
+    uint64_t window_offset; /* of recv, where data may be placed */
+    uint32_t window;        /* in which; 0 = none */
+    uint32_t terms;         /* hash of the call's own terms; 0 = it has none */
+};
+
+_Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
+
+/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128
+ * bytes. */
+const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes);
+
+/** gyre_record_signature - equal for calls that fit each other; travels with every slot.
+ * @rank: the caller's, for point to point. */
+uint32_t gyre_record_signature(const struct gyre_record *record, int rank);
+
+/** gyre_record_same_place - are these two ranks' records of calls that must fit each other (the
+ * same collective call number, or the two ends of the same message)? */
+bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struct gyre_record *b,
+                            int rank_b);
+
+/** gyre_record_fits - given gyre_record_same_place: do they agree? */
+bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b);
+
+#define GYRE_CALL_LOG_RECORDS 256
+#define GYRE_CALL_LOG_WORKS   4096
+
+/* The latest calls of one rank. Posted by the caller's thread, read by the health thread. */
+struct gyre_call_log {
+    pthread_mutex_t lock;
+    uint64_t n_posted; /* record i (from 0) stands in records[i % GYRE_CALL_LOG_RECORDS] */
+    uint64_t n_collectives;
+    struct gyre_record records[GYRE_CALL_LOG_RECORDS];
+    uint64_t record_of_work[GYRE_CALL_LOG_WORKS]; /* one writer: the caller; release */
+};
+
+void gyre_call_log_init(struct gyre_call_log *call_log);
+void gyre_call_log_fini(struct gyre_call_log *call_log);
+
+/** gyre_call_log_post - add a record; its index in the call log. A collective gets its number,
+ * record->sequence. */
+uint64_t gyre_call_log_post(struct gyre_call_log *call_log, struct gyre_record *record);
+
+/** gyre_call_log_launched - work number `work`, as the executor counts them, carries out record
+ * `record`. Before the launch. */
+void gyre_call_log_launched(struct gyre_call_log *call_log, uint64_t work, uint64_t record);
+
+/** gyre_call_log_record_of - the record that a work carries out, which must be one of the latest
+ * GYRE_CALL_LOG_WORKS. Any thread. */
+uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t work);
+
+/** gyre_call_log_get - record `index`; false if it was not posted yet or was overwritten. */
+bool gyre_call_log_get(struct gyre_call_log *call_log, uint64_t index,
+                       struct gyre_record *record_out);
+
+/** gyre_call_log_find - this rank's record that must fit the other rank's; false if there is none
+ * (yet, or any more). */
+bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct gyre_record *other,
+                        int other_rank, struct gyre_record *record_out);
+
+/* ---- the communicator ---------------------------------------------------------------------- */
+
+struct gyre_health;
+struct gyre_metrics;
+struct gyre_observing;
+struct gyre_origin;
+struct gyre_put_links;
+struct gyre_share_handle;
 
 #define GYRE_MAX_USER_OPS 64
 
@@ -64,11 +148,20 @@ struct gyre_comm {
     struct gyre_tuning tuning;
     struct gyre_algo_file algo_file;
     struct gyre_executor *executor;
-    struct gyre_plan_cache *plans;
+    struct gyre_plan_cache plans;
     struct gyre_windows windows;
     struct gyre_signals signals;
     struct gyre_put_peers puts;
-    struct gyre_caller caller;
+    struct gyre_call_log call_log;
+    struct gyre_trace_buffer *recorded; /* gets launches; NULL = they are not recorded */
+    struct gyre_metrics *metrics;       /* NULL = GYRE_METRICS_FILE is unset */
+    struct gyre_observing *observing;   /* NULL = no observer */
+    uint64_t *n_p2p;                    /* by peer * 2 + is_send: messages so far */
+    uint32_t *latest;                   /* likewise: zeros; room for gyre_order_messages() */
+    uint64_t stream; /* host: address of the stream of this rank's latest launch, 0 = none.
+                      * Set under the registry's lock; the calling thread reads it without */
+    uint64_t
+        stream_works; /* n_launched after that launch; one writer: the calling thread; release */
     struct gyre_health *health;
     struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
@@ -84,20 +177,7 @@ struct gyre_comm {
                        * thread, release */
 };
 
-/** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator
- * (api.c). */
-gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
-
-/** gyre_comm_attach - make the communicator's device that of this thread, which gyre started.
- * @comm: or NULL. */
-void gyre_comm_attach(const gyre_comm *comm);
-
-/** gyre_comm_set_made - end the init, after success or failure: the phase becomes READY. */
-void gyre_comm_set_made(gyre_comm *comm);
-
-/** gyre_comm_drain - wait until all works and one-sided operations are done, or the communicator
- * has failed. Waits for signals that can no longer come end with an error. */
-void gyre_comm_drain(gyre_comm *comm);
+/* ---- which thread may use it (comm/registry.c) --------------------------------------------- */
 
 /** gyre_comm_begin_call - hold a live handle that may take calls for this thread, until
  * gyre_comm_end_call(). If another thread is in a call, this one is refused and the communicator
@@ -134,8 +214,6 @@ gyre_status gyre_comm_pin_made(gyre_comm *comm);
 /** gyre_comm_give_up - end it on all ranks with `status` and the thread's cause, because the other
  * ranks wait for this one in an all-gather. Returns the fault's status. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
-
-/* ---- registry.c: the live handles, and which thread may use them ----------------------------- */
 
 /** gyre_comm_pin - gyre_registry_check(), and its memory stays until gyre_comm_unpin(). */
 gyre_status gyre_comm_pin(gyre_comm *comm);
@@ -190,132 +268,5 @@ void gyre_comm_wait_ready(gyre_comm *comm);
 
 /** gyre_comm_set_job - under the lock, because other threads may be counting. */
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
-
-/* ---- make.c ------------------------------------------------------------------------------- */
-
-/* How the ranks of a new communicator find each other. */
-struct gyre_init_request {
-    int n_ranks;
-    int rank;
-    gyre_unique_id id;
-    /* finds the three members above; may wait for other ranks. NULL = they are set. @comm: NULL =
-     * this rank takes part but gets none */
-    gyre_status (*find)(struct gyre_init_request *request, gyre_comm *comm);
-    gyre_comm *parent; /* used by find() only */
-    bool has_id;       /* grow: this rank gives the rendezvous, `id` */
-    int color;         /* split */
-    int key;
-    bool takes_failures; /* find() with comm NULL tells the other ranks of `failure` */
-    gyre_status failure; /* this rank cannot take part, for `failure_text` */
-    char failure_text[256];
-    bool *is_member; /* shrink: by rank of the parent; freed by make and refuse */
-    bool is_aborted; /* shrink: the parent was aborted */
-};
-
-/** gyre_comm_make - in the background if it does not block (IN_PROGRESS) or inside a group
- * (SUCCESS; the group's end waits and sets *comm_out).
- * @config: complete (gyre_config_take). @comm_out: NULL = only take part in request->find. */
-gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
-                           gyre_comm **comm_out);
-
-/** gyre_comm_refuse - tell the other ranks of a split, shrink or growth, which wait in
- * request->find, that this rank cannot take part. Frees request->is_member.
- * @config: may that block? @request: with parent and takes_failures. @status: of the failure;
- * gyre_cause() has the text and keeps it. */
-gyre_status gyre_comm_refuse(const gyre_config *config, const struct gyre_init_request *request,
-                             gyre_status status);
-
-/* ---- split.c ------------------------------------------------------------------------------ */
-
-/** gyre_comm_child_config - the caller's configuration, or the parent's if @given is NULL; on the
- * parent's device unless it names another. Errors: as gyre_config_take(). */
-gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
-                                   gyre_config *config_out);
-
-/** gyre_comm_open_origin - let the parent's links report what concerns the child. @parent_ranks: by
- * rank of the child. Errors: the parent's fault, OUT_OF_MEMORY. */
-gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_comm *child,
-                                  enum gyre_origin_kind kind, const int *parent_ranks);
-
-/** gyre_comm_blame_parent - the parent's fault, which says more than the error of an all-gather;
- * else `status`. Waits a moment for a fault that is under way. */
-gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status);
-
-/* ---- parts.c ------------------------------------------------------------------------------ */
-
-/** gyre_config_take - a struct of any version; NULL = all defaults. Errors: INVALID_ARGUMENT for
- * one that was not initialised. */
-gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
-
-/** gyre_comm_make_local - make what needs no other rank. @given: complete. */
-gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
-
-/** gyre_comm_free - free what exists, without waiting, and leave the registry. */
-void gyre_comm_free(gyre_comm *comm);
-
-/** gyre_comm_connect - make what needs the other ranks, which have joined the rendezvous. A failure
- * becomes the communicator's fault, and the other ranks are told. */
-gyre_status gyre_comm_connect(gyre_comm *comm);
-
-/* ---- window.c: windows and registered buffers -------------------------------------------- */
-
-/** gyre_windows_fini - the executor is idle or aborted. */
-void gyre_windows_fini(gyre_comm *comm);
-
-void gyre_registrations_init(struct gyre_registrations *registrations);
-void gyre_registrations_fini(struct gyre_registrations *registrations);
-
-/** gyre_registrations_count - how many ranges are registered. */
-size_t gyre_registrations_count(struct gyre_registrations *registrations);
-
-/* ---- signals.c --------------------------------------------------------------------------- */
-
-/** gyre_signals_export - make this rank's counters, unless they exist, and describe them.
- * @to_processes: some rank is another process. Errors: OUT_OF_MEMORY, DEVICE, UNSUPPORTED with the
- * reason. */
-gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
-                                struct gyre_share_handle *handle_out);
-
-/** gyre_signals_import - map a rank's counters, unless they are mapped. Errors: as
- * gyre_share_import(); REMOTE: that rank has ended its communicator. */
-gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_share_handle *handle);
-
-/** gyre_signals_fini - give back all counters. The executor is closed. */
-void gyre_signals_fini(gyre_comm *comm);
-
-/* ---- put_peers.c: one-sided calls to ranks that a proxy serves --------------------------- */
-
-/** gyre_put_peers_open - make this rank's put links, unless they exist or no proxy serves any pair.
- * Collective. A failure ends the communicator on all ranks. */
-gyre_status gyre_put_peers_open(gyre_comm *comm);
-
-/** gyre_put_peers_expect - other ranks may write into this window already. NULL: it is in the list
- * now, or there is none. */
-void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry);
-
-/** gyre_put_peers_lock / unlock - around every change of the list of windows. */
-void gyre_put_peers_lock(gyre_comm *comm);
-void gyre_put_peers_unlock(gyre_comm *comm);
-
-/** gyre_put_peers_fence - wait until all messages have been taken that any rank sent to this one
- * before its call. Collective. Errors: the fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
-gyre_status gyre_put_peers_fence(gyre_comm *comm);
-
-/** gyre_put_peers_tell_blocked - tell the ranks behind put links that this rank waits for signals.
- * Does not block; a later call tells ranks whose link has no room. */
-void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended);
-
-/** gyre_put_peers_blocked_of - the n_ended that a rank behind a put link has told, 0 = none; all
- * its signals before have arrived. */
-uint64_t gyre_put_peers_blocked_of(const gyre_comm *comm, int rank);
-
-/** gyre_put_peers_leave - this rank makes no one-sided call any more. */
-void gyre_put_peers_leave(gyre_comm *comm);
-
-/** gyre_put_peers_detach - messages do not reach the executor any more. */
-void gyre_put_peers_detach(gyre_comm *comm);
-
-/** gyre_put_peers_close - close the put links. The executor is closed. */
-void gyre_put_peers_close(gyre_comm *comm);
 
 #endif
