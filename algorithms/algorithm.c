@@ -9,11 +9,46 @@
 #include "core/foundation/base/text.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
-const struct gyre_algorithm *const gyre_algorithms[] = {
+/* Not const, because algorithms join; written before any thread reads it. */
+const struct gyre_algorithm *gyre_algorithms[GYRE_MAX_ALGORITHMS + 1] = {
     GYRE_ALGORITHM_LIST(GYRE_ALGORITHM_ADDRESS) NULL,
 };
+
+gyre_status gyre_algorithms_add(const struct gyre_algorithm *algorithm)
+{
+    const char *name = algorithm->name != NULL ? algorithm->name : "";
+    const size_t n = strlen(name);
+    const uint32_t legal = (1U << GYRE_COLL_SEND_RECV) - 1;
+    int at = 0;
+    while (gyre_algorithms[at] != NULL)
+        at++;
+    if (n == 0 || n > 15 || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != n)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "algorithm \"%.40s\": a name has 1 to 15 of the characters a-z 0-9 _",
+                         name);
+    if (gyre_algorithm_find(name) != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "algorithm %s: there is one of this name; give it another", name);
+    if ((algorithm->collectives & legal) == 0 || (algorithm->collectives & ~legal) != 0 ||
+        (algorithm->given == NULL && (algorithm->can_do == NULL || algorithm->emit == NULL)))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "algorithm %s: it needs collectives (not send_recv), can_do and emit",
+                         name);
+    if (at == GYRE_MAX_ALGORITHMS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: there are %d already", name,
+                         GYRE_MAX_ALGORITHMS);
+    gyre_algorithms[at] = algorithm;
+    return GYRE_SUCCESS;
+}
+
+void gyre_algorithms_drop(int n)
+{
+    for (int i = n; i < GYRE_MAX_ALGORITHMS; i++)
+        gyre_algorithms[i] = NULL;
+}
 
 const struct gyre_algorithm *gyre_algorithm_find(const char *name)
 {
@@ -21,6 +56,59 @@ const struct gyre_algorithm *gyre_algorithm_find(const char *name)
         if (gyre_text_same(gyre_algorithms[i]->name, name))
             return gyre_algorithms[i];
     return NULL;
+}
+
+/* Programs that are given stand in a list, a member for each shape. */
+static const struct gyre_given_programs *find_given(const struct gyre_algorithm *algorithm,
+                                                    const struct gyre_shape *shape)
+{
+    const struct gyre_given_programs *given = algorithm->given;
+    while (given != NULL &&
+           (given->coll != shape->coll || given->n_ranks != shape->n_ranks ||
+            (algorithm->from != NULL && given->is_placed != shape->is_placed) ||
+            (gyre_collectives[shape->coll].has_root && given->root != shape->root)))
+        given = given->next;
+    return given;
+}
+
+const char *gyre_algorithm_obstacle(const struct gyre_algorithm *algorithm,
+                                    const struct gyre_shape *shape, struct gyre_ability *can_out)
+{
+    const struct gyre_given_programs *given = find_given(algorithm, shape);
+    const char *why_not = "it has no such collective";
+    struct gyre_ability can = {.places = false};
+    bool can_do = false;
+    if (algorithm->given != NULL) {
+        can_do = given != NULL;
+        can = given != NULL ? given->ability : can;
+        if (algorithm->from != NULL && shape->grouping != NULL && shape->grouping->n_hosts > 1)
+            can.reach = GYRE_REACH_ALL; /* the file was read before the hosts were known */
+        why_not = "its file has no programs for it";
+    } else if (gyre_algorithm_has(algorithm, shape->coll)) {
+        why_not = "it has no programs for this shape";
+        can_do = algorithm->can_do(shape, &can, &why_not);
+    }
+    if (!can_do)
+        can = (struct gyre_ability){.places = false};
+    if (can_out != NULL)
+        *can_out = can;
+    return can_do || (shape->n_ranks == 1 && gyre_algorithm_has(algorithm, shape->coll)) ? NULL
+                                                                                         : why_not;
+}
+
+struct gyre_ability gyre_algorithm_ability(const struct gyre_algorithm *algorithm,
+                                           const struct gyre_shape *shape)
+{
+    struct gyre_ability can;
+    gyre_algorithm_obstacle(algorithm, shape, &can);
+    return can;
+}
+
+bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    struct gyre_ability can;
+    return gyre_algorithm_obstacle(algorithm, shape, &can) == NULL &&
+           (!can.two_level || (shape->grouping != NULL && shape->grouping->n_hosts > 1));
 }
 
 static gyre_status check_grouping(const struct gyre_grouping *grouping, unsigned n_ranks)
@@ -57,20 +145,16 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
     if ((unsigned)shape->coll >= GYRE_N_COLLECTIVES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "collective %d (0..%d)", (int)shape->coll,
                          GYRE_N_COLLECTIVES - 1);
-    if (!gyre_algorithm_has(algorithm, shape->coll))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "algorithm %s has no %s", algorithm->name,
-                         gyre_collectives[shape->coll].name);
     if (shape->coll == GYRE_COLL_SEND_RECV && shape->n_ranks > 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "send_recv has 1 or 2 ranks, not %u",
                          shape->n_ranks);
-    const struct gyre_given_programs *given = algorithm->given;
-    if (given != NULL && (shape->n_ranks != given->n_ranks ||
-                          (gyre_collectives[shape->coll].has_root && shape->root != given->root)))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "the programs of %s are for %u ranks and root %u, not for %u and root %u",
-                         algorithm->name, given->n_ranks, given->root, shape->n_ranks, shape->root);
     if (shape->grouping != NULL)
         GYRE_TRY(check_grouping(shape->grouping, shape->n_ranks));
+    const char *obstacle = gyre_algorithm_obstacle(algorithm, shape, NULL);
+    if (obstacle != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "algorithm %s has no %s of %u ranks: %s",
+                         algorithm->name, gyre_collectives[shape->coll].name, shape->n_ranks,
+                         obstacle);
     const int n_variants = gyre_algorithm_variants(algorithm, shape);
     if (shape->variant >= n_variants)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "variant %u of %d, counted from 0",
@@ -80,8 +164,9 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
 
 int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
 {
-    if (algorithm->given != NULL)
-        return algorithm->given->n_variants;
+    const struct gyre_given_programs *given = find_given(algorithm, shape);
+    if (given != NULL)
+        return given->n_variants;
     return algorithm->n_variants == NULL || shape->n_ranks < 2 ? 1 : algorithm->n_variants(shape);
 }
 
@@ -90,8 +175,9 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 struct gyre_program **program_out)
 {
     GYRE_TRY(check_shape(algorithm, shape, rank));
-    if (algorithm->given != NULL)
-        return gyre_program_clone(algorithm->given->programs[shape->variant][rank], program_out);
+    const struct gyre_given_programs *given = find_given(algorithm, shape);
+    if (given != NULL)
+        return gyre_program_clone(given->programs[shape->variant][rank], program_out);
     const int n_chunks =
         shape->n_ranks == 1 || algorithm->n_chunks == NULL ? 1 : algorithm->n_chunks(shape);
     struct gyre_builder *builder;
@@ -156,7 +242,7 @@ static gyre_status find_like(struct gyre_given_programs *given,
                                .is_placed = given->is_placed};
     for (int i = 0; gyre_algorithms[i] != NULL && given->like == NULL; i++) {
         const struct gyre_algorithm *algorithm = gyre_algorithms[i];
-        bool is_same = gyre_algorithm_has(algorithm, given->coll) &&
+        bool is_same = gyre_algorithm_obstacle(algorithm, &shape, NULL) == NULL &&
                        gyre_algorithm_variants(algorithm, &shape) == given->n_variants;
         for (unsigned v = 0; v < given->n_variants && is_same; v++)
             for (unsigned rank = 0; rank < given->n_ranks && is_same; rank++) {
@@ -172,34 +258,40 @@ static gyre_status find_like(struct gyre_given_programs *given,
     return GYRE_SUCCESS;
 }
 
-/* The traits that follow from the steps of the programs. */
-static gyre_status find_traits(struct gyre_given_programs *given,
-                               const struct gyre_grouping *grouping,
-                               struct gyre_algorithm *algorithm)
+/* What follows from the steps of the programs. */
+static gyre_status find_ability(struct gyre_given_programs *given,
+                                const struct gyre_grouping *grouping)
 {
-    bool keeps_near = grouping != NULL && grouping->n_hosts > 1;
+    const struct gyre_program *first = given->programs[0][0];
+    bool keeps_near = grouping != NULL && grouping->n_hosts > 1, follows_ring = true;
+    struct gyre_ability can = {
+        .flow = gyre_collectives[first->coll].has_root && first->max_range == 1 ? GYRE_FLOW_CHAIN
+                                                                                : GYRE_FLOW_RELAY,
+        .ranges = first->max_range > 1,
+    };
     uint8_t *is_far = malloc(given->n_ranks);
     if (is_far == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "programs of %u ranks", given->n_ranks);
     gyre_status status = GYRE_SUCCESS;
-    algorithm->follows_ring = true;
     for (unsigned rank = 0; rank < given->n_ranks && status == GYRE_SUCCESS; rank++) {
         if (keeps_near)
             status = gyre_near_peers_find(grouping, given->n_ranks, (int)rank, is_far);
         for (unsigned v = 0; v < given->n_variants; v++) {
             const struct gyre_program *program = given->programs[v][rank];
-            given->is_placed = given->is_placed || program->is_placed != 0;
-            algorithm->keeps_sums = algorithm->keeps_sums || program->n_scratch > 0;
+            can.places = can.places || program->is_placed != 0;
+            can.keeps_sums = can.keeps_sums || program->n_scratch > 0;
             for (unsigned i = 0; i < program->n_connections; i++) {
                 const struct gyre_connection *c = &program->connections[i];
                 if (c->is_send != 0 && c->peer != (rank + 1) % given->n_ranks)
-                    algorithm->follows_ring = false;
+                    follows_ring = false;
                 keeps_near = keeps_near && is_far[c->peer] == 0;
             }
         }
     }
     free(is_far);
-    algorithm->keeps_near = keeps_near ? 1U << given->coll : 0;
+    can.reach = follows_ring ? GYRE_REACH_RING : keeps_near ? GYRE_REACH_NEAR : GYRE_REACH_ALL;
+    given->is_placed = can.places;
+    given->ability = can;
     return status;
 }
 
@@ -208,7 +300,6 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
                                 struct gyre_algorithm *algorithm_out)
 {
     const struct gyre_program *first = given->programs[0][0];
-    const uint32_t mask = 1U << first->coll;
     for (unsigned v = 0; v < given->n_variants; v++)
         GYRE_TRY(check_programs(given->programs[v], first));
     given->coll = first->coll;
@@ -216,19 +307,22 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
     given->root = first->root;
     given->is_placed = false;
     given->like = NULL;
-    struct gyre_algorithm algorithm = {
-        .summary = "from a file",
-        .chains = gyre_collectives[first->coll].has_root && first->max_range == 1 ? mask : 0,
-        .ranges = first->max_range > 1 ? mask : 0,
-    };
-    GYRE_TRY(find_traits(given, grouping, &algorithm));
+    GYRE_TRY(find_ability(given, grouping));
     GYRE_TRY(find_like(given, grouping));
-    if (given->like != NULL)
-        algorithm = *given->like;
-    algorithm.name = first->algorithm;
-    algorithm.collectives = mask;
-    algorithm.places = given->is_placed ? mask : 0;
-    algorithm.given = given;
-    *algorithm_out = algorithm;
+    if (given->like != NULL) {
+        const struct gyre_shape shape = {.coll = given->coll,
+                                         .n_ranks = given->n_ranks,
+                                         .root = given->root,
+                                         .grouping = grouping,
+                                         .is_placed = given->is_placed};
+        given->ability = gyre_algorithm_ability(given->like, &shape);
+        given->ability.places = given->is_placed;
+    }
+    *algorithm_out = (struct gyre_algorithm){
+        .name = first->algorithm,
+        .summary = given->like != NULL ? given->like->summary : "from a file",
+        .collectives = 1U << first->coll,
+        .given = given,
+    };
     return GYRE_SUCCESS;
 }

@@ -11,24 +11,43 @@
 
 struct gyre_given_programs;
 
-/* An algorithm and its traits, on which the tuner and the plan base their choices. In a mask, bit i
- * stands for collective i. */
+/* Whom a rank sends staged data to. */
+enum gyre_reach {
+    GYRE_REACH_ALL,
+    GYRE_REACH_NEAR, /* on several hosts only near ranks (gyre_near_peers_find()) */
+    GYRE_REACH_RING, /* on one host only its successor, so slots are large; else near ranks */
+};
+
+/* How data get to their ranks. */
+enum gyre_flow {
+    GYRE_FLOW_RELAY,   /* other ranks pass parts on */
+    GYRE_FLOW_ONE_HOP, /* every rank sends all its data to every other rank */
+    GYRE_FLOW_CUT,     /* all pairs of ranks exchange the vector, one part for each rank */
+    GYRE_FLOW_CHAIN,   /* the whole vector flows to or from one rank, tile by tile */
+};
+
+/* What an algorithm's programs for a shape do, which decides how they are carried out. A test
+ * compares it with the programs. */
+struct gyre_ability {
+    uint8_t reach;   /* enum gyre_reach */
+    uint8_t flow;    /* enum gyre_flow */
+    bool places;     /* with is_placed the programs place data */
+    bool copy_tail;  /* with is_placed all programs have one (gyre_program_copy_tail()) */
+    bool keeps_sums; /* sums are kept in scratch even where one step could add all inputs */
+    bool ranges;     /* steps may move ranges of chunks, which GPUs cannot run */
+    bool two_level;  /* steps inside a host differ from those between hosts */
+    bool fans_in;    /* with 3 hosts or more, a rank receives from several at a time */
+};
+
 struct gyre_algorithm {
     const char *name; /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;
-    uint32_t collectives;
-    bool follows_ring;    /* on one host all send to their successors: slots are large */
-    bool stages_in_ring;  /* with is_placed: staged data go only to the successor */
-    uint32_t keeps_near;  /* mask: on several hosts all send only to near ranks */
-    bool is_two_level;    /* steps inside a host differ from those between hosts */
-    bool is_one_shot;     /* every rank sends all its data to every other rank */
-    uint32_t fans_in;     /* mask: with 3 hosts or more, a rank receives from several at a time */
-    uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile */
-    uint32_t cuts_vector; /* mask: all pairs of ranks exchange the vector, one part for each rank */
-    uint32_t places;      /* mask: with is_placed the programs place data */
-    bool keeps_sums;      /* sums are kept in scratch even where one step could add all inputs */
-    uint32_t ranges;      /* mask: steps move ranges of chunks, which GPUs cannot run */
-    uint32_t copy_tails; /* mask: with is_placed all programs have one (gyre_program_copy_tail()) */
+    uint32_t collectives; /* bit i = collective i */
+    /* Are there programs for a shape of one of these collectives, and what do they do? The answer
+     * holds for all roots. False: *why_not is the reason, such as "it needs 2^k ranks", and another
+     * algorithm is taken. */
+    bool (*can_do)(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not);
     /* How many variants a shape has; NULL = 1. n_ranks >= 2. */
     int (*n_variants)(const struct gyre_shape *shape);
     /* Append the steps of one rank. n_ranks >= 2. The builder remembers the first error. */
@@ -36,17 +55,22 @@ struct gyre_algorithm {
     /* How many chunks a vector is cut into; NULL or 1 if the buffers consist of blocks. n_ranks >=
      * 2. */
     int (*n_chunks)(const struct gyre_shape *shape);
-    /* The programs of the algorithm's only shape, read from a file, in place of the functions
-     * above; NULL = none. */
+    /* Programs that were read from a file, in place of the functions above; NULL = none. */
     const struct gyre_given_programs *given;
+    /* By gyre_algorithms_add(): only its name or a row takes such an algorithm. */
+    const char *from; /* the file that it came in, without folder; NULL = compiled in */
+    uint64_t build;   /* hash of that file */
 };
 
+/* Of one shape. */
 struct gyre_given_programs {
+    const struct gyre_given_programs *next; /* of another shape; NULL = none */
     enum gyre_collective coll;
     uint16_t n_ranks;
     uint16_t root;
     uint16_t n_variants;
     bool is_placed; /* results must lie in windows */
+    struct gyre_ability ability;
     /* The algorithm of the table that emits exactly these programs, so that its measurements hold
      * for them; NULL = none does. */
     const struct gyre_algorithm *like;
@@ -74,8 +98,20 @@ struct gyre_given_programs {
 GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)
 #undef GYRE_DECLARE_ALGORITHM
 
-/** In the order of GYRE_ALGORITHM_LIST, ended by NULL. */
-extern const struct gyre_algorithm *const gyre_algorithms[];
+#define GYRE_MAX_ALGORITHMS 31 /* filters have a bit for each */
+
+/** In the order of GYRE_ALGORITHM_LIST, then those that were added; ended by NULL. */
+extern const struct gyre_algorithm *gyre_algorithms[GYRE_MAX_ALGORITHMS + 1];
+
+/** gyre_algorithms_add - an algorithm joins those of this process. No thread may read the list, as
+ * before the first communicator (core/engine/plan/plugins.h).
+ * @algorithm: lives as long as the process; `from` is set.
+ * Errors: INVALID_ARGUMENT (its name is taken or too long, or a field is missing), UNSUPPORTED
+ * (there are too many). */
+gyre_status gyre_algorithms_add(const struct gyre_algorithm *algorithm);
+
+/** gyre_algorithms_drop - take back all but the first @n, before anything has used them. */
+void gyre_algorithms_drop(int n);
 
 /** gyre_algorithm_find - by name, in upper or lower case; NULL = there is none. */
 const struct gyre_algorithm *gyre_algorithm_find(const char *name);
@@ -86,17 +122,22 @@ static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
     return (algorithm->collectives >> coll & 1U) != 0;
 }
 
-/** gyre_algorithm_suits - can the algorithm do this collective, and was it made for so many hosts?
- * A two-level algorithm gains nothing on one host. */
-static inline bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm,
-                                        enum gyre_collective coll, uint32_t n_hosts)
-{
-    return gyre_algorithm_has(algorithm, coll) && (!algorithm->is_two_level || n_hosts > 1);
-}
+/** gyre_algorithm_obstacle - why the algorithm has no programs for a shape; or NULL. One rank
+ * copies, so nothing stands against it. @can_out: zeros if it cannot; NULL = not wanted. */
+const char *gyre_algorithm_obstacle(const struct gyre_algorithm *algorithm,
+                                    const struct gyre_shape *shape, struct gyre_ability *can_out);
+
+/** gyre_algorithm_ability - zeros if the algorithm cannot do the shape. */
+struct gyre_ability gyre_algorithm_ability(const struct gyre_algorithm *algorithm,
+                                           const struct gyre_shape *shape);
+
+/** gyre_algorithm_suits - can the algorithm do the shape, and was it made for as many hosts? A
+ * two-level algorithm gains nothing on one host. */
+bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
 
 /** gyre_algorithm_give - make an algorithm out of given programs, for the shape of these programs
- * only. Its traits are those of the algorithm that emits the same programs, else they follow from
- * the steps.
+ * only. Its ability is that of the algorithm that emits the same programs, else it follows from the
+ * steps.
  * @given: n_variants and the programs are set, the other fields are filled in. It must live as long
  * as the algorithm.
  * Errors: INVALID_ARGUMENT (the programs are not those of one shape, by rank), OUT_OF_MEMORY. */
@@ -109,8 +150,8 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
 int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
 
 /** gyre_algorithm_emit - make one rank's program. With one rank, it copies IN to OUT.
- * Errors: INVALID_ARGUMENT (shape, rank, or a collective the algorithm does not have),
- * OUT_OF_MEMORY, INTERNAL (the algorithm wrote a malformed program). */
+ * Errors: INVALID_ARGUMENT (shape, rank, or a shape that the algorithm cannot do), OUT_OF_MEMORY,
+ * INTERNAL (the algorithm wrote a malformed program). */
 gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, int rank,
                                 struct gyre_program **program_out);
@@ -128,7 +169,7 @@ struct gyre_peer_counts {
 };
 
 /** gyre_near_peers_find - the ranks that are far from @rank: those of other hosts with which no
- * algorithm exchanges data in the collectives of keeps_near. The relation is symmetric. @grouping:
+ * algorithm of GYRE_REACH_NEAR exchanges data. The relation is symmetric. @grouping:
  * NULL = one host, where no rank is far. @is_far_out: by rank. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_near_peers_find(const struct gyre_grouping *grouping, unsigned n_ranks, int rank,
                                  uint8_t *is_far_out);

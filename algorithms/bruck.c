@@ -123,10 +123,19 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         emit_all_to_all(shape, rank, builder);
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.ranges = true};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_bruck = {
     .name = "bruck",
     .summary = "blocks to the rank at distance 1, 2, 4, ...; for short blocks on many ranks",
     .collectives = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL,
-    .ranges = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL,
+    .can_do = can_do,
     .emit = emit,
 };

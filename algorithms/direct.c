@@ -152,16 +152,23 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
     }
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)why_not; /* it can do all shapes */
+    const bool may_place = (PLACES >> shape->coll & 1U) != 0;
+    *can_out = (struct gyre_ability){
+        .flow = GYRE_FLOW_ONE_HOP, .places = may_place, .copy_tail = may_place};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_direct = {
     .name = "direct",
     .summary = "all pairs, one hop; for small vectors and for blocks",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER |
                    1U << GYRE_COLL_ALL_TO_ALL | 1U << GYRE_COLL_GATHER | 1U << GYRE_COLL_SCATTER,
-    .is_one_shot = true,
-    .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .places = PLACES,
-    .copy_tails = PLACES,
+    .can_do = can_do,
     .emit = emit,
 };
 
@@ -174,9 +181,19 @@ static void emit_send_recv(const struct gyre_shape *shape, int rank, struct gyre
     gyre_builder_step(builder, 0, &in, 1, &out, 1, 0);
 }
 
+static bool can_do_send_recv(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                             const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_RELAY};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_sendrecv = {
     .name = "sendrecv",
     .summary = "one rank to another",
     .collectives = 1U << GYRE_COLL_SEND_RECV,
+    .can_do = can_do_send_recv,
     .emit = emit_send_recv,
 };

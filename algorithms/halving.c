@@ -99,11 +99,20 @@ static void emit_doubling(const struct gyre_shape *shape, int rank, struct gyre_
     gyre_builder_step(builder, 0, ins, n_ins, outs, is_folded ? 2 : 1, GYRE_STEP_FINAL);
 }
 
+static bool can_do_doubling(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                            const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.keeps_sums = true};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_doubling = {
     .name = "doubling",
     .summary = "pairs at distance 1, 2, 4, ... exchange whole vectors",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
-    .keeps_sums = true,
+    .can_do = can_do_doubling,
     .emit = emit_doubling,
 };
 
@@ -269,13 +278,21 @@ static int n_chunks(const struct gyre_shape *shape)
     return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
 }
 
+static bool can_do_halving(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                           const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.ranges = true};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_halving = {
     .name = "halving",
     .summary = "pairs at distance n/2, n/4, ... halve the vector, and double it on the way back",
     .collectives =
         1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .ranges =
-        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
+    .can_do = can_do_halving,
     .emit = emit_halving,
     .n_chunks = n_chunks,
 };

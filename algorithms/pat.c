@@ -113,13 +113,21 @@ static int n_chunks(const struct gyre_shape *shape)
     return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.ranges = true};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_pat = {
     .name = "pat",
     .summary = "trees over the blocks of each rank: few blocks far, many blocks near",
     .collectives =
         1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .ranges =
-        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
+    .can_do = can_do,
     .emit = emit,
     .n_chunks = n_chunks,
 };

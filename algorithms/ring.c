@@ -186,29 +186,50 @@ static int n_chunks(const struct gyre_shape *shape)
     return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)why_not; /* it can do all shapes */
+    const enum gyre_collective coll = shape->coll;
+    *can_out = (struct gyre_ability){
+        .reach = GYRE_REACH_RING,
+        .flow = coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ? GYRE_FLOW_CHAIN
+                                                                        : GYRE_FLOW_RELAY,
+        .places = coll == GYRE_COLL_ALL_REDUCE || coll == GYRE_COLL_ALL_GATHER ||
+                  coll == GYRE_COLL_BROADCAST,
+        .copy_tail = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_BROADCAST,
+    };
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_ring = {
     .name = "ring",
     .summary = "neighbours only; least bytes, most hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
-    .follows_ring = true,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
-                  1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
-    .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .places = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
-    .copy_tails = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
+    .can_do = can_do,
     .n_variants = gyre_hosts_variants,
     .emit = emit,
     .n_chunks = n_chunks,
 };
 
+static bool can_do_spread(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                          const char **why_not)
+{
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){
+        .reach = shape->is_placed ? GYRE_REACH_RING : GYRE_REACH_ALL,
+        .places = true,
+        .copy_tail = true,
+    };
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_spread = {
     .name = "spread",
     .summary = "sums along a ring, results to all at once; for copy engines",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
-    .stages_in_ring = true,
-    .places = 1U << GYRE_COLL_ALL_REDUCE,
-    .copy_tails = 1U << GYRE_COLL_ALL_REDUCE,
+    .can_do = can_do_spread,
     .n_variants = gyre_hosts_variants,
     .emit = emit_spread,
     .n_chunks = n_chunks,

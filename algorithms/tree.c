@@ -171,12 +171,23 @@ static int n_chunks(const struct gyre_shape *shape)
     return GYRE_N_TREES;
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)why_not; /* it can do all shapes */
+    /* With a root, neighbours depend on the root. */
+    *can_out = (struct gyre_ability){
+        .reach = shape->coll == GYRE_COLL_ALL_REDUCE ? GYRE_REACH_NEAR : GYRE_REACH_ALL,
+        .flow = GYRE_FLOW_CHAIN,
+    };
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_tree = {
     .name = "tree",
     .summary = "double binary tree over hosts, chain inside; few hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE, /* with a root, neighbours depend on the root */
-    .chains = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .can_do = can_do,
     .n_variants = gyre_hosts_variants,
     .emit = emit,
     .n_chunks = n_chunks,

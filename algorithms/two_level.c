@@ -57,30 +57,6 @@ static bool open_level(const struct gyre_shape *shape, int rank, struct gyre_bui
     return level.ins != NULL && level.outs != NULL;
 }
 
-int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, int lane,
-                           struct gyre_ref *ins_out)
-{
-    const int size = gyre_hosts_size(level->hosts, level->host);
-    for (int i = 0; i < size; i++)
-        ins_out[i] = i == level->position
-                         ? gyre_in(chunk)
-                         : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i), lane);
-    return size;
-}
-
-int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lane,
-                            struct gyre_ref *outs_out)
-{
-    const int size = gyre_hosts_size(level->hosts, level->host);
-    int n = 0;
-    for (int i = 1; i < size; i++) {
-        const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
-        if (peer != but)
-            outs_out[n++] = gyre_peer(peer, lane);
-    }
-    return n;
-}
-
 static bool is_inside_host(const struct gyre_two_level *level, struct gyre_ref ref)
 {
     const int size = gyre_hosts_size(level->hosts, level->host);
@@ -465,36 +441,59 @@ static int n_ring_chunks(const struct gyre_shape *shape)
     (1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE | \
      1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER)
 
+static bool can_do_ring(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                        const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.reach = GYRE_REACH_NEAR, .two_level = true};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_two_level_ring = {
     .name = "two_level_ring",
     .summary = "inside hosts all pairs, between them rings along all rails",
     .collectives = COLLECTIVES,
-    .keeps_near = COLLECTIVES,
-    .is_two_level = true,
+    .can_do = can_do_ring,
     .n_variants = count_block_variants,
     .emit = emit_along_rings,
     .n_chunks = n_ring_chunks,
 };
 
+static bool can_do_tree(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                        const char **why_not)
+{
+    can_do_ring(shape, can_out, why_not);
+    can_out->fans_in =
+        shape->coll == GYRE_COLL_ALL_GATHER || shape->coll == GYRE_COLL_REDUCE_SCATTER;
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_two_level_tree = {
     .name = "two_level_tree",
     .summary = "inside hosts all pairs, between them trees along all rails",
     .collectives = COLLECTIVES,
-    .keeps_near = COLLECTIVES,
-    .is_two_level = true,
-    .fans_in = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .can_do = can_do_tree,
     .n_variants = count_tree_variants,
     .emit = emit_along_trees,
     .n_chunks = n_rails,
 };
 
+static bool can_do_log(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                       const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out =
+        (struct gyre_ability){.reach = GYRE_REACH_NEAR, .keeps_sums = true, .two_level = true};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_two_level_log = {
     .name = "two_level_log",
     .summary = "inside hosts all pairs, between them pairs at distance 1, 2, 4, ...",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE,
-    .is_two_level = true,
-    .keeps_sums = true,
+    .can_do = can_do_log,
     .emit = emit_along_pairs,
     .n_chunks = n_rails,
 };

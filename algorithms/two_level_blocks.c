@@ -26,6 +26,30 @@
  */
 #include "algorithms/two_level.h"
 
+int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, int lane,
+                           struct gyre_ref *ins_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    for (int i = 0; i < size; i++)
+        ins_out[i] = i == level->position
+                         ? gyre_in(chunk)
+                         : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i), lane);
+    return size;
+}
+
+int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lane,
+                            struct gyre_ref *outs_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    int n = 0;
+    for (int i = 1; i < size; i++) {
+        const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
+        if (peer != but)
+            outs_out[n++] = gyre_peer(peer, lane);
+    }
+    return n;
+}
+
 /* With many hosts each block is short, and a step takes about as long whatever its bytes: so
  * several workers share the blocks of a rail. They need two lanes each, which leaves fewer
  * channels, with more bytes a step. The numbers fit a GPU: a launch has a thread block for each

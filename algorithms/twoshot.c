@@ -192,13 +192,21 @@ static int n_chunks(const struct gyre_shape *shape)
     return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : shape->n_ranks - 1;
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)why_not; /* it can do all shapes */
+    const bool is_all_reduce = shape->coll == GYRE_COLL_ALL_REDUCE;
+    *can_out = (struct gyre_ability){.flow = is_all_reduce ? GYRE_FLOW_CUT : GYRE_FLOW_CHAIN,
+                                     .places = is_all_reduce};
+    return true;
+}
+
 const struct gyre_algorithm gyre_algorithm_twoshot = {
     .name = "twoshot",
     .summary = "all pairs, two hops; least bytes with all links at once",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .cuts_vector = 1U << GYRE_COLL_ALL_REDUCE,
-    .places = 1U << GYRE_COLL_ALL_REDUCE,
+    .can_do = can_do,
     .emit = emit,
     .n_chunks = n_chunks,
 };

@@ -132,7 +132,8 @@ static bool has_unlike_pairs(const struct bench_table *table,
         return false;
     /* Recursive doubling has few flows at a time. */
     return table->facts.n_hosts > 1 && algorithm != &gyre_algorithm_doubling &&
-           (algorithm->keeps_near >> table->request->coll & 1U) == 0;
+           gyre_tuner_ability(&table->facts, algorithm, table->request->coll, false).reach ==
+               GYRE_REACH_ALL;
 }
 
 static gyre_status check_pairs(const struct bench_table *table,
@@ -201,8 +202,7 @@ gyre_status bench_table_open(struct bench_table *table)
          i++) {
         const bool is_asked = request->algorithm == gyre_algorithms[i];
         const bool suits =
-            request->algorithm == NULL &&
-            gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts);
+            request->algorithm == NULL && gyre_algorithm_suits(gyre_algorithms[i], &shape);
         if (is_asked || suits)
             GYRE_TRY(add_algorithm(table, gyre_algorithms[i], is_asked, &shape, &machine));
     }

@@ -100,12 +100,14 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     if (status != GYRE_SUCCESS && rank->window != 0)
         return gyre_fail_context(status, "here calls are planned as if in no window");
     GYRE_TRY(status);
+    const struct gyre_shape shape = {
+        .coll = what->coll, .n_ranks = (uint16_t)facts.n_ranks, .grouping = facts.grouping};
     add_trial(rank, what, NULL, first, trials);
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
             const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
                                                   .proto = (enum gyre_proto)proto};
-            if (gyre_algorithm_suits(gyre_algorithms[i], what->coll, facts.n_hosts) &&
+            if (gyre_algorithm_suits(gyre_algorithms[i], &shape) &&
                 gyre_tuner_proto_obstacle(&facts, (enum gyre_proto)proto) == NULL)
                 add_algorithm(rank, what, &algorithm, first, trials);
         }

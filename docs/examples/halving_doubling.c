@@ -103,10 +103,20 @@ static int n_chunks(const struct gyre_shape *shape)
     return largest_power_of_two(shape->n_ranks);
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_RELAY};
+    return true;
+}
+
 static const struct gyre_algorithm halving_doubling = {
     .name = "halving",
     .summary = "recursive halving and doubling: few hops and few bytes",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .can_do = can_do,
     .emit = emit,
     .n_chunks = n_chunks,
 };

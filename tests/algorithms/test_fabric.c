@@ -7,6 +7,7 @@
 #include "algorithms/simulate/flows.h"
 #include "algorithms/simulate/simulate.h"
 #include "tests/support/check.h"
+#include "tests/support/shapes.h"
 
 #include <math.h>
 
@@ -302,8 +303,8 @@ static void hosts_that_are_alike_stand_for_each_other(void)
                               .hop_ns = 1000,
                               .n_channels = 4,
                               .n_bytes = 32 * 96 * 1024};
-            if (!gyre_algorithm_suits(ask.algorithm, ask.coll, 2) ||
-                (i == 0 && (ask.algorithm->keeps_near >> ask.coll & 1U) == 0))
+            if (!suits_hosts(ask.algorithm, ask.coll, 2) ||
+                (i == 0 && ability_of(ask.algorithm, ask.coll, 4).reach == GYRE_REACH_ALL))
                 continue;
             struct gyre_fabric *alike = read_fabric(wirings[i]);
             snprintf(text, sizeof(text), "%slink host 5 nic 1 rate 7.99999\n", wirings[i]);

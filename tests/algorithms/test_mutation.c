@@ -311,8 +311,8 @@ static void mutate_all_shapes(int n_each)
             if (!gyre_algorithm_has(gyre_algorithms[a], coll))
                 continue;
             /* Each piece of a range is a value of its own, which takes longer to judge. */
-            const bool has_ranges = (gyre_algorithms[a]->ranges >> coll & 1U) != 0;
-            const int n_here = has_ranges ? (n_each + 3) / 4 : n_each;
+            const struct gyre_ability can = ability_of(gyre_algorithms[a], c, 2);
+            const int n_here = can.ranges ? (n_each + 3) / 4 : n_each;
             for (size_t i = 0; i < sizeof(n_ranks_of) / sizeof(n_ranks_of[0]); i++) {
                 const int n = n_ranks_of[i];
                 if (coll == GYRE_COLL_SEND_RECV && n > 2)
@@ -320,7 +320,7 @@ static void mutate_all_shapes(int n_each)
                 struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n};
                 shape.root = (uint16_t)(gyre_collectives[coll].has_root ? n / 2 : 0);
                 mutate_shape(gyre_algorithms[a], &shape, n_here);
-                shape.is_placed = (gyre_algorithms[a]->places >> coll & 1U) != 0;
+                shape.is_placed = can.places;
                 if (shape.is_placed)
                     mutate_shape(gyre_algorithms[a], &shape, n_here);
                 shape.is_placed = false;

@@ -15,7 +15,7 @@ static void for_all_programs(void (*check)(const struct gyre_cost *cost, struct 
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             for (unsigned n = 2; n <= 9; n++)
-                if (gyre_algorithm_suits(gyre_algorithms[a], (enum gyre_collective)coll, 1) &&
+                if (suits_hosts(gyre_algorithms[a], coll, 1) &&
                     (coll != GYRE_COLL_SEND_RECV || n == 2)) {
                     struct question question = {.algorithm = gyre_algorithms[a],
                                                 .coll = (enum gyre_collective)coll,
@@ -102,7 +102,8 @@ static void check_folding(const struct gyre_cost *cost, struct question question
     const bool has_ties =
         question.grouping != NULL &&
         (question.algorithm == &gyre_algorithm_spread ||
-         (question.algorithm->is_two_level && question.coll == GYRE_COLL_REDUCE_SCATTER));
+         (ability_of(question.algorithm, question.coll, question.n_ranks).two_level &&
+          question.coll == GYRE_COLL_REDUCE_SCATTER));
     CHECK_MSG(has_ties ? fabs(folded_ns / all_ns - 1) < 0.025 : is_near(folded_ns, all_ns),
               "%s %s, %u ranks: %.17g ns folded, %.17g not", question.algorithm->name,
               gyre_collectives[question.coll].name, question.n_ranks, folded_ns, all_ns);
@@ -124,7 +125,7 @@ static void one_rank_may_stand_for_all(void)
     for (int a = 0; gyre_algorithms[a] != NULL; a++) {
         struct question question = {
             .algorithm = gyre_algorithms[a], .n_ranks = 12, .grouping = &grouping};
-        if (gyre_algorithm_suits(question.algorithm, GYRE_COLL_ALL_REDUCE, 4))
+        if (suits_hosts(question.algorithm, GYRE_COLL_ALL_REDUCE, 4))
             check_folding(&gyre_cost_h200, question);
     }
 }
@@ -144,7 +145,7 @@ static void one_rail_may_stand_for_all(void)
                                             .n_ranks = shapes[i][0] * shapes[i][1],
                                             .n_channels = 12,
                                             .grouping = &grouping};
-                if ((gyre_algorithms[a]->keeps_near >> coll & 1U) != 0)
+                if (ability_of(gyre_algorithms[a], coll, 4).reach != GYRE_REACH_ALL)
                     check_folding(&gyre_cost_h200, question);
             }
     }

@@ -156,8 +156,7 @@ static void two_levels_are_right_on_even_and_uneven_hosts(void)
             struct gyre_shape shape = {.coll = (enum gyre_collective)c};
             struct summary summary = {.elidable = true};
             uint64_t no_hash = 0;
-            if (!gyre_algorithms[a]->is_two_level ||
-                !gyre_algorithm_has(gyre_algorithms[a], shape.coll))
+            if (!ability_of(gyre_algorithms[a], c, 4).two_level)
                 continue;
             for (size_t i = 0; i < 2 * sizeof(host_sizes) / sizeof(host_sizes[0]); i++) {
                 make_hosts(host_sizes[i / 2], i % 2 != 0, &shape, &storage);
@@ -235,8 +234,7 @@ static void the_workers_of_two_levels_fit_a_gpu(void)
                                                  .n_ranks = (uint16_t)(8 * n_hosts - is_uneven),
                                                  .grouping = &storage};
                 struct gyre_program *program = NULL;
-                if (!gyre_algorithms[a]->is_two_level ||
-                    !gyre_algorithm_has(gyre_algorithms[a], shape.coll))
+                if (!ability_of(gyre_algorithms[a], c, 4).two_level)
                     continue;
                 storage.n_hosts = (uint16_t)n_hosts;
                 for (unsigned rank = 0; rank < shape.n_ranks; rank++)
@@ -594,10 +592,20 @@ static int toy_n_chunks(const struct gyre_shape *shape)
     return 1;
 }
 
+static bool toy_can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                       const char **why_not)
+{
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_CHAIN};
+    return true;
+}
+
 static const struct gyre_algorithm toy = {
     .name = "toy",
     .summary = "up and down a line",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .can_do = toy_can_do,
     .emit = toy_emit,
     .n_chunks = toy_n_chunks,
 };

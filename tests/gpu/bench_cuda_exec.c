@@ -185,6 +185,7 @@ static int compare(const void *a, const void *b)
 /* As people name it: the protocol, or where the data go. */
 static const char *proto_name(const struct point *point)
 {
+    const struct gyre_shape shape = {.coll = point->coll, .n_ranks = 2, .is_placed = true};
     if (point->is_copied)
         return "copy_engine";
     return point->is_placed ? "placed" : gyre_proto_names[point->proto];
@@ -234,8 +235,9 @@ static void measure(struct gpu_rig *rig, const struct point *point, struct rank_
 /* Does this size make sense for the protocol? Lines are for small sizes only. */
 static bool is_sensible(const struct point *point)
 {
+    const struct gyre_shape shape = {.coll = point->coll, .n_ranks = 2, .is_placed = true};
     if (point->is_copied)
-        return (point->algorithm->copy_tails >> point->coll & 1U) != 0;
+        return gyre_algorithm_ability(point->algorithm, &shape).copy_tail;
     if (point->proto == GYRE_PROTO_LL && point->n_bytes > (4U << 20))
         return false;
     if ((point->proto == GYRE_PROTO_LL128 || point->proto == GYRE_PROTO_LAMPORT) &&

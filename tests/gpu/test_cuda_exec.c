@@ -257,8 +257,10 @@ static bool random_run(struct gpu_run *run, int n_ranks)
         n_algorithms++;
     run->algorithm = gyre_algorithms[below((uint32_t)n_algorithms)];
     run->coll = (enum gyre_collective)below(GYRE_N_COLLECTIVES);
-    if (!gyre_algorithm_has(run->algorithm, run->coll) || run->coll == GYRE_COLL_SEND_RECV ||
-        (run->algorithm->ranges >> run->coll & 1U) != 0)
+    const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)n_ranks};
+    struct gyre_ability can;
+    if (run->coll == GYRE_COLL_SEND_RECV ||
+        gyre_algorithm_obstacle(run->algorithm, &shape, &can) != NULL || can.ranges)
         return false;
     random_reduction(run, n_ranks);
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
@@ -273,8 +275,7 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     run->misaligned_elems = below(3) == 0 ? 1 + below(15) : 0;
     run->misaligns_last = below(2) != 0;
     run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
-    run->by_copy_engines = run->is_placed && n_ranks > 1 && below(2) != 0 &&
-                           (run->algorithm->copy_tails >> run->coll & 1U) != 0;
+    run->by_copy_engines = run->is_placed && n_ranks > 1 && below(2) != 0 && can.copy_tail;
     if (run->by_copy_engines && run->coll == GYRE_COLL_BROADCAST)
         run->n_channels = 1 + below(GYRE_CUDA_COPY_CHANNELS);
     run->grouping = run->by_copy_engines ? NULL : random_grouping(n_ranks);

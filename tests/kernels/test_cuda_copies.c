@@ -282,13 +282,12 @@ static void the_tables_say_who_has_tails(void)
                         continue;
                     CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, rank, &program));
                     const bool has_tail = gyre_program_copy_tail(program) < program->n_steps;
-                    CHECK_MSG(has_tail == ((gyre_algorithms[a]->copy_tails >> coll & 1U) != 0),
-                              "%s %s, rank %u of %u", gyre_algorithms[a]->name,
-                              gyre_collectives[coll].name, rank, n);
-                    CHECK_MSG((program->is_placed != 0) ==
-                                  ((gyre_algorithms[a]->places >> coll & 1U) != 0),
-                              "%s %s, rank %u of %u", gyre_algorithms[a]->name,
-                              gyre_collectives[coll].name, rank, n);
+                    const struct gyre_ability can =
+                        gyre_algorithm_ability(gyre_algorithms[a], &shape);
+                    CHECK_MSG(has_tail == can.copy_tail, "%s %s, rank %u of %u",
+                              gyre_algorithms[a]->name, gyre_collectives[coll].name, rank, n);
+                    CHECK_MSG((program->is_placed != 0) == can.places, "%s %s, rank %u of %u",
+                              gyre_algorithms[a]->name, gyre_collectives[coll].name, rank, n);
                     gyre_program_free(program);
                 }
 }

@@ -7,6 +7,7 @@
 #include "kernels/host/host_exec.h"
 #include "kernels/pattern.h"
 #include "tests/support/host_programs.h"
+#include "tests/support/shapes.h"
 
 #include <pthread.h>
 
@@ -316,7 +317,8 @@ static void placed_data_give_the_same_bits(void)
     for (int n = 2; n <= HOST_RIG_MAX_RANKS; n++)
         for (size_t a = 0; gyre_algorithms[a] != NULL; a++)
             for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-                for (int k = 0; k < 4 && (gyre_algorithms[a]->places >> coll & 1U) != 0; k++)
+                for (int k = 0; k < 4 && ability_of(gyre_algorithms[a], coll, (unsigned)n).places;
+                     k++)
                     n_calls +=
                         run_algorithm(gyre_algorithms[a], (enum gyre_collective)coll, n, true);
     CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);

@@ -278,7 +278,7 @@ static void compare_choices(const struct gyre_algorithm *algorithm, const struct
     snprintf(words, sizeof(words), "%s:%s", gyre_collectives[shape->coll].name, algorithm->name);
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
     CHECK(given.like == algorithm);
-    CHECK(((copy.ranges >> shape->coll & 1U) != 0) == (programs[0]->max_range > 1));
+    CHECK(given.ability.ranges == (programs[0]->max_range > 1));
     if (gyre_tuner_algorithm_obstacle(&facts, algorithm, shape->coll) != NULL) {
         struct gyre_choice none;
         CHECK_OK(gyre_filter_parse("", "", "", &filter));
@@ -317,8 +317,7 @@ static void given_programs_are_chosen_as_the_algorithm_that_emits_them(void)
                 facts.spec = gyre_tuner_fifo_spec(kinds[kind], 4, false, 0, UINT32_MAX);
                 facts.max_channels = facts.spec.n_fifos;
                 /* On one host two levels are one, and emit what twoshot does. */
-                if (coll != GYRE_COLL_SEND_RECV &&
-                    gyre_algorithm_suits(gyre_algorithms[a], (enum gyre_collective)coll, 1) &&
+                if (coll != GYRE_COLL_SEND_RECV && suits_hosts(gyre_algorithms[a], coll, 1) &&
                     gyre_algorithms[a] != &gyre_algorithm_spread)
                     compare_choices(gyre_algorithms[a], &shape, facts);
             }
@@ -334,17 +333,19 @@ static void programs_of_no_built_in_algorithm_have_the_traits_of_their_steps(voi
     for (int rank = 0; rank < 4; rank++)
         programs[rank]->min_depth = 3; /* which no algorithm emits */
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
-    CHECK(given.like == NULL && copy.follows_ring && copy.chains == 0 && copy.places == 0);
+    const struct gyre_ability *can = &given.ability;
+    CHECK(given.like == NULL && can->reach == GYRE_REACH_RING && can->flow == GYRE_FLOW_RELAY &&
+          !can->places);
     programs[2]->connections[0].peer = 1; /* no longer a ring */
     programs[2]->connections[0].is_send = 1;
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
-    CHECK(!copy.follows_ring && copy.ranges == 0);
+    CHECK(can->reach == GYRE_REACH_ALL && !can->ranges);
     programs[3]->max_range = 2;
     CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT, "range 2");
     for (int rank = 0; rank < 3; rank++)
         programs[rank]->max_range = 2;
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
-    CHECK(copy.ranges == 1U << GYRE_COLL_ALL_REDUCE);
+    CHECK(can->ranges);
     programs[2]->rank = 3;
     CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT,
                 "expected the program of rank 2, found that of rank 3");
@@ -370,10 +371,19 @@ static int one_chunk(const struct gyre_shape *shape)
     return 1;
 }
 
+static bool can_do_wrong(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                         const char **why_not)
+{
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_RELAY};
+    *why_not = "it is for two ranks";
+    return shape->n_ranks == 2;
+}
+
 static void a_proof_refuses_what_is_wrong_and_bounds_its_cost(void)
 {
     const struct gyre_algorithm wrong = {.name = "wrong",
                                          .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+                                         .can_do = can_do_wrong,
                                          .emit = emit_wrong,
                                          .n_chunks = one_chunk};
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);

@@ -6,6 +6,7 @@
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
+#include "tests/support/shapes.h"
 #include "transport/proxy.h"
 #include "transport/slab.h"
 
@@ -125,18 +126,19 @@ static void algorithms_that_follow_the_ring_do(void)
 {
     int n_found = 0;
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        const bool is_placed = gyre_algorithms[i]->stages_in_ring;
-        if (!gyre_algorithms[i]->follows_ring && !is_placed)
-            continue;
-        n_found++;
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-            for (uint16_t n = 2; n <= 17; n++)
-                for (uint16_t root = 0; root < n; root++)
-                    if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
-                        check_edges(gyre_algorithms[i], (enum gyre_collective)coll, n, root,
-                                    is_placed);
+            for (int is_placed = 0; is_placed < 2; is_placed++) {
+                const struct gyre_shape shape = {
+                    .coll = (enum gyre_collective)coll, .n_ranks = 5, .is_placed = is_placed == 1};
+                if (gyre_algorithm_ability(gyre_algorithms[i], &shape).reach != GYRE_REACH_RING)
+                    continue;
+                n_found++;
+                for (uint16_t n = 2; n <= 17; n++)
+                    for (uint16_t root = 0; root < n; root++)
+                        check_edges(gyre_algorithms[i], shape.coll, n, root, shape.is_placed);
+            }
     }
-    CHECK(n_found == 2);
+    CHECK(n_found == 2 * 5 + 1); /* ring, and spread with placed results */
 }
 
 /* The FIFOs of communicators on one host as they were when the speed of GPUs was measured
@@ -277,7 +279,7 @@ static void algorithms_that_keep_near_do(void)
             const unsigned n_ranks = parse_hosts(some_hosts[i], n_nics, &grouping);
             for (int a = 0; gyre_algorithms[a] != NULL; a++)
                 for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-                    if ((gyre_algorithms[a]->keeps_near >> coll & 1U) != 0) {
+                    if (ability_of(gyre_algorithms[a], coll, n_ranks).reach != GYRE_REACH_ALL) {
                         check_programs(gyre_algorithms[a], (enum gyre_collective)coll,
                                        some_hosts[i], &grouping, n_ranks);
                         n_found++;

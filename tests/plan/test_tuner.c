@@ -6,6 +6,7 @@
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
+#include "tests/support/shapes.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -137,8 +138,8 @@ static void algorithms_that_keep_sums_in_scratch_say_so(void)
                     const struct gyre_algorithm *algorithm = gyre_algorithms[a];
                     const struct gyre_shape shape = {
                         .coll = coll, .n_ranks = n, .grouping = &grouping};
-                    if (!gyre_algorithm_has(algorithm, coll) || algorithm->keeps_sums ||
-                        (algorithm->ranges >> c & 1U) != 0)
+                    const struct gyre_ability can = ability_of(algorithm, c, n);
+                    if (!gyre_algorithm_has(algorithm, coll) || can.keeps_sums || can.ranges)
                         continue;
                     CHECK_MSG(needs_no_scratch(algorithm, shape), "%s %s of %u ranks on %u hosts",
                               algorithm->name, gyre_collectives[c].name, n, n_hosts);
@@ -170,12 +171,12 @@ static void range_steps_are_for_the_host_device(void)
                 const enum gyre_collective coll = (enum gyre_collective)c;
                 const struct gyre_algorithm *algorithm = gyre_algorithms[a];
                 struct gyre_choice choice = {0};
-                if ((algorithm->ranges >> c & 1U) == 0)
+                if (!ability_of(algorithm, c, 4).ranges)
                     continue;
                 CHECK_FAILS(choose(&gpus, algorithm->name, "", coll, &choice),
                             GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
                 CHECK_OK(choose(&gpus, "", "", coll, &choice));
-                CHECK((choice.algorithm->ranges >> c & 1U) == 0);
+                CHECK(!ability_of(choice.algorithm, c, 4).ranges);
                 CHECK_OK(choose(&host, algorithm->name, "", coll, &choice));
                 CHECK(choice.algorithm == algorithm);
             }
@@ -197,7 +198,7 @@ static void the_tables_say_who_moves_ranges(void)
                 continue;
             CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, 0, &program));
             CHECK(program != NULL &&
-                  (program->max_range > 1) == ((gyre_algorithms[a]->ranges >> c & 1U) != 0));
+                  (program->max_range > 1) == ability_of(gyre_algorithms[a], c, 12).ranges);
             gyre_program_free(program);
         }
 }
@@ -304,8 +305,7 @@ static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
                 const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
                 const double chosen_ns = best_ns(&facts, "", (enum gyre_collective)coll, n_bytes);
                 for (int a = 0; gyre_algorithms[a] != NULL; a++) {
-                    if (!gyre_algorithm_suits(gyre_algorithms[a], (enum gyre_collective)coll,
-                                              facts.n_hosts))
+                    if (!suits_hosts(gyre_algorithms[a], coll, facts.n_hosts))
                         continue;
                     const double other_ns = best_ns(&facts, gyre_algorithms[a]->name,
                                                     (enum gyre_collective)coll, n_bytes);
@@ -605,7 +605,7 @@ static void paths_are_chosen_and_forced(void)
     CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &choice));
     const struct gyre_choice placed = choice_by_path(4, "placed", GYRE_COLL_ALL_REDUCE, 64);
     CHECK(placed.proto == GYRE_PROTO_SIMPLE && placed.path == GYRE_PATH_PLACED &&
-          (placed.algorithm->places >> GYRE_COLL_ALL_REDUCE & 1U) != 0);
+          ability_of(placed.algorithm, GYRE_COLL_ALL_REDUCE, 4).places);
     struct gyre_filter filter;
     CHECK_FAILS(gyre_filter_parse("", "", "copied", &filter), GYRE_ERROR_INVALID_ARGUMENT,
                 "GYRE_PATH: \"copied\" is none of: staged placed copy_engine");
@@ -710,7 +710,8 @@ static void rows_of_the_user_come_first(void)
                "channels all_reduce bytes>=1024K -> 2\n");
     CHECK_OK(gyre_tuning_load(path, &other));
     unlink(path);
-    CHECK(other.hash == alone.hash);
+    for (int i = 0; i < 2; i++) /* ranks compare these */
+        CHECK(gyre_row_hash(&other.rows->rows[i]) == gyre_row_hash(&alone.rows->rows[i]));
 
     /* 999 B by host.rows or by a prediction, 1000 B by the user's row. */
     struct gyre_choice choice = choose_tuned(&alone, "", 999);
@@ -731,6 +732,66 @@ static void rows_of_the_user_come_first(void)
     gyre_tuning_free(&alone);
     gyre_tuning_free(&both);
     gyre_tuning_free(&other);
+}
+
+/* ---- algorithms for some shapes ----------------------------------------------------------- */
+
+static bool can_do_pow2(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                        const char **why_not)
+{
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_RELAY};
+    *why_not = "it needs 2^k ranks";
+    return (shape->n_ranks & (shape->n_ranks - 1)) == 0;
+}
+
+static void an_algorithm_for_some_shapes_leaves_the_others_to_the_next_row(void)
+{
+    static struct gyre_algorithm pow2;
+    static struct gyre_why why;
+    char path[64];
+    struct gyre_tuning tuning;
+    struct gyre_filter any;
+    int n = 0;
+    pow2 = gyre_algorithm_doubling;
+    pow2.name = "pow2";
+    pow2.can_do = can_do_pow2;
+    pow2.from = "test";
+    while (gyre_algorithms[n] != NULL)
+        n++;
+    CHECK_FAILS(gyre_algorithms_add(&gyre_algorithm_ring), GYRE_ERROR_INVALID_ARGUMENT,
+                "ring: there is one of this name");
+    CHECK_OK(gyre_algorithms_add(&pow2));
+    CHECK_OK(gyre_filter_parse("", "", "", &any));
+    write_file(path, "measured here\nway all_reduce -> pow2 simple\n"
+                     "way all_reduce -> tree simple\n");
+    CHECK_OK(gyre_tuning_load(path, &tuning));
+    unlink(path);
+    for (uint32_t n_ranks = 3; n_ranks <= 4; n_ranks++)
+        for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
+            struct gyre_tuner_facts facts =
+                host_facts(n_ranks, by_prediction == 1 ? &gyre_cost_host : NULL);
+            struct gyre_choice choice = {0};
+            /* Without a row or its name nothing takes it. */
+            CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+            CHECK(choice.algorithm != &pow2);
+            why.n = 0;
+            facts.why = &why;
+            facts.user_rows = tuning.rows;
+            CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+            CHECK(choice.algorithm == (n_ranks == 4 ? &pow2 : &gyre_algorithm_tree));
+            CHECK(choice.won[GYRE_WON_WAY] == &tuning.rows->rows[n_ranks == 4 ? 0 : 1]);
+            CHECK(n_ranks == 4 || (why.n > 0 && why.lost[0].row == &tuning.rows->rows[0] &&
+                                   strcmp(why.lost[0].reason, "it needs 2^k ranks") == 0));
+            if (n_ranks == 4)
+                CHECK_OK(choose(&facts, "pow2", "", GYRE_COLL_ALL_REDUCE, &choice));
+            else
+                CHECK_FAILS(choose(&facts, "pow2", "", GYRE_COLL_ALL_REDUCE, &choice),
+                            GYRE_ERROR_UNSUPPORTED,
+                            "algorithm pow2 cannot do all_reduce here: it needs 2^k ranks");
+            CHECK_OK(choose(&facts, "pow2,ring", "", GYRE_COLL_ALL_REDUCE, &choice));
+        }
+    gyre_tuning_free(&tuning);
+    gyre_algorithms_drop(n);
 }
 
 static void bad_files_are_named(void)
@@ -836,6 +897,8 @@ static const struct test_case cases[] = {
     {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
     {"rows of the user come first", rows_of_the_user_come_first},
     {"bad files are named", bad_files_are_named},
+    {"an algorithm for some shapes leaves the others to the next row",
+     an_algorithm_for_some_shapes_leaves_the_others_to_the_next_row},
     {"what is next best stands in for ll128", what_is_next_best_stands_in_for_ll128},
     {"all-to-alls in lines go as all-gathers do", all_to_alls_in_lines_go_as_all_gathers_do},
     {"what is next best stands in for lamport", what_is_next_best_stands_in_for_lamport},

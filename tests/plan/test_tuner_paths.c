@@ -6,6 +6,7 @@
 #include "core/engine/links/fifo_spec.h"
 #include "core/engine/plan/tuner/tuner.h"
 #include "tests/support/check.h"
+#include "tests/support/shapes.h"
 
 #define KIB ((uint64_t)1024)
 #define MIB ((uint64_t)1024 * 1024)
@@ -296,10 +297,10 @@ static void two_level_algorithms_that_fan_in_say_so(void)
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int i = 0; i < 2; i++) {
             const struct gyre_algorithm *algorithm = gyre_algorithms[a];
-            if (algorithm->is_two_level && gyre_algorithm_has(algorithm, colls[i]))
-                CHECK_MSG((count_sending_hosts(algorithm, colls[i]) > 1) ==
-                              ((algorithm->fans_in >> colls[i] & 1U) != 0),
-                          "%s: %s", algorithm->name, gyre_collectives[colls[i]].name);
+            const struct gyre_ability can = ability_of(algorithm, colls[i], 4);
+            if (can.two_level)
+                CHECK_MSG((count_sending_hosts(algorithm, colls[i]) > 1) == can.fans_in, "%s: %s",
+                          algorithm->name, gyre_collectives[colls[i]].name);
         }
 }
 

@@ -56,6 +56,23 @@ static inline const struct gyre_grouping *make_grouping(int grouping, unsigned n
     return storage;
 }
 
+/* Of staged results, root 0, on one host. */
+static inline struct gyre_ability ability_of(const struct gyre_algorithm *algorithm, int coll,
+                                             unsigned n_ranks)
+{
+    const struct gyre_shape shape = {.coll = (enum gyre_collective)coll,
+                                     .n_ranks = (uint16_t)n_ranks};
+    return gyre_algorithm_ability(algorithm, &shape);
+}
+
+static inline bool suits_hosts(const struct gyre_algorithm *algorithm, int coll, unsigned n_hosts)
+{
+    const struct gyre_grouping grouping = {.n_hosts = (uint16_t)n_hosts};
+    const struct gyre_shape shape = {
+        .coll = (enum gyre_collective)coll, .n_ranks = 2, .grouping = &grouping};
+    return gyre_algorithm_suits(algorithm, &shape);
+}
+
 static inline void free_programs(struct gyre_program **programs, int n_ranks)
 {
     for (int rank = 0; rank < n_ranks; rank++)

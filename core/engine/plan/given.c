@@ -127,7 +127,8 @@ static gyre_status check_terms(const struct gyre_algorithm *algorithm,
             "it says \"depth %u\", but FIFOs of a communicator have %u slots, which no "
             "variable changes; order its steps so that %u are enough",
             first->min_depth, terms->spec.depth, terms->spec.depth);
-    const uint32_t n_fifos = gyre_fifo_size_of(&terms->spec, algorithm->keeps_near == 0).n_fifos;
+    const uint32_t n_fifos =
+        gyre_fifo_size_of(&terms->spec, given->ability.reach == GYRE_REACH_ALL).n_fifos;
     if (first->n_lanes > n_fifos)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "it says \"lanes %u\", but a pair of ranks of this communicator has %u "

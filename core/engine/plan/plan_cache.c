@@ -78,7 +78,6 @@ static bool has_algorithm(const struct gyre_plan_cache *cache, enum gyre_collect
 {
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         if ((cache->filter.algorithms[coll] >> i & 1U) != 0 &&
-            gyre_algorithm_has(gyre_algorithms[i], coll) &&
             gyre_tuner_algorithm_obstacle(&cache->facts, gyre_algorithms[i], coll) == NULL)
             return true;
     return false;

@@ -54,7 +54,7 @@ static double weight_of(const struct search *search, const struct gyre_algorithm
         gyre_tuner_row_call(search->facts, GYRE_ROW_WEIGHT, search->coll, search->n_bytes);
     const struct gyre_row *row = NULL;
     double weight = 1;
-    call.facts |= gyre_tuner_algorithm_facts(algorithm, search->coll);
+    call.facts |= gyre_tuner_algorithm_facts(search->facts, algorithm, search->coll);
     while ((row = gyre_tuner_next_row(search->facts, &call, row)) != NULL)
         weight *= (double)row->rule.number / 100;
     return weight;
@@ -325,16 +325,24 @@ static bool tries_algorithm(const struct search *search, const struct gyre_algor
 {
     const enum gyre_collective coll = search->coll;
     const bool is_forced = search->filter->is_forced[coll];
-    const bool is_all_pairs = algorithm->is_one_shot || coll == GYRE_COLL_ALL_TO_ALL ||
-                              (algorithm->cuts_vector >> coll & 1U) != 0;
+    const struct gyre_ability can = gyre_tuner_ability(search->facts, algorithm, coll, false);
+    const bool is_all_pairs =
+        can.flow == GYRE_FLOW_ONE_HOP || coll == GYRE_COLL_ALL_TO_ALL || can.flow == GYRE_FLOW_CUT;
     if (!gyre_filter_allows(search->filter, coll, algorithm) ||
-        !gyre_algorithm_suits(algorithm, coll, is_forced ? UINT32_MAX : search->facts->n_hosts) ||
         gyre_tuner_algorithm_obstacle(search->facts, algorithm, coll) != NULL ||
+        (can.two_level && search->facts->n_hosts < 2 && !is_forced) ||
         (is_all_pairs && has_many_ranks(search) && !is_forced))
         return false;
     const struct gyre_row *only = find_row(search, GYRE_ROW_ONLY, 0, UINT32_MAX);
-    return only == NULL || only->algorithm == algorithm ||
-           !gyre_filter_allows(search->filter, coll, only->algorithm);
+    if (only != NULL && gyre_filter_allows(search->filter, coll, only->algorithm) &&
+        gyre_tuner_algorithm_obstacle(search->facts, only->algorithm, coll) == NULL)
+        return only->algorithm == algorithm;
+    return algorithm->from == NULL || is_forced;
+}
+
+static bool is_two_level(const struct search *search, const struct gyre_algorithm *algorithm)
+{
+    return gyre_tuner_ability(search->facts, algorithm, search->coll, false).two_level;
 }
 
 /* Compared with what the algorithm can gain. */
@@ -349,7 +357,7 @@ static gyre_status is_too_long(const struct search *search, const struct gyre_si
                                              .n_bytes = 1};
     uint64_t n_steps = 0;
     *is_too_long_out = false;
-    if (algorithm->is_two_level || !has_many_ranks(search) || !isfinite(search->weighed_ns))
+    if (is_two_level(search, algorithm) || !has_many_ranks(search) || !isfinite(search->weighed_ns))
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_simulator_steps(simulator, &one_tile, &n_steps));
     *is_too_long_out = n_steps > number_of(search, GYRE_ROW_FLAT_STEPS);
@@ -383,7 +391,7 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
     const bool is_sorted = has_many_ranks(&search);
     for (int is_flat = !is_sorted; is_flat < 2; is_flat++)
         for (int i = 0; gyre_algorithms[i] != NULL; i++)
-            if ((!is_sorted || gyre_algorithms[i]->is_two_level == !is_flat) &&
+            if ((!is_sorted || is_two_level(&search, gyre_algorithms[i]) == !is_flat) &&
                 tries_algorithm(&search, gyre_algorithms[i]))
                 GYRE_TRY(search_algorithm(&search, gyre_algorithms[i]));
     *choice_out = search.choice;

@@ -190,7 +190,7 @@ struct gyre_why {
     size_t n;
     struct gyre_why_lost {
         const struct gyre_row *row;
-        char reason[64];
+        char reason[96];
     } lost[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
 };
 

@@ -68,14 +68,46 @@ const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
                                         call, begins ? NULL : after);
 }
 
-uint32_t gyre_tuner_algorithm_facts(const struct gyre_algorithm *algorithm,
+static const char *find_obstacle(const struct gyre_tuner_facts *facts,
+                                 const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                                 bool is_placed, struct gyre_ability *can_out)
+{
+    const struct gyre_given_programs *given = algorithm->from != NULL ? NULL : algorithm->given;
+    const bool is_message = coll == GYRE_COLL_SEND_RECV;
+    const struct gyre_shape shape = {
+        .coll = coll,
+        .n_ranks = (uint16_t)(is_message ? gyre_min_u32(facts->n_ranks, 2) : facts->n_ranks),
+        .root = given != NULL ? given->root : 0,
+        .grouping = is_message ? NULL : facts->grouping,
+        .is_placed = given != NULL ? given->is_placed : is_placed};
+    return gyre_algorithm_obstacle(algorithm, &shape, can_out);
+}
+
+struct gyre_ability gyre_tuner_ability(const struct gyre_tuner_facts *facts,
+                                       const struct gyre_algorithm *algorithm,
+                                       enum gyre_collective coll, bool is_placed)
+{
+    struct gyre_ability can;
+    find_obstacle(facts, algorithm, coll, is_placed, &can);
+    return can;
+}
+
+/* In one hop with a root, the root sends or receives the whole vector as in a chain. */
+uint32_t gyre_tuner_algorithm_facts(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_algorithm *algorithm,
                                     enum gyre_collective coll)
 {
-    return (uint32_t)algorithm->is_one_shot << GYRE_ROW_FACT_ONE_HOP |
-           (uint32_t)algorithm->follows_ring << GYRE_ROW_FACT_RING |
-           (algorithm->chains >> coll & 1U) << GYRE_ROW_FACT_CHAIN |
-           (uint32_t)algorithm->is_two_level << GYRE_ROW_FACT_TWO_LEVEL |
-           (algorithm->fans_in >> coll & 1U) << GYRE_ROW_FACT_FANS_IN;
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    const struct gyre_ability can = gyre_tuner_ability(facts, algorithm, coll, false);
+    const bool is_one_hop = can.flow == GYRE_FLOW_ONE_HOP;
+    const bool is_chain =
+        can.flow == GYRE_FLOW_CHAIN ||
+        (is_one_hop && traits->has_root && !traits->in_blocks && !traits->out_blocks);
+    return (uint32_t)is_one_hop << GYRE_ROW_FACT_ONE_HOP |
+           (uint32_t)(can.reach == GYRE_REACH_RING) << GYRE_ROW_FACT_RING |
+           (uint32_t)is_chain << GYRE_ROW_FACT_CHAIN |
+           (uint32_t)can.two_level << GYRE_ROW_FACT_TWO_LEVEL |
+           (uint32_t)can.fans_in << GYRE_ROW_FACT_FANS_IN;
 }
 
 uint32_t gyre_tuner_proto_facts(enum gyre_proto proto)
@@ -140,8 +172,11 @@ const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
                                           const struct gyre_algorithm *algorithm,
                                           enum gyre_collective coll)
 {
-    const bool has_ranges = facts->n_ranks > 1 && (algorithm->ranges >> coll & 1U) != 0;
-    return has_ranges && facts->device_kind == GYRE_DEVICE_CUDA
+    struct gyre_ability can;
+    const char *obstacle = find_obstacle(facts, algorithm, coll, false, &can);
+    if (obstacle != NULL)
+        return obstacle;
+    return can.ranges && facts->n_ranks > 1 && facts->device_kind == GYRE_DEVICE_CUDA
                ? "its steps move ranges of chunks; range steps run on the host device only"
                : NULL;
 }
@@ -173,7 +208,9 @@ struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
                                        enum gyre_collective coll)
 {
     const bool keeps_near =
-        coll == GYRE_COLL_SEND_RECV ? facts->is_near : (algorithm->keeps_near >> coll & 1U) != 0;
+        coll == GYRE_COLL_SEND_RECV
+            ? facts->is_near
+            : gyre_tuner_ability(facts, algorithm, coll, false).reach != GYRE_REACH_ALL;
     return gyre_fifo_size_of(&facts->spec, !keeps_near);
 }
 
@@ -185,7 +222,8 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
     const uint32_t bytes = proto == GYRE_PROTO_SIMPLE
                                ? gyre_tuner_fifos(facts, algorithm, coll).slot_bytes
                                : spec->slot_bytes[gyre_proto_slots(proto)];
-    const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
+    const struct gyre_ability can = gyre_tuner_ability(facts, algorithm, coll, is_placed);
+    const bool is_ring = can.reach == GYRE_REACH_RING;
     uint32_t payload_bytes = proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0
                                  ? spec->ring_slot_bytes
                                  : gyre_slot_payload_bytes(proto, bytes);
@@ -193,7 +231,7 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
         facts->is_proxied) /* a tile goes through both kinds of slot */
         payload_bytes =
             gyre_min_u32(payload_bytes, gyre_tuner_fifos(facts, algorithm, coll).slot_bytes);
-    return facts->device_kind == GYRE_DEVICE_CUDA && algorithm->keeps_sums &&
+    return facts->device_kind == GYRE_DEVICE_CUDA && can.keeps_sums &&
                    gyre_cuda_has_small_areas(facts->n_ranks)
                ? gyre_min_u32(payload_bytes, GYRE_CUDA_SMALL_AREA_BYTES)
                : payload_bytes;
@@ -224,7 +262,8 @@ static uint64_t rounds_tile(const struct gyre_tuner_facts *facts, const struct g
     const uint64_t n_peers = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
     const uint64_t round_bytes =
         choice->proto == GYRE_PROTO_LAMPORT ? 512 * 16 : gyre_max_u64(512 / n_peers / 32, 1) * 480;
-    const bool is_cut = (choice->algorithm->cuts_vector >> coll & 1U) != 0;
+    const bool is_cut =
+        gyre_tuner_ability(facts, choice->algorithm, coll, false).flow == GYRE_FLOW_CUT;
     const struct gyre_split split = {.count = n_bytes,
                                      .n_channels = choice->n_channels,
                                      .n_chunks = is_cut ? facts->n_ranks : 1,
@@ -277,7 +316,7 @@ static struct gyre_row_call sizes_call(const struct gyre_tuner_facts *facts,
 {
     const struct gyre_row *way = choice->won[GYRE_WON_WAY];
     struct gyre_row_call call = gyre_tuner_row_call(facts, kind, coll, n_bytes);
-    call.facts |= gyre_tuner_algorithm_facts(choice->algorithm, coll) |
+    call.facts |= gyre_tuner_algorithm_facts(facts, choice->algorithm, coll) |
                   gyre_tuner_proto_facts(choice->proto) |
                   (uint32_t)(choice->path != GYRE_PATH_STAGED) << GYRE_ROW_FACT_PLACED |
                   (uint32_t)(choice->path == GYRE_PATH_COPY_ENGINE) << GYRE_ROW_FACT_COPIES |

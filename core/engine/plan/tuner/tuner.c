@@ -45,9 +45,21 @@ static struct asked narrow(const struct gyre_tuner_facts *facts, const struct gy
         return asked;
     asked.filter.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
-        if ((gyre_algorithms[i]->places >> coll & 1U) == 0)
+        if (!gyre_tuner_ability(facts, gyre_algorithms[i], coll, true).places)
             asked.filter.algorithms[coll] &= ~(1U << i);
     return asked;
+}
+
+/* The filter allows the row's algorithm, and the algorithm has programs for the call. */
+static bool is_usable(const struct asked *asked, const struct gyre_row *row)
+{
+    const char *obstacle =
+        !gyre_filter_allows(&asked->filter, asked->coll, row->algorithm)
+            ? "its algorithm is not allowed"
+            : gyre_tuner_algorithm_obstacle(asked->facts, row->algorithm, asked->coll);
+    if (obstacle != NULL)
+        gyre_why_add(asked->facts->why, row, obstacle);
+    return obstacle == NULL;
 }
 
 /* ---- copy engines -------------------------------------------------------------------------- */
@@ -72,15 +84,13 @@ static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_
     call.any_size = is_forced;
     for (row = gyre_tuner_next_row(facts, &call, NULL); row != NULL && choice.algorithm == NULL;
          row = gyre_tuner_next_row(facts, &call, row))
-        if (gyre_filter_allows(&asked->filter, coll, row->algorithm)) {
+        if (is_usable(asked, row)) {
             choice.algorithm = row->algorithm;
             choice.won[GYRE_WON_WAY] = row;
-        } else {
-            gyre_why_add(call.why, row, "its algorithm is not allowed");
         }
     for (int i = 0; is_forced && gyre_algorithms[i] != NULL && choice.algorithm == NULL; i++)
         if ((asked->filter.algorithms[coll] >> i & 1U) != 0 &&
-            (gyre_algorithms[i]->copy_tails >> coll & 1U) != 0)
+            gyre_tuner_ability(facts, gyre_algorithms[i], coll, true).copy_tail)
             choice.algorithm = gyre_algorithms[i];
     if (choice.algorithm == NULL)
         return false;
@@ -160,13 +170,14 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
                                      .proto = row->proto,
                                      .path = is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED,
                                      .won = {[GYRE_WON_WAY] = row}};
+        if (!is_usable(&asked, row))
+            continue;
         gyre_tuner_choose_channels(facts, coll, n_bytes, &choice);
-        if (gyre_filter_allows(filter, coll, row->algorithm) &&
-            choose_fused_tile(&asked, &choice)) {
+        if (choose_fused_tile(&asked, &choice)) {
             *choice_out = choice;
             return true;
         }
-        gyre_why_add(call.why, row, "no kernel takes the call, or it is not allowed");
+        gyre_why_add(call.why, row, "no kernel takes the call");
     }
     return false;
 }
@@ -184,12 +195,15 @@ static const struct gyre_row *find_way(const struct asked *asked,
     return gyre_tuner_next_row(asked->facts, &call, NULL);
 }
 
-/* Takes the algorithm of the first row that fits, or else the first allowed one. GPUs
- * without a row for the collective use the host's. */
+/* Takes the algorithm of the first row that fits and whose algorithm can do the call; if the filter
+ * takes it away, the first allowed one. GPUs without a row for the collective use the host's. */
 static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
     const struct gyre_row *row = find_way(asked, NULL, ANY_PROTO);
+    while (row != NULL && !is_usable(asked, row) &&
+           gyre_filter_allows(&asked->filter, asked->coll, row->algorithm))
+        row = gyre_tuner_next_row(asked->facts, &call, row);
     const enum gyre_collective coll = asked->coll;
     const struct gyre_algorithm *found = NULL, *ruled_out = NULL;
     const char *obstacle = NULL; /* of ruled_out */
@@ -231,7 +245,7 @@ static enum gyre_proto prefer_proto(const struct asked *asked,
     const struct gyre_row *row = find_way(asked, algorithm, usable);
     if (row == NULL)
         row = find_way(asked, algorithm, ANY_PROTO);
-    call.facts |= gyre_tuner_algorithm_facts(algorithm, asked->coll);
+    call.facts |= gyre_tuner_algorithm_facts(asked->facts, algorithm, asked->coll);
     if (row == NULL)
         row = gyre_tuner_next_row(asked->facts, &call, NULL);
     return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
@@ -298,16 +312,25 @@ const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts
                                             enum gyre_collective coll, uint64_t n_bytes)
 {
     const struct gyre_row_call call = gyre_tuner_row_call(facts, GYRE_ROW_WAY, coll, n_bytes);
-    return facts->user_rows != NULL ? gyre_rows_find(facts->user_rows, &call, NULL) : NULL;
+    const struct gyre_row *row = NULL;
+    const char *obstacle = NULL;
+    do {
+        if (obstacle != NULL)
+            gyre_why_add(facts->why, row, obstacle);
+        row = facts->user_rows != NULL ? gyre_rows_find(facts->user_rows, &call, row) : NULL;
+        obstacle = row != NULL ? gyre_tuner_algorithm_obstacle(facts, row->algorithm, coll) : NULL;
+    } while (obstacle != NULL);
+    return row;
 }
 
 /* Placed if the algorithm and the protocol can do so. */
 static enum gyre_path kernel_path(const struct asked *asked, const struct gyre_choice *choice)
 {
-    const bool is_placed = asked->facts->n_ranks > 1 &&
-                           (choice->algorithm->places >> asked->coll & 1U) != 0 &&
-                           gyre_tuner_may_place(asked->facts, &asked->filter, asked->coll,
-                                                choice->proto, asked->n_bytes);
+    const bool is_placed =
+        asked->facts->n_ranks > 1 &&
+        gyre_tuner_ability(asked->facts, choice->algorithm, asked->coll, true).places &&
+        gyre_tuner_may_place(asked->facts, &asked->filter, asked->coll, choice->proto,
+                             asked->n_bytes);
     return is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
 }
 

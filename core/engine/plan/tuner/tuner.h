@@ -158,8 +158,14 @@ static inline bool gyre_tuner_go_together(const struct gyre_tuner_facts *facts,
  * UINT32_MAX for SIMPLE (gyre_tuner_payload_bytes()). */
 uint32_t gyre_tuner_net_payload_bytes(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** gyre_tuner_algorithm_obstacle - why an algorithm that has the collective cannot carry it out
- * here; or NULL. */
+/** gyre_tuner_ability - what the algorithm's programs do here; zeros if it has none.
+ * @is_placed: the results are. */
+struct gyre_ability gyre_tuner_ability(const struct gyre_tuner_facts *facts,
+                                       const struct gyre_algorithm *algorithm,
+                                       enum gyre_collective coll, bool is_placed);
+
+/** gyre_tuner_algorithm_obstacle - why an algorithm cannot carry the collective out here, or
+ * NULL. */
 const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
                                           const struct gyre_algorithm *algorithm,
                                           enum gyre_collective coll);
@@ -196,8 +202,8 @@ const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
                                            const struct gyre_row_call *call,
                                            const struct gyre_row *after);
 
-/** gyre_tuner_users_way - the user's row of kind WAY that fits, or NULL. If its algorithm is
- * allowed, nothing is predicted. */
+/** gyre_tuner_users_way - the user's row of kind WAY that fits and whose algorithm can do the call,
+ * or NULL. If its algorithm is allowed, nothing is predicted. */
 const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts,
                                             enum gyre_collective coll, uint64_t n_bytes);
 
@@ -205,7 +211,8 @@ const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts
 bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row);
 
 /** gyre_tuner_algorithm_facts, gyre_tuner_proto_facts - what rows may ask of them. */
-uint32_t gyre_tuner_algorithm_facts(const struct gyre_algorithm *algorithm,
+uint32_t gyre_tuner_algorithm_facts(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_algorithm *algorithm,
                                     enum gyre_collective coll);
 uint32_t gyre_tuner_proto_facts(enum gyre_proto proto);
 
