@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * GPU memory that ranks share. Shared buffers are identified by the number that the driver gave
- * their allocation: a later one may have the same address.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/ipc_cuda.h"
 
 #include "core/foundation/base/log.h"
@@ -65,12 +61,11 @@ static gyre_status open_handle(int ordinal, const uint8_t *bytes, void **base_ou
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaIpcOpenMemHandle");
 }
 
-/* On the GPU that it was opened for: a mapping belongs to a context. */
 static void close_import(const struct gyre_ipc_import *import)
 {
     struct gyre_cuda_apart apart = {0};
     if (gyre_cuda_enter_apart(import->ordinal, &apart) != GYRE_SUCCESS)
-        return; /* the process ends */
+        return;
     const cudaError_t error = cudaIpcCloseMemHandle(import->base);
     gyre_cuda_leave_apart(&apart);
     if (error != cudaSuccess)

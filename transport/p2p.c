@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The p2p transport: ranks address each other's memory. On the host they are threads of one
- * process, whose registry finds a slab and keeps it alive.
+ * process.
  */
 #include "transport/slab.h"
 
@@ -100,7 +100,6 @@ static const struct gyre_slab_memory_ops *memory_of(uint32_t device_kind)
     }
 }
 
-/* GYRE_P2P_LEVEL, for GPUs. */
 static bool is_near_enough(const struct gyre_params *params, const struct gyre_peer_info *mine,
                            const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slabs in GPU memory, which peers address directly: in one process with peer access, from other
- * processes with cudaIpc.
+ * Slabs in GPU memory: in one process with peer access, from other processes with cudaIpc.
  */
 #include "transport/ipc_cuda.h"
 #include "transport/slab.h"
@@ -22,13 +21,12 @@
 GYRE_STATIC_ASSERT(GYRE_IPC_HANDLE_BYTES <= GYRE_SLAB_HANDLE_BYTES, "travels in the handle");
 GYRE_STATIC_ASSERT(GYRE_IPC_KEY_BYTES == GYRE_SLAB_TOKEN_BYTES, "a slab's token is its key");
 
-/* gyre_slab_mapping.state */
 struct cuda_state {
-    struct gyre_slab_entry *entry;  /* a slab of this process */
-    struct gyre_ipc_import *import; /* or a slab of another process */
+    struct gyre_slab_entry *entry;  /* of this process */
+    struct gyre_ipc_import *import; /* of another process */
 };
 
-/* As this process numbers it; -1 if it is not visible here. */
+/* -1 = this process does not see the GPU. */
 static int ordinal_here(const struct gyre_peer_info *mine, const struct gyre_peer_info *peer)
 {
     int ordinal = -1;
@@ -64,7 +62,7 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
         return false;
     }
     const int ordinal = ordinal_here(mine, peer);
-    /* A hidden GPU (CUDA_VISIBLE_DEVICES) cannot be asked about, but can be mapped by IPC. */
+    /* CUDA cannot be asked about a GPU that CUDA_VISIBLE_DEVICES hides, but can map its memory. */
     if (ordinal < 0 || ordinal == mine->device.ordinal)
         return true;
     const cudaError_t error = cudaDeviceCanAccessPeer(&can_access, mine->device.ordinal, ordinal);
@@ -92,7 +90,7 @@ static void free_slab(void *base, size_t n_bytes)
     (void)n_bytes;
     if (cudaGetDevice(&ordinal) != cudaSuccess ||
         gyre_cuda_enter_apart(ordinal, &apart) != GYRE_SUCCESS)
-        return; /* the process ends */
+        return;
     (void)cudaFree(base);
     gyre_cuda_leave_apart(&apart);
 }
@@ -112,8 +110,7 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
 {
     struct gyre_device *device = config->device;
     struct cuda_state *state = calloc(1, sizeof(*state));
-    /* Memory that other processes map is not pooled: a peer that aborts late may still write to it,
-     * and this process cannot know. */
+    /* A peer that aborts late may still write to memory that it maps, so that is not pooled. */
     const bool is_exported = has_other_processes(config);
     void (*release)(void *, size_t) = is_exported ? free_slab : free_pooled_slab;
     void *base = NULL;
@@ -126,7 +123,6 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
                               : device->ops->pool_alloc(device, n_rounded, &base),
                   fail_state);
     GYRE_TRY_GOTO(status, device->ops->zero(device, base, n_rounded), fail_base);
-    /* In the slab's first page, for importers. */
     GYRE_TRY_GOTO(status, device->ops->copy(device, base, handle->token, GYRE_SLAB_TOKEN_BYTES),
                   fail_base);
     if (is_exported)

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The proxy's loop, and the memory and lines of proxied FIFO ends.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/proxy.h"
 
 #include "core/foundation/base/file.h"
@@ -18,17 +15,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The thread polls so long after the last slot that moved: longer than an executor takes for a
- * slot, so the next slot of a running operation is seen at once. */
+/* How long the thread polls after the last slot: longer than an executor takes for a slot, so it
+ * sees the next one of a running operation at once. */
 #define PROXY_WARM_NS 200000
-/* The first part of that time, without yielding. */
+/* It does not yield during the first part of that time. */
 #define PROXY_SPIN_NS 2000
-/* Sleeps double from the first to the second, the most that an operation waits if nothing wakes the
- * proxy. */
+/* Sleeps double from the first to the second, which is the most that an operation waits if nothing
+ * wakes the proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
-/* While an executor helps. The helper wakes the thread if work is left, so this only bounds the
- * delay of events for which no rank waits. */
+/* While an executor helps. The helper wakes the thread if work is left, so no rank waits for the
+ * end of this sleep. */
 #define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {
@@ -43,8 +40,8 @@ struct gyre_proxy {
     uint32_t n_helps;     /* under lock */
     struct gyre_fault *fault;
     int rank;
-    uint32_t stop;       /* by close */
-    uint32_t wake_state; /* enum wake_state; by compare-exchange only */
+    uint32_t stop;       /* set by close */
+    uint32_t wake_state; /* enum wake_state; only compare-exchange changes it */
     int wake_fd;
     int n_clients;
     struct gyre_proxy_client *clients;
@@ -52,11 +49,10 @@ struct gyre_proxy {
     nfds_t n_nap_fds;
 };
 
-/* @n_fds: so many of nap_fds end the sleep. */
 static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
 {
     if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NAPPING))
-        return; /* gyre_proxy_wake() was called: poll first */
+        return;
     const struct timespec nap_time = {0, (long)nap_ns};
     const int n_ready = ppoll(proxy->nap_fds, n_fds, &nap_time, NULL);
     gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_RUNNING);
@@ -66,7 +62,6 @@ static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
         GYRE_WARN("proxy: read(eventfd): errno %d", errno);
 }
 
-/* Like the next two, under the lock. */
 static bool poll_clients(struct gyre_proxy *proxy)
 {
     bool has_moved = false;
@@ -209,7 +204,7 @@ void gyre_proxy_wake(struct gyre_proxy *proxy)
         if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
-            continue; /* the thread has just woken by itself */
+            continue;
         const uint64_t one = 1;
         if (write(proxy->wake_fd, &one, sizeof(one)) < 0)
             GYRE_WARN("proxy: write(eventfd): errno %d", errno);
@@ -292,7 +287,7 @@ struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, u
 
 /* ---- slots of LL ---------------------------------------------------------------------------- */
 
-/* Asked for every FIFO in every round, and a division takes long. */
+/* A division takes long, and every round asks for every FIFO. */
 static uint64_t slot_of(const struct gyre_line_slots *ring, uint64_t number)
 {
     const uint32_t mask = ring->depth - 1;
@@ -318,7 +313,7 @@ bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_
     *n_lines_out = (uint32_t)announcement;
     if (!gyre_ll_is_announced(announcement, number))
         return false;
-    /* The last line usually comes last, so a waiting proxy mostly looks at one word. */
+    /* The last line usually arrives last, so a waiting proxy mostly reads one word. */
     for (uint32_t i = 2 * *n_lines_out; i > 0; i--)
         if (gyre_load_relaxed_u64(&words[i - 1]) >> 32 != flag_of(number) >> 32)
             return false;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread of a proxied transport, and the FIFO ends that it serves. A proxy never reads a
- * program: it polls its clients, which move published slots and return credit. When nothing moves,
- * the thread sleeps, each time longer up to a bound, until it is woken.
+ * The proxy thread of a proxied transport, and the sides of FIFOs that it serves. A proxy never
+ * reads a program: its clients move published slots and return credit. When nothing moves, the
+ * thread sleeps, each time longer up to a bound, until it is woken.
  *
  * A waiting executor may move slots in its own thread (gyre_proxy_help()), which saves a small
- * message a switch to the proxy thread and back, most of its time on one host. Meanwhile the proxy
- * thread does not poll. The helper wakes it when more than one round of work is left.
+ * message two switches of threads. Meanwhile the proxy thread does not poll.
  */
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
@@ -16,48 +15,47 @@
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/line.h"
 
-/* A part of a transport that the proxy polls. No function blocks, and only one of them runs at a
- * time. A client raises its failures on the fault itself. */
+/* A part of a transport. No function blocks, and only one of them runs at a time. A client raises
+ * its failures on the fault itself. */
 struct gyre_proxy_client {
     /* One round of work; true if anything moved. */
     bool (*poll)(void *context);
     /* Are there published slots that were not sent? With has_credit, only those count for which the
      * peer has room. NULL = never. */
     bool (*is_behind)(const void *context, bool has_credit);
-    /* The thread is about to sleep: make nap_fd report new events. True if anything moved. NULL =
-     * nothing to do. */
+    /* The thread is about to sleep: let new events make nap_fd readable. True if anything moved.
+     * NULL = nothing to do. */
     bool (*settle)(void *context);
     void *context;
-    const int *nap_fd; /* ends a sleep when it is readable, so arriving data need not wait. NULL =
-                        * none. Outlives the proxy */
+    const int *nap_fd; /* its becoming readable ends a sleep. NULL = none. Outlives the proxy */
 };
 
 struct gyre_proxy;
 
 /** gyre_proxy_open - start the thread. It ends when the fault is raised or at gyre_proxy_close().
- * @clients: copied; polled in this order. @rank: for log lines. */
+ * @clients: copied. @rank: for log lines. */
 gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
                             struct gyre_fault *fault, struct gyre_proxy **proxy_out);
 
-/** gyre_proxy_wake - wake the thread if it sleeps. Fast; any thread. */
+/** gyre_proxy_wake - does not block; any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
 
 /** gyre_proxy_help - poll all clients once in the caller's thread, unless the proxy thread polls.
- * True if anything moved. @is_last: the caller will not help again soon, so the thread takes over
- * the rest. */
+ * True if anything moved. @is_last: the caller will not help again soon, so the thread takes
+ * over. */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
-/** gyre_proxy_pause, _resume - keep the thread from polling, so that the caller can use what the
- * clients poll. Waits for the end of a poll. No thread may help meanwhile. */
+/** gyre_proxy_pause, _resume - keep the thread from polling. Waits for the end of a poll. No thread
+ * may help meanwhile. */
 void gyre_proxy_pause(struct gyre_proxy *proxy);
 void gyre_proxy_resume(struct gyre_proxy *proxy);
 
 void gyre_proxy_close(struct gyre_proxy *proxy);
 
-/* One end of a proxied FIFO, in host memory that the device can address; slots may be in GPU memory
- * that the NIC reaches. Sending end: the executor writes slots, slot_info and tail; the proxy
- * writes head when a slot's bytes have left, so that the slot may be overwritten. Receiving end:
- * the proxy writes slots, slot_info and tail; the executor writes head. */
+/* One side of a proxied FIFO, in host memory that the device can address; slots may be in GPU
+ * memory that the NIC reaches. Sender: the executor writes slots, slot_info and tail; the proxy
+ * writes head when a slot's bytes have left. Receiver: the proxy writes slots, slot_info and tail;
+ * the executor writes head. */
 struct gyre_proxy_fifo {
     unsigned char *slots; /* depth * slot_bytes */
     uint32_t slot_bytes;
@@ -65,14 +63,12 @@ struct gyre_proxy_fifo {
     struct gyre_credit *credit;
 };
 
-/** gyre_proxy_slots_bytes - memory of a FIFO's slots: whole pages, or below a page a multiple of
- * 256 bytes. */
+/** gyre_proxy_slots_bytes - whole pages, or below a page a multiple of 256 bytes. */
 uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
 
 /** gyre_proxy_fifos_alloc - allocate one block of host memory, which the device can address, for n
- * FIFO ends. Their slots follow each other, gyre_proxy_slots_bytes() each. @fifos: slot_bytes is
- * set, 0 = the slots are elsewhere; the rest is filled in. @memory_out: to be freed with
- * device->ops->host_free. */
+ * sides of FIFOs. @fifos: slot_bytes is set, 0 = the slots are elsewhere; the rest is filled in.
+ * @memory_out: to be freed with device->ops->host_free. */
 gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
                                    struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
                                    size_t *n_bytes_out);
@@ -81,7 +77,7 @@ struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, u
 
 /* ---- slots of LL (core/foundation/model/line.h) --------------------------------------------
  *
- * An array of words, of which two are a line. Each word is 4 bytes of data and a flag. */
+ * Two words are a line. Each has 4 bytes of data and a flag. */
 
 struct gyre_line_slots {
     unsigned char *slots;
@@ -90,21 +86,18 @@ struct gyre_line_slots {
 };
 
 /** gyre_lines_announced - has the sending executor announced slot `number`, and are all its lines
- * there? @n_lines_out: the announced number, 0 for an empty slot. */
+ * there? @n_lines_out: 0 for an empty slot. */
 bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_inbox *inbox,
                           uint64_t number, uint32_t *n_lines_out);
 
 /** gyre_lines_clean - once in GYRE_LL_CLEAN_PERIOD slots, write the flag of slot `number` into its
- * lines from n_lines on. Fresh slots do not need it: their flags are 0. Returns how many lines of
- * the slot have the flag. */
+ * lines from n_lines on. Returns how many lines of the slot have the flag. */
 uint32_t gyre_lines_clean(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines);
 
-/** gyre_lines_unpack - copy the data of the slot's first n_lines lines. */
 void gyre_lines_unpack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                        unsigned char *to);
 
-/** gyre_lines_pack - store data as the slot's first n_lines lines. Each word is stored as a whole,
- * so an executor may poll it meanwhile. */
+/** gyre_lines_pack - each word is stored as a whole, because an executor may poll it meanwhile. */
 void gyre_lines_pack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                      const unsigned char *from);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Put links: FIFOs that carry one-sided calls between two ranks that a proxy serves. Every slot is
- * one message. A lock orders the streams of a rank. A thread takes the messages of all links, and
- * so does a rank that waits for a signal, which saves a switch of threads.
+ * Every slot is one message. A thread takes the messages of all links, and so does a rank that
+ * waits for a signal, which saves a switch of threads.
  */
 #include "transport/proxy.h"
 #include "transport/transport.h"
@@ -19,13 +18,12 @@
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_put_head) == 32, "exchanged between ranks");
 
-/* This rank's ends. */
 struct link {
     struct gyre_connector send; /* inbox NULL: there is no link */
     struct gyre_connector recv;
     pthread_mutex_t lock; /* guards n_posted */
-    uint64_t n_posted;    /* messages */
-    uint64_t n_taken;     /* likewise; the rest is used while the proxy polls its client */
+    uint64_t n_posted;
+    uint64_t n_taken; /* this and the rest: by the thread that takes */
     bool has_said_goodbye;
 };
 
@@ -123,7 +121,7 @@ static bool poll_links(void *context)
             has_moved = has_moved || link->has_said_goodbye;
         }
     }
-    if (has_taken) /* the proxies of the links return the credit */
+    if (has_taken)
         links->config.wake(links->config.context);
     return has_taken || has_moved;
 }
@@ -168,7 +166,7 @@ gyre_status gyre_put_links_open(const struct gyre_put_links_config *config,
     const struct gyre_proxy_client client = {
         .poll = poll_links, .is_behind = is_behind, .context = links};
     links->config = *config;
-    links->config.connectors = NULL; /* copied below */
+    links->config.connectors = NULL;
     links->most_bytes = config->slot_bytes - (uint32_t)sizeof(struct gyre_put_head);
     for (size_t rank = 0; rank < n; rank++) {
         links->links[rank].recv = config->connectors[2 * rank];

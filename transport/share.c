@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers of users that peers address. On the host, threads of one process use each other's
- * addresses, and other processes map the file that the buffer lies in.
+ * On the host, threads of one process use each other's addresses, and other processes map the file
+ * that the buffer lies in.
  */
 #include "transport/transport.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shm transport: host memory between ranks of one host. A slab is an anonymous file, which
- * peers map; GPUs that cannot address each other register it.
+ * The shm transport: host memory between ranks of one host. A slab is an anonymous file; GPUs that
+ * cannot address each other register it.
  */
 #include "transport/slab.h"
 
@@ -19,24 +19,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* gyre_slab_mapping.state */
 struct shm_state {
     int fd; /* the owner's; -1 = an imported slab */
     struct gyre_device *device;
 };
 
-/* gyre_slab_handle.bytes */
 struct shm_handle {
-    int32_t fd; /* in the owner's table */
+    int32_t fd; /* the owner's */
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles have room");
 GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
                    "a slab's token is its file's");
 
-/* Tries the steps of shm_import that the kernel may refuse: entering the folder of the peer's
- * descriptors and following a link of its process. The kernel asks for the same user and group, and
- * closes the descriptors of processes that changed their identity: setuid(), file capabilities,
+/* Tries the steps of shm_import that the kernel may refuse. It asks for the same user and group,
+ * and closes the descriptors of processes that changed their identity: setuid(), file capabilities,
  * prctl(PR_SET_DUMPABLE). */
 static bool can_open_descriptors(const struct gyre_peer_info *mine,
                                  const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
@@ -81,7 +78,7 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     return false;
 }
 
-/* Reserves every page: memory that runs out later ends the process by SIGBUS. */
+/* A page that cannot be had later would end the process by SIGBUS. */
 static gyre_status reserve(int fd, size_t n_bytes)
 {
     /* Past this limit the kernel sends SIGXFSZ, which ends the process. */
@@ -106,7 +103,7 @@ static gyre_status reserve(int fd, size_t n_bytes)
     return GYRE_SUCCESS;
 }
 
-/* Lets the device address the slab. The mapping owns base and fd from then on. */
+/* The mapping owns base and fd from then on. */
 static gyre_status finish_mapping(const struct gyre_transport_config *config, void *base,
                                   size_t n_bytes, int fd, struct gyre_slab_mapping *mapping_out)
 {

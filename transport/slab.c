@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Slabs: layout, blob, mapping, connectors, and the registry of this process's slabs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/slab.h"
 
 #include "core/foundation/base/thread.h"
@@ -131,12 +128,12 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
                                   end_index(layout, peer_index, fifo) * layout->area_bytes[proto];
     if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->ring_prev_peer)
         return offset_bytes;
-    /* Large areas before this one: of the ring predecessor's earlier FIFOs, or of all. */
+    /* Large areas of the ring predecessor's FIFOs before this one. */
     const uint64_t n_large = peer_index == layout->ring_prev_peer ? fifo : layout->n_fifos;
     return offset_bytes + n_large * (layout->ring_area_bytes - layout->area_bytes[proto]);
 }
 
-/* Its index in the rank's list of peers. @peers: n_peers of uint16_t, of any alignment. */
+/* @peers: n_peers of uint16_t, of any alignment. */
 static uint32_t find_ring_prev(const struct gyre_transport_config *config, int rank,
                                const void *peers, uint32_t n_peers)
 {
@@ -211,7 +208,7 @@ close_slab:
     return status;
 }
 
-/* @my_index_out: index of this rank in the peer's list of peers. */
+/* @my_index_out: this rank's in the peer's list of peers. */
 static gyre_status parse_blob(const struct slab_transport *slab, int peer,
                               const unsigned char *bytes, size_t n_bytes,
                               struct slab_blob *blob_out, struct gyre_slab_layout *layout_out,
@@ -252,7 +249,6 @@ static unsigned char *at(const struct gyre_slab_mapping *mapping, uint64_t offse
     return (unsigned char *)mapping->base + offset_bytes;
 }
 
-/* A slab, and the other rank's index in the list of its owner. */
 struct slab_side {
     const struct gyre_slab_mapping *mapping;
     const struct gyre_slab_layout *layout;

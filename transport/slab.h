@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of mapped transports. Each rank has one slab: for every peer and FIFO, the inbox and
- * slots into which this rank receives, and the credit words that it polls as a sender. Offsets
- * follow from the FIFO spec and the owner's list of peers, so a peer that has mapped the slab
- * computes them.
+ * The memory of mapped transports. A rank has one slab: for every peer and FIFO, the inbox and
+ * slots into which it receives, and the credit words that it polls as a sender. Offsets follow from
+ * the FIFO spec and the owner's list of peers, so a peer computes them.
  *
  * A kind of memory is one struct gyre_slab_memory_ops: of one process (p2p.c), memfd (shm.c), GPU
- * memory (p2p_cuda.c). A new kind is named in memory_of() of p2p.c. No code of slab.c dereferences
- * slab memory, because it may be a GPU's.
+ * memory (p2p_cuda.c). slab.c never dereferences slab memory, because it may be a GPU's.
  */
 #ifndef GYRE_TRANSPORT_SLAB_H
 #define GYRE_TRANSPORT_SLAB_H
@@ -18,32 +16,31 @@
 #define GYRE_SLAB_TOKEN_BYTES  16
 #define GYRE_SLAB_HANDLE_BYTES 128
 
-/* Offsets from the start of a slab. The first page belongs to the kind of memory (shm keeps the
- * slab's token there). Inboxes and credits are arrays by (peer index, FIFO), and so are the slot
- * areas of each protocol, which are whole pages. The ring predecessor's SIMPLE areas are larger. */
+/* The first page belongs to the kind of memory (shm keeps the token there). Inboxes and credits are
+ * arrays by (peer index, FIFO), and so are the slot areas of each protocol, which are whole pages.
+ * The ring predecessor's SIMPLE areas are larger. */
 struct gyre_slab_layout {
     uint32_t n_fifos;
     uint32_t n_peers;
-    uint32_t ring_prev_peer; /* index of the ring predecessor; n_peers = none */
+    uint32_t ring_prev_peer; /* n_peers = none */
     uint64_t inboxes_offset_bytes;
     uint64_t credits_offset_bytes;
     uint64_t proto_offset_bytes[GYRE_N_SLOT_PROTOS];
-    uint64_t area_bytes[GYRE_N_SLOT_PROTOS]; /* of one FIFO's slots; 0 = protocol not available */
-    uint64_t ring_area_bytes;                /* of the ring predecessor's SIMPLE slots, a FIFO */
-    uint64_t n_bytes;                        /* whole pages */
+    uint64_t area_bytes[GYRE_N_SLOT_PROTOS]; /* of one FIFO; 0 = no such slots */
+    uint64_t ring_area_bytes;                /* of one SIMPLE FIFO */
+    uint64_t n_bytes;
 };
 
 #define GYRE_SLAB_NO_RING_PREV UINT32_MAX
 
-/** gyre_slab_layout_make - the layout of a slab whose owner has n_peers peers. @ring_prev_peer:
- * index of the peer whose data arrive in slots of spec->ring_slot_bytes, or GYRE_SLAB_NO_RING_PREV.
- * Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size past 2^46 bytes). */
+/** gyre_slab_layout_make - @ring_prev_peer: index of the peer whose data arrive in slots of
+ * spec->ring_slot_bytes, or GYRE_SLAB_NO_RING_PREV. Errors: INVALID_ARGUMENT (depth out of range,
+ * no SIMPLE slots, a size past 2^46 bytes). */
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
                                   uint32_t ring_prev_peer, struct gyre_slab_layout *layout_out);
 
-/** gyre_slab_inbox_offset, _credit_offset, _slots_offset - offsets of one FIFO between the owner
- * and its peer number peer_index. Inbox and slots serve data from that peer, credit data to it.
- * Slots only of protocols whose area_bytes is not 0. */
+/** gyre_slab_inbox_offset, _credit_offset, _slots_offset - of one FIFO between the owner and its
+ * peer number peer_index. Inbox and slots serve data from that peer, credit data to it. */
 uint64_t gyre_slab_inbox_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo);
 uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
@@ -51,7 +48,7 @@ uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t
 uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo, unsigned proto);
 
-/* How a peer finds a slab. Each kind of memory gives `bytes` its own meaning. */
+/* Each kind of memory gives `bytes` its own meaning. */
 struct gyre_slab_handle {
     uint8_t token[GYRE_SLAB_TOKEN_BYTES]; /* random; proves that the memory found is this slab */
     uint8_t bytes[GYRE_SLAB_HANDLE_BYTES];
@@ -64,7 +61,6 @@ struct gyre_slab_mapping {
 };
 
 struct gyre_slab_memory_ops {
-    /* As gyre_transport_ops.reachable. */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
     /* Allocate zeroed, page aligned memory and describe it in handle->bytes; handle->token is set.
@@ -78,21 +74,20 @@ struct gyre_slab_memory_ops {
                           size_t n_bytes, struct gyre_slab_mapping *mapping_out);
     /* The memory stays while another rank maps it. */
     void (*release)(struct gyre_slab_mapping *mapping);
-    /* As gyre_transport_ops.describe; a static string. */
+    /* As gyre_transport_ops.describe. */
     const char *(*describe)(const struct gyre_peer_info *mine, const struct gyre_peer_info *peer);
 };
 
 #ifdef GYRE_WITH_CUDA
-extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda; /* p2p_cuda.c */
+extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda;
 
-/** gyre_p2p_cuda_has_native_atomics - do atomics of one GPU work in the other's memory? They do
- * over NVLink but not over PCIe. False if this process cannot see the peer's GPU. */
+/** gyre_p2p_cuda_has_native_atomics - over NVLink, but not over PCIe. False if this process cannot
+ * see the peer's GPU. */
 bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
                                       const struct gyre_peer_info *peer);
 #endif
 
-/** gyre_slab_open - as gyre_transport_ops.open. @ops: of the new transport. @config: the data that
- * it points to must outlive the transport. */
+/** gyre_slab_open - @config: what it points to must outlive the transport. */
 gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
                            const struct gyre_slab_memory_ops *memory,
                            const struct gyre_transport_config *config,
@@ -100,8 +95,8 @@ gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
                            size_t *blob_bytes_out);
 
 /** gyre_slab_connect - map the slabs of all peers and fill the connectors. Blobs are untrusted and
- * checked. Does not wait. Errors: REMOTE or INVALID_USAGE naming the peer, and those of import().
- */
+ * checked. Does not wait. Errors: REMOTE or INVALID_USAGE naming the peer, and those of
+ * import(). */
 gyre_status gyre_slab_connect(struct gyre_transport *transport, const void *blobs,
                               const size_t *offsets, uint64_t deadline_ns,
                               struct gyre_connector *connectors);
@@ -110,7 +105,7 @@ const char *gyre_slab_describe(const struct gyre_transport *transport, int peer)
 
 size_t gyre_slab_memory_bytes(const struct gyre_transport *transport);
 
-/** gyre_slab_wake, gyre_slab_help - do nothing: both ends of a mapped FIFO are executors. */
+/** gyre_slab_wake, _help - do nothing, because no proxy serves a mapped FIFO. */
 void gyre_slab_wake(struct gyre_transport *transport);
 
 bool gyre_slab_help(struct gyre_transport *transport, bool is_last);
@@ -119,26 +114,24 @@ void gyre_slab_close(struct gyre_transport *transport);
 
 /* ---- slabs of this process ------------------------------------------------------------------
  *
- * Ranks that are threads of one process find each other's slabs here by token. An entry lives until
- * its last user has released it. Therefore a rank that aborts never frees memory that another rank
- * still writes. */
+ * Threads of one process find each other's slabs by token. An entry lives until its last user has
+ * released it, so a rank that aborts never frees memory that another rank still writes. */
 
 struct gyre_slab_entry;
 
-/** gyre_slab_registry_add - publish memory under its token. The caller is its first user. @release:
- * frees the memory, on the last user's thread. */
+/** gyre_slab_registry_add - the caller is the first user. @release: frees the memory, on the last
+ * user's thread. */
 gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], void *base,
                                    size_t n_bytes, void (*release)(void *base, size_t n_bytes),
                                    struct gyre_slab_entry **entry_out);
 
-/** gyre_slab_registry_acquire - become a user of the slab with this token. Errors: REMOTE (no such
- * slab, because its owner has closed it, or not of n_bytes). */
+/** gyre_slab_registry_acquire - become a user. Errors: REMOTE (no such slab, because its owner has
+ * closed it, or not of n_bytes). */
 gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], size_t n_bytes,
                                        void **base_out, struct gyre_slab_entry **entry_out);
 
 void gyre_slab_registry_release(struct gyre_slab_entry *entry);
 
-/** gyre_slab_registry_count - entries of this process, for tests that look for leaks. */
 size_t gyre_slab_registry_count(void);
 
 #endif

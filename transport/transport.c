@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The list of transports, the check that every wait of set-up makes, and a rank's description.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/transport.h"
 
 #include "core/foundation/base/thread.h"
@@ -39,8 +36,8 @@ bool gyre_transport_no_lines(const struct gyre_transport *transport)
 
 /* ---- the description of a rank --------------------------------------------------------------- */
 
-/* One random number a process, because pids repeat between namespaces and hosts. Ranks with the
- * same number may use each other's pointers. A forked child draws its own. */
+/* A random number, because pids repeat between namespaces and hosts. Ranks with the same number may
+ * use each other's pointers. A forked child draws its own. */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t process_id; /* 0 = not drawn yet; under process_lock */
 
@@ -54,7 +51,6 @@ GYRE_WATCH_FORKS(&process_lock, forget_id)
 /* Below a VLAN a bond, below the bond a port, and one more. */
 #define MAX_INTERFACE_DEPTH 3
 
-/* Is there a device behind the interface, or behind one that it stands on? */
 static bool has_hardware(const char *name, int depth)
 {
     char path[80];
@@ -73,7 +69,7 @@ static bool has_hardware(const char *name, int depth)
     return found;
 }
 
-/* In Mbit/s; 0 = unknown. @is_virtual_out: 1 = veth, a tunnel and the like. */
+/* Mbit/s; 0 = unknown. @is_virtual_out: 1 = veth, a tunnel and the like. */
 static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
 {
     char path[80];
@@ -84,13 +80,12 @@ static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
     if (file == NULL)
         return 0;
     if (fscanf(file, "%d", &mbit_per_s) != 1)
-        mbit_per_s = 0; /* of an interface that is down */
+        mbit_per_s = 0;
     fclose(file);
     return mbit_per_s > 0 ? (uint32_t)mbit_per_s : 0;
 }
 
-/* Describes the slowest interface for data sockets. If none fits, the code that needs one reports
- * the error. */
+/* If no interface fits, the code that needs one reports the error. */
 static void describe_interface(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
@@ -155,7 +150,7 @@ void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer
     if (from >= 0 && to >= 0)
         peer->path_level = (uint32_t)gyre_topo_level_between(topo, from, to);
 #ifdef GYRE_WITH_CUDA
-    /* Without NVML nothing is known of NVLinks; native atomics between GPUs need one. */
+    /* Without NVML nothing is known of NVLinks, but native atomics between GPUs need one. */
     if (topo->n_links == 0 && gyre_p2p_cuda_has_native_atomics(mine, peer))
         peer->path_level = GYRE_TOPO_NVL;
 #endif

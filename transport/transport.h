@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transports make connectors. With a mapped transport (p2p, shm) both ends address the same slots.
- * With a proxied one (socket, ib) each end has slots of its own, and a proxy thread, which never
- * reads a program, moves published slots.
+ * A transport makes connectors. With a mapped one (p2p, shm) both ranks address the same slots.
+ * With a proxied one (socket, ib) each rank has slots of its own, and a proxy thread moves
+ * published slots.
  */
 #ifndef GYRE_TRANSPORT_TRANSPORT_H
 #define GYRE_TRANSPORT_TRANSPORT_H
@@ -17,7 +17,7 @@
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
-/* One rank's description for all others. Ranks exchange it, so its layout is fixed. */
+/* Ranks send it to each other, so its layout is fixed. */
 struct gyre_peer_info {
     uint64_t host_hash;
     uint64_t process_id;    /* random */
@@ -29,20 +29,20 @@ struct gyre_peer_info {
     char host_name[64];
     struct gyre_device_info device;
     uint32_t net_mbit_per_s; /* of the network interface for sockets; 0 = unknown */
-    uint32_t net_is_virtual; /* 1: no hardware stands behind that interface */
+    uint32_t net_is_virtual; /* 1 = no hardware stands behind it */
     uint32_t ib_mbit_per_s;  /* of the slowest RDMA port; 0 = unknown */
     uint32_t ib_n_ports;
     char net_name[16];  /* "" = none */
-    uint32_t ib_usable; /* the ib transport found a device and a GID */
+    uint32_t ib_usable; /* 1 = the ib transport found a device and a GID */
     /* enum gyre_topo_level between this GPU and that of the rank that holds this copy, or
-     * GYRE_PEER_PATH_UNKNOWN. Not exchanged: gyre_peer_info_measure() fills it in. */
+     * GYRE_PEER_PATH_UNKNOWN. gyre_peer_info_measure() fills it in. */
     uint32_t path_level;
-    char ib_reason[128]; /* why it is not usable */
-    uint64_t topo_hash;  /* of the host's topology; 0 = unknown. Set by the communicator */
-    uint64_t trace_hash; /* of the rank's trace file; 1 = it is named after the rank, 0 = none. Set
-                          * by the communicator */
-    struct gyre_sock_list regroup_addresses; /* it listens here when the bootstrap is gone; all zero
-                                              * = nowhere. Set by the communicator */
+    char ib_reason[128]; /* why ib_usable is 0 */
+    uint64_t topo_hash;  /* 0 = unknown. The communicator sets it */
+    uint64_t trace_hash; /* of the trace file; 1 = it is named after the rank, 0 = none. The
+                          * communicator sets it */
+    struct gyre_sock_list regroup_addresses; /* where the rank listens when the bootstrap is gone;
+                                              * all zero = nowhere. The communicator sets it */
 };
 
 struct gyre_transport_config {
@@ -51,25 +51,23 @@ struct gyre_transport_config {
     int rank;
     int n_ranks;
     const struct gyre_peer_info *infos; /* by rank; outlives the transport */
-    const uint16_t *peers;              /* the ranks to connect to, ascending */
+    const uint16_t *peers;              /* ascending */
     int n_peers;
-    bool for_puts; /* serves put links: measures nothing, repeats no warning of the communicator's
-                    * transport */
+    bool for_puts; /* serves put links: measures nothing and repeats no warning */
     struct gyre_fifo_spec spec;
     const uint16_t *ring_prev; /* by rank; read if spec.ring_slot_bytes is not 0 */
     const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = no rank is far */
-    const struct gyre_sock_address
-        *rendezvous;       /* this rank's, to the rendezvous; NULL or family 0 = unknown */
-    const uint8_t *secret; /* GYRE_SECRET_BYTES; data sockets prove that they know it */
+    const struct gyre_sock_address *rendezvous; /* this rank's; NULL or family 0 = unknown */
+    const uint8_t *secret;                      /* GYRE_SECRET_BYTES */
     /* gyre_authenticate() of bootstrap.h, which transports may not include. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
     int traffic_class; /* -1 = from params */
     int service_level; /* -1 = from params */
     struct gyre_fault *fault;
-    struct gyre_trace *trace; /* of what proxies do; outlives the transport. NULL = none */
-    /* For gyre_transport_check(): are all ranks alive? If not, the cause names the rank that died
-     * or reported an error. NULL = unknown. */
+    struct gyre_trace *trace; /* outlives the transport. NULL = none */
+    /* Are all ranks alive? If not, the cause names the rank that died or reported an error. NULL =
+     * unknown. */
     gyre_status (*check_ranks)(void *context);
     void *check_context;
 };
@@ -81,13 +79,13 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
 }
 
 /** gyre_transport_check - may set-up go on? Every wait of open and connect calls this a few times a
- * second, and ends with its status and cause if this rank has given up, or another one has died or
- * reported an error. Does not block. One thread at a time may call it. */
+ * second and ends with its status: this rank has given up, or another one has died or reported an
+ * error. Does not block. One thread at a time may call it. */
 gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
 #define GYRE_MEASURE_NS 12000000ULL
 
-/* 0 = unknown. Ranks exchange it, so its layout is fixed. */
+/* Ranks send it to each other, so its layout is fixed. 0 = unknown. */
 struct gyre_wire {
     uint64_t round_trip_ns; /* the shortest */
     uint64_t mbit_per_s;    /* of arriving data */
@@ -100,55 +98,53 @@ struct gyre_transport {
 };
 
 struct gyre_transport_ops {
-    const char *name; /* "p2p", "shm", "ib", "socket" */
-    bool is_direct;   /* a rank addresses the peers' own memory */
-    bool is_rdma;     /* the NIC writes into the peer's memory */
-    bool is_proxied;  /* a proxy thread moves the slots */
-    bool has_lines;   /* proxied: makes slots of LL, too */
+    const char *name;
+    bool is_direct;  /* ranks address each other's memory */
+    bool is_rdma;    /* the NIC writes into the peer's memory */
+    bool is_proxied; /* a proxy thread moves the slots */
+    bool has_lines;  /* proxied: makes slots of LL, too */
 
     /* Can the rank `mine` reach `peer`? Both ranks ask. A pair uses the first transport that both
      * allow. @why_out: the reason if not. */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
 
-    /* Allocate memory and listen. @blob_out: malloc'ed bytes that all ranks will get. */
+    /* Allocate memory and listen. @blob_out: malloc'ed bytes that all ranks get. */
     gyre_status (*open)(const struct gyre_transport_config *config,
                         struct gyre_transport **transport_out, void **blob_out,
                         size_t *blob_bytes_out);
 
-    /* Connect to all peers and fill the connectors of both directions of all their FIFOs, before
-     * deadline_ns. @blobs, @offsets: all ranks' blobs, as the bootstrap's all_gather_v returns
-     * them; empty for ranks without this transport. @connectors: in the order of
-     * gyre_connector_index(). */
+    /* Connect to all peers and fill the connectors of both directions of all FIFOs, before
+     * deadline_ns. @blobs, @offsets: as the bootstrap's all_gather_v returns them; empty for ranks
+     * without this transport. @connectors: in the order of gyre_connector_index(). */
     gyre_status (*connect)(struct gyre_transport *transport, const void *blobs,
                            const size_t *offsets, uint64_t deadline_ns,
                            struct gyre_connector *connectors);
 
-    /* Words for the log line of a peer: "P2P/direct", "P2P/IPC", "SHM", "NET/IB/0/GDRDMA",
+    /* For the log line of a peer: "P2P/direct", "P2P/IPC", "SHM", "NET/IB/0/GDRDMA",
      * "NET/Socket/0". Static or owned by the transport. */
     const char *(*describe)(const struct gyre_transport *transport, int peer);
 
-    /* Device and host memory that open and connect allocated, for the log. */
+    /* What open and connect allocated. */
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
-    /* Does this rank have slots of LL that a NIC or its proxy writes? After open, and only if
-     * has_lines: the NIC may not reach the device's memory. */
+    /* Does this rank have slots of LL that a NIC or its proxy writes? Only if has_lines, after
+     * open: the NIC may not reach the device's memory. */
     bool (*takes_lines)(const struct gyre_transport *transport);
 
-    /* Tell what this rank measured of the network to other hosts. When all ranks have connected and
+    /* What this rank measured of the network to other hosts, after all ranks have connected and
      * before the first slot moves. Takes GYRE_MEASURE_NS at most. */
     void (*measure)(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
-    /* Wake a sleeping proxy, because an operation was enqueued. Fast; any thread. */
+    /* Wake a sleeping proxy. Does not block; any thread. */
     void (*wake)(struct gyre_transport *transport);
 
-    /* gyre_proxy_help() for the transport's proxies. Mapped transports have none and use
-     * gyre_slab_help(). */
+    /* gyre_proxy_help() for the transport's proxies. */
     bool (*help)(struct gyre_transport *transport, bool is_last);
 
     /* Stop proxies, unmap memory and free what this rank owns. Before it all ranks have left, or
-     * the fault is raised. Memory that a live peer may still use is freed by the operating system
-     * when the last process has unmapped it. */
+     * the fault is raised. The operating system frees memory that a live peer may still use when
+     * the last process has unmapped it. */
     void (*close)(struct gyre_transport *transport);
 };
 
@@ -159,19 +155,16 @@ extern const struct gyre_transport_ops gyre_transport_socket;
 
 extern const struct gyre_transport_ops *const gyre_transports[];
 
-/** gyre_transport_no_wire - `measure` of transports that join no hosts. */
 void gyre_transport_no_wire(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
-/** gyre_transport_no_lines - takes_lines of transports without has_lines. */
 bool gyre_transport_no_lines(const struct gyre_transport *transport);
 
-/** gyre_peer_info_fill - describe this rank: host, process, device and RDMA.
- * Errors: SYSTEM, and those of the device's info(). */
+/** gyre_peer_info_fill - describe this rank. Errors: SYSTEM, and those of the device's info(). */
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out);
 
-/** gyre_peer_info_tells_rate - does hardware stand behind the rank's interface for sockets, and
- * does its driver tell a rate? */
+/** gyre_peer_info_tells_rate - hardware stands behind the interface for sockets, and its driver
+ * tells a rate. */
 static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
 {
     return info->net_mbit_per_s > 0 && info->net_is_virtual == 0;
@@ -182,24 +175,24 @@ static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
 void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
                             struct gyre_peer_info *peer);
 
-/** gyre_transport_ib_probe - sets ib_usable and ib_reason. */
+/** gyre_transport_ib_probe - set ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);
 
 /* ---- put links (transport/put_links.c) --------------------------------------------------------
  *
  * A put link carries one-sided calls between two ranks that a proxy serves: a FIFO in each
- * direction, of a transport that serves nothing else. Messages of a rank arrive in the order in
- * which they were posted. */
+ * direction, of a transport that serves nothing else. Messages arrive in the order in which they
+ * were posted. */
 
 enum gyre_put_kind {
     GYRE_PUT_DATA = 1, /* bytes for a window, a signal, or both */
     GYRE_PUT_FENCE,    /* says that the messages before it have been taken */
-    GYRE_PUT_GOODBYE,  /* the rank has left: it is its last message */
-    GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals. Its last message; offset_bytes is
-                        * its n_ended (struct gyre_blocked) */
+    GYRE_PUT_GOODBYE,  /* the rank has left; its last message */
+    GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals; its last message. offset_bytes is
+                        * n_ended of struct gyre_blocked */
 };
 
-/* Stands before the bytes in a message. Ranks exchange it, so its layout is fixed. */
+/* Stands before the bytes of a message. Ranks send it to each other, so its layout is fixed. */
 struct gyre_put_head {
     uint64_t offset_bytes; /* in the receiving rank's buffer of the window */
     uint32_t kind;
@@ -218,46 +211,43 @@ struct gyre_put_links_config {
     const struct gyre_connector *connectors; /* of one FIFO a pair, in the order of
                                               * gyre_connector_index(); zeros = no link. Copied */
     struct gyre_fault *fault;
-    void (*wake)(void *context); /* wakes the transports' proxies. Any thread */
+    void (*wake)(void *context); /* any thread */
     /* Called for each message, by one thread at a time; does not block. @data: head->n_bytes bytes.
      */
     void (*take)(void *context, int rank, const struct gyre_put_head *head, const void *data);
     void *context;
 };
 
-/** gyre_put_links_open - start the thread that takes messages. Errors: OUT_OF_MEMORY, SYSTEM. */
 gyre_status gyre_put_links_open(const struct gyre_put_links_config *config,
                                 struct gyre_put_links **links_out);
 
 uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links);
 
-/** gyre_put_links_post - send a message to a rank. Any thread; does not block. Returns false if all
- * slots are under way: try again later. */
+/** gyre_put_links_post - any thread; does not block. False = all slots are in flight: try again
+ * later. */
 bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gyre_put_head *head,
                          const void *data);
 
-/** gyre_put_links_help - take messages in the caller's thread. True if any came. */
+/** gyre_put_links_help - take messages in the caller's thread. True if any arrived. */
 bool gyre_put_links_help(struct gyre_put_links *links);
 
 /** gyre_put_links_leave - say goodbye on all links, as soon as they have room: this rank posts
  * nothing any more. Does not block. */
 void gyre_put_links_leave(struct gyre_put_links *links);
 
-/** gyre_put_links_close - stop the thread and free the links, before their transports are closed.
- * NULL does nothing. */
+/** gyre_put_links_close - before the links' transports are closed. NULL does nothing. */
 void gyre_put_links_close(struct gyre_put_links *links);
 
 /* ---- shared buffers (transport/share.c): user buffers that peers can address ----------------- */
 
 #define GYRE_SHARE_IPC_BYTES 64
 
-/* What a peer needs to map a buffer. Ranks exchange it, so its layout is fixed. */
+/* What a peer needs to map a buffer. Ranks send it to each other, so its layout is fixed. */
 struct gyre_share_handle {
-    uint64_t address;       /* in the owner's process */
-    uint64_t offset_bytes;  /* of the buffer in its allocation */
-    uint64_t allocation_id; /* in the owner's process; never used twice */
-    uint64_t
-        allocation_bytes; /* 0 = host memory that only threads of the owner's process can address */
+    uint64_t address;          /* in the owner's process */
+    uint64_t offset_bytes;     /* of the buffer in its allocation */
+    uint64_t allocation_id;    /* never used twice in the owner's process */
+    uint64_t allocation_bytes; /* 0 = host memory that only the owner's process can address */
     uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* for other processes. Host: struct gyre_shared_file */
 };
 
@@ -267,14 +257,14 @@ struct gyre_share_mapping {
     void *host_base; /* host memory that is held; NULL = none */
 };
 
-/** gyre_share_export - describe a buffer for peers. @to_processes: some peer is in another process.
- * Errors: UNSUPPORTED with the reason (on the host: not memory of gyre_mem_alloc()), DEVICE. */
+/** gyre_share_export - @to_processes: some peer is in another process. Errors: UNSUPPORTED with the
+ * reason (on the host: not memory of gyre_mem_alloc()), DEVICE. */
 gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_processes, void *buffer,
                               struct gyre_share_handle *handle_out);
 
-/** gyre_share_import - map a peer's buffer. Host memory of gyre_mem_alloc() lives on until
- * gyre_share_release(), also if its owner frees it before. Errors: UNSUPPORTED (another host),
- * REMOTE (the memory is gone), SYSTEM, DEVICE. */
+/** gyre_share_import - host memory of gyre_mem_alloc() lives on until gyre_share_release(), also if
+ * its owner frees it before. Errors: UNSUPPORTED (another host), REMOTE (the memory is gone),
+ * SYSTEM, DEVICE. */
 gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer_info *mine,
                               const struct gyre_peer_info *peer,
                               const struct gyre_share_handle *handle,
