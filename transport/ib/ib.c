@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ib transport: RC queue pairs over RoCE or InfiniBand. ib_transport.h says how a slot travels.
+ * The ib transport: RC queue pairs over RoCE or InfiniBand.
  */
 #include "transport/ib/ib_path.h"
 
@@ -20,13 +20,12 @@
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
-/* How long close waits for the last acknowledgements. Peers that close at the same time may send
- * them late. */
+/* How long close waits for the last acknowledgements, which peers that close at the same time may
+ * send late. */
 #define QUIET_NS 200000000ULL
 
 /* ---- reachable ------------------------------------------------------------------------------ */
 
-/* If a port has no GID that the rules allow, the cause says why. */
 static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_ib_scan scan;
@@ -69,7 +68,7 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
         info->ib_usable = 1;
         return;
     }
-    /* The reason that all ranks see is cut short; the whole is in this rank's log. */
+    /* All ranks see the reason cut short; the log has the whole. */
     snprintf(info->ib_reason, sizeof(info->ib_reason), "%s", gyre_cause());
     GYRE_INFO(NET, "NET/IB : not usable: %s", gyre_cause());
 }
@@ -128,7 +127,7 @@ static void choose_classes(struct gyre_ib_transport *ib)
                   gyre_param_called(config->params, GYRE_PARAM_IB_RETRY_CNT));
 }
 
-/* Where the ends of each peer's FIFOs, its boxes and its credit words lie. */
+/* Where the sides of each peer's FIFOs, its boxes and its credit words lie. */
 static gyre_status layout_peers(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -172,7 +171,7 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
     return GYRE_SUCCESS;
 }
 
-/* Also what was only opened halfway. */
+/* Frees also what was opened halfway. */
 static void free_transport(struct gyre_ib_transport *ib)
 {
     if (ib->nap_fd >= 0)
@@ -217,7 +216,7 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
         return gyre_fail_errno(ENOMEM, "ib");
     ib->base.ops = &gyre_transport_ib;
     ib->config = *config;
-    ib->config.peers = NULL; /* copied into the peers below */
+    ib->config.peers = NULL;
     ib->nap_fd = -1;
     gyre_status status = GYRE_SUCCESS;
     if (config->spec.depth < 2 || config->spec.depth > GYRE_MAX_DEPTH ||
@@ -292,16 +291,14 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
 /* ---- the round trip -------------------------------------------------------------------------- */
 
 /* The shortest of so many counts, because another process may delay any of them. */
-#define N_ROUND_TRIPS 16
+#define N_ROUND_TRIPS  16
 
-/* For all round trips of a rank. */
 #define ROUND_TRIPS_NS 10000000ULL
 
 GYRE_STATIC_ASSERT(ROUND_TRIPS_NS < GYRE_MEASURE_NS, "the contract of `measure`");
 
 struct trip {
-    uint64_t ns; /* that this rank waited for the acknowledgement; 0 = no write could be posted, or
-                  * it failed */
+    uint64_t ns; /* until the acknowledgement; 0 = no write could be posted, or it failed */
     bool is_complete;
 };
 
@@ -325,8 +322,8 @@ static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer 
 }
 
 /* 0 = unknown. The peers with the next higher ranks are asked first, so that all ranks together ask
- * all. If no write is acknowledged in time, the time that was waited counts, so that a slow network
- * is not taken for an unknown one. */
+ * all. If no write is acknowledged in time, the time waited counts, so that a slow network is not
+ * taken for an unknown one. */
 static uint64_t find_shortest(struct gyre_ib_transport *ib)
 {
     const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;
@@ -339,7 +336,7 @@ static uint64_t find_shortest(struct gyre_ib_transport *ib)
     for (int i = 0; n_tries < N_ROUND_TRIPS && gyre_now_ns() < deadline_ns; i++) {
         struct gyre_ib_peer *peer = &ib->peers[(first + i) % n_peers];
         if (i == n_peers && n_tries == 0)
-            return 0; /* no peer is on another host */
+            return 0;
         if (infos[peer->rank].host_hash == infos[ib->config.rank].host_hash)
             continue;
         const struct trip trip = time_write(ib, peer, deadline_ns);
@@ -394,7 +391,6 @@ static bool ib_help(struct gyre_transport *transport, bool is_last)
     return ib->proxy != NULL && gyre_proxy_help(ib->proxy, is_last);
 }
 
-/* Have all signalled sends completed? */
 static bool is_quiet(const struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->n_channels; i++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Connects queue pairs with rdma_cm (GYRE_IB_CONNECT=rdmacm), for fabrics whose administrators
- * control connections through the kernel's connection manager (default ToS, address resolution,
- * traces). The queue pairs are the transport's; rdma_cm gives their attributes.
+ * control connections through it. The queue pairs are the transport's; rdma_cm gives their
+ * attributes.
  *
  * Each rank listens on one port, which its blob tells. The higher rank of a pair connects, once for
- * each channel. To prove its rank it sends a token from the peer's blob, which only authenticated
- * ranks have.
+ * each channel, and proves its rank by a token from the peer's blob, which only authenticated ranks
+ * have.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -26,17 +26,16 @@
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
 
-/* The private data of a connection request: the queue pair that the caller wants. */
+/* The private data of a connection request. */
 struct call {
     uint32_t magic;
-    uint32_t rank; /* of the caller */
-    uint32_t nth;  /* index among the called rank's channels to the caller */
+    uint32_t rank; /* that connects */
+    uint32_t nth;  /* index among the accepting rank's channels to it */
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct call) <= 56, "what a call of rdma_cm carries");
 
-/* A channel that is being connected. */
 struct conn {
     struct gyre_ib_channel *channel;
     struct rdma_cm_id *id; /* NULL: no connection was requested yet */
@@ -177,7 +176,7 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channe
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* The user sets the MTU (the smaller one of both ends), traffic class and timers; the rest is
+/* The user sets the MTU (the smaller one of both), traffic class and timers; the rest is
  * rdma_cm's. */
 static gyre_status move_to(const struct gyre_ib_cm *cm, struct conn *conn, enum ibv_qp_state state)
 {
@@ -227,7 +226,7 @@ static gyre_status call_peer(struct gyre_ib_cm *cm, struct conn *conn)
     const struct gyre_rdmacm *api = cm->api;
     if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
         return fail_step(conn, "rdma_create_id", errno);
-    /* Both ends take the ToS from the route, so it must be set before. */
+    /* Both sides take the ToS from the route, so it must be set before. */
     if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
         return fail_step(conn, "rdma_set_option(TOS)", errno);
     to_sockaddr(conn->channel->path.local.gid, 0, &from);
@@ -366,7 +365,7 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-#else /* built without rdma_cm: it cannot be opened, so no channel is ever added */
+#else /* built without rdma_cm: cannot be opened */
 
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The blobs with which ranks connect their queue pairs, and the choice of those that are connected.
- * Ranks all-gather blobs over the authenticated bootstrap, because a process that knows keys and
- * addresses of memory can write to it.
+ * The blobs with which ranks connect their queue pairs. They travel over the authenticated
+ * bootstrap, because a process that knows keys and addresses of memory can write to it.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -39,7 +38,7 @@ struct blob_header {
     uint32_t magic;
     uint32_t rank;
     uint32_t n_rails;
-    uint32_t n_qps; /* per rail and peer */
+    uint32_t n_qps;
     uint32_t depth;
     uint32_t takes_boxes;
     uint32_t n_peers;
@@ -47,10 +46,9 @@ struct blob_header {
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
 
-/* The part of a blob that is for one peer. */
 struct blob_peer {
     uint32_t rank;
-    uint32_t n_fifos; /* in each direction */
+    uint32_t n_fifos;
     uint64_t slots;
     uint64_t slots_stride;
     uint64_t boxes;
@@ -62,7 +60,7 @@ struct blob_peer {
     uint32_t words_rkey[GYRE_IB_MAX_RAILS];
     uint32_t qpn[MAX_QPS]; /* by rail: data channels, then the control channel */
     uint32_t psn[MAX_QPS];
-    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer sends it with its connection request */
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer's connection request must have it */
 };
 
 /* ---- blobs ---------------------------------------------------------------------------------- */
@@ -140,7 +138,7 @@ static bool are_distinct(const struct blob_header *header)
     return true;
 }
 
-/* Copies the header and the part for this rank, because blobs are not aligned. */
+/* Blobs are not aligned, so the header and the part for this rank are copied. */
 static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              const unsigned char *blob, size_t n_bytes,
                              struct blob_header *header_out, struct blob_peer *mine_out)
@@ -236,8 +234,7 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Between tries this rank checks whether another one has failed, so that it gives up a peer that
- * died. */
+/* Between tries it checks whether another rank has failed, so that it gives up a peer that died. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                               uint64_t deadline_ns)
 {
@@ -316,7 +313,6 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
     memcpy(peer->remote.lines_rkey, theirs->lines_rkey, sizeof(theirs->lines_rkey));
     memcpy(peer->remote.words_rkey, theirs->words_rkey, sizeof(theirs->words_rkey));
     for (int pair = 0; pair < pairs.n; pair++) {
-        /* Only the first pair of rails has a control channel. */
         for (int i = 0; i < (pair == 0 ? n_qps + 1 : n_qps); i++) {
             struct gyre_ib_channel *channel =
                 &peer->channels[pairs.mine[pair] * ib->channels_per_rail + i];

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Scans the RDMA devices, sorts their ports, and reads the GID table of a port.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/ib/ib_device.h"
 
 #include "core/foundation/base/log.h"
@@ -19,7 +16,7 @@
 #include <unistd.h>
 
 /* libibverbs lists the devices under a lock of its own. A fork waits for that, or the lock could
- * stay taken in the child for ever. */
+ * stay taken in the child. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 
 GYRE_WATCH_FORKS(&list_lock, NULL)
@@ -86,7 +83,7 @@ enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const cha
 
 gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *distance_out)
 {
-    /* The legacy numbers, from the time before the names: 0 = never. */
+    /* The legacy numbers; 0 = never. */
     static const enum gyre_ib_distance legacy[] = {GYRE_IB_DISTANCE_LOC, GYRE_IB_DISTANCE_PIX,
                                                    GYRE_IB_DISTANCE_PXB, GYRE_IB_DISTANCE_PHB,
                                                    GYRE_IB_DISTANCE_SYS, GYRE_IB_DISTANCE_SYS};
@@ -134,10 +131,10 @@ static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
 }
 
 struct scan_notes {
-    const char *hca; /* the variable that names the ports to use */
-    char seen[300];  /* ports and the reasons against them, for the error */
+    const char *hca;
+    char seen[300];
     size_t used;
-    int n_too_many; /* ports that the scan has no room for */
+    int n_too_many;
 };
 
 static void note(struct scan_notes *notes, const char *name, int port, const char *why)
@@ -236,7 +233,7 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
     const bool is_bad = status != GYRE_SUCCESS;
     GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_HCA, status));
     if (is_bad)
-        (void)gyre_ib_hca_parse("", &rule); /* every port is allowed */
+        (void)gyre_ib_hca_parse("", &rule);
     GYRE_TRY(gyre_verbs_load(&scan.verbs));
     pthread_mutex_lock(&list_lock);
     scan.list = scan.verbs->get_device_list(&n_devices);
@@ -321,7 +318,7 @@ static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
     close(fd);
 }
 
-/* A word of sysfs; false if it cannot be read (EINVAL for an empty slot). */
+/* False if it cannot be read (EINVAL for an empty slot). */
 static bool read_attr(const struct ibv_context *context, uint8_t port, const char *what,
                       uint32_t index, char *text_out, size_t text_bytes)
 {
@@ -378,7 +375,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
 {
     struct ibv_gid_entry *entries = NULL;
     ssize_t n_entries = -1;
-    /* Of all ports, and consistent even if the table changes meanwhile. Not before Linux 5.10. */
+    /* Consistent even if the table changes meanwhile. Not before Linux 5.10. */
     if (verbs->query_gid_table != NULL) {
         entries = calloc(4 * GYRE_IB_MAX_GIDS, sizeof(*entries));
         if (entries == NULL)

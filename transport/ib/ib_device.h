@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The RDMA ports that a rank may use: the active ones that IB_HCA allows. They are sorted by PCI
- * path, so that their order is the same on hosts of one kind, where port k is usually cabled to
- * port k of the next host.
+ * The active RDMA ports that IB_HCA allows, sorted by PCI path, so that their order is the same on
+ * hosts of one kind, where port k is usually cabled to port k of the next host; and the GID table
+ * of a port.
  */
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H
@@ -13,13 +13,13 @@
 #include "transport/ib/ib_verbs.h"
 
 #define GYRE_IB_MAX_PORTS 256
-#define GYRE_IB_MAX_GIDS  1024 /* rows that are read: mlx5 has 256, rxe 1024 */
+#define GYRE_IB_MAX_GIDS  1024 /* mlx5 has 256, rxe 1024 */
 
 struct gyre_ib_port {
     struct ibv_device *device; /* valid as long as the list that it comes from */
     char name[64];
     uint8_t port;
-    bool is_roce; /* Ethernet link layer; else InfiniBand */
+    bool is_roce;
     enum ibv_mtu active_mtu;
     uint32_t max_msg_bytes;
     uint16_t lid;
@@ -30,14 +30,13 @@ struct gyre_ib_port {
 
 struct gyre_ib_scan {
     const struct gyre_verbs *verbs;
-    struct ibv_device **list; /* keeps the devices of ports alive */
+    struct ibv_device **list; /* keeps the ports' devices alive */
     struct gyre_ib_port ports[GYRE_IB_MAX_PORTS];
     int n_ports;
 };
 
-/** gyre_ib_scan_open - find the ports, in order. Errors: UNSUPPORTED (no library, no device, none
- * active, none that IB_HCA takes; it lists those there are), INVALID_ARGUMENT (IB_HCA does not
- * parse). */
+/** gyre_ib_scan_open - Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA
+ * takes; it lists those there are), INVALID_ARGUMENT (IB_HCA does not parse). */
 gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out);
 void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 
@@ -45,7 +44,7 @@ void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out,
                                  size_t text_bytes);
 
-/* Of two PCI devices, with the names and numbers of NET_GDR_LEVEL. */
+/* With the names and numbers of NET_GDR_LEVEL. */
 enum gyre_ib_distance {
     GYRE_IB_DISTANCE_LOC, /* unknown or the same device */
     GYRE_IB_DISTANCE_PIX, /* one switch between them */
@@ -64,7 +63,6 @@ gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *dist
 
 extern const char *const gyre_ib_distance_names[];
 
-/** gyre_ib_pci_path - path and NUMA node of a PCI bus id ("0000:18:00.0"). */
 void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out);
 
 /** gyre_ib_gid_table - the rows of a RoCE port that are not empty. @rows_out: GYRE_IB_MAX_GIDS

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a rank's connections: FIFO ends, with slots in GPU memory if the NIC reaches it;
- * `recv_words`, which peers write besides slots; `staging`, which only this NIC reads. Peers get
- * the keys of `recv_words` and of the slots that they write, and no others. The one function of
- * libcuda that exports a dma-buf is found by dlopen(), because this folder may not include CUDA
- * headers.
+ * The memory of a rank's connections: sides of FIFOs, with slots in GPU memory if the NIC reaches
+ * it; `recv_words`, which peers write besides slots; `staging`, which only this NIC reads. Peers
+ * get the keys of `recv_words` and of the slots that they write, and no others. The function that
+ * exports a dma-buf is found by dlopen(), because this folder may not include CUDA headers.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -105,8 +104,7 @@ gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct
     return GYRE_SUCCESS;
 }
 
-/* Registers a page of the device's memory. @why_out: "", or if no way works, the reason for each.
- */
+/* @why_out: "", or if no way works, the reason for each. */
 static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd *pd,
                                   struct gyre_device *device, char *why_out, size_t why_bytes)
 {
@@ -153,7 +151,7 @@ static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd 
 /* Values of GYRE_NET_GDR_FENCE. */
 enum { ALWAYS = 1, BY_DEVICE = 2 };
 
-/* How NICs reach this rank's slots. If they cannot reach GPU memory, the log says why. */
+/* If NICs cannot reach GPU memory, the log says why. */
 static gyre_status choose_gdr(struct gyre_ib_transport *ib)
 {
     const struct gyre_params *params = ib->config.params;
@@ -169,7 +167,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "%s", gyre_param_called(params, GYRE_PARAM_NET_GDR_LEVEL));
     GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_NET_GDR_LEVEL, status));
-    ib->fence.is_needed = asked == ALWAYS; /* also of host memory, which needs none */
+    ib->fence.is_needed = asked == ALWAYS;
     GYRE_TRY(device->ops->info(device, &info));
     if (info.kind != GYRE_DEVICE_CUDA)
         return GYRE_SUCCESS;
@@ -202,7 +200,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
 }
 
 /* The slots of one direction are one region, in which the peer finds those of its FIFOs by their
- * distance from each other. */
+ * distance. */
 static gyre_status place_slots(struct gyre_ib_transport *ib)
 {
     uint64_t offset_bytes = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data path. One round of the proxy takes completions, gives published slots that have credit
- * to the NIC, and returns credit (ib_send.c).
+ * The data path: one round of the proxy takes completions, gives published slots that have credit
+ * to the NIC, and returns credit.
  *
  * Fences, for GPUs before Hopper. A completion says that data have left the NIC, but not that they
  * have reached the GPU's memory, so the tail that the processor writes may arrive before them. A
  * fence reads the GPU's memory through the same NIC. A read request does not pass a posted write
  * (PCI Express base specification, transaction ordering), so the data have arrived when the read is
- * answered. The fence's queue pair is connected to itself and needs no other machine.
+ * answered. The fence's queue pair is connected to itself.
  */
 #include "transport/ib/ib_path.h"
 
@@ -22,14 +22,13 @@
 
 #define N_COMPLETIONS 32
 
-/* Between two checks for asynchronous events, each of which takes a system call. */
+/* Each check for asynchronous events takes a system call. */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* Between two looks for peers that moved nothing. If a silent peer's adapter does not acknowledge a
- * probe, the own adapter reports an error. */
+/* If a silent peer's adapter does not acknowledge a probe, the own adapter reports an error. */
 #define PROBE_PERIOD_NS 1000000000ULL
 
-/* Credit of LL is held back until nothing has moved for so long. This is longer than a call takes
+/* Credit of LL is held back until nothing has moved for so long. That is longer than a call takes
  * that waits for one slot after the other: it would send a message for each. */
 #define CREDIT_HELD_NS 100000
 
@@ -57,7 +56,7 @@ void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer
 
 /* ---- fences ---------------------------------------------------------------------------------- */
 
-/* The queue pair connects to its own port, so no address has to be resolved. */
+/* No address has to be resolved, because the queue pair connects to its own port. */
 #define CONNECT_NS 5000000000ULL
 
 static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -107,7 +106,7 @@ static void raise_fence(struct gyre_ib_transport *ib, const struct gyre_ib_rail 
 
 static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
 {
-    /* Into the last word of `recv_words`; its value is not used. */
+    /* The value is not used. */
     struct ibv_sge sge = {.addr =
                               (uintptr_t)ib->recv_words + ib->recv_words_bytes - sizeof(uint64_t),
                           .length = sizeof(uint64_t),
@@ -149,7 +148,7 @@ static bool begin_fence(struct gyre_ib_transport *ib)
 
 /* ---- completions ---------------------------------------------------------------------------- */
 
-/* It completes all earlier sends of its channel, too. */
+/* Completes all earlier sends of its channel, too. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                           uint64_t wr_id)
 {
@@ -199,7 +198,6 @@ static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_chann
         send->credit = head;
 }
 
-/* The peer has written one of this rank's credit words. */
 static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         uint32_t fifo, bool is_lines)
 {
@@ -213,7 +211,6 @@ static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_chann
         send->lines.credit = head;
 }
 
-/* Gives complete slots to the executor, in order. */
 static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                     uint32_t fifo)
 {
@@ -232,7 +229,6 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_channel *
             raise_protocol(ib, channel, "a slot with too many bytes", n_bytes);
             return;
         }
-        /* The slot's data may not have reached the GPU yet. */
         if (ib->fence.is_needed && !recv->is_boxed[slot] && n_bytes > 0 &&
             recv->arrived >= recv->fenced) {
             ib->fence.is_wanted = true;
@@ -280,7 +276,6 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_channe
     publish(ib, channel, fifo);
 }
 
-/* All slots that were complete when the fence began have reached the GPU. */
 static void publish_fenced(struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
@@ -317,8 +312,6 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
         gyre_ib_raise_post(ib, &ib->channels[0], "ibv_poll_cq", -n);
     return n > 0;
 }
-
-/* ---- the round ------------------------------------------------------------------------------ */
 
 static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
@@ -366,7 +359,6 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
         gyre_ib_probe(ib, &ib->peers[i]);
 }
 
-/* A round in which nothing moved. */
 static void idle(struct gyre_ib_transport *ib)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -404,7 +396,7 @@ bool gyre_ib_poll(void *transport)
     }
     ib->idle_since_ns = 0;
     if (++ib->n_polls % POLLS_PER_CLOCK == 0)
-        look_around(ib, gyre_now_ns()); /* a busy path must not miss a port that went down */
+        look_around(ib, gyre_now_ns()); /* a busy transport must not miss a port that went down */
     return true;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both halves of the data path share, posting (ib_send.c) and completing (ib_path.c). Only the
- * proxy thread uses it.
+ * What posting (ib_send.c) and completing (ib_path.c) share. Only the proxy thread uses it.
  */
 #ifndef GYRE_IB_PATH_H
 #define GYRE_IB_PATH_H
@@ -33,8 +32,8 @@ static inline bool gyre_ib_has_room(const struct gyre_ib_channel *channel, uint3
     return channel->n_posted - channel->n_retired + n < channel->size.n_send;
 }
 
-/** gyre_ib_has_slot - is there a published slot of the FIFO, of SIMPLE or LL, that was not posted?
- * With has_credit, only if it has credit. */
+/** gyre_ib_has_slot - is there a published slot, of SIMPLE or LL, that was not posted? With
+ * has_credit, only if it has credit. */
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 
@@ -43,7 +42,7 @@ bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_s
  * posted. */
 bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_return_held_credit - all of LL, and post it. */
+/** gyre_ib_return_held_credit - all of LL. */
 void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 /** gyre_ib_write_credit_again - post a signalled write of the peer's last credit, which changes
@@ -61,21 +60,18 @@ static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t
     return recv->n_parts[slot] > 0 && recv->parts_seen[slot] >= recv->n_parts[slot];
 }
 
-/** gyre_ib_flush - post the channel's batch. */
 void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel);
 
-/* Slots of one FIFO that moved, for the trace. */
 struct gyre_ib_moved {
     enum gyre_trace_kind kind;
     uint32_t fifo;
     uint64_t begin_ns; /* 0 = now */
     uint64_t first;
-    uint64_t end; /* behind the last slot */
+    uint64_t end; /* the last slot + 1 */
     uint64_t n_bytes;
-    bool is_lines; /* slots of LL */
+    bool is_lines;
 };
 
-/** gyre_ib_trace - does nothing for transports that are not recorded. */
 void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                    const struct gyre_ib_moved *moved);
 

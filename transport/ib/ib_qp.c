@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Explains numbers of RDMA in words, and moves a queue pair through its states. Attributes and
- * masks are those of ibv_modify_qp(3) for RC.
+ * Attributes and masks are those of ibv_modify_qp(3) for RC.
  */
 #include "transport/ib/ib_qp.h"
 
@@ -237,8 +236,8 @@ static void fill_rtr(const struct gyre_ib_qp_path *path, struct ibv_qp_attr *att
     }
 }
 
-/* The kernel resolves the peer's address inside this call and gives up after seconds. It is tried
- * again, because the peer's interface may just have come up. */
+/* The kernel resolves the peer's address inside this call and gives up after seconds. The peer's
+ * interface may just have come up, so it is tried again. */
 static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                           const struct gyre_ib_qp_path *path, uint64_t deadline_ns)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rails: the ports nearest to the device, their GIDs, completion queues and queue pairs. The peer's
- * blob decides which of the queue pairs are used.
+ * The peer's blob decides which of the queue pairs are used.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -161,7 +160,7 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
     struct gyre_ib_rail_pairs pairs = {.n = 0};
     char mine_text[64];
     char theirs_text[64];
-    /* In the order of indices: both ends number their pairs alike. */
+    /* In the order of indices: both ranks number their pairs alike. */
     for (uint32_t index = 0; index < GYRE_IB_MAX_PORTS && cross != 1; index++)
         for (int i = 0; i < mine->n; i++)
             for (int j = 0; j < theirs->n; j++)
@@ -199,7 +198,7 @@ static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_chan
     const uint32_t device_max = (uint32_t)channel->rail->attr.max_qp_wr;
     /* A slot takes two sends, a write and an imm; more only if it is larger than a message. */
     uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
-    /* Slots of LL take a send each. Slots wait for room anyway. */
+    /* Slots of LL take a send each; they wait for room anyway. */
     n_send += ib->line_stride > 0 ? n_slots : 0;
     n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
     channel->size.n_send = n_send > device_max ? device_max : n_send;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The posting half of the data path. Published slots that have credit, credit that is due, and
- * probes of silent peers become work requests, which are posted with one call for each queue pair.
+ * The posting half of the data path: published slots that have credit, credit that is due, and
+ * probes of silent peers.
  *
- * Slots of LL take a short way. When the flags of all announced lines are there, the proxy posts
- * one RDMA WRITE of these lines into the same slot at the peer, whose executor polls the flags. No
- * completion, no tail and no proxy is on the way at the receiver. Credit comes back as for SIMPLE.
- * Why a line is never taken too early or twice:
+ * Slots of LL. When the flags of all announced lines are there, the proxy posts one RDMA WRITE of
+ * these lines into the same slot at the peer, whose executor polls the flags. The receiver needs no
+ * completion, tail or proxy. Credit comes back as for SIMPLE. Why a line is never taken too early
+ * or twice:
  *
  *   - A half of a line is 8 aligned bytes with a flag of its own. A NIC writes in units of at least
  * 8 aligned bytes, so the data of a half are there when its flag is, in whatever order halves
@@ -19,8 +19,8 @@
  *     ends hold the same slot. A slot is released only when the peer's NIC has acknowledged it, so
  *     nothing of it is sent again once its place has been reused.
  *
- * A receiving executor may return a slot before this end has seen the acknowledgement. Then there
- * is credit, but the slot is not released yet, and the executor waits for the release.
+ * A receiving executor may return a slot before this rank has seen the acknowledgement. Then there
+ * is credit, but the slot is not released yet, and the executor waits.
  */
 #include "transport/ib/ib_path.h"
 
@@ -31,12 +31,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the work request id of a send carries to the completion. */
+/* Travels in the work request id of a send. */
 struct send_words {
     uint32_t fifo;
     uint32_t slot;
     bool ends_part;
-    bool is_lines; /* the slot is one of LL */
+    bool is_lines;
     bool is_signalled;
 };
 
@@ -92,7 +92,7 @@ static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const stru
         .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
 }
 
-/* Adds an RDMA write to the channel's batch. The caller may fill in more fields. */
+/* The caller may fill in more fields. */
 static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                      const struct send_words *words, struct ibv_sge from,
                                      uint64_t to, uint32_t rkey)
@@ -119,10 +119,9 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
     return wr;
 }
 
-/* Does the last send of slot `step` ask for a completion? With one channel they are in order, so
- * one for each half of a FIFO releases all slots before it. With several channels each slot needs
- * its own.
- */
+/* Does the last send of slot `step` ask for a completion? With one channel, whose sends are in
+ * order, one for each half of a FIFO releases all slots before it. With several channels each slot
+ * needs its own. */
 static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              uint64_t step)
 {
@@ -133,13 +132,12 @@ static bool is_release_point(const struct gyre_ib_transport *ib, const struct gy
 struct slot_part {
     uint32_t fifo;
     uint32_t slot;
-    uint64_t offset; /* into the slot */
+    uint64_t offset;
     uint64_t n_bytes;
     uint32_t n_parts;
     bool is_signalled;
 };
 
-/* In messages that are not too long for the ports. */
 static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                           const struct slot_part *part)
 {
@@ -206,7 +204,6 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     if (!boxed && peer->n_used > 1)
         n_parts = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_IB_STRIPE_MIN_BYTES),
                                          (uint64_t)peer->n_used);
-    /* Each part has whole cache lines. */
     const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, n_parts), 128);
     const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
     for (uint32_t i = 0; i < n_parts; i++) {
@@ -272,8 +269,8 @@ static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* Credit is returned when half a FIFO was consumed, or when the sender has used all of it.
- * Otherwise the sender still has credit, so it never waits for credit that is held back. */
+/* Credit is returned when half a FIFO was consumed, or when the sender has used all of it. So the
+ * sender never waits for credit that is held back. */
 static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -305,7 +302,7 @@ void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_pee
 }
 
 /* A rank that waits for a peer often has no message in flight to it, so its NIC cannot notice that
- * the peer is gone. The peer acknowledges a probe, or an error names it. */
+ * the peer is gone. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_channel *channel = peer->control;
@@ -335,7 +332,6 @@ static bool has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_s
            gyre_lines_announced(&slots, send->fifo.inbox, lines->posted, n_lines_out);
 }
 
-/* In messages that are not too long for the ports. */
 static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                         uint32_t fifo, uint32_t n_bytes)
 {
@@ -365,8 +361,8 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *ch
     }
 }
 
-/* Returns false if the channel has no room now. @n_lines: of the slot. Of an empty slot one line is
- * sent, which has the flag of an earlier slot or none. */
+/* False if the channel has no room now. Of an empty slot one line is sent, which has the flag of an
+ * earlier slot or none. */
 static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                        uint32_t n_lines)
 {
@@ -403,8 +399,7 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     struct gyre_ib_line_send *lines = &send->lines;
     const uint64_t first = lines->released;
     if (peer->n_used == 1) {
-        /* Completions of one channel are in order. `slot` is the newest of that index: the next one
-         * can only be posted after this release. */
+        /* As in complete_send() of ib_path.c: `slot` is the newest of that index. */
         lines->released = lines->posted - (lines->posted - 1 - slot) % depth;
     } else {
         lines->is_under_way[slot] = false;
@@ -420,7 +415,7 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     gyre_ib_trace(ib, peer, &moved);
 }
 
-/* This end does not know which slots have arrived, so it cannot tell when the sender has used all
+/* This rank does not know which slots have arrived, so it cannot tell when the sender has used all
  * its credit. Credit of less than half a FIFO waits until the proxy is idle. */
 static bool return_line_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, bool all)
 {

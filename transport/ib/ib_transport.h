@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structures of the ib transport: rails (ports in use), queue-pair channels (a queue pair and
- * what is posted on it), peers and the ends of their FIFOs. After connect only the proxy thread
- * uses them, except the words that executors share with it (fifo.inbox, fifo.credit). A FIFO's
- * slots may use any channel of its pair.
+ * The structures of the ib transport: rails (ports in use), queue-pair channels, peers and the
+ * sides of their FIFOs. After connect only the proxy thread uses them, except the words that
+ * executors share with it (fifo.inbox, fifo.credit). A FIFO's slots may use any channel of its
+ * pair.
  *
  *   sender, when a slot is published and has credit:
  *     RDMA WRITE      the payload, to the slot of the same number at the peer
@@ -20,8 +20,8 @@
  * specification 1.4, 9.5 and 10.8.3). So data may arrive in any order (relaxed PCI writes); their
  * last byte is never taken as a sign that they are complete.
  *
- * Slots of LL take a shorter way (ib_send.c). More receives are posted than there can be credits,
- * and they are posted again before a credit is returned. So "receiver not ready" cannot happen.
+ * ib_send.c tells how slots of LL travel. More receives are posted than there can be credits, and
+ * they are posted again before a credit is returned. So "receiver not ready" cannot happen.
  */
 #ifndef GYRE_IB_TRANSPORT_H
 #define GYRE_IB_TRANSPORT_H
@@ -33,28 +33,27 @@
 #include "transport/transport.h"
 
 #define GYRE_IB_MAX_RAILS        4
-#define GYRE_IB_MAX_CHANNELS     16     /* of a pair of ranks; the imm has four bits for it */
+#define GYRE_IB_MAX_CHANNELS     16     /* of a pair; the imm has four bits for it */
 #define GYRE_IB_MAX_ALL_CHANNELS 0x4000 /* of a rank; the wr_id has 14 bits for it */
-#define GYRE_IB_PAIR_GIDS        8      /* GIDs of a port that peers are told */
+#define GYRE_IB_PAIR_GIDS        8
 
 #define GYRE_IB_CM_TOKEN_BYTES   16
 
-/* 240 bytes of payload are enough for the calls in which latency counts. Copying them once more
- * takes less time than a second message. */
+/* 240 bytes of payload are enough for the calls in which latency counts; copying them takes less
+ * time than a second message. */
 #define GYRE_IB_BOX_BYTES         256
 #define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 16)
 
 /* Smaller parts do not repay their own doorbell and imm. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
 
-#define GYRE_IB_BATCH            32 /* work requests posted at once */
-#define GYRE_IB_RECV_BATCH       32 /* receives posted again at once */
+#define GYRE_IB_BATCH            32
+#define GYRE_IB_RECV_BATCH       32
 
 /* The first bytes of a box, which the NIC reads from staging. */
 struct gyre_ib_label {
     uint64_t slot_info;
-    uint64_t credit; /* the sender's head of the same FIFO in the other direction: no message of its
-                      * own */
+    uint64_t credit; /* the sender's head of the FIFO in the other direction */
 };
 
 /* The peer's NIC writes slot_info, credit and a small payload here. */
@@ -67,7 +66,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_ib_box) == GYRE_IB_BOX_BYTES, "the peer co
 
 struct gyre_ib_rail {
     struct gyre_ib_port port;
-    int index; /* in the scan: NET/IB/<index> */
+    int index; /* in the scan */
     struct ibv_context *context;
     struct ibv_device_attr attr;
     struct ibv_pd *pd;
@@ -87,7 +86,6 @@ struct gyre_ib_rail {
     uint64_t down_since_ns;    /* 0 = it is active */
 };
 
-/* How a NIC reaches a device's memory. */
 enum gyre_ib_gdr { GYRE_IB_GDR_NONE, GYRE_IB_GDR_DMABUF, GYRE_IB_GDR_PEERMEM };
 
 struct gyre_ib_peer;
@@ -100,54 +98,52 @@ struct gyre_ib_channel {
     uint32_t id; /* in transport->channels; stands in wr_id */
     bool is_control;
     struct gyre_ib_qp_path path;
-    int remote_rail;           /* of the peer */
-    int remote_nth;            /* index among the peer's channels to this rank */
-    uint32_t remote_gid_index; /* for error texts */
-    uint32_t max_msg_bytes;    /* the smaller limit of both ports */
+    int remote_rail;
+    int remote_nth; /* index among the peer's channels to this rank */
+    uint32_t remote_gid_index;
+    uint32_t max_msg_bytes;
     struct gyre_ib_qp_size size;
-    uint64_t n_posted; /* sends */
+    uint64_t n_posted;
     uint64_t n_retired;
     uint64_t signalled_at; /* n_posted when the last signalled one was added */
-    uint32_t n_recv_due;   /* receives consumed and not yet posted again */
+    uint32_t n_recv_due;   /* to be posted again */
     int n_batch;
     struct ibv_send_wr batch[GYRE_IB_BATCH];
     struct ibv_sge sges[GYRE_IB_BATCH][2];
 };
 
 struct gyre_ib_line_send {
-    unsigned char *slots; /* in host memory */
-    uint64_t posted;      /* slots, as the next two */
+    unsigned char *slots;
+    uint64_t posted;
     uint64_t released;
-    uint64_t credit; /* may be ahead of `posted`: a GPU reads no line of an empty slot, so it may
-                      * return it early */
-    bool
-        is_under_way[GYRE_MAX_DEPTH]; /* with several channels: the slot was not acknowledged yet */
+    uint64_t credit; /* may be ahead of `posted`: a GPU may return an empty slot early */
+    bool is_under_way[GYRE_MAX_DEPTH]; /* with several channels */
 };
 
 /* The peer's NIC writes them, and the executor polls them. */
 struct gyre_ib_line_recv {
     unsigned char *slots;
     uint64_t returned; /* head that the sender knows */
-    uint64_t *head;    /* in staging */
+    uint64_t *head;
 };
 
 struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
-    uint64_t posted;              /* slots given to the NIC */
-    uint64_t released;            /* slots whose bytes have left */
-    uint64_t credit;              /* the receiver's head that this rank knows */
-    struct gyre_ib_label *labels; /* depth, in staging */
+    uint64_t posted;   /* slots given to the NIC */
+    uint64_t released; /* slots whose bytes have left */
+    uint64_t credit;   /* the receiver's head that this rank knows */
+    struct gyre_ib_label *labels;
     uint8_t parts_left[GYRE_MAX_DEPTH];
     struct gyre_ib_line_send lines;
 };
 
 struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
-    uint64_t arrived;  /* slots whose tail was published */
-    uint64_t returned; /* as above */
-    uint64_t fenced;   /* complete slots that a fence covers which has ended */
-    uint64_t fencing;  /* slots that the running fence covers */
-    uint64_t *head;    /* in staging */
+    uint64_t arrived; /* slots whose tail was published */
+    uint64_t returned;
+    uint64_t fenced;  /* complete slots that a fence covers which has ended */
+    uint64_t fencing; /* slots that the running fence covers */
+    uint64_t *head;
     struct gyre_ib_box *boxes;
     uint8_t parts_seen[GYRE_MAX_DEPTH];
     uint8_t n_parts[GYRE_MAX_DEPTH]; /* 0: no imm yet */
@@ -185,8 +181,7 @@ struct gyre_ib_peer {
     uint64_t n_completions_seen; /* when silent peers were looked for */
 };
 
-/* A fence reads slots through every NIC (ib_path.c). One runs at a time; slots that become complete
- * meanwhile wait for the next one. */
+/* One fence runs at a time; slots that become complete meanwhile wait for the next one. */
 struct gyre_ib_fence {
     bool is_needed;
     bool is_wanted;
@@ -196,7 +191,7 @@ struct gyre_ib_fence {
 struct gyre_ib_transport {
     struct gyre_transport base;
     struct gyre_transport_config
-        config; /* its pointers, except peers, belong to the communicator */
+        config; /* the communicator owns what it points to, but for peers */
     struct gyre_ib_scan scan;
     const struct gyre_verbs *verbs;
     struct gyre_ib_rail rails[GYRE_IB_MAX_RAILS];
@@ -222,7 +217,7 @@ struct gyre_ib_transport {
     size_t fifo_bytes;
     void *gpu_memory; /* slots, with GPUDirect */
     size_t gpu_bytes;
-    uint32_t n_fifos; /* of all peers, in one direction */
+    uint32_t n_fifos;
     uint64_t one_side_bytes;
     unsigned char *send_slots; /* of all FIFOs, peer after peer */
     unsigned char *recv_slots;
@@ -231,26 +226,24 @@ struct gyre_ib_transport {
     void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
     unsigned char *send_lines; /* slots of LL of all sending ends, in host memory; NULL = none */
-    unsigned char *recv_lines; /* where the device polls them */
+    unsigned char *recv_lines; /* the device polls them */
     uint64_t line_stride;      /* between two FIFOs' lines; 0 = there are none */
-    uint64_t idle_since_ns; /* credit of LL was looked for, or nothing moved any more; 0 = something
-                             * moves */
-    int nap_fd;             /* epoll over completion channels and async events */
+    uint64_t idle_since_ns;    /* 0 = something moves */
+    int nap_fd;
     struct gyre_proxy *proxy;
-    struct gyre_trace_buffer *recorded; /* NULL: nothing is */
+    struct gyre_trace_buffer *recorded; /* NULL = nothing is */
     uint64_t events_looked_ns;
     uint64_t probed_ns;
     uint64_t n_polls;
-    bool is_failed; /* an error was raised; the data path does nothing more */
+    bool is_failed; /* an error was raised */
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_rails_open - open the ports nearest to the device. */
 gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib);
 void gyre_ib_rails_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_rail_gids - the usable GIDs of a port, best first; n = 0 on InfiniBand. Errors: as
+/** gyre_ib_rail_gids - the usable GIDs, best first; n = 0 on InfiniBand. Errors: as
  * gyre_ib_gid_choose, with the port's name. */
 gyre_status gyre_ib_rail_gids(const struct gyre_verbs *verbs, const struct gyre_params *params,
                               struct ibv_context *context, const struct gyre_ib_port *port,
@@ -267,20 +260,20 @@ struct gyre_ib_rail_pairs {
     int theirs[GYRE_IB_MAX_RAILS];
 };
 
-/** gyre_ib_pair_rails - choose the rails of two ranks that are connected. Pure: both ranks find the
- * same. @cross: CROSS_NIC, set by @variable. 0: only ports of the same index, as a fabric of
- * separate rails needs. 1: the first with the first, the second with the second. 2: as 0 if that
- * gives a pair, else as 1. Errors: UNSUPPORTED (no pair), naming the rails of both. */
+/** gyre_ib_pair_rails - pure: both ranks find the same pairs. @cross: CROSS_NIC, set by @variable.
+ * 0: only ports of the same index, as a fabric of separate rails needs. 1: the first with the
+ * first, the second with the second. 2: as 0 if that gives a pair, else as 1. Errors: UNSUPPORTED
+ * (no pair), naming the rails of both. */
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
                                const char *variable, struct gyre_ib_rail_pairs *pairs_out);
 
-/** gyre_ib_channels_open - make completion queues and queue pairs, in INIT with receives posted. */
+/** gyre_ib_channels_open - queue pairs in INIT with receives posted. */
 gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib);
 void gyre_ib_channels_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_path_begin - fill in what all queue pairs of a rail share, and this end with a random
- * PSN, without its GID and number. Errors: SYSTEM. */
+/** gyre_ib_path_begin - fill in what all queue pairs of a rail share, and a random PSN. Errors:
+ * SYSTEM. */
 gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                                struct gyre_ib_qp_path *path_out);
 
@@ -298,16 +291,14 @@ struct gyre_ib_mr_request {
     size_t n_bytes;
     bool remote_write;     /* by the peer; else only this rank's NIC reads it */
     bool remote_read;      /* by this rank's fences */
-    bool relaxed_ordering; /* if the library has it; a later message always says that the data are
-                            * complete */
+    bool relaxed_ordering; /* if the library has it */
     enum gyre_ib_gdr gdr;  /* NONE: host memory */
 };
 
 /** gyre_ib_mr_register - Errors: OUT_OF_MEMORY explaining the memlock limit, SYSTEM with the errno
- * (EFAULT on GPU memory: the NIC's driver does not know this memory). */
+ * (EFAULT on GPU memory: the NIC's driver does not know it). */
 gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct ibv_mr **mr_out);
 
-/** gyre_ib_memlock_fail - OUT_OF_MEMORY, naming the memlock limit and how to raise it. */
 gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes);
 
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
@@ -317,21 +308,18 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out);
 
-/** gyre_ib_channels_connect - read the peers' blobs, and connect all QPs. */
 gyre_status gyre_ib_channels_connect(struct gyre_ib_transport *ib, const void *blobs,
                                      const size_t *offsets, uint64_t deadline_ns);
 
 /* ---- ib_path.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_poll, _is_behind, _settle - as struct gyre_proxy_client asks. */
 bool gyre_ib_poll(void *transport);
 
 bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
 bool gyre_ib_settle(void *transport);
 
-/** gyre_ib_fences_open - make each rail's queue pair for fences, if they are needed. Errors: as
- * gyre_ib_qp_create() and gyre_ib_qp_connect(). */
+/** gyre_ib_fences_open - does nothing if no fence is needed. */
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
@@ -343,29 +331,28 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
  * a port has been down for longer than the retry window. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
-/** gyre_ib_raise - raise the fault; the data path does nothing more. */
+/** gyre_ib_raise - after it the data path does nothing more. */
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause);
 
-/** gyre_ib_raise_completion, _raise_post - raise the fault with E401. */
+/** With E401. */
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc);
 
 void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         const char *what, int error_number);
 
-/** gyre_ib_channel_to_text - both ends, as E401 prints them. */
 const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
                                     const struct gyre_ib_channel *channel, char *text_out,
                                     size_t text_bytes);
 
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 
-/** gyre_ib_cm_open - listen for queue pairs (GYRE_IB_CONNECT=rdmacm), and draw the tokens with
- * which peers prove their rank. Errors: UNSUPPORTED (no rdma_cm in the build, no library, no
- * /dev/infiniband/rdma_cm, a port that is not RoCE), SYSTEM. */
+/** gyre_ib_cm_open - listen, and draw the tokens with which peers prove their rank. Errors:
+ * UNSUPPORTED (no rdma_cm in the build, no library, no /dev/infiniband/rdma_cm, a port that is not
+ * RoCE), SYSTEM. */
 gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out);
 
-/** gyre_ib_cm_port - where it listens; 0 for NULL. */
+/** gyre_ib_cm_port - 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 
 /** gyre_ib_cm_add - add a channel whose path is known. The higher rank of the pair connects, the
@@ -373,8 +360,7 @@ uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channel, uint32_t port,
                            const uint8_t *token);
 
-/** gyre_ib_cm_connect - connect all channels that were added. Errors: REMOTE, TIMEOUT, SYSTEM
- * naming the channel and the step. */
+/** gyre_ib_cm_connect - Errors: REMOTE, TIMEOUT, SYSTEM naming the channel and the step. */
 gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns);
 
 void gyre_ib_cm_close(struct gyre_ib_cm *cm);

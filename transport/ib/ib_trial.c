@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ports of a trial, the queue pair between two of them, and its messages. Every message is an
- * RDMA write into the peer's receive area. If the peer waits for it, it carries an immediate value,
- * which consumes a posted receive.
+ * Every message is an RDMA write into the peer's receive area. If the peer waits for it, it carries
+ * an immediate value, which consumes a posted receive.
  */
 #include "transport/ib/ib_trial.h"
 
@@ -21,23 +20,24 @@
 GYRE_STATIC_ASSERT(GYRE_IB_TRIAL_GIDS >= GYRE_IB_PAIR_GIDS, "a rail's GIDs have room in a port");
 
 #define LARGE_BYTES ((size_t)256 << 10)
-/* What this end sends, then the area that the peer writes to. */
+/* What this process sends, then the area that the peer writes to. */
 #define MEMORY_BYTES (2 * LARGE_BYTES)
 
 #define SMALL_BYTES  64 /* fits into one packet of every MTU */
 #define N_SMALL      20
-#define N_IN_FLIGHT  16   /* large writes */
-#define MAX_LARGE    4096 /* large writes of a measurement */
-#define LARGE_NS     30e6 /* wanted duration of the measurement */
-#define WAIT_SMALL_S \
-    5 /* longer than the retries take, of which adapters may wait four times as long */
+#define N_IN_FLIGHT  16
+#define MAX_LARGE    4096
+#define LARGE_NS     30e6
+#define WAIT_SMALL_S                                                                               \
+    5                   /* longer than the retries, for which adapters may take four times as long \
+                         */
 #define WAIT_LARGE_S 20 /* the pair is known to reach each other */
-/* A loaded or virtual machine may stop for seconds, and with it an adapter in software. Then the
- * answer is not late, so the time between two polls counts up to this. */
+/* A loaded or virtual machine may stop for seconds, and with it an adapter in software. So the time
+ * between two polls counts up to this. */
 #define MOST_GAP_NS 100000000ULL
-#define SPIN_NS     200000 /* without a completion; then others get the processor */
+#define SPIN_NS     200000 /* then other threads get the processor */
 #define N_RECEIVES  64
-#define N_CQE       256 /* more than the requests that are ever posted at once */
+#define N_CQE       256 /* more than are ever posted at once */
 #define TIMEOUT     15  /* 4.096 us x 2^15 = 0.13 s until a packet is sent again */
 #define RETRIES     6   /* Soft-RoCE takes 7 for ever */
 
@@ -54,18 +54,17 @@ struct gyre_ib_trial {
     const struct gyre_params *params;
     struct gyre_ib_scan scan;
     struct open_port ports[GYRE_IB_MAX_PORTS];
-    unsigned char *memory; /* MEMORY_BYTES */
-    /* The queue pair of the present trial. */
+    unsigned char *memory;
     struct open_port *at; /* NULL = none */
     struct ibv_qp *qp;
     struct gyre_ib_qp_path path;
     struct gyre_ib_trial_peer peer;
     uint32_t their_gid_index;
     uint64_t n_posted, n_done; /* sends */
-    uint64_t n_imms;           /* messages of the peer that have come */
-    uint64_t n_taken; /* of those, waited for: a message may come before its step begins to wait */
-    uint64_t last_ns; /* time of the last completion */
-    int wait_s;       /* how long a step waits for the peer or the adapter */
+    uint64_t n_imms;
+    uint64_t n_taken; /* waited for: a message may come before its step begins to wait */
+    uint64_t last_ns; /* of the last completion */
+    int wait_s;
 };
 
 /* ---- ports --------------------------------------------------------------------------------- */
@@ -176,7 +175,7 @@ static gyre_status post_receives(struct gyre_ib_trial *trial, int n)
     return GYRE_SUCCESS;
 }
 
-/* 0 if it is not set. */
+/* 0 = not set. */
 static uint8_t number_or_0(const struct gyre_params *params, enum gyre_param_id id)
 {
     const int64_t number = gyre_param_number(params, id);
@@ -223,7 +222,6 @@ void gyre_ib_trial_finish(struct gyre_ib_trial *trial)
         return;
     gyre_ib_qp_stop(trial->scan.verbs, trial->qp);
     trial->scan.verbs->destroy_qp(trial->qp);
-    /* The queue of completions serves the next trial too. */
     while (ibv_poll_cq(trial->at->cq, 1, &wc) > 0)
         ;
     trial->qp = NULL;
@@ -320,7 +318,8 @@ static gyre_status progress(struct gyre_ib_trial *trial)
     return post_receives(trial, n_received);
 }
 
-/* Until the peer has sent its next n_messages (0 or 1), and at most n_open sends are not done. */
+/* Waits until the peer has sent its next n_messages (0 or 1), and at most n_open sends are not
+ * done. */
 static gyre_status wait_for(struct gyre_ib_trial *trial, uint64_t n_messages, uint64_t n_open)
 {
     const uint64_t limit_ns = (uint64_t)trial->wait_s * 1000000000;
@@ -399,7 +398,6 @@ gyre_status gyre_ib_trial_small(struct gyre_ib_trial *trial, double *latency_us_
     return GYRE_SUCCESS;
 }
 
-/* The peer answers the last of n writes. */
 static gyre_status send_large(struct gyre_ib_trial *trial, int n, size_t n_bytes)
 {
     for (int i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens the libraries with dlopen(), once for the process. They stay open: libibverbs loads
- * provider libraries, which must not be unloaded under open contexts.
+ * The libraries stay open: libibverbs loads provider libraries, which must not be unloaded under
+ * open contexts.
  */
 #include "transport/ib/ib_verbs.h"
 
@@ -21,7 +21,7 @@ struct library {
 
 struct symbol {
     const char *name;
-    size_t offset; /* of the pointer in the table */
+    size_t offset;
     bool is_needed;
 };
 
@@ -67,8 +67,8 @@ static void load_verbs(void)
 {
     load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
          &loaded_verbs);
-    /* Before any memory is registered. Without it, kernels before 5.12 may give this process copies
-     * of the pages that the NIC uses when it forks. */
+    /* Before any memory is registered. Without it, a fork before Linux 5.12 may give this process
+     * copies of the pages that the NIC uses. */
     const int error =
         verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
     if (error != 0)
@@ -105,8 +105,7 @@ void gyre_verbs_install(const struct gyre_verbs *verbs)
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out)
 {
-    /* The exported function fills only the fields of the first ABI. gyre uses no others; they are
-     * 0. */
+    /* The exported function fills only the fields of the first ABI; gyre uses no others. */
     memset(attr_out, 0, sizeof(*attr_out));
     return verbs->query_port(context, port, (struct _compat_ibv_port_attr *)attr_out);
 }

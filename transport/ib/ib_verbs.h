@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * libibverbs and librdmacm as tables of functions, opened at run time. The same binary runs without
- * these libraries, and tests replace them by a simulated device. Posting and polling use the table
- * in struct ibv_context.
+ * them, and tests replace them by a simulated device. Posting and polling use the table in struct
+ * ibv_context.
  */
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H
@@ -58,14 +58,14 @@ struct gyre_verbs {
 #undef GYRE_VERBS_MEMBER
 };
 
-/** gyre_verbs_load - libibverbs, or what gyre_verbs_install() set. Members that are not needed may
- * be NULL. Errors: UNSUPPORTED (the library or a needed symbol is missing). */
+/** gyre_verbs_load - members that are not needed may be NULL. Errors: UNSUPPORTED (the library or a
+ * needed symbol is missing). */
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out);
 
 /** gyre_verbs_install - for tests: these functions from now on. NULL = the library's again. */
 void gyre_verbs_install(const struct gyre_verbs *verbs);
 
-/** gyre_verbs_query_port - ibv_query_port through the table. Returns 0 or an errno. */
+/** gyre_verbs_query_port - returns 0 or an errno. */
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out);
 
@@ -100,7 +100,6 @@ struct gyre_rdmacm {
 #undef GYRE_RDMACM_MEMBER
 };
 
-/** gyre_rdmacm_load - librdmacm. Errors: UNSUPPORTED. */
 gyre_status gyre_rdmacm_load(const struct gyre_rdmacm **rdmacm_out);
 
 #endif

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The rules of ib_hca.h and ib_gid.h.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/ib/rules/ib_gid.h"
 
 #include "core/foundation/base/util.h"
@@ -118,7 +115,6 @@ const char *gyre_ib_gid_to_text(const uint8_t raw[16], char *text_out, size_t te
     return text_out;
 }
 
-/* A decimal number of digits only, at most `highest`. */
 static bool parse_number(const char *text, long highest, long *number_out)
 {
     if (!isdigit((unsigned char)text[0]))
@@ -164,7 +160,7 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
     *index_out = -1;
     if (strchr(text, '=') == NULL) {
         if (strcmp(text, "-1") == 0 || text[0] == '\0')
-            return GYRE_SUCCESS; /* in NCCL -1 means that the rules choose */
+            return GYRE_SUCCESS; /* as NCCL, -1 means that the rules choose */
         if (!parse_number(text, 65535, &number))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "\"%s\": neither a number nor device=number,...", text);
@@ -271,7 +267,7 @@ int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid
     return a->index < b->index ? 1 : a->index > b->index ? -1 : 0;
 }
 
-/* As far as there is room. Empty rows are left out. */
+/* As far as there is room. */
 static void describe(const struct gyre_ib_gid_row *rows, int n,
                      char (*reasons)[GYRE_IB_GID_REASON_BYTES], char *text_out, size_t text_bytes)
 {
@@ -347,8 +343,8 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
     return status;
 }
 
-/* Probably: ranks do not tell each other their prefix lengths, so those of most fabrics are taken,
- * /24 and /64. A wrong answer only changes the preference. */
+/* Ranks do not tell each other their prefix lengths, so those of most fabrics are taken, /24 and
+ * /64. A wrong answer only changes the preference. */
 static bool in_one_subnet(const uint8_t a[16], const uint8_t b[16])
 {
     const bool is_ipv4 = gyre_ib_gid_classify(a) == GYRE_IB_GID_IPV4;

@@ -71,22 +71,21 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
 gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
                                    struct gyre_ib_gid_rules *rules_out);
 
-/** gyre_ib_gid_choose - choose a row by rules 1 to 5. @chosen_out: index into @rows. @reasons_out:
- * for each row, why rules 1 to 3 rule it out, or "". May be NULL. Errors: UNSUPPORTED with the
- * table and the reasons. */
+/** gyre_ib_gid_choose - rules 1 to 5. @chosen_out: index into @rows. @reasons_out: for each row,
+ * why rules 1 to 3 rule it out, or "". May be NULL. Errors: UNSUPPORTED with the table and the
+ * reasons. */
 gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
                                const struct gyre_ib_gid_rules *rules, int *chosen_out,
                                char (*reasons_out)[GYRE_IB_GID_REASON_BYTES]);
 
-/** gyre_ib_gid_prefer - rule 4, for rows that rules 1 to 3 allow: > 0 if a is better than b, < 0 if
- * b is better. */
+/** gyre_ib_gid_prefer - rule 4: > 0 if a is better than b, < 0 if b is better. */
 int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b);
 
-/** gyre_ib_gid_pair - the rows that two ports use for each other. Both sides must pass the same
- * rows as a, those of the lower rank, and get the same answer. Rows fit if they have the same type
- * and family, and both or neither are link-local. Of the pairs that fit, one in one subnet (/24 of
- * IPv4, /64 of IPv6) comes first; then rule 4 decides, then the order. Errors: UNSUPPORTED printing
- * both tables. */
+/** gyre_ib_gid_pair - the rows that two ports use for each other. Both ranks must pass the lower
+ * rank's rows as a, and get the same answer. Rows fit if they have the same type and family, and
+ * both or neither are link-local. Of the pairs that fit, one in one subnet (/24 of IPv4, /64 of
+ * IPv6) comes first; then rule 4 decides, then the order. Errors: UNSUPPORTED printing both
+ * tables. */
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ports that IB_HCA allows. Pure functions, which builds without verbs have too.
+ * The ports that IB_HCA allows. Pure functions.
  */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
@@ -25,8 +25,8 @@ struct gyre_ib_hca_rule {
  * problem, but not the variable. */
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
 
-/** gyre_ib_hca_takes - does the rule allow this port? @widened_out: the item, if the rule is not
- * exact and the item is only the beginning of the name, as mlx5_1 is of mlx5_10; else NULL. */
+/** gyre_ib_hca_takes - @widened_out: the item, if the rule is not exact and the item is only the
+ * beginning of the name, as mlx5_1 is of mlx5_10; else NULL. */
 bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
                        const char **widened_out);
 
