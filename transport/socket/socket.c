@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The socket transport: TCP between hosts, moved by proxy threads. This file opens and closes it,
- * with the memory of its FIFOs.
+ * The socket transport: TCP between hosts, moved by proxy threads.
  */
 #include "transport/socket/socket.h"
 
@@ -30,7 +29,6 @@ static bool has_lines(const struct socket_transport *transport)
     return transport->config.spec.net_line_bytes > 0;
 }
 
-/* @ends: two for each FIFO. */
 static gyre_status make_fifos(struct socket_peer *peer, const struct gyre_proxy_fifo *ends)
 {
     peer->fifos = calloc((size_t)peer->n_fifos, sizeof(*peer->fifos));
@@ -118,7 +116,7 @@ static void fill_connectors(const struct socket_transport *transport,
 static bool socket_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                              const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
-    static const int net_ib = 0; /* index in NET's words */
+    static const int net_ib = 0;
     (void)mine;
     (void)peer;
     if (gyre_param_number(params, GYRE_PARAM_NET) != net_ib)
@@ -128,13 +126,13 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
-/* As the peers are told it. NULL = there is no fault. */
+/* NULL = there is no fault. */
 static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
 {
     const struct gyre_peer_info *own = &config->infos[config->rank];
     if (!gyre_fault_is_raised(config->fault))
         return NULL;
-    /* Those that another rank told, and the words of an abort, name their rank. */
+    /* These causes name their rank already. */
     if (config->fault->status == GYRE_ERROR_REMOTE || config->fault->status == GYRE_ERROR_ABORTED)
         return config->fault->cause;
     snprintf(text, n_text, "rank %d (%s pid %u) failed: %.900s", config->rank, own->host_name,
@@ -178,7 +176,6 @@ static void socket_close(struct gyre_transport *base)
     free(transport);
 }
 
-/* For each rank of its host. */
 static uint32_t count_processors(const struct gyre_transport_config *config)
 {
     cpu_set_t usable;
@@ -192,7 +189,7 @@ static uint32_t count_processors(const struct gyre_transport_config *config)
 }
 
 /* Each connection takes a descriptor, of which a process with many peers would run out. With few
- * peers and enough processors, more connections pay, because each has a thread of its own. */
+ * peers and enough processors more connections pay, because each has a thread of its own. */
 #define MANY_PEERS      64
 #define FEW_PEERS       16
 #define MANY_PROCESSORS 16
@@ -261,7 +258,7 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     GYRE_TRY_GOTO(status, alloc_fifos(transport), close_transport);
     GYRE_TRY_GOTO(status, socket_listen(transport), close_transport);
     GYRE_TRY_GOTO(status, socket_make_blob(transport, &blob), close_transport);
-    transport->config.peers = NULL; /* the caller's; copied above */
+    transport->config.peers = NULL;
     *blob_out = blob;
     *blob_bytes_out = sizeof(*blob);
     *transport_out = &transport->base;
@@ -279,7 +276,7 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
     const struct socket_transport *transport = peer->transport;
     uint32_t n_links = 0;
     GYRE_TRY(socket_read_blob(peer, blob, n_bytes, &n_links));
-    /* Ranks may be set differently: a pair takes the lower number. */
+    /* Ranks may be set differently, so a pair takes the lower number. */
     peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(n_links, (uint64_t)transport->n_links),
                                            peer->size.n_fifos);
     peer->links = calloc(peer->n_links, sizeof(*peer->links));
@@ -313,7 +310,6 @@ static gyre_status watch_link(struct socket_link *link)
     link->is_writable = true;
     GYRE_TRY(socket_note_ends(link));
     GYRE_TRY(socket_watch_begin(link));
-    /* Nothing depends on it. */
     if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
         0)
         GYRE_INFO(NET, "TCP_NOTSENT_LOWAT: errno %d", errno);
@@ -369,7 +365,7 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
 static bool socket_takes_lines(const struct gyre_transport *transport)
 {
     (void)transport;
-    return true; /* its slots are in host memory, where proxies store lines */
+    return true; /* proxies store lines into host memory */
 }
 
 static const char *socket_describe(const struct gyre_transport *transport, int peer)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the socket transport. A pair of ranks has n_links TCP connections (links); FIFO f travels
- * over link f % n_links, its credit the other way over the same one. Link l of every peer belongs
- * to thread l % n_threads, and only that thread uses the link and its FIFOs.
+ * A pair of ranks has n_links TCP connections (links); FIFO f travels over link f % n_links, its
+ * credit the other way over the same one. Only thread l % n_threads uses link l of every peer and
+ * its FIFOs.
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A batch is first the headers of
  * all its frames, then their payloads in the same order, so one system call reads a batch into its
  * slots. A slot is sent only with credit, so a receiver always has room and never stops reading.
  *
- * Slots of LL (gyre_fifo_spec.net_line_bytes) are frames of FIFOs of their own, numbered behind
- * those of SIMPLE. They travel as data without flags. The receiving proxy stores the lines, each
- * word as a whole, because an executor polls them. All lines of a pair use link 0, so a small call
- * in several channels is one batch.
+ * Slots of LL are frames of FIFOs of their own, numbered behind those of SIMPLE. They travel
+ * without flags. The receiving proxy stores the lines, each word as a whole, because an executor
+ * polls them. All lines of a pair use link 0, so a small call in several channels is one batch.
  */
 #ifndef GYRE_TRANSPORT_SOCKET_H
 #define GYRE_TRANSPORT_SOCKET_H
@@ -26,40 +25,39 @@
 #error "frames are little endian"
 #endif
 
-#define SOCKET_MAX_ADDRESSES 8    /* of a rank */
+#define SOCKET_MAX_ADDRESSES 8
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
-#define SOCKET_STAGING_BYTES 4096 /* headers are read here, and small slots with them */
-#define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
+#define SOCKET_STAGING_BYTES 4096 /* for headers, and small slots with them */
+#define SOCKET_BATCH_FRAMES  32
 /* Credit waits behind at most one batch, whose system call takes negligible time. */
 #define SOCKET_BATCH_BYTES 262144
 
 enum socket_frame_kind {
-    SOCKET_FRAME_DATA = 1,   /* value = slot_info, of LL the number of lines; then the data */
+    SOCKET_FRAME_DATA = 1,   /* value = slot_info, of LL n_lines; then the data */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
-    SOCKET_FRAME_BYE = 3,    /* the stream ends next, which is no failure */
-    SOCKET_FRAME_FAULT = 4   /* this rank has failed; value = bytes of the cause, which follows */
+    SOCKET_FRAME_BYE = 3,    /* the stream ends, which is no failure */
+    SOCKET_FRAME_FAULT = 4   /* the rank has failed; value = bytes of the cause, which follows */
 };
 
 struct socket_header {
     uint16_t kind;
-    uint16_t n_following; /* headers of the same batch behind this one */
+    uint16_t n_following; /* headers of its batch behind this one */
     uint32_t fifo;
     uint64_t value;
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 
-/* Both directions of one FIFO of a pair, of one protocol. Only the link's thread uses it, except
- * for the words of proxy_fifo. */
+/* Both directions of one FIFO of a pair, of one protocol. */
 struct socket_fifo {
     struct gyre_proxy_fifo send; /* inbox and credit are the same for both protocols */
-    struct gyre_proxy_fifo recv; /* likewise */
+    struct gyre_proxy_fifo recv;
     enum gyre_proto proto;
-    uint64_t n_batched;   /* slots put into batches */
-    uint64_t n_sent;      /* slots whose bytes the kernel took = head of `send` */
-    uint64_t n_credited;  /* slots that the peer has consumed */
+    uint64_t n_batched;
+    uint64_t n_sent;      /* slots that the kernel took = head of `send` */
+    uint64_t n_credited;  /* slots that the peer consumed */
     uint64_t n_announced; /* slots whose header was received */
-    uint64_t n_arrived;   /* slots received; of SIMPLE = tail of `recv` */
+    uint64_t n_arrived;   /* of SIMPLE = tail of `recv` */
     uint64_t n_returned;  /* consumed slots that the peer knows of */
 };
 
@@ -70,7 +68,7 @@ struct socket_payload {
 
 struct socket_arrival {
     struct socket_fifo *fifo;
-    uint64_t info; /* slot_info */
+    uint64_t info;
     unsigned char *at;
     uint32_t left_bytes;
 };
@@ -78,35 +76,34 @@ struct socket_arrival {
 struct socket_link {
     int fd; /* -1: none */
     uint32_t index;
-    uint32_t n_simple; /* FIFOs of SIMPLE that go over it */
-    uint32_t n_fifos;  /* these, and on the first link those of LL */
+    uint32_t n_simple;
+    uint32_t n_fifos; /* with those of LL on the first link */
     struct socket_peer *peer;
     struct socket_thread *thread;
     bool is_readable; /* until a read comes back short */
     bool is_writable; /* until a write comes back short */
     bool is_ending;   /* the peer closed: read until the end of the stream */
-    bool has_bye;     /* the peer has said goodbye, or told its fault */
+    bool has_bye;
     struct gyre_sock_address remote;
-    const char *interface; /* has the address of this end */
+    const char *interface; /* of this rank */
 
     unsigned char staging[SOCKET_STAGING_BYTES];
     uint32_t staged_bytes;
-    struct socket_arrival arrivals[SOCKET_BATCH_FRAMES]; /* slots of the batch that is arriving */
+    struct socket_arrival arrivals[SOCKET_BATCH_FRAMES];
     uint32_t n_arrivals;
-    uint32_t first_arrival;       /* not complete yet */
-    uint32_t n_following;         /* headers of the batch that have not come yet */
-    unsigned char *line_arrivals; /* data of arriving lines, socket_line_batch_bytes(); NULL = no
-                                   * lines go over this link */
+    uint32_t first_arrival;
+    uint32_t n_following;         /* headers of the batch still to come */
+    unsigned char *line_arrivals; /* socket_line_batch_bytes(); NULL = no lines on this link */
     uint32_t line_arrival_bytes;
 
     struct socket_header headers[SOCKET_BATCH_FRAMES];
     struct socket_payload payloads[SOCKET_BATCH_FRAMES];
-    uint32_t n_batch;            /* frames */
-    uint32_t headers_sent_bytes; /* of all headers together */
-    uint32_t first;              /* the first frame that is not completely sent */
-    uint32_t first_sent_bytes;   /* of its payload */
-    uint32_t next_fifo;          /* the next batch begins here, round robin */
-    unsigned char *unpacked;     /* as line_arrivals */
+    uint32_t n_batch;
+    uint32_t headers_sent_bytes;
+    uint32_t first;
+    uint32_t first_sent_bytes; /* of the payload of frames[first] */
+    uint32_t next_fifo;        /* round robin */
+    unsigned char *unpacked;   /* as line_arrivals */
     uint32_t unpacked_bytes;
 };
 
@@ -116,33 +113,33 @@ struct socket_peer {
     uint32_t n_links;
     struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES]; /* the likeliest first */
     int n_addresses;
-    int preferred; /* the address that worked last, which is tried first */
+    int preferred; /* worked last, tried first */
     struct socket_link *links;
     struct gyre_fifo_size size;
-    uint32_t n_fifos;          /* of both protocols: size.n_fifos, or twice as many with lines */
-    struct socket_fifo *fifos; /* n_fifos: those of SIMPLE, then those of LL */
+    uint32_t n_fifos;          /* size.n_fifos, or twice as many with lines */
+    struct socket_fifo *fifos; /* those of SIMPLE, then those of LL */
 };
 
-/* One proxy thread of the transport, which moves its part of every peer's links. */
+/* A proxy thread, which moves its part of every peer's links. */
 struct socket_thread {
     struct socket_transport *transport;
     uint32_t index;
     int epoll_fd;
     struct gyre_proxy *proxy;
-    struct gyre_trace_event moving; /* being recorded */
+    struct gyre_trace_event moving;
     uint64_t watched_ns;
 };
 
 struct socket_transport {
     struct gyre_transport base;
     struct gyre_transport_config config;
-    struct gyre_sock_interface addresses[SOCKET_MAX_ADDRESSES]; /* this rank listens here */
+    struct gyre_sock_interface addresses[SOCKET_MAX_ADDRESSES]; /* this rank's */
     int listen_fds[SOCKET_MAX_ADDRESSES];
-    int n_addresses; /* of both */
-    int n_links;     /* to each peer, as far as this rank decides it */
+    int n_addresses;
+    int n_links;
     int n_peers;
     struct socket_peer *peers;
-    void *memory; /* of all FIFO ends */
+    void *memory;
     size_t memory_bytes;
     struct socket_thread threads[SOCKET_MAX_LINKS];
     uint32_t n_threads;
@@ -153,18 +150,18 @@ struct socket_transport {
 
 /* ---- socket.c ------------------------------------------------------------------------------- */
 
-/** socket_line_batch_bytes - lines' data of one batch: at least a slot's. */
+/** socket_line_batch_bytes - at least a slot's data. */
 uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec);
 
 /* ---- socket_address.c ----------------------------------------------------------------------- */
 
-/* The addresses at which a rank listens. Ranks send it to each other, so its layout is fixed. */
+/* Ranks send it to each other, so its layout is fixed. */
 struct socket_blob {
     uint64_t magic;
-    uint64_t network_id; /* of its network namespace; ranks of one namespace can use loopback */
+    uint64_t network_id; /* of the network namespace, within which loopback works */
     uint32_t rank;
     uint32_t n_links;
-    uint32_t n_addresses; /* either none or all of them are loopback addresses */
+    uint32_t n_addresses; /* none or all are loopback addresses */
     uint32_t pad;
     struct {
         struct gyre_sock_address address;
@@ -172,9 +169,9 @@ struct socket_blob {
     } addresses[SOCKET_MAX_ADDRESSES];
 };
 
-/** socket_listen - listen on every usable address of the interfaces that the user allows, in the
- * order of gyre_sock_list_addresses; of one interface config->rendezvous comes first. Fills
- * addresses and listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
+/** socket_listen - listen on every usable address of the allowed interfaces, in the order of
+ * gyre_sock_list_addresses; of one interface config->rendezvous comes first. Fills addresses and
+ * listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
 gyre_status socket_listen(struct socket_transport *transport);
 void socket_stop_listening(struct socket_transport *transport);
 
@@ -182,54 +179,49 @@ void socket_stop_listening(struct socket_transport *transport);
 gyre_status socket_make_blob(const struct socket_transport *transport,
                              struct socket_blob **blob_out);
 
-/** socket_read_blob - read the peer's addresses and sort them by how likely this rank reaches them.
- * Errors: REMOTE (not a blob), INVALID_USAGE (one of the two has only loopback addresses, the other
- * is in another network), naming the interfaces. */
+/** socket_read_blob - the peer's addresses, sorted by how likely this rank reaches them. Errors:
+ * REMOTE (not a blob), INVALID_USAGE (one of the two has only loopback addresses, the other is in
+ * another network), naming the interfaces. */
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out);
 
-/** socket_note_ends - fill in `remote` and `interface`. */
 gyre_status socket_note_ends(struct socket_link *link);
 
 /* ---- socket_setup.c ------------------------------------------------------------------------- */
 
 /** socket_setup_links - connect to higher ranks and accept lower ones, all links authenticated.
- * Strangers are dropped and never waited for. Errors: TIMEOUT naming the missing ranks, the
- * fault's, REMOTE naming a rank that died or gave up (within about a second), SYSTEM. */
+ * Errors: TIMEOUT naming the missing ranks, the fault's, REMOTE naming a rank that died or gave up,
+ * SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
 /* ---- socket_measure.c: when all links are connected and before the proxies start ------------ */
 
-/** socket_measure_rate - fill in wire.mbit_per_s on one rank of each host, if interfaces tell no
- * true rate and GYRE_NET_RATE is not set. Takes 6 to 16 ms, below 50 Mbit/s more, and waits until
- * both other ranks that take part have come here. Errors: the fault's, REMOTE, TIMEOUT. */
+/** socket_measure_rate - set wire.mbit_per_s on one rank of each host, if interfaces tell no true
+ * rate and GYRE_NET_RATE is not set. Waits until both other ranks that take part have come here.
+ * Errors: the fault's, REMOTE, TIMEOUT. */
 gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t deadline_ns);
 
 void socket_measure_round_trip(struct socket_transport *transport);
 
 /* ---- socket_move.c: the proxy's client ------------------------------------------------------ */
 
-/** socket_move - one round on the links of a thread. @context: struct socket_thread. A dead peer is
- * raised on the fault. */
+/** socket_move - one round. @context: struct socket_thread. Raises a dead peer on the fault. */
 bool socket_move(void *context);
 
-/** socket_is_behind - as gyre_proxy_client.is_behind. @context: struct socket_thread. */
 bool socket_is_behind(const void *context, bool has_credit);
 
 gyre_status socket_watch_begin(const struct socket_link *link);
 
-/** socket_end_stream - close a link whose stream ended. The end is regular after a goodbye, unless
- * a frame is incomplete or slots to the peer were not sent. @error: errno of the read; 0 = the end
- * of the stream. */
+/** socket_end_stream - the end is regular after a goodbye, unless a frame is incomplete or slots to
+ * the peer were not sent. @error: errno of the read; 0 = the end of the stream. */
 void socket_end_stream(struct socket_link *link, int error);
 
-/** socket_refuse - close a link because the peer sent this frame, and blame the peer. Returns
- * false.
- * @why: the rule that the frame breaks. */
+/** socket_refuse - close a link because the peer sent this frame. Returns false. @why: the rule
+ * that the frame breaks. */
 bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why);
 
-/** socket_record_begin, _slot, _end - one read or send of the thread, for the trace. It is kept if
- * n_bytes is not 0. Without a recording each ends after one test. */
+/** socket_record_begin, _slot, _end - one read or send, for the trace. It is kept if n_bytes is not
+ * 0. */
 void socket_record_begin(struct socket_thread *thread, enum gyre_trace_kind kind);
 void socket_record_slot(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t number, bool is_out);
@@ -248,12 +240,12 @@ static inline struct gyre_line_slots socket_lines(const struct socket_link *link
     return (struct gyre_line_slots){end->slots, end->slot_bytes, socket_depth(link)};
 }
 
-/** socket_receive - read once from a readable link. True if bytes came. Clears is_readable when the
- * socket is empty; ends the link when the stream ends or the peer breaks the protocol. */
+/** socket_receive - read once. True if bytes came. Clears is_readable when the socket is empty;
+ * ends the link when the stream ends or the peer breaks the protocol. */
 bool socket_receive(struct socket_link *link);
 
-/** socket_send - collect a batch if the last one is sent, and hand it to the kernel. Returns true
- * if the kernel took any bytes. */
+/** socket_send - collect a batch if the last one is sent, and hand it to the kernel. True if the
+ * kernel took any bytes. */
 bool socket_send(struct socket_link *link);
 
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
@@ -262,7 +254,7 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
 uint64_t socket_count_unsent(const struct socket_link *link);
 
 /** socket_say_bye - after the proxy has stopped, send the rest of the batch and a last frame: a
- * regular end, or this rank's failure (@cause; NULL = there was none). Ends by deadline_ns. */
+ * goodbye, or this rank's failure (@cause; NULL = none). */
 void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The addresses at which ranks listen for data sockets, and the blobs that describe them. A rank
- * listens on all of its usable addresses, because only the other rank knows which of them it can
- * reach: an interface may have a second subnet that the other host has no route to.
+ * A rank listens on all of its usable addresses, because only the other rank knows which of them it
+ * can reach: an interface may have a second subnet that the other host has no route to.
  */
 #include "transport/socket/socket.h"
 
@@ -21,7 +20,7 @@ GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
 
 /* ---- listening ---------------------------------------------------------------------------- */
 
-/* Of its interface, the address from which this rank reached the rendezvous comes first. */
+/* The address from which this rank reached the rendezvous comes first of its interface. */
 static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
                               struct gyre_sock_interface *addresses, int n)
 {
@@ -46,8 +45,8 @@ gyre_status socket_listen(struct socket_transport *transport)
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_sock_list_addresses(config->params, list, &n));
     prefer_rendezvous(config->rendezvous, list, n);
-    /* Each rank of this host begins with another interface. Ranks of other hosts try the addresses
-     * in this order. */
+    /* Each rank of this host begins with another interface, because ranks of other hosts try the
+     * addresses in this order. */
     for (int rank = 0; rank < config->n_ranks; rank++) {
         const bool is_here = config->infos[rank].host_hash == config->infos[config->rank].host_hash;
         position += rank < config->rank && is_here;
@@ -132,7 +131,6 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
 
 /* ---- reading blobs --------------------------------------------------------------------------- */
 
-/* Loopback addresses reach only ranks of the same network namespace. */
 static gyre_status check_loopback(const struct socket_peer *peer, struct socket_blob *blob)
 {
     const struct socket_transport *transport = peer->transport;
@@ -141,7 +139,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     GYRE_TRY(find_network_id(&network_id));
     if (network_id == blob->network_id)
         return GYRE_SUCCESS;
-    /* The peer finds the same mismatch and gives up with its cause; this rank waits for it. */
+    /* The peer finds the same mismatch and gives up with its cause; this rank waits for that. */
     if (gyre_sock_is_loopback(&blob->addresses[0].address))
         blob->n_addresses = 0;
     if (transport->addresses[0].is_loopback)
@@ -156,7 +154,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     return GYRE_SUCCESS;
 }
 
-/* Replaces the peer's scopes by those of the interfaces that this rank listens on, else of all. */
+/* Scopes are numbers of this host's interfaces, so the peer's are replaced by this rank's. */
 static void localise(const struct socket_transport *transport, struct socket_peer *peer)
 {
     struct gyre_sock_interface *all = NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the network to other hosts. The round trip is the one that the kernel saw while the
- * ranks proved themselves to each other, so nothing is sent for it.
+ * Measures the network to other hosts. The kernel saw the round trip while the ranks proved
+ * themselves to each other, so nothing is sent for it.
  *
- * The rate is measured where no interface tells it truly: loopback, veth, tunnels, virtual
- * machines. The lowest rank of each host sends data for a few milliseconds to that of the next
- * host, over all connections of the two, and the receiver takes the rate. All hosts do so at the
- * same time, because collectives use interfaces in both directions, too.
+ * The rate is measured where no interface tells it truly (loopback, veth, tunnels, virtual
+ * machines). The lowest rank of each host sends data for a few milliseconds to that of the next
+ * host, over all connections of the two. All hosts do so at the same time, because collectives use
+ * interfaces in both directions, too.
  *
  *   receiver   one byte on connection 0: it has connected to all its peers, and reads from now on
  *   sender     chunks on all connections, of which the first byte says whether one more follows
@@ -60,19 +60,19 @@ void socket_measure_round_trip(struct socket_transport *transport)
 
 /* ---- the rate -------------------------------------------------------------------------------- */
 
-/* The sender sends for BURST_NS, or up to MOST_NS if it has not sent ENOUGH_BYTES by then: the
- * network is slow, or its thread had to wait for a processor. */
+/* The sender sends for BURST_NS, or up to MOST_NS if ENOUGH_BYTES are not sent by then, because the
+ * network is slow or its thread had to wait for a processor. */
 #define BURST_NS     6000000ULL
 #define MOST_NS      15000000ULL
 #define ENOUGH_BYTES (4 << 20)
-/* Not counted: TCP's window is still small, and a traffic shaper lets a few packets pass at once.
- */
+/* Not counted, because TCP's window is still small, and a traffic shaper lets a few packets pass at
+ * once. */
 #define WARM_NS 2000000ULL
-/* A thread that waits for its processor for milliseconds counts too little, so the best of several
- * windows counts. A window begins when everything that had arrived was read, because data that had
- * waited would make it too fast; or at any time if the receiver is the limit, so that this never
- * happens. Packets arrive in groups of up to 64 KiB, of which a window has several. If the network
- * does not fill a window, the whole time counts. */
+/* The best of several windows counts, because a thread that waits for its processor counts too
+ * little. A window begins when everything that had arrived was read, because data that had waited
+ * would make it too fast; or at any time if the receiver is the limit. Packets arrive in groups of
+ * up to 64 KiB, of which a window has several. If the network does not fill a window, the whole
+ * time counts. */
 #define MIN_SPAN_NS  1000000ULL
 #define WINDOW_BYTES (512 << 10)
 
@@ -87,9 +87,9 @@ void socket_measure_round_trip(struct socket_transport *transport)
 enum { MORE_FOLLOWS = 0xa1, LAST_CHUNK = 0xa2, READY = 0xa3 };
 
 struct flow {
-    uint32_t left_bytes; /* of a chunk that has begun; 0 = between two chunks */
+    uint32_t left_bytes; /* of a chunk; 0 = between two chunks */
     bool is_ended;
-    bool is_drained; /* receiving: the last read took everything that had arrived */
+    bool is_drained; /* the last read took everything that had arrived */
 };
 
 struct span {
@@ -99,18 +99,18 @@ struct span {
 
 struct burst {
     struct socket_transport *transport;
-    struct socket_peer *to;   /* gets data of this rank; NULL = none */
-    struct socket_peer *from; /* may be the same peer */
+    struct socket_peer *to; /* NULL = none */
+    struct socket_peer *from;
     struct flow sends[SOCKET_MAX_LINKS];
     struct flow receives[SOCKET_MAX_LINKS];
-    unsigned char *sent;     /* a chunk */
-    unsigned char *received; /* not looked at */
-    uint64_t began_ns;       /* when `to` was ready; 0 = it is not yet */
+    unsigned char *sent;
+    unsigned char *received;
+    uint64_t began_ns; /* 0 = `to` is not ready */
     uint64_t sent_bytes;
     uint64_t first_ns;
-    struct span all;          /* without the first part */
-    struct span window;       /* begin_ns 0 = it has not begun */
-    uint64_t best_mbit_per_s; /* 0 = none is complete */
+    struct span all;
+    struct span window;       /* begin_ns 0 = not begun */
+    uint64_t best_mbit_per_s; /* 0 = no window is complete */
     bool was_drained;
 };
 
@@ -133,7 +133,7 @@ static int neighbour(const struct gyre_transport_config *config, int step)
     return rank;
 }
 
-/* The peer of that rank, or NULL if the rate is known. Both ranks find the same. */
+/* NULL if the rate is known. Both ranks find the same. */
 static struct socket_peer *find_partner(struct socket_transport *transport, int rank)
 {
     const struct gyre_peer_info *infos = transport->config.infos;
@@ -152,7 +152,7 @@ static gyre_status name_peer(gyre_status status, const struct socket_peer *peer)
                              peer->transport->config.infos[peer->rank].host_name);
 }
 
-/* A rank that fails or gives up sends a frame, and these bytes are part of it. */
+/* A rank that fails sends a frame, which is no chunk. */
 static gyre_status fail_peer(const struct socket_peer *peer, bool has_ended)
 {
     return name_peer(gyre_fail(GYRE_ERROR_REMOTE, has_ended ? "it closed the connection"
@@ -196,8 +196,8 @@ static bool is_drained(const struct burst *burst)
     return true;
 }
 
-/* Returns 0 if the span is too short. Less than 1 Mbit/s counts as 1, because 0 means unknown, for
- * which a fast network is assumed. */
+/* 0 = the span is too short. Less than 1 Mbit/s counts as 1, because 0 means unknown, for which a
+ * fast network is assumed. */
 static uint64_t mbit_per_s_of(const struct span *span)
 {
     const uint64_t took_ns = span->last_ns - span->begin_ns;
@@ -269,7 +269,7 @@ static gyre_status receive_some(struct burst *burst, uint32_t link)
     return GYRE_SUCCESS;
 }
 
-/* Returns false if no connection has anything to do any more. */
+/* False if no connection has anything to do any more. */
 static bool wait_for_links(const struct burst *burst)
 {
     struct pollfd fds[2 * SOCKET_MAX_LINKS];
@@ -281,7 +281,6 @@ static bool wait_for_links(const struct burst *burst)
                 (struct pollfd){.fd = burst->to->links[l].fd, .events = waits ? POLLIN : POLLOUT};
     }
     for (uint32_t l = 0; burst->from != NULL && l < burst->from->n_links; l++)
-        /* The byte that says ready comes first on connection 0. */
         if (!burst->receives[l].is_ended && (burst->to != burst->from || burst->began_ns != 0))
             fds[n++] = (struct pollfd){.fd = burst->from->links[l].fd, .events = POLLIN};
     if (n > 0)
@@ -291,7 +290,7 @@ static bool wait_for_links(const struct burst *burst)
 
 static gyre_status step(struct burst *burst)
 {
-    if (burst->to != NULL && burst->began_ns == 0) { /* has the receiver said that it is ready? */
+    if (burst->to != NULL && burst->began_ns == 0) {
         unsigned char byte = 0;
         const ssize_t n = recv(burst->to->links[0].fd, &byte, 1, MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -301,7 +300,7 @@ static gyre_status step(struct burst *burst)
         if (n == 1)
             burst->began_ns = gyre_now_ns();
     }
-    const uint64_t now_ns = gyre_now_ns(); /* not before began_ns */
+    const uint64_t now_ns = gyre_now_ns();
     for (uint32_t l = 0; burst->to != NULL && l < burst->to->n_links; l++)
         if (burst->began_ns != 0 && !burst->sends[l].is_ended)
             GYRE_TRY(send_some(burst, l, now_ns));
@@ -367,7 +366,7 @@ gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t dea
         return GYRE_SUCCESS;
     const int next = neighbour(config, 1);
     if (next == config->rank)
-        return GYRE_SUCCESS; /* there is one host only */
+        return GYRE_SUCCESS;
     struct burst *burst = calloc(1, sizeof(*burst) + 2 * CHUNK_BYTES);
     if (burst == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measuring the network");

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy's client: on each of the transport's threads it takes the events of the thread's links
- * and lets each link receive and send in turn. It records what they move, and ends links: after the
- * peer's goodbye, an error of the connection, or a breach of the protocol.
+ * The proxy's client: it lets each of a thread's links receive and send in turn, and ends links:
+ * after the peer's goodbye, an error of the connection, or a breach of the protocol.
  *
- * It also finds connections that have fallen silent. A firewall that lost its state, or one of
- * several network paths, can drop a single connection while the host and the health link live, and
- * the kernel would go on sending for a quarter of an hour. So this file asks the kernel a few times
- * a second since when sent data wait for an acknowledgement. The peer's kernel acknowledges data
- * and probes of a full window, also for a slow or stopped peer, which is no failure.
+ * It also finds silent connections. A firewall that lost its state can drop a single connection
+ * while the host lives, and the kernel would go on sending for a quarter of an hour. So the kernel
+ * is asked a few times a second since when sent data wait for an acknowledgement. The kernel of a
+ * slow or stopped peer acknowledges data and probes of a full window, which is no failure.
  * TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a connection whose
  * window stays full although every probe is answered.
  */
@@ -116,7 +114,7 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
 
 #define WATCH_NS 250000000ULL
 /* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS this is at most 10 s. If a whole host is
- * dead, the health link ends earlier and names that cause. */
+ * dead, the health link ends earlier and names that. */
 #define SILENT_NS 7800000000ULL
 /* The kernel ends an idle connection later than this file, so that the user reads its message. */
 #define KEEPALIVE_PROBES 12
@@ -142,8 +140,7 @@ static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
     gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
 }
 
-/* An idle connection is heard every 2 s, because its keepalive asks so often
- * (core/foundation/base/sock.c). */
+/* An idle connection is heard every 2 s by its keepalive (core/foundation/base/sock.c). */
 static void watch_link(const struct socket_link *link)
 {
     struct tcp_info info;
@@ -180,7 +177,6 @@ static void watch(struct socket_thread *thread)
 
 /* ---- the proxy's client ---------------------------------------------------------------------- */
 
-/* How often a link is read before it is written and other links are served. */
 #define READS_PER_ROUND  2
 #define EVENTS_PER_ROUND 32
 
@@ -190,7 +186,6 @@ static bool move_link(struct socket_link *link)
     for (int i = 0; i < READS_PER_ROUND && link->is_readable; i++)
         has_moved = socket_receive(link) || has_moved;
     if (link->fd < 0) {
-        /* A rank that still sends to the peer would wait for ever. */
         if (link->has_bye && socket_count_unsent(link) > 0)
             blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
         return has_moved;

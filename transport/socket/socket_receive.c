@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving side of a link. Data frames become slots, credit frames become credit. Payloads are
- * read directly into their slots; only bytes that come together with a header (at most
- * SOCKET_STAGING_BYTES) are copied. Data of lines land outside their slot, and are stored there
+ * The receiving side of a link. Payloads are read directly into their slots; only bytes that come
+ * together with a header are copied. Data of lines land outside their slot, and are stored there
  * word by word when the whole slot has come.
  */
 #include "transport/socket/socket.h"
@@ -56,7 +55,7 @@ static bool announce_slot(struct socket_link *link, const struct socket_header *
     const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
     const bool is_lines = fifo->proto == GYRE_PROTO_LL;
-    const uint32_t n_units = (uint32_t)header->value; /* lines or bytes */
+    const uint32_t n_units = (uint32_t)header->value;
     if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1))
         return socket_refuse(link, header, "larger than a slot");
     if (fifo->n_announced - fifo->n_returned >= spec->depth)
@@ -75,8 +74,8 @@ static bool announce_slot(struct socket_link *link, const struct socket_header *
     return true;
 }
 
-/* The cause of a peer that has failed becomes this rank's. Returns false while the text is
- * incomplete, or when the link has ended. */
+/* The cause of a peer that has failed becomes this rank's. False while the text is incomplete, or
+ * when the link has ended. */
 static bool take_fault(struct socket_link *link, const struct socket_header *header,
                        const unsigned char *text, uint32_t n_arrived)
 {
@@ -92,7 +91,7 @@ static bool take_fault(struct socket_link *link, const struct socket_header *hea
     return true;
 }
 
-/* Any frame but a fault's. Returns false when the link has ended. */
+/* False when the link has ended. */
 static bool take_header(struct socket_link *link, const struct socket_header *header)
 {
     if (link->n_following > 0 ? header->n_following != link->n_following - 1
@@ -152,19 +151,19 @@ static bool parse_staging(struct socket_link *link)
         }
         at += (uint32_t)sizeof(header);
         if (link->n_following == 0)
-            advance_arrivals(link, 0); /* slots without a payload are complete */
+            advance_arrivals(link, 0); /* completes slots without a payload */
     }
     link->staged_bytes -= at;
     memmove(link->staging, link->staging + at, link->staged_bytes);
     return true;
 }
 
-/* Returns false when there is no more to read now. @n_bytes_out: set if any bytes came. */
+/* False when there is no more to read now. @n_bytes_out: set if any bytes came. */
 static bool read_once(struct socket_link *link, size_t *n_bytes_out)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
     int n_parts = 0;
-    size_t left_bytes = 0; /* of the payloads that come next */
+    size_t left_bytes = 0;
     for (uint32_t i = link->first_arrival; awaits_payload(link) && i < link->n_arrivals; i++) {
         const struct socket_arrival *arrival = &link->arrivals[i];
         if (arrival->left_bytes > 0)

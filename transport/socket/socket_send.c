@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Index in peer->fifos. */
 static uint32_t nth_fifo(const struct socket_link *link, uint32_t n)
 {
     const struct socket_peer *peer = link->peer;
@@ -38,8 +37,8 @@ static void clear_batch(struct socket_link *link)
     link->unpacked_bytes = 0;
 }
 
-/* Has the executor published slot `number`? It has published all slots before it. @info_out: its
- * slot_info, or the number of its lines. */
+/* The executor has published all slots before it, too. @info_out: its slot_info, or the number of
+ * its lines. */
 static bool is_published(const struct socket_link *link, const struct socket_fifo *fifo,
                          uint64_t number, uint64_t *info_out)
 {
@@ -64,7 +63,7 @@ static bool has_slot(const struct socket_link *link, const struct socket_fifo *f
            is_published(link, fifo, fifo->n_batched, info_out);
 }
 
-/* Unpacks lines. Returns false if the batch has no room for them. */
+/* False if the batch has no room for the lines. */
 static bool find_payload(struct socket_link *link, const struct socket_fifo *fifo, uint64_t info,
                          struct socket_payload *payload_out)
 {
@@ -87,7 +86,7 @@ static bool find_payload(struct socket_link *link, const struct socket_fifo *fif
     return true;
 }
 
-/* Appends the FIFO's credit and the slots that have credit. Returns the payload bytes. */
+/* Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
 {
     struct socket_fifo *fifo = &link->peer->fifos[index];
@@ -125,7 +124,6 @@ static void make_batch(struct socket_link *link)
     uint32_t n_bytes = 0;
     clear_batch(link);
     for (uint32_t i = 0; i < link->n_fifos; i++) {
-        /* For one credit and one slot of each FIFO. */
         if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
             break;
         n_bytes += batch_fifo(link, nth_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
@@ -140,7 +138,6 @@ static uint32_t count_header_bytes(const struct socket_link *link)
     return link->n_batch * (uint32_t)sizeof(struct socket_header) - link->headers_sent_bytes;
 }
 
-/* The kernel has taken n_bytes of the batch. Slots that are completely sent go back. */
 static void advance_batch(struct socket_link *link, size_t n_bytes)
 {
     const uint32_t n_of_headers = (uint32_t)gyre_min_u64(n_bytes, count_header_bytes(link));
@@ -185,7 +182,6 @@ static size_t list_batch(struct socket_link *link, struct iovec *parts, size_t *
     return n_bytes;
 }
 
-/* Returns true if the kernel took any bytes. */
 static bool send_batch(struct socket_link *link)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
@@ -253,7 +249,7 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
             return;
         if (link->first == link->n_batch) {
             if (cause == NULL)
-                make_batch(link); /* credit for the slots that were consumed last */
+                make_batch(link);
             if (cause != NULL || link->n_batch == 0) {
                 clear_batch(link);
                 add_frame(link, cause == NULL ? SOCKET_FRAME_BYE : SOCKET_FRAME_FAULT, 0, n_bytes,
@@ -268,7 +264,7 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
             return;
         struct pollfd writable = {.fd = link->fd, .events = POLLOUT};
         if (poll(&writable, 1, 10) > 0 && (writable.revents & (POLLHUP | POLLERR)) != 0)
-            return; /* the peer has closed already */
+            return;
     }
 }
 

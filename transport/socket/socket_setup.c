@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Connects the ranks. Of two ranks the lower one connects and the higher one accepts. One thread
- * connects, because a handshake with a stopped rank takes seconds. A second one accepts, and the
- * calling thread checks that all ranks are alive.
- * An accepted connection is a joiner until its other end has proved that it knows the secret and
- * told its rank. Each joiner has a thread and a short deadline of its own, so a stranger delays no
- * rank. If there are too many joiners, the oldest is closed. If that was a rank, it tries again.
+ * Of two ranks the lower one connects and the higher one accepts. One thread connects, because a
+ * handshake with a stopped rank takes seconds. A second one accepts, and the calling thread checks
+ * that all ranks are alive.
+ * An accepted connection is a joiner until it has proved that it knows the secret and told its
+ * rank. Each joiner has a thread and a short deadline of its own, so a stranger delays no rank. If
+ * there are too many, the oldest is closed; if that was a rank, it tries again.
  */
 #include "transport/socket/socket.h"
 
@@ -26,11 +26,11 @@
 #include <unistd.h>
 
 #define HELLO_MAGIC        0x74656b636f736779ULL /* "gysocket", little endian */
-#define HANDSHAKE_NS       5000000000ULL /* a few round trips, even of a very slow network, take less */
+#define HANDSHAKE_NS       5000000000ULL /* a few round trips, even of a slow network, take less */
 #define FIRST_TRY_NS       100000000ULL  /* for the first attempt at an address */
-#define CONNECT_TRY_NS     1000000000ULL /* the longest attempt */
+#define CONNECT_TRY_NS     1000000000ULL
 #define RETRY_NAP_NS       10000000L
-#define CHECK_NS           100000000ULL /* until the end of another rank is noticed */
+#define CHECK_NS           100000000ULL /* until this rank notices that another one ended */
 #define REFUSED_NS         1000000000ULL
 #define MAX_JOINERS        128
 #define JOINER_STACK_BYTES (256 << 10)
@@ -53,7 +53,7 @@ struct joiner {
     struct setup *setup;
     pthread_t thread;
     int fd;
-    bool is_done; /* the thread ends; under the lock */
+    bool is_done; /* under the lock */
 };
 
 struct setup {
@@ -63,19 +63,20 @@ struct setup {
     pthread_cond_t changed;
 
     pthread_t connecting;
-    bool connects;    /* there are higher ranks */
-    bool stops;       /* this and the rest of the connecting thread's are under the lock */
-    bool is_done;     /* the connecting thread has ended, with this status and cause: */
+    bool connects;
+    bool stops; /* under the lock, as the next four */
+    bool is_done;
     int handshake_fd; /* -1: none */
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
 
     pthread_t accepting;
-    int stop_fd;                            /* eventfd */
-    int n_missing;                          /* links that are not connected yet; under the lock */
-    int n_strangers;                        /* under the lock */
-    char refusal[GYRE_CAUSE_MAX_BYTES / 2]; /* why nothing can be accepted, "" = it can; likewise */
-    uint64_t refused_ns; /* accepting fails; 0 = it works. Of the accepting thread, as the next */
+    int stop_fd;
+    int n_missing;   /* links to accept; under the lock */
+    int n_strangers; /* under the lock */
+    char refusal[GYRE_CAUSE_MAX_BYTES /
+                 2];     /* why nothing can be accepted, "" = it can; under the lock */
+    uint64_t refused_ns; /* 0 = accepting works. Only the accepting thread uses this and the next */
     struct joiner *first;
 };
 
@@ -109,7 +110,7 @@ static gyre_status introduce(const struct socket_peer *peer, uint32_t link, int 
     return GYRE_SUCCESS;
 }
 
-/* The descriptor that stop_connecting() shuts down; -1 = none. Returns false after a stop. */
+/* stop_connecting() shuts the descriptor down; -1 = none. False after a stop. */
 static bool show_fd(struct setup *setup, int fd)
 {
     pthread_mutex_lock(&setup->lock);
@@ -126,7 +127,7 @@ static gyre_status try_address(struct setup *setup, struct socket_peer *peer, ui
     const uint64_t now_ns = gyre_now_ns();
     GYRE_TRY(gyre_sock_connect(&peer->addresses[index],
                                gyre_min_u64(setup->deadline_ns, now_ns + try_ns), &fd));
-    gyre_status status = GYRE_ERROR_ABORTED; /* after a stop, when the status is not read */
+    gyre_status status = GYRE_ERROR_ABORTED;
     if (show_fd(setup, fd))
         status = introduce(peer, link, fd, gyre_min_u64(setup->deadline_ns, now_ns + HANDSHAKE_NS));
     show_fd(setup, -1);
@@ -219,14 +220,14 @@ static void stop_connecting(struct setup *setup)
     pthread_mutex_lock(&setup->lock);
     setup->stops = true;
     if (setup->handshake_fd >= 0)
-        shutdown(setup->handshake_fd, SHUT_RDWR); /* ends the thread's waits */
+        shutdown(setup->handshake_fd, SHUT_RDWR);
     pthread_mutex_unlock(&setup->lock);
     pthread_join(setup->connecting, NULL);
 }
 
 /* ---- accepting ------------------------------------------------------------------------------ */
 
-/* The link that an authenticated joiner asks for; NULL if there is no such link. */
+/* NULL if there is no such link. */
 static struct socket_link *find_link(struct socket_transport *transport, const struct hello *hello)
 {
     for (int i = 0; i < transport->n_peers; i++) {
@@ -296,7 +297,7 @@ static gyre_status add_joiner(struct setup *setup, int fd)
         status =
             gyre_thread_start(&joiner->thread, JOINER_STACK_BYTES, joiner_main, joiner, "a joiner");
     }
-    if (status != GYRE_SUCCESS) { /* a rank connects again later */
+    if (status != GYRE_SUCCESS) {
         gyre_sock_close(fd);
         free(joiner);
         return status;
@@ -318,7 +319,7 @@ static void see_off_joiners(struct setup *setup, bool all_out)
         const bool is_done = joiner->is_done;
         const bool is_out = all_out || ++n_joiners >= MAX_JOINERS;
         if (!is_done && is_out && joiner->fd >= 0)
-            shutdown(joiner->fd, SHUT_RDWR); /* ends the thread's waits */
+            shutdown(joiner->fd, SHUT_RDWR);
         pthread_mutex_unlock(&setup->lock);
         if (!is_done && !is_out) {
             link = &joiner->next;
@@ -333,8 +334,8 @@ static void see_off_joiners(struct setup *setup, bool all_out)
 }
 
 /* Accepting failed, for example for lack of descriptors. The connection stays in the kernel's
- * queue. Strangers give back what they hold. If there are none, this rank itself has used it up,
- * and its set-up ends after REFUSED_NS. */
+ * queue, and strangers give back what they hold. If there are none, this rank has used them up
+ * itself, and its set-up ends after REFUSED_NS. */
 static void note_refusal(struct setup *setup, gyre_status status)
 {
     const struct timespec retry_nap = {0, RETRY_NAP_NS};
@@ -449,7 +450,7 @@ static gyre_status connecting_result(const struct setup *setup)
     return setup->is_done ? setup->status : GYRE_SUCCESS;
 }
 
-/* Checks meanwhile that all ranks are alive: a dead one never connects. */
+/* A dead rank never connects, so all are checked meanwhile. */
 static gyre_status wait_for_all(struct setup *setup)
 {
     gyre_status status = GYRE_SUCCESS;
