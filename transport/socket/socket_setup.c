@@ -72,10 +72,9 @@ struct setup {
 
     pthread_t accepting;
     int stop_fd;
-    int n_missing;   /* links to accept; under the lock */
-    int n_strangers; /* under the lock */
-    char refusal[GYRE_CAUSE_MAX_BYTES /
-                 2];     /* why nothing can be accepted, "" = it can; under the lock */
+    int n_missing;                          /* links to accept; under the lock */
+    int n_strangers;                        /* under the lock */
+    char refusal[GYRE_CAUSE_MAX_BYTES / 2]; /* "" = accepting works; under the lock */
     uint64_t refused_ns; /* 0 = accepting works. Only the accepting thread uses this and the next */
     struct joiner *first;
 };
