@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id. With COMM_ID it names an address, where the ranks meet and rank 0 hands out an id
- * that names its rendezvous server.
+ * With COMM_ID an id names an address, where the ranks meet and rank 0 hands out an id that names
+ * its rendezvous server.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -33,7 +33,7 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
     return GYRE_SUCCESS;
 }
 
-/* Every process that makes one for the same address makes the same bytes. */
+/* Every process makes the same bytes for one address. */
 struct meeting {
     uint32_t magic;
     uint32_t wire_version;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that are threads of one process: one object under one lock, counted by its ranks. A rank
- * that is closed without goodbye is lost to the others.
+ * Ranks that are threads of one process: one object under one lock. A rank that is closed without
+ * goodbye is lost to the others.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -22,15 +22,15 @@ struct shared;
 struct local {
     struct gyre_bootstrap base;
     struct shared *shared;
-    /* All under the shared lock. */
+    /* Under the shared lock. */
     struct gyre_event_queue events;
     bool is_woken;
     bool is_open;
     bool has_left;
     bool has_gathered;
-    void *part; /* this rank's copy, of the gather in progress */
+    void *part; /* a copy, of the gather in progress */
     size_t n_part;
-    gyre_status broken; /* each rank remembers its own first reason */
+    gyre_status broken; /* this rank's first reason */
     char broken_text[GYRE_TEXT_MAX_BYTES];
 };
 
@@ -60,7 +60,7 @@ static void set_broken(struct local *local, gyre_status status, const char *text
     snprintf(local->broken_text, sizeof(local->broken_text), "%s", text);
 }
 
-/* Under the lock: no other open rank can gather any more, and each gets an event. */
+/* Under the lock. No other open rank can gather any more, and each gets an event. */
 static void tell_others(struct local *local, enum gyre_event_kind kind, const char *cause,
                         const char *text)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How some ranks of a communicator find each other again without its server. The lowest of them
- * answers when all others have connected to its regroup listener, so all get the same verdict. A
- * member that cannot take part joins with its failure, which every member then gets at once.
+ * The lowest member answers when all others have connected to its regroup listener, so all get the
+ * same verdict. A member that cannot take part joins with its failure, which every member gets at
+ * once.
  *
- * Ranks learn of deaths one after the other: a rank whose list still has more ranks is told so, and
- * the lowest rank waits for it to come again.
+ * Ranks learn of deaths at different times: a rank whose list still has more ranks is told so, and
+ * joins again.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -25,16 +25,16 @@ struct gyre_regroup_listener {
     struct gyre_sock_listeners listeners;
 };
 
-/* Exchanged: fixed layout. */
+/* Ranks send it to each other: fixed layout. */
 struct claim {
     int32_t rank;
     int32_t n_members;
-    uint64_t members; /* hash of the list: only ranks with equal lists regroup */
-    uint32_t failure; /* not SUCCESS: the rank cannot take part, for the cause in `text` */
+    uint64_t members; /* hash of the list of members */
+    uint32_t failure; /* not SUCCESS: the rank cannot take part; `text` says why */
     char text[GYRE_TEXT_MAX_BYTES];
 };
 
-/* Exchanged: fixed layout. */
+/* Ranks send it to each other: fixed layout. */
 struct verdict {
     uint32_t status;
     char text[GYRE_TEXT_MAX_BYTES];
@@ -42,7 +42,7 @@ struct verdict {
 };
 
 #define SECOND_NS  1000000000ULL
-#define CONNECT_NS (4 * SECOND_NS) /* refused for this long: the listening process is gone */
+#define CONNECT_NS (4 * SECOND_NS) /* after so long the listening process counts as gone */
 #define TRY_NS     (1 * SECOND_NS) /* for one of several addresses */
 
 static struct claim claim_of(const struct gyre_regroup *regroup)
@@ -89,7 +89,7 @@ void gyre_regroup_close(struct gyre_regroup_listener *listener)
     free(listener);
 }
 
-/* The lowest member sends its challenge, and nothing more until its verdict. */
+/* After its challenge the lowest member sends nothing until its verdict. */
 static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns)
 {
     struct gyre_wire_watch watch;
@@ -104,7 +104,7 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
 }
 
 /* One try at each address. A wrong one refuses, is silent, or does not know the secret.
- * *is_proved_out: the other end is the lowest member, so its answer counts. */
+ * *is_proved_out: the peer is the lowest member, so its answer counts. */
 static gyre_status try_addresses(const struct gyre_sock_address *addresses, int n,
                                  const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                  bool *is_proved_out, struct verdict *verdict_out)
@@ -174,11 +174,11 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
 }
 
 #define SLICE_MS       100
-#define REFUSED_NS     500000000ULL  /* how long nothing may be accepted */
+#define REFUSED_NS     500000000ULL  /* for which nothing may be accepted */
 #define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
 #define MAX_CANDIDATES 512           /* strangers have a lower cap; the rest are ranks */
 
-/* A connection until its claim is whole; then a joiner, if it is an awaited rank. */
+/* A connection until its claim is whole. */
 struct candidate {
     struct gyre_stranger stranger;
     bool is_proved;
@@ -193,13 +193,13 @@ struct serving {
     bool *missing;
     struct candidate *candidates;
     int n_candidates;
-    int *joiners; /* descriptors of ranks that wait for the verdict */
+    int *joiners; /* descriptors */
     int *rank_of;
     int n_joiners;
-    uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
-    uint64_t differs_ns; /* a list was found to differ; 0 = none was */
+    uint64_t refused_ns; /* 0 = accepting works */
+    uint64_t differs_ns; /* 0 = no list differs */
     int n_arrived;
-    gyre_status failure; /* of the first member that cannot take part */
+    gyre_status failure;
     char failure_text[GYRE_TEXT_MAX_BYTES];
     struct pollfd *polls;
 };
@@ -241,7 +241,7 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
 /* ---- the lowest member's side ------------------------------------------------------------------
  */
 
-/* The descriptor belongs to the caller now, or was closed. */
+/* The caller owns the descriptor now, or it was closed. */
 static void forget_candidate(struct serving *serving, int index)
 {
     serving->n_candidates--;
@@ -280,7 +280,7 @@ static gyre_status accept_some(struct serving *serving, int listen_fd)
         const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
         if (status == GYRE_ERROR_TIMEOUT)
             break;
-        /* No descriptor may be free; another thread may give one back soon. */
+        /* Another thread may give a descriptor back soon. */
         if (status != GYRE_SUCCESS && serving->refused_ns == 0)
             serving->refused_ns = gyre_now_ns();
         if (status != GYRE_SUCCESS)
@@ -339,7 +339,7 @@ static void note_failure(struct serving *serving, gyre_status status, const char
 }
 
 /* The rank waits with the other members, or is told that ranks on its list have been excluded, and
- * joins again later. */
+ * joins again. */
 static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
@@ -353,7 +353,7 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
         return GYRE_SUCCESS;
     }
     if (claim->members != serving->own.members) {
-        /* All joiners are told so, also those that are still to come. */
+        /* All joiners are told so, also those that come later. */
         snprintf(text, sizeof(text),
                  "ranks %d and %d do not go on with the same ranks (%d of %d there, %d here): "
                  "exclude the same ranks everywhere",
@@ -367,7 +367,7 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
         return GYRE_SUCCESS;
     }
     if (!serving->missing[claim->rank] && serving->failure != GYRE_SUCCESS) {
-        /* It has been told already, and tries again before all members have been told. */
+        /* The rank tries again before all members have been told. */
         send_verdict(fd, serving->failure, serving->failure_text, NULL);
         return GYRE_SUCCESS;
     }
@@ -388,7 +388,7 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
     return GYRE_SUCCESS;
 }
 
-/* Strangers, and connections that end, are dropped without a message. */
+/* Drops strangers, and connections that end, without a message. */
 static gyre_status serve_candidates(struct serving *serving)
 {
     for (int i = 0; i < serving->n_candidates;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The server's loop and the bytes of its links. Nothing blocks, a stranger costs a fixed buffer and
- * five seconds, and memory is reserved for a proved link alone, up to its frame type's cap.
+ * Nothing blocks, a stranger costs a fixed buffer and five seconds, and only a proved link gets
+ * memory, up to its frame type's cap.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -65,7 +65,7 @@ static void write_link(struct gyre_server *server, struct gyre_server_link *link
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         } else if (errno == EPIPE || errno == ECONNRESET) {
-            /* It has closed, but what it said before, perhaps a goodbye, may not be read yet. */
+            /* The peer has closed, but a goodbye may not be read yet. */
             while (link->first_out != NULL)
                 drop_first_out(link);
         } else if (errno != EINTR) {
@@ -81,7 +81,7 @@ static void write_link(struct gyre_server *server, struct gyre_server_link *link
         epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, link->fd, &event) != 0)
         gyre_server_link_kill(link, "could not be watched by the rendezvous");
     link->wants_out = wants_out;
-    /* If this end closed first, the last frame could be lost. */
+    /* If this side closed first, the last frame could be lost. */
     if (!wants_out && link->phase == GYRE_LINK_FINISHING)
         shutdown(link->fd, SHUT_WR);
 }
@@ -136,8 +136,7 @@ static void free_link(struct gyre_server *server, struct gyre_server_link *link)
     }
     while (link->first_out != NULL)
         drop_first_out(link);
-    /* A copy of the descriptor, in a child that is not yet what it will execute, would keep it in
-     * the set. */
+    /* A forked child's copy of the descriptor would keep it in the set. */
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
     gyre_sock_close(link->fd);
     free(link->payload);
@@ -362,7 +361,7 @@ static void free_server(struct gyre_server *server)
 }
 
 /* A process that exits right after its own error must first let its servers tell the other ranks. A
- * forked child has none of them. */
+ * forked child has no server. */
 static uint32_t n_serving;
 
 static void forget_servers(void)
@@ -418,7 +417,7 @@ static void *run_server(void *context)
                 } else if (link->phase == GYRE_LINK_RANK &&
                            gyre_wire_is_silent(link->fd, &link->watch)) {
                     kill_with(link, ETIMEDOUT);
-                    gyre_wire_reset(link->fd); /* if the peer still hears this host */
+                    gyre_wire_reset(link->fd);
                 }
             }
             gyre_server_check_deadlines(server, now_ns);
@@ -434,7 +433,7 @@ static void *run_server(void *context)
     return NULL;
 }
 
-/* The launcher's address has just worked, so a rank should try it first. */
+/* A rank should try the launcher's address first, because it has just worked. */
 static bool find_master(struct gyre_sock_address *address_out)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -481,7 +480,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
         status = gyre_fail_errno(errno, "epoll of the rendezvous");
         goto free_server;
     }
-    /* Before the thread starts, which owns the server from then on. */
+    /* The thread owns the server once it has started. */
     memcpy(id_out->secret, server->secret, sizeof(id_out->secret));
     GYRE_TRY_GOTO(status, gyre_thread_start(&thread, 0, run_server, server, "the rendezvous"),
                   free_server);

@@ -12,7 +12,7 @@
 
 #include <sys/resource.h>
 
-/* A frame that goes out, shared by every link that it waits on. */
+/* Shared by every link that it waits on. */
 struct gyre_server_buffer {
     int n_users;
     size_t n_bytes;
@@ -25,10 +25,10 @@ struct gyre_server_out {
 };
 
 enum gyre_link_phase {
-    GYRE_LINK_STRANGER, /* must prove the secret before its deadline */
-    GYRE_LINK_PROVED,   /* must send its rank */
+    GYRE_LINK_STRANGER, /* must prove the secret */
+    GYRE_LINK_PROVED,
     GYRE_LINK_RANK,
-    GYRE_LINK_FINISHING /* gets its last bytes; what it says is not read */
+    GYRE_LINK_FINISHING /* gets its last bytes and is not read */
 };
 
 struct gyre_server_link {
@@ -36,82 +36,79 @@ struct gyre_server_link {
     int fd;
     enum gyre_link_phase phase;
     uint64_t deadline_ns; /* of all phases but RANK */
-    bool is_dead;         /* the sweep closes it, never in the middle of an event */
+    bool is_dead;         /* the sweep closes it */
     bool wants_out;
     bool has_left;
     char death[160];
     struct gyre_wire_watch watch;
-    struct gyre_stranger stranger; /* in that phase */
+    struct gyre_stranger stranger;
     struct gyre_frame frame;
     uint8_t *payload;
-    size_t n_read; /* of header and payload */
+    size_t n_read;
     struct gyre_server_out *first_out;
     struct gyre_server_out *last_out;
     size_t n_out_offset;
     size_t n_queued_bytes;
     struct gyre_frame_join who; /* from PROVED to RANK */
-    uint8_t *gathered;          /* its part of the gather in progress */
+    uint8_t *gathered;          /* of the gather in progress */
     size_t n_gathered;
     bool has_gathered;
 };
 
 struct gyre_server {
-    struct gyre_sock_listeners listeners; /* none once all have joined */
+    struct gyre_sock_listeners listeners; /* none once all ranks have joined */
     int epoll_fd;
-    int spare_fd; /* given up where no other descriptor is free; -1 = none */
+    int spare_fd; /* -1 = none */
     bool is_accepting;
-    rlim_t n_files;      /* the limit of descriptors that was raised; 0 = none */
-    uint64_t refused_ns; /* since when nothing could be accepted; 0 = it can */
+    rlim_t n_files;      /* the old limit of descriptors; 0 = it was not raised */
+    uint64_t refused_ns; /* 0 = accepting works */
     char address_text[256];
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t timeout_ns;
-    uint64_t deadline_ns; /* of joining */
+    uint64_t deadline_ns;
     uint64_t first_join_ns;
     uint64_t next_progress_ns;
-    uint64_t progress_ns; /* how long after that the next line comes */
+    uint64_t progress_ns; /* when the next line of progress comes */
     struct gyre_server_link *links;
     int n_strangers;
     uint64_t n_dropped;
-    int n_ranks; /* 0 until the first rank says */
+    int n_ranks; /* 0 until the first rank tells it */
     int n_joined;
     struct gyre_server_link **ranks; /* by rank; NULL = not there */
-    bool is_complete;                /* all joined */
+    bool is_complete;
     bool has_failed;
     gyre_status failure;
     char failure_text[GYRE_TEXT_MAX_BYTES];
-    uint32_t sequence; /* of the gather in progress */
+    uint32_t sequence;
     int n_gathered;
     size_t n_gathered_bytes;
     uint64_t gather_started_ns;
 };
 
-/** Have the sweep end it. The first reason stays. */
+/** The sweep ends it. The first reason stays. */
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
 
-/** With room for its payload; NULL without memory. */
+/** NULL = no memory. */
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
                                              const void *payload, size_t n_payload);
 void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
 
-/** Queue a frame (NULL: no memory, the link dies) and write what goes now. */
+/** Queue a frame (NULL: no memory, the link dies) and write what the socket takes. */
 void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
                            struct gyre_server_buffer *buffer);
 
-/** The job cannot go on. All ranks are told why, also those that come late. The first failure
- * stays. */
+/** All ranks are told why, also those that come late. The first failure stays. */
 void gyre_server_fail(struct gyre_server *server, gyre_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** A whole frame of a proved link came. */
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);
 
-/** Tell the other ranks that a link is about to be freed, if it was a rank's. */
+/** Tell the other ranks that a rank's link is about to be freed. */
 void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link);
 
-/** Of joining (with a line of progress now and then) and of the gather. */
+/** Of joining and of the gather. */
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns);
 
-/** Listen and start the thread. @id_out: where and with which secret. */
 gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out);
 
 #endif

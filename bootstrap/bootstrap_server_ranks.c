@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What frames mean to the server: who may join, what is gathered and relayed, who is told of whose
- * end.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_server.h"
 
 #include "core/foundation/base/log.h"
@@ -17,9 +13,9 @@
 #define SECOND_NS        1000000000ULL
 #define PROGRESS_NS      (5 * SECOND_NS)
 #define PROGRESS_MAX_NS  (60 * SECOND_NS)
-#define FINISH_NS        (5 * SECOND_NS)  /* for the last frame to arrive */
-#define LINGER_NS        (60 * SECOND_NS) /* latecomers of a failed job learn why */
-#define MAX_POSTED_BYTES (4u << 20)       /* waiting for one rank; more is dropped */
+#define FINISH_NS        (5 * SECOND_NS)
+#define LINGER_NS        (60 * SECOND_NS) /* so that late ranks of a failed job learn why */
+#define MAX_POSTED_BYTES (4u << 20)       /* for one rank; more is dropped */
 
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
                                              const void *payload, size_t n_payload)
@@ -125,7 +121,7 @@ static void welcome_all(struct gyre_server *server)
                   (unsigned long long)server->n_dropped);
 }
 
-/* If a rank may not join, it has been told, and the other ranks if it concerns them. */
+/* A rank that may not join has been told, and so have the others if it concerns them. */
 static bool admit(struct gyre_server *server, struct gyre_server_link *link)
 {
     const struct gyre_frame_join *who = &link->who;
@@ -314,7 +310,7 @@ void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *lin
     if (server->n_ranks == 0 || rank < 0 || rank >= server->n_ranks || server->ranks[rank] != link)
         return;
     server->ranks[rank] = NULL;
-    if (link->has_gathered) { /* a gather without it never completes; the others learn of its end */
+    if (link->has_gathered) { /* a gather without it never completes */
         server->n_gathered--;
         server->n_gathered_bytes -= link->n_gathered;
     }

@@ -20,12 +20,13 @@
 
 #define SECOND_NS        1000000000ULL
 #define CONNECT_SLICE_NS (1 * SECOND_NS)
-#define HASTY_NS         (SECOND_NS * 3 / 10) /* the first round over several addresses */
+#define HASTY_NS         (SECOND_NS * 3 / 10) /* for the first round over several addresses */
 #define WORD_NS          (2 * SECOND_NS)      /* for the first word at one of several addresses */
-#define PROOF_NS         (5 * SECOND_NS)      /* the server's patience with strangers */
+#define PROOF_NS         (5 * SECOND_NS)      /* for which the server waits for a stranger */
 #define HANDSHAKE_TRIES  5
 
-/* The server speaks first; its kernel takes connections also while its process is stopped. */
+/* The server speaks first, because the kernel takes connections also while its process is
+ * stopped. */
 static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                uint64_t word_ns, uint64_t deadline_ns)
 {
@@ -42,8 +43,8 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
 
 struct attempts {
     int n_late;
-    int n_refused;   /* answered, and not as this job's rendezvous */
-    bool is_limited; /* this process lacks something */
+    int n_refused; /* answered, but not as this job's rendezvous */
+    bool is_limited;
     gyre_status status;
     char texts[GYRE_TEXT_MAX_BYTES];
 };
@@ -55,7 +56,7 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
     const uint64_t try_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + connect_ns);
     gyre_status status = gyre_sock_connect(address, try_ns, &tcp->fd);
     if (status == GYRE_SUCCESS) {
-        /* A stopped server may be at the only address, which is waited at. */
+        /* The only address is waited at, because a stopped server may be there. */
         const uint64_t word_ns = gyre_min_u64(
             deadline_ns, tcp->n_addresses == 1 ? deadline_ns : gyre_now_ns() + WORD_NS);
         status = shake_hands(tcp, layout, word_ns, deadline_ns);
@@ -126,8 +127,8 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     }
 }
 
-#define GRACE_NS   (2 * SECOND_NS) /* the server's verdict names more than ours */
-#define GIVE_UP_NS (2 * SECOND_NS) /* a failed rank's own error waits for this */
+#define GRACE_NS   (2 * SECOND_NS) /* because the server's verdict names more */
+#define GIVE_UP_NS (2 * SECOND_NS)
 #define RETRY_NS   (SECOND_NS * 3 / 10)
 #define POST_NS    (5 * SECOND_NS)
 
@@ -151,7 +152,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
         status = gyre_tcp_send(tcp, &frame, mine, deadline_ns);
     const bool is_sent = status == GYRE_SUCCESS;
     pthread_mutex_lock(&tcp->lock);
-    /* Even when sending failed: the reason may be on its way. */
+    /* Also after a failed send, because the reason may have arrived. */
     while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
            !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
@@ -334,7 +335,7 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
            !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
     if (tcp->is_joined)
-        status = GYRE_SUCCESS; /* a loss that came right behind is the first poll's */
+        status = GYRE_SUCCESS; /* the first poll reports a loss that came later */
     else if (tcp->broken != GYRE_SUCCESS)
         status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     else if (gyre_bootstrap_is_cancelled(&tcp->base))
@@ -426,7 +427,8 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, connect_server(tcp, &layout, deadline_ns - GRACE_NS), close_tcp);
-    /* Not before the connection: one descriptor is enough to tell the other ranks of a failure. */
+    /* Only after the connection, because one descriptor is enough to tell the other ranks of a
+     * failure. */
     tcp->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (tcp->wake_fd < 0) {
         char text[GYRE_CAUSE_MAX_BYTES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a rank's link to the server. Any thread may send, under one lock. One of the threads
- * that wait (for an event, for a gathered result) reads the socket for all; the others sleep until
- * it has. So a gather works while another thread polls.
+ * A rank's link to the server. Any thread may send, under one lock. One of the threads that wait
+ * (for an event, for a gathered result) reads the socket for all, so a gather works while another
+ * thread polls.
  */
 #ifndef GYRE_BOOTSTRAP_TCP_H
 #define GYRE_BOOTSTRAP_TCP_H
@@ -17,38 +17,38 @@ struct gyre_tcp {
     int wake_fd;
     uint64_t timeout_ns;
     char server_text[256];
-    int n_addresses;                 /* of the server */
-    struct gyre_frame_joined joined; /* written before the link is handed out */
+    int n_addresses;
+    struct gyre_frame_joined joined;
     pthread_mutex_t send_lock;
     bool is_send_broken; /* a frame was cut off; under send_lock */
 
     /* Under `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_reading; /* a thread has the reader's role; it alone touches the frame below */
+    bool is_reading; /* some thread reads; it alone touches the frame below */
     bool is_woken;
     bool is_joined;
     bool is_closed;
     bool server_rank_left;
-    gyre_status broken; /* collectives cannot succeed any more, because of: */
+    gyre_status broken;
     char broken_text[GYRE_TEXT_MAX_BYTES];
     struct gyre_event_queue events;
     uint32_t sequence;
-    void *result; /* of GATHERED */
+    void *result;
     size_t n_result;
 
     struct gyre_frame frame;
     uint8_t *payload;
     size_t n_read;
-    struct gyre_wire_watch watch; /* the reader's, once the link is handed out */
-    uint64_t next_look_ns;        /* likewise */
+    struct gyre_wire_watch watch; /* only the reader uses it */
+    uint64_t next_look_ns;        /* only the reader uses it */
 };
 
 /** One whole frame, or the link cannot send any more. Any thread. */
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
                           uint64_t deadline_ns);
 
-/** Collectives fail from now on; the first reason stays. Under `lock`. */
+/** Under `lock`. The first reason stays. */
 void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text);
 
 /** Read, or wait for the reader, until something may have changed or the deadline has come. Under

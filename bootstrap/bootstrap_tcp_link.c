@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A rank's link to the rendezvous server: the frames that it sends and receives.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_tcp.h"
 
 #include "core/foundation/base/thread.h"
@@ -31,7 +28,7 @@ gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, 
     if (status == GYRE_SUCCESS && frame->n_bytes > 0)
         status = gyre_sock_send(tcp->fd, payload, frame->n_bytes, deadline_ns);
     if (status != GYRE_SUCCESS)
-        tcp->is_send_broken = true; /* what follows would be read as the rest of this frame */
+        tcp->is_send_broken = true; /* the server would take later bytes for this frame */
     pthread_mutex_unlock(&tcp->send_lock);
     return status;
 }
@@ -60,7 +57,7 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
         return;
     tcp->is_closed = true;
     if (tcp->is_joined && joined->server_rank == tcp->base.rank) {
-        /* This rank has not died, but deaths cannot be noticed any more. */
+        /* This rank lives, but cannot notice deaths any more. */
         snprintf(text, sizeof(text), "rank %d's own rendezvous at %s %s", tcp->base.rank,
                  tcp->server_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
@@ -135,7 +132,7 @@ static void on_frame(struct gyre_tcp *tcp)
     }
 }
 
-/* Where the next bytes go. Returns NULL, or why the link can be used no more. */
+/* NULL, or why the link can be used no more. */
 static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_t *n_wanted_out)
 {
     if (tcp->n_read < sizeof(tcp->frame)) {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What both sides of a connection share.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_wire.h"
 
 #include "core/foundation/base/log.h"
@@ -9,7 +6,7 @@
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
-#include <linux/tcp.h> /* its tcp_info counts segments; that of netinet/tcp.h is an old one */
+#include <linux/tcp.h> /* tcp_info of netinet/tcp.h counts no segments */
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -20,9 +17,9 @@
 
 #define HELLO_MAGIC 0x31525947u /* "GYR1" */
 
-/* Process-wide, as libcrypto's state is, which its handler of exit() frees while our own threads
- * may still make proofs. This handler is registered after libcrypto's, so it runs before: no proof
- * begins after it. A fork waits for the lock, so libcrypto's own locks are free in the child. */
+/* Process-wide, as libcrypto's state is, which its handler of exit() frees while threads may still
+ * make proofs. This handler is registered after libcrypto's, so it runs before, and no proof begins
+ * after it. A fork waits for the lock, so libcrypto's own locks are free in the child. */
 static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_exiting; /* under proof_lock, as the next */
 static bool is_prepared;
@@ -53,7 +50,7 @@ static gyre_status make_hello(struct gyre_hello *hello_out)
     return gyre_random_bytes(hello_out->nonce, sizeof(hello_out->nonce));
 }
 
-/* The proof of one role over both challenges. */
+/* Of one role over both challenges. */
 static gyre_status make_proof(const uint8_t *secret, bool is_server,
                               const struct gyre_hello *client, const struct gyre_hello *server,
                               uint8_t proof_out[GYRE_PROOF_BYTES])
@@ -114,7 +111,7 @@ bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd)
     memset(stranger_out, 0, sizeof(*stranger_out));
     stranger_out->fd = fd;
     stranger_out->born_ns = gyre_now_ns();
-    /* 36 bytes into an empty socket buffer: all or nothing */
+    /* all or nothing, because the socket buffer is empty */
     return make_hello(&stranger_out->hello) == GYRE_SUCCESS &&
            send(fd, &stranger_out->hello, sizeof(stranger_out->hello), MSG_NOSIGNAL) ==
                sizeof(stranger_out->hello);
@@ -156,22 +153,21 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
     return GYRE_STRANGER_EVICT;
 }
 
-/* Is the other end still there? The two kernels answer that: a stopped process must not count as
- * dead. Keepalive alone misses an end that has bytes to send: Linux sends no probes then.
- * TCP_USER_TIMEOUT also ends a connection to a stopped process whose window is full. So the
+/* Is the peer still there? Its kernel answers that: a stopped process must not count as dead.
+ * Keepalive alone misses a connection that has bytes to send, because Linux sends no probes then,
+ * and TCP_USER_TIMEOUT also ends a connection to a stopped process whose window is full. So the
  * segments that arrive are counted: a peer's kernel that reaches this host sends one every 2 s, an
- * acknowledgement, a probe, or an answer to ours. Loss in one direction alone is seen by the end
+ * acknowledgement, a probe, or an answer to ours. Loss in one direction alone is seen by the side
  * that hears nothing. It resets the connection, because a FIN would wait behind bytes that are
  * never acknowledged. */
 #define SECOND_NS 1000000000ULL
-/* Keepalive's own patience: 2 s, and five probes a second apart. */
+/* As keepalive: 2 s, and five probes a second apart. */
 #define SILENT_NS (7 * SECOND_NS)
-/* Longer than any kernel's acknowledgement takes, shorter than the peer's patience. */
+/* Longer than any kernel's acknowledgement takes, shorter than SILENT_NS. */
 #define UNHEARD_NS (5 * SECOND_NS)
-/* A reset leads to this state of TCP (TCP_CLOSE in netinet/tcp.h); the peer's FIN to another one.
- */
+/* A reset leads to this state of TCP (TCP_CLOSE in netinet/tcp.h), a FIN to another one. */
 #define STATE_CLOSED 7
-/* A process that was stopped itself has not looked for long; that is no silence of the peer. */
+/* A process that was stopped has not looked for long, which is no silence of the peer. */
 #define LOOK_MAX_NS (2 * SECOND_NS)
 
 static bool read_info(int fd, struct tcp_info *info_out)
@@ -187,7 +183,7 @@ bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch)
     struct tcp_info info;
     const uint64_t now_ns = gyre_now_ns();
     if (!read_info(fd, &info))
-        return false; /* not TCP, or a kernel before 4.2: keepalive has to do */
+        return false; /* not TCP, or a kernel before 4.2, where keepalive has to do */
     const uint64_t passed_ns =
         watch->looked_ns == 0 ? 0 : gyre_min_u64(now_ns - watch->looked_ns, LOOK_MAX_NS);
     const bool has_come = info.tcpi_segs_in != watch->n_segments;
@@ -270,7 +266,7 @@ void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out)
     memset(watch_out, 0, sizeof(*watch_out));
     snprintf(before, sizeof(before), "%s", gyre_cause());
     if (gyre_sock_own_address(fd, &watch_out->own) != GYRE_SUCCESS) {
-        watch_out->own.family = 0; /* a connection that is gone already says so when it is read */
+        watch_out->own.family = 0; /* the next read tells that the connection is gone */
         gyre_set_cause(before);
     }
 }

@@ -15,8 +15,8 @@
 #define GYRE_ID_MAGIC           0x45525947u /* "GYRE" */
 #define GYRE_HOST_MAX_BYTES     64
 #define GYRE_TEXT_MAX_BYTES     768
-#define GYRE_GATHER_MAX_BYTES   (16u << 20) /* of all ranks, in an all_gather */
-#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* of one rank, in an all_gather_v, if n_ranks > 16 */
+#define GYRE_GATHER_MAX_BYTES   (16u << 20) /* of all ranks */
+#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* of one rank in an all_gather_v, if n_ranks > 16 */
 #define GYRE_MAX_RANKS          65536
 
 struct gyre_id_layout {
@@ -26,7 +26,7 @@ struct gyre_id_layout {
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t nonce;
     uint64_t created_unix_s;
-    uint64_t checksum; /* of everything before it: a mangled id is not dialled */
+    uint64_t checksum; /* of everything before it */
 };
 static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
 
@@ -38,7 +38,7 @@ enum gyre_frame_type {
     GYRE_FRAME_JOINED,   /* server to rank: struct gyre_frame_joined */
     GYRE_FRAME_GATHER,   /* rank to server: its bytes */
     GYRE_FRAME_GATHERED, /* server to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
-    GYRE_FRAME_POST,     /* to the server, `rank` = receiver or -1; to a rank, `rank` = sender */
+    GYRE_FRAME_POST,     /* to the server `rank` = receiver or -1, to a rank `rank` = sender */
     GYRE_FRAME_FAIL,     /* both ways: text; `rank` gave up, also instead of joining */
     GYRE_FRAME_LEAVE,    /* rank to server */
     GYRE_FRAME_LEFT,     /* server to rank */
@@ -73,10 +73,9 @@ struct gyre_frame_joined {
 };
 static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 
-/* of all ranks' gather */
 #define GYRE_FRAME_MAX_BYTES (1u << 30)
 
-/** Most bytes that one rank may give to a gather. */
+/** Of one rank in a gather. */
 size_t gyre_gather_cap(int n_ranks);
 
 /** Arguments of a gather, of an all_gather with equal parts, and of a post. Errors:
@@ -96,7 +95,7 @@ struct gyre_hello {
     uint8_t nonce[GYRE_NONCE_BYTES];
 };
 
-struct gyre_answer { /* of the client */
+struct gyre_answer {
     struct gyre_hello hello;
     uint8_t proof[GYRE_PROOF_BYTES];
 };
@@ -116,55 +115,49 @@ struct gyre_stranger {
 /** Challenge a new connection. False: it is no use. */
 bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
 
-enum gyre_stranger_state {
-    GYRE_STRANGER_WAITS,
-    GYRE_STRANGER_PROVED, /* it has this side's proof, too */
-    GYRE_STRANGER_REFUSED
-};
+enum gyre_stranger_state { GYRE_STRANGER_WAITS, GYRE_STRANGER_PROVED, GYRE_STRANGER_REFUSED };
 
-/** Take in what its socket has, and not a byte beyond the answer. The calling thread says
+/** Read what the socket has, and not a byte beyond the answer. The calling thread says
  * gyre_authenticate_release() later, if nobody joins it. */
 enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
                                             const uint8_t secret[GYRE_SECRET_BYTES]);
 
 enum gyre_stranger_room {
     GYRE_STRANGER_ROOM,
-    GYRE_STRANGER_EVICT, /* once the oldest is dropped, which had time enough */
+    GYRE_STRANGER_EVICT, /* once the oldest is dropped */
     GYRE_STRANGER_FULL
 };
 
-/** Is there room for one more? @oldest: NULL = none. */
+/** @oldest: NULL = none. */
 enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest);
 
 /* ---- is the peer still there? ---------------------------------------------------------------- */
 
 struct gyre_wire_watch {
     struct gyre_sock_address own; /* family 0 = unknown */
-    uint32_t n_segments;          /* at the last look */
+    uint32_t n_segments;
     uint64_t n_acked_bytes;
     uint64_t looked_ns;
-    uint64_t silent_ns;  /* no segment has come for so long */
-    uint64_t unheard_ns; /* bytes wait, and none was acknowledged for so long */
+    uint64_t silent_ns;  /* since the last segment */
+    uint64_t unheard_ns; /* for which bytes wait and none was acknowledged */
 };
 
 void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out);
 
-/** Nothing has come from the peer's kernel for 7 s. For about once a second while the caller waits.
- */
+/** Nothing has come from the peer's kernel for 7 s. To be called about once a second while
+ * waiting. */
 bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
 
 /** The peer hears of the end now, whatever waits to be sent. The descriptor stays open. */
 void gyre_wire_reset(int fd);
 
-/** The words behind "pid 4321 on hostB".
- * @error_number: 0 = the peer closed it, ETIMEDOUT = it is silent, or of recv(2) or send(2).
- * @text_out: 160 bytes are enough. */
+/** The words behind "pid 4321 on hostB". @error_number: 0 = the peer closed it, ETIMEDOUT = it is
+ * silent, or of recv(2) or send(2). @text_out: 160 bytes are enough. */
 const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
                                char *text_out, size_t text_bytes);
 
-/** Wait a tenth of a second for the peer.
- * @has_word_out: there is something to read, or the connection has ended. Errors: TIMEOUT (the
- * deadline has passed), REMOTE (the peer is silent). */
+/** Wait a tenth of a second for the peer. @has_word_out: there is something to read, or the
+ * connection has ended. Errors: TIMEOUT (the deadline has passed), REMOTE (the peer is silent). */
 gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
                             bool *has_word_out);
 
@@ -176,14 +169,13 @@ struct gyre_event_node {
 struct gyre_event_queue {
     struct gyre_event_node *first;
     struct gyre_event_node *last;
-    int n_messages; /* bounded; losses and goodbyes are bounded by the ranks */
+    int n_messages; /* bounded, as losses and goodbyes are by the ranks */
 };
 
-/** A copy of `bytes`, cut to what fits. Beyond a bound messages are dropped. */
+/** Copies `bytes`, cut to what fits. Beyond a bound messages are dropped. */
 void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,
                       const void *bytes, size_t n_bytes);
 
-/** False if empty. */
 bool gyre_events_pop(struct gyre_event_queue *queue, struct gyre_event *event_out);
 
 void gyre_events_clear(struct gyre_event_queue *queue);
@@ -191,7 +183,7 @@ void gyre_events_clear(struct gyre_event_queue *queue);
 /** Is `payload` sizes and bytes of n_ranks ranks? */
 gyre_status gyre_gathered_check(const void *payload, size_t n_payload, int n_ranks);
 
-/** Copy a checked payload out. Errors: INVALID_USAGE naming a rank that did not give n_bytes. */
+/** @payload: checked. Errors: INVALID_USAGE naming a rank that did not give n_bytes. */
 gyre_status gyre_gathered_fixed(const void *payload, int n_ranks, size_t n_bytes, void *all_out);
 
 gyre_status gyre_gathered_v(const void *payload, int n_ranks, void **all_out, size_t *offsets_out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A wrong choice would run every process alone, or let two jobs meet, so whatever is unclear is an
+ * A wrong answer would run every process alone, or let two jobs meet, so whatever is unclear is an
  * error.
  */
 #include "bootstrap/launch.h"
@@ -16,15 +16,14 @@
 
 #define MAX_RANKS 65536
 
-/* How near to the process a launcher is: one with a higher value was started by one with a lower.
- */
+/* A launcher with a higher value was started by one with a lower value. */
 enum nearness {
-    CLUSTER,   /* an orchestrator's pods */
-    RESOURCES, /* a resource manager's tasks */
-    INSTANCE,  /* tasks of a resource manager inside another one's job */
-    MPI,       /* MPI's own launchers, which resource managers often start */
-    BY_HAND,   /* RANK and WORLD_SIZE, which a script or a tool sets last */
-    AGENT      /* torchrun starts the process itself */
+    CLUSTER, /* an orchestrator's pods */
+    RESOURCES,
+    INSTANCE, /* tasks inside another resource manager's job */
+    MPI,      /* MPI's launchers, which resource managers often start */
+    BY_HAND,  /* RANK and WORLD_SIZE, which a script sets last */
+    AGENT     /* torchrun starts the process itself */
 };
 
 /* Names of variables, or NULL. A rank, or the first name of the size with a value above 1, shows
@@ -32,14 +31,14 @@ enum nearness {
 struct launcher {
     const char *name;
     enum nearness nearness;
-    const char *mark; /* the row counts only if this is set */
+    const char *mark; /* the row counts only if it is set */
     const char *rank;
     const char *n_ranks[3];
     const char *local_rank;
     const char *n_local;
     const char *n_hosts;
     const char *hosts;  /* Slurm's list of hosts; rank 0 is on the first */
-    const char *job[4]; /* the identity of one start of the job */
+    const char *job[4]; /* identify one start of the job */
 };
 
 #define TRAINING                                                           \
@@ -120,7 +119,7 @@ struct said {
     const char *size_name;
 };
 
-/* Without blanks around it; NULL if it is unset or empty. */
+/* Without blanks around it; NULL = unset or empty. */
 static const char *find(char *const *environment, const char *name, char *text_out, size_t n_text)
 {
     const size_t n_name = name == NULL ? 0 : strlen(name);
@@ -230,7 +229,7 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
                             all[inner].rank % n_outer == all[outer].rank);
     if (nearness == launchers[outer].nearness)
         return false;
-    /* Lonely copies, if the inner variables are a rest. */
+    /* The inner variables are left over from an earlier launch. */
     if (all[inner].n_ranks == 1 && (all[outer].n_ranks > 1 || all[outer].rank > 0))
         return !is_step || (nearness == AGENT && launchers[outer].nearness < MPI);
     if (nearness == BY_HAND && launchers[outer].nearness == MPI)
@@ -310,7 +309,7 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
         if (all[i].is_whole && all[i].n_ranks > 0 &&
             (chosen < 0 || launchers[i].nearness > launchers[chosen].nearness))
             chosen = i;
-    /* Variables of mpirun are a rest if the PMIx server is that of an srun started inside. */
+    /* Variables of mpirun are left over if the PMIx server is that of an srun started inside. */
     const char *name = find(environment, "PMIX_NAMESPACE", server, sizeof(server));
     for (int i = 0; i < N_LAUNCHERS && chosen >= 0 && launchers[chosen].nearness == MPI &&
                     name != NULL && strncmp(name, "slurm.pmix.", 11) == 0;
@@ -389,7 +388,7 @@ static gyre_status find_address(char *const *environment, const struct launcher 
         if (end != NULL)
             append(launch->address, sizeof(launch->address), "%.*s", (int)strcspn(end + 1, ",["),
                    end + 1);
-        launch->port = 20000 + (int)(hash % 12000); /* below the ports that kernels give away */
+        launch->port = 20000 + (int)(hash % 12000); /* below the kernels' ephemeral ports */
     }
     return GYRE_SUCCESS;
 }

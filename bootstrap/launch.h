@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which launcher started this process, what it says, and how processes that know one address meet.
+ * Which launcher started this process, and how processes that know one address meet.
  */
 #ifndef GYRE_BOOTSTRAP_LAUNCH_H
 #define GYRE_BOOTSTRAP_LAUNCH_H
@@ -15,8 +15,7 @@
  * variables with their values, and the remedy. */
 gyre_status gyre_launch_find(char *const *environment, gyre_launch *launch_out);
 
-/** Does a PMIx server of this launch know the process, so that MPI finds the other processes? Pure.
- */
+/** Does a PMIx server of this launch know the process, so that MPI finds the others? Pure. */
 bool gyre_launch_has_pmix(char *const *environment, const gyre_launch *launch);
 
 /* ---- ranks meet ---------------------------------------------------------------------------------
@@ -26,14 +25,14 @@ bool gyre_launch_has_pmix(char *const *environment, const gyre_launch *launch);
 struct gyre_meet_place {
     int rank;
     int n_ranks;
-    uint32_t number;     /* the same on all ranks: a rank may be ahead of others */
+    uint32_t number;     /* the same on all ranks */
     const char *source;  /* the variable that names the address */
     const char *address; /* a host, or "@" and a name on this host */
     int port;
-    const char *job; /* "NAME=value NAME=value": ranks of one job name no value that differs */
+    const char *job; /* "NAME=value NAME=value": no value differs between ranks of one job */
     uint64_t timeout_ns;
     const struct gyre_params *params; /* SOCKET_IFNAME; NULL = rank 0 listens on all addresses */
-    const struct gyre_fault *fault;   /* raised: the waiting ends; NULL = never */
+    const struct gyre_fault *fault;   /* raised: waits end; NULL = never */
 };
 
 struct gyre_meet {
@@ -43,13 +42,12 @@ struct gyre_meet {
     int *fds;
 };
 
-/** Wait until all ranks have come.
- * Errors: INVALID_ARGUMENT, INVALID_USAGE (another job or program listens there; the ranks' n_ranks
- * differ; a rank number twice), TIMEOUT, ABORTED, SYSTEM. */
+/** Waits for all ranks. Errors: INVALID_ARGUMENT, INVALID_USAGE (another job or program listens
+ * there; the ranks' n_ranks differ; a rank number twice), TIMEOUT, ABORTED, SYSTEM. */
 gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet *meet_out);
 void gyre_meet_close(struct gyre_meet *meet);
 
-/** Also a barrier. @all_out: n_ranks * n_bytes, by rank. Errors: REMOTE, TIMEOUT, SYSTEM. */
+/** Also a barrier. @all_out: by rank. Errors: REMOTE, TIMEOUT, SYSTEM. */
 gyre_status gyre_meet_all_gather(struct gyre_meet *meet, const void *mine, size_t n_bytes,
                                  void *all_out, uint64_t deadline_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The side of the other ranks, and the gathers. A rank sends its hello, and rank 0 answers: taken,
- * refused, or later. A rank that was taken gets a second answer when all have come, or rank 0 gives
- * up.
+ * The side of the ranks other than 0, and the gathers. A rank sends its hello, and rank 0 answers:
+ * taken, refused, or later. A rank that was taken gets a second answer when all have come, or rank
+ * 0 gives up.
  */
 #include "bootstrap/launch.h"
 
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define SECOND_NS  1000000000ULL
-#define SILENCE_MS 10000 /* until a host that does not answer counts as gone */
+#define SILENCE_MS 10000 /* after which a silent host counts as gone */
 
 bool gyre_meet_is_named(const struct gyre_meet_place *place)
 {
@@ -166,7 +166,6 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
     return status;
 }
 
-/* Rank 0 has taken this rank, and waits for the others. */
 static gyre_status wait_for_start(const struct gyre_meet_place *place, int fd, uint64_t deadline_ns)
 {
     struct gyre_meet_answer answer;
@@ -229,7 +228,7 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
                       where, (double)place->timeout_ns / 1e9, gyre_cause());
             notice_ns = UINT64_MAX;
         }
-        poll(NULL, 0, 50); /* another program may listen there now and be gone soon */
+        poll(NULL, 0, 50); /* another program may listen there and soon be gone */
     }
 }
 
@@ -263,7 +262,7 @@ gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet
         gyre_meet_close(&meet);
         return status;
     }
-    /* Keepalive finds a host that is gone only while no data is on its way to it. */
+    /* Keepalive finds a host that is gone only while no data are on their way to it. */
     const unsigned int silence_ms = SILENCE_MS;
     for (int i = 0; i < meet.n_fds && !gyre_meet_is_named(place); i++)
         if (meet.fds[i] >= 0)

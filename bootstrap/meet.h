@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What rank 0's side of a meeting and the other ranks' side share.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BOOTSTRAP_MEET_H
 #define GYRE_BOOTSTRAP_MEET_H
 
@@ -12,10 +9,10 @@
 #include <sys/un.h>
 
 #define GYRE_MEET_MAGIC     "gyre meets 0001"
-#define GYRE_MEET_HELLO_NS  2000000000ULL /* until a new connection has sent its hello */
-#define GYRE_MEET_NOTICE_NS 5000000000ULL /* until a waiting rank says so, once */
+#define GYRE_MEET_HELLO_NS  2000000000ULL /* for a connection's hello */
+#define GYRE_MEET_NOTICE_NS 5000000000ULL /* after which a waiting rank logs it */
 
-/* Exchanged: fixed layout. */
+/* Ranks send it to each other: fixed layout. */
 struct gyre_meet_hello {
     char magic[16];
     int32_t rank;
@@ -31,11 +28,11 @@ enum gyre_meet_verdict { GYRE_MEET_TAKEN = 1, GYRE_MEET_REFUSED, GYRE_MEET_LATER
 struct gyre_meet_answer {
     char magic[16];
     int32_t verdict;
-    int32_t status; /* of a refusal */
+    int32_t status;
     char text[768];
 };
 
-/** A name on this host, and no address. */
+/** The place is a name on this host, and no address. */
 bool gyre_meet_is_named(const struct gyre_meet_place *place);
 
 bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);
@@ -59,11 +56,10 @@ bool gyre_meet_is_own_user(int fd);
 /** Add to the thread's cause that the address means this host only, if it does. Returns status. */
 gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status);
 
-/** Connect, say hello, and read the first answer. */
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out);
 
-/** Rank 0's side. On failure the ranks that came are told. */
+/** On failure the ranks that came are told. */
 gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_meet *meet);
 
 #endif

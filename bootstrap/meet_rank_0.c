@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0's side. It drops a connection that has not sent its hello within two seconds; it never
- * waits for one.
+ * Rank 0's side. It never waits for a connection, and drops one that has not sent its hello within
+ * two seconds.
  */
 #include "core/foundation/base/log.h"
 #include "bootstrap/meet.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BIND_NS       500000000ULL /* until a busy port counts as another program's */
+#define BIND_NS       500000000ULL /* after which a busy port counts as another program's */
 #define MAX_PENDING   64
 #define MAX_LISTENERS (GYRE_MAX_INTERFACES + GYRE_MEET_MAX_ADDRESSES + 2)
 #define TEXT_BYTES    sizeof(((struct gyre_meet_answer *)0)->text)
