@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The table of algorithms, the checks of shapes that all algorithms share, and algorithms whose
- * programs come from a file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 
 #include "core/foundation/base/status.h"
@@ -204,7 +200,6 @@ int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_place
 
 /* ---- programs from a file -------------------------------------------------------------------- */
 
-/* @first: a program of the first variant. */
 static gyre_status check_programs(const struct gyre_program *const *programs,
                                   const struct gyre_program *first)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms are pure functions from (shape, rank) to that rank's program. A new algorithm is one
- * file that defines `const struct gyre_algorithm gyre_algorithm_NAME`, and a line X(NAME) of
+ * Algorithms are pure functions from (shape, rank) to that rank's program. A new one is a file that
+ * defines `const struct gyre_algorithm gyre_algorithm_NAME`, and a line X(NAME) of
  * GYRE_ALGORITHM_LIST.
  */
 #ifndef GYRE_ALGORITHMS_ALGORITHM_H
@@ -40,7 +40,7 @@ struct gyre_ability {
 };
 
 struct gyre_algorithm {
-    const char *name; /* as in GYRE_ALGO and --algo, at most 15 characters */
+    const char *name; /* at most 15 characters */
     const char *summary;
     uint32_t collectives; /* bit i = collective i */
     /* Are there programs for a shape of one of these collectives, and what do they do? The answer
@@ -52,7 +52,7 @@ struct gyre_algorithm {
     int (*n_variants)(const struct gyre_shape *shape);
     /* Append the steps of one rank. n_ranks >= 2. The builder remembers the first error. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
-    /* How many chunks a vector is cut into; NULL or 1 if the buffers consist of blocks. n_ranks >=
+    /* Into how many chunks a vector is cut; NULL or 1 if the buffers consist of blocks. n_ranks >=
      * 2. */
     int (*n_chunks)(const struct gyre_shape *shape);
     /* Programs that were read from a file, in place of the functions above; NULL = none. */
@@ -77,8 +77,8 @@ struct gyre_given_programs {
     const struct gyre_program *const *programs[GYRE_MAX_VARIANTS]; /* each by rank */
 };
 
-/* Every algorithm, in the order in which the tuner tries them. `spread` is in ring.c, `doubling` in
- * halving.c, `sendrecv` in direct.c. */
+/* In the order in which the tuner tries them. `spread` is in ring.c, `doubling` in halving.c,
+ * `sendrecv` in direct.c. */
 #define GYRE_ALGORITHM_LIST(X)                           \
     X(ring)     /* neighbours only */                    \
     X(tree)     /* double binary tree over the hosts */  \
@@ -113,7 +113,7 @@ gyre_status gyre_algorithms_add(const struct gyre_algorithm *algorithm);
 /** gyre_algorithms_drop - take back all but the first @n, before anything has used them. */
 void gyre_algorithms_drop(int n);
 
-/** gyre_algorithm_find - by name, in upper or lower case; NULL = there is none. */
+/** gyre_algorithm_find - in upper or lower case; NULL = there is none. */
 const struct gyre_algorithm *gyre_algorithm_find(const char *name);
 
 static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
@@ -146,7 +146,7 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
                                 struct gyre_algorithm *algorithm_out);
 
 /** gyre_algorithm_variants - 1..GYRE_MAX_VARIANTS. All variants have the same n_chunks, n_lanes and
- * min_depth. The variant of @shape is ignored. */
+ * min_depth. Ignores the variant of @shape. */
 int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
 
 /** gyre_algorithm_emit - make one rank's program. With one rank, it copies IN to OUT.
@@ -161,7 +161,7 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
                          struct gyre_ref *peers_out);
 
-/* How many peers of each kind a rank has: the greatest number of all ranks. */
+/* Of a rank: the greatest number of all ranks. */
 struct gyre_peer_counts {
     uint32_t n_inside; /* on its own host */
     uint32_t n_near;   /* on other hosts */
@@ -174,7 +174,7 @@ struct gyre_peer_counts {
 gyre_status gyre_near_peers_find(const struct gyre_grouping *grouping, unsigned n_ranks, int rank,
                                  uint8_t *is_far_out);
 
-/** gyre_near_peers_count - of all ranks. Errors: OUT_OF_MEMORY. */
+/** gyre_near_peers_count - errors: OUT_OF_MEMORY. */
 gyre_status gyre_near_peers_count(const struct gyre_grouping *grouping, unsigned n_ranks,
                                   struct gyre_peer_counts *counts_out);
 

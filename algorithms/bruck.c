@@ -83,7 +83,7 @@ static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_bui
     }
 }
 
-/* How many of the numbers below n_ranks have the bit `distance`. */
+/* How many numbers below n_ranks have the bit `distance`. */
 static int moved_at(const struct gyre_shape *shape, int distance)
 {
     const int rest = shape->n_ranks % (2 * distance);

@@ -50,7 +50,6 @@ static void send_own(const struct gyre_shape *shape, int rank, const struct gyre
     gyre_builder_scatter(builder, is_block ? rank : 0, gyre_in(0), outs, n_outs);
 }
 
-/* A placed block is this rank's chunk in the peer's OUT. */
 static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
@@ -117,7 +116,7 @@ static void emit_rooted(const struct gyre_shape *shape, int rank, struct gyre_bu
         if (is_root)
             keep_blocks(shape, rank, builder);
         break;
-    default: /* scatter */
+    default:
         if (is_root)
             send_blocks(shape, rank, builder);
         one_step(builder, rank, is_root ? gyre_in(rank) : root, out);

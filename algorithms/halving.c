@@ -41,7 +41,7 @@
 
 struct pairs {
     int n_pairing; /* at most the number of ranks */
-    int n_folded;  /* ranks that take no part in the pairs */
+    int n_folded;
 };
 
 static struct pairs pairs_of(int n_ranks)
@@ -63,8 +63,7 @@ static int number_of(struct pairs pairs, int rank)
     return is_folded_in(pairs, rank) ? rank / 2 : rank - pairs.n_folded;
 }
 
-/* Number v stands for rank_of(v) to rank_of(v + 1) - 1, so rank_of(n_pairing) is the number of
- * ranks. */
+/* Number v stands for rank_of(v) to rank_of(v + 1) - 1. */
 static int rank_of(struct pairs pairs, int number)
 {
     return number < pairs.n_folded ? 2 * number : number + pairs.n_folded;
@@ -218,7 +217,7 @@ static void reduce_scatter(const struct halving *halving)
 
 /* ---- doubling ------------------------------------------------------------------------------- */
 
-/* This rank's block, and the block of the rank that is folded into it, go into OUT. */
+/* This rank's block, and that of the rank that is folded into it, go into OUT. */
 static void begin_all_gather(const struct halving *halving)
 {
     const int rank = halving->rank;

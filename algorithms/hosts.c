@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a shape by host, and rings over them. Two hosts of four ranks, variant 0:
+ * Two hosts of four ranks, variant 0:
  *
  *     host 0: 0 3 2 1   -> rail 1 ->   host 1: 5 6 7 4   -> rail 0 ->   host 0
  *
@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The number of ranks from `rank` on that follow each other on one host. Handling runs is faster
- * than single ranks, and ranks are mostly numbered host after host. */
+/* How many ranks from `rank` on follow each other on one host. Ranks are mostly numbered host after
+ * host, so handling runs is faster. */
 static unsigned run_of(const struct gyre_shape *shape, unsigned rank)
 {
     const uint16_t *host_of = shape->grouping->host_of;
@@ -82,7 +82,7 @@ static void sort_by_host(const struct gyre_shape *shape, uint16_t *first, uint16
             order[at + i] = (uint16_t)(rank + i);
         first[host_of[rank]] = (uint16_t)(at + n_run);
     }
-    /* The second loop has advanced each entry to the beginning of the next host. */
+    /* The second loop has advanced each entry to the next host's first. */
     for (unsigned host = n_hosts; host > 0; host--)
         first[host] = first[host - 1];
     first[0] = 0;
@@ -151,8 +151,8 @@ static int crossing(const struct gyre_hosts *hosts, int variant, int i)
     return variant + (meets_first ? 2 : i % 2);
 }
 
-/* List all ranks of a host once, from position `enter` to position `leave`. A simulation of many
- * hosts does so for each rank, so this loop has no division. */
+/* From position `enter` to position `leave`. A simulation of many hosts does so for each rank, so
+ * this loop has no division. */
 static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int leave,
                      uint16_t *order_out)
 {

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a shape, host after host, the order in which rings and chains pass data on, and
- * binary trees.
+ * The ranks of a shape by host, the order in which rings and chains pass data on, and binary trees.
  */
 #ifndef GYRE_ALGORITHMS_HOSTS_H
 #define GYRE_ALGORITHMS_HOSTS_H
 
 #include "core/foundation/model/schedule.h"
 
-/* A host's ranks are numbered by position, in ascending order of rank. Hosts are in order of their
- * lowest rank. */
+/* A host's ranks are in ascending order, hosts in order of their lowest rank. */
 struct gyre_hosts {
     int n_ranks;
     int n_hosts;
@@ -18,20 +16,19 @@ struct gyre_hosts {
     const uint16_t *order;
 };
 
-/** gyre_hosts_make - malloc'ed; NULL = no memory. @apart: every rank counts as a host of its own.
- */
+/** gyre_hosts_make - malloc'ed; NULL = no memory. @apart: every rank counts as a host. */
 struct gyre_hosts *gyre_hosts_make(const struct gyre_shape *shape, bool apart);
 
-/** gyre_hosts_open - the same for an algorithm: the memory belongs to @builder, which remembers the
- * error. */
+/** gyre_hosts_open - as gyre_hosts_make(), but @builder owns the memory and remembers the error. */
 const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool apart,
                                          struct gyre_builder *builder);
 
-/** gyre_hosts_variants - variants that a ring or a tree needs so that every NIC of a host carries
- * its share. 1 on one host. */
+/** gyre_hosts_variants - as many as a ring or a tree needs so that every NIC of a host carries its
+ * share. 1 on one host. */
 int gyre_hosts_variants(const struct gyre_shape *shape);
 
-/** gyre_hosts_rails - the ranks of the smallest host: a rail takes one rank of each host. */
+/** gyre_hosts_rails - the ranks of the smallest host, because a rail takes one rank of each host.
+ */
 int gyre_hosts_rails(const struct gyre_shape *shape);
 
 static inline int gyre_hosts_size(const struct gyre_hosts *hosts, int host)
@@ -39,28 +36,27 @@ static inline int gyre_hosts_size(const struct gyre_hosts *hosts, int host)
     return hosts->first[host + 1] - hosts->first[host];
 }
 
-/** gyre_hosts_rank - @position: taken modulo the host's size. */
+/** gyre_hosts_rank - @position: modulo the host's size. */
 int gyre_hosts_rank(const struct gyre_hosts *hosts, int host, int position);
 
 void gyre_hosts_find(const struct gyre_hosts *hosts, int rank, int *host_out, int *position_out);
 
 /** gyre_hosts_at_rail - the position on a host of the rank that uses a rail. The host may have more
- * or fewer ranks than there are rails. @rail: taken modulo @n_rails. */
+ * or fewer ranks than there are rails. @rail: modulo @n_rails. */
 int gyre_hosts_at_rail(const struct gyre_hosts *hosts, int host, int rail, int n_rails);
 
 /** gyre_hosts_ring - the ring of the shape's variant; for broadcast a chain that begins at the
  * root, for reduce one that ends there. The ranks of a host follow each other. Variant v crosses
  * from host i to the next at rail v if i is even, else at rail v + 1, so that over all variants
- * every rank of a host sends to other hosts as often as it receives from them.
- * @order_out: n_ranks entries. */
+ * every rank of a host sends to other hosts as often as it receives from them. @order_out: n_ranks
+ * entries. */
 void gyre_hosts_ring(const struct gyre_hosts *hosts, const struct gyre_shape *shape,
                      uint16_t *order_out);
 
 #define GYRE_N_TREES 2
 
-/** Two binary trees over items 0..n-1, for halves of the data (neighbours.c). An item that is inner
- * in one tree is a leaf of the other, so every item sends and receives all data once. @tree: 0 or
- * 1. */
+/** Two binary trees over items 0..n-1, for halves of the data. An item that is inner in one tree is
+ * a leaf of the other, so every item sends and receives all data once. @tree: 0 or 1. */
 int gyre_tree_top(int tree, int n);
 
 /** gyre_tree_parent - -1 at the top. */

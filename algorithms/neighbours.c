@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks are each other's neighbours: in binary trees over hosts or ranks, and in all
- * algorithms for large calls on several hosts.
+ * Which ranks are neighbours: in binary trees, and in all algorithms for large calls on several
+ * hosts.
  *
  * The tree is the in-order binary tree over positions 1..n: the height of a position is its number
  * of trailing zero bits, so odd positions are leaves, and the top is the largest power of two.
@@ -80,20 +80,19 @@ int gyre_tree_children(int tree, int n, int item, int *children_out)
 /* ---- near and far ranks --------------------------------------------------------------------- */
 
 /* On several hosts, large calls send data along rails to hosts at a distance of 1, 2, 4, ... A test
- * compares the pairs that are found here with the programs of the algorithms. */
+ * compares the pairs found here with the programs of the algorithms. */
 struct near {
     const struct gyre_hosts *hosts;
     int n_rails;
     int host;
     int position;
     uint8_t *is_far;
-    uint32_t n_near; /* of other hosts */
+    uint32_t n_near;
 };
 
-/* Can two hosts at this distance, counted in both directions, be neighbours in a ring or a tree?
- * Neighbours are at powers of two. The exception: the root of a broadcast is above both trees of
- * the other hosts, and if the number of hosts is even the top of the second tree is one host before
- * a power of two. */
+/* Neighbours in a ring or a tree are at powers of two. The exception: the root of a broadcast is
+ * above both trees of the other hosts, and if the number of hosts is even the top of the second
+ * tree is one host before a power of two. @distance: counted in both directions. */
 static bool is_near_distance(int n_hosts, int distance)
 {
     int power = 1;
@@ -113,8 +112,8 @@ static void mark(struct near *near, int host, int position)
     *is_far = 0;
 }
 
-/* May a ring cross at a rank of this host next to the rail? It does if it would otherwise leave the
- * host from the rank at which it entered, or come back to the root of a broadcast. */
+/* May a ring cross at a rank next to the rail? It does if it would otherwise leave the host from
+ * the rank at which it entered, or come back to the root of a broadcast. */
 static bool may_slip(const struct gyre_hosts *hosts, int host)
 {
     return gyre_hosts_size(hosts, host) < hosts->n_variants || hosts->n_hosts % 2 != 0;
@@ -162,7 +161,7 @@ static void mark_host(struct near *near, int other)
         join(near, other, rail, near->n_rails, 0, 0);
     for (int v = 0; v < hosts->n_variants; v++) {
         join(near, other, v, hosts->n_variants, 0, 0);
-        join(near, other, v, hosts->n_variants, -1, -1); /* the second tree */
+        join(near, other, v, hosts->n_variants, -1, -1);
     }
     if (distance == 1 || distance == hosts->n_hosts - 1)
         mark_crossings(near, other);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ring and chain. Every rank talks only to its two neighbours, as few links as possible go between
- * hosts, and every link carries the same number of bytes. The variants of a ring over several hosts
- * cross between hosts at different ranks, so that all NICs work (hosts.h). All-reduce of four ranks
- * with the chunks a b c d; c2 is a sum of chunk c over two ranks, a capital letter is a finished
- * chunk:
+ * Ring and chain. As few links as possible go between hosts, and every link carries the same number
+ * of bytes. The variants of a ring over several hosts cross between hosts at different ranks, so
+ * that all NICs work (hosts.h). All-reduce of four ranks with the chunks a b c d; c2 is a sum of
+ * chunk c over two ranks, a capital letter is a finished chunk:
  *
  *   round     0 -> 1     1 -> 2     2 -> 3     3 -> 0
  *     0         d          a          b          c       own input
@@ -38,7 +37,7 @@ struct ring {
     int at;
     struct gyre_ref next;
     struct gyre_ref prev;
-    struct gyre_ref next_out; /* finished chunks: placed if the shape allows it */
+    struct gyre_ref next_out; /* for finished chunks; placed if the shape allows it */
     struct gyre_ref prev_out;
     bool is_placed;
 };
@@ -48,7 +47,7 @@ static int before(const struct ring *ring, int distance)
     return ring->order[(ring->at - distance + 2 * ring->n) % ring->n];
 }
 
-/* False when there is no memory, which the builder remembers. */
+/* False = no memory, which the builder remembers. */
 static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int rank,
                       struct gyre_builder *builder)
 {
@@ -68,7 +67,6 @@ static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int ran
     return true;
 }
 
-/* @is_last: no other rank needs the chunk. */
 static void pass_on(const struct ring *ring, int chunk, bool is_last)
 {
     const struct gyre_ref outs[] = {gyre_out(chunk), ring->next_out};
@@ -79,7 +77,7 @@ static void pass_on(const struct ring *ring, int chunk, bool is_last)
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, outs, n_outs, 0);
 }
 
-/* Partial sums go round the ring. `outs` get this rank's own chunk, which is finished last. */
+/* `outs` get this rank's own chunk, which is finished last. */
 static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, int n_outs)
 {
     const int first = before(ring, 1);

@@ -31,21 +31,20 @@
 #include "algorithms/hosts.h"
 
 struct nodes {
-    const struct gyre_hosts
-        *hosts; /* a host for each node; a rank each if there is only one host */
+    const struct gyre_hosts *hosts; /* nodes; a rank each if there is only one host */
     int variant;
     bool has_root; /* node 0 is above both trees, and its first rank is the root */
     int root_host;
-    int root_at; /* position of the root on its host */
+    int root_at;
 };
 
 struct place {
     int parent; /* -1 = the top */
     int n_children;
-    int children[3]; /* two subtrees and the chain */
+    int children[3];
 };
 
-/* False when there is no memory, which the builder remembers. */
+/* False = no memory, which the builder remembers. */
 static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape,
                        struct gyre_builder *builder)
 {
@@ -72,7 +71,7 @@ static int chain_length(const struct nodes *nodes, int node)
 
 /* The chain of a host ends at index 0, the rank that is the host's node of the tree; each variant
  * has another one. The chain of tree 1 runs in the other direction, so that another rank is its
- * end. Only a root is the end of both chains. */
+ * end. Only a root is the end of both. */
 static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
 {
     const struct gyre_hosts *hosts = nodes->hosts;
@@ -121,8 +120,8 @@ static struct place place_rank(const struct nodes *nodes, int tree, int rank)
     return place;
 }
 
-/* One worker sums and sends up. At the top the sum goes to OUT and, with `down`, to the children.
- */
+/* One worker sums and sends up. At the top the sum goes to OUT and, with `down`, to the
+ * children. */
 static void emit_up(const struct place *place, int tree, bool down, struct gyre_builder *builder)
 {
     struct gyre_ref ins[4], outs[4];

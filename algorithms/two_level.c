@@ -32,7 +32,7 @@ struct place {
     struct gyre_ref children[2];
 };
 
-/* Returns false when there is no memory, which the builder remembers. */
+/* False = no memory, which the builder remembers. */
 static bool open_level(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
                        struct gyre_two_level *level_out)
 {
@@ -67,8 +67,8 @@ static bool is_inside_host(const struct gyre_two_level *level, struct gyre_ref r
 }
 
 /* If there are too many outputs for one step, the first step has none to this host that another
- * step can have: so data leave for other hosts as early as possible, and the number of steps is
- * still the least. */
+ * step can have, so that data leave for other hosts early; the number of steps is still the
+ * least. */
 static int count_first_outs(const struct gyre_two_level *level, const struct gyre_ref *outs,
                             int n_outs)
 {
@@ -97,8 +97,7 @@ void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const st
 }
 
 /* The sends run one after the other: once an owner has a chunk, the result may come back and be
- * written over IN, so that chunk must have been read. @part: which of the n_parts chunks of each
- * rail. */
+ * written over IN. @part: which of the n_parts chunks of each rail. */
 static void send_to_owners(const struct gyre_two_level *level, int part, int n_parts)
 {
     for (int i = 1; i <= gyre_two_level_others(level); i++) {
@@ -123,8 +122,8 @@ static void keep_from_owners(const struct gyre_two_level *level, int part, int n
     }
 }
 
-/* With is_chain the rail is a chain that begins at root_host, else a tree. In a tree, a root is
- * above all items. @root_host: -1 = none. */
+/* With is_chain the rail is a chain that begins at root_host, else a tree, whose root is above all
+ * items. @root_host: -1 = none. */
 static struct place place_on_rail(const struct gyre_two_level *level, bool is_chain, int tree,
                                   int root_host)
 {
@@ -165,8 +164,8 @@ static int finished_outs(const struct gyre_two_level *level, int chunk,
            gyre_two_level_hand_out(level, -1, GYRE_LANE_SECOND, &level->outs[1 + n_along]);
 }
 
-/* The rail's chunk is cut into one part for each host. The sends to owners have a worker of their
- * own, because the NICs would wait for them. */
+/* The rail's chunk has one part for each host. The sends to owners have a worker of their own,
+ * because the NICs would wait for them. */
 static void emit_rings(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
@@ -258,8 +257,8 @@ static void emit_pairs(const struct gyre_two_level *level)
     gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* As keep_from_owners() in a broadcast, on the root's host. The chunk of the root's own rail comes
- * from the rank before this one, and goes on to the next. @root_rail: -1 = the root owns none. */
+/* On the root's host. The chunk of the root's own rail comes from the rank before this one, and
+ * goes on to the next. @root_rail: -1 = the root owns none. */
 static void keep_beside_root(const struct gyre_two_level *level, int root_rail, int root_position)
 {
     const struct gyre_hosts *hosts = level->hosts;
@@ -295,7 +294,7 @@ static void send_to_rails(const struct gyre_two_level *level, int worker)
 }
 
 /* The root gives the chunk of its own rail to the next rank of its host only, and every rank there
- * passes it on: so the root sends all data once inside its host, and not nearly twice. */
+ * passes it on, so that the root does not send nearly twice the data inside its host. */
 static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position, root_rail = -1;
@@ -330,7 +329,7 @@ static void emit_broadcast(const struct gyre_two_level *level, int root, bool is
         keep_from_owners(level, 0, 1);
 }
 
-/* The reverse of a broadcast. As in rings, the sends to owners have a worker of their own. */
+/* As in rings, the sends to owners have a worker of their own. */
 static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position;

@@ -52,8 +52,8 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
 
 /* With many hosts each block is short, and a step takes about as long whatever its bytes: so
  * several workers share the blocks of a rail. They need two lanes each, which leaves fewer
- * channels, with more bytes a step. The numbers fit a GPU: a launch has a thread block for each
- * worker of each channel, and no more than multiprocessors (132 of an H100 or H200). */
+ * channels. The numbers fit a GPU: a launch has a thread block for each worker of each channel, and
+ * no more than multiprocessors (132 of an H100 or H200). */
 #define MANY_HOSTS          256
 #define MANY_RAIL_WORKERS   4
 #define FEW_INSIDE_WORKERS  2
@@ -73,14 +73,12 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
 struct path {
     int n_hosts;
     bool is_chain;
-    uint16_t *order;      /* distances, in the order in which sums are passed on */
-    int n_workers;        /* along the rail */
-    int n_inside_workers; /* with owners of other rails */
-    int n_of_worker; /* distances of a worker: a power of two if there are several; the last may
-                      * have fewer */
+    uint16_t *order; /* distances in the order of their turns */
+    int n_workers;
+    int n_inside_workers;
+    int n_of_worker; /* a power of two if there are several workers; the last may have fewer */
 };
 
-/* The lowest turn comes first. */
 static int turn_of(int distance)
 {
     return -distance - (distance % 2 != 0 ? LEAVES_EARLY : distance % 4 != 0 ? MIDDLE_EARLY : 0);
@@ -98,7 +96,7 @@ static int end_of_worker(const struct path *path, int worker)
     return end < path->n_hosts ? end : path->n_hosts;
 }
 
-/* At each turn one distance at most fits. */
+/* At most one distance fits each turn. */
 static void order_distances(struct path *path)
 {
     int n_of[MANY_RAIL_WORKERS] = {0};
@@ -202,8 +200,8 @@ static int rank_without_rail(const struct gyre_two_level *level, int host, int i
     return -1;
 }
 
-/* The owner in pass 0, then ranks that own no rail, which are dealt out to the rails one after the
- * other, in each variant from another rail on. -1 if the rail serves fewer ranks of this host. */
+/* In pass 0 the owner, then ranks that own no rail, which are dealt out to the rails in turn, in
+ * each variant from another rail on. -1 = the rail serves fewer ranks of this host. */
 static int served(const struct gyre_two_level *level, int host, int rail, int pass)
 {
     const int n = level->n_rails;
@@ -212,7 +210,6 @@ static int served(const struct gyre_two_level *level, int host, int rail, int pa
                                          (rail - level->variant % n + n) % n + (pass - 1) * n);
 }
 
-/* The most ranks that a rail serves on a host. */
 static int count_passes(const struct gyre_two_level *level)
 {
     int most = 0;
@@ -223,8 +220,8 @@ static int count_passes(const struct gyre_two_level *level)
     return (most + level->n_rails - 1) / level->n_rails;
 }
 
-/* A rank of this host that owns no rail gets contributions straight, and hands out its block
- * itself: the owner of the rail handles more blocks than that rank already. */
+/* A rank that owns no rail gets contributions straight, and hands out its block itself, because
+ * owners handle more blocks. */
 static bool is_beside_rails(int distance, int pass)
 {
     return distance == 0 && pass > 0;
@@ -236,7 +233,7 @@ struct part {
     int rail_worker;
 };
 
-/* Returns false if the worker has fewer. */
+/* False = the worker has fewer. */
 static bool part_of(const struct gyre_two_level *level, const struct path *path, int inside_worker,
                     int index, struct part *part_out)
 {
@@ -336,9 +333,8 @@ void gyre_two_level_reduce_scatter(const struct gyre_two_level *level, bool is_c
 
 /* ---- all-gather ----------------------------------------------------------------------------- */
 
-/* Do blocks of the own host have a worker of their own? It need not wait for blocks from other
- * hosts, so the next tile is on its way early. With more hosts the two workers would send over the
- * same FIFO. */
+/* Blocks of the own host need not wait for other hosts, so with a worker of their own the next tile
+ * is on its way early. With more hosts the two workers would send over the same FIFO. */
 static bool is_own_apart(const struct path *path)
 {
     return path->n_hosts <= (path->is_chain ? 2 : 4);

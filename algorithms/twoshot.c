@@ -43,9 +43,8 @@ static int chunk_of(struct owners owners, int rank)
     return owners.root < 0 ? rank : (rank - owners.root - 1 + owners.n_ranks) % owners.n_ranks;
 }
 
-/* Direction 1: ascending from the next rank. Direction -1: descending from the previous rank, which
- * is the order in which they send to this rank. None when there is no memory, which the builder
- * remembers. */
+/* Direction 1: ascending from the next rank. Direction -1: descending from the previous rank, the
+ * order in which they send to this rank. 0 = no memory, which the builder remembers. */
 static int other_owners(struct owners owners, int rank, int direction, struct gyre_builder *builder,
                         const uint16_t **owners_out)
 {
@@ -107,7 +106,7 @@ static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *o
     gyre_builder_reduce(builder, mine, ins, owners.n_ranks, outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* OUT, then the other owners. Returns how many; none when there is no memory. */
+/* OUT, then the other owners. 0 = no memory. */
 static int everywhere(struct owners owners, int rank, struct gyre_builder *builder,
                       struct gyre_ref **outs_out)
 {
@@ -123,7 +122,7 @@ static int everywhere(struct owners owners, int rank, struct gyre_builder *build
     return 1 + n_peers;
 }
 
-/* Send to the owners that did not fit into the reducing step. */
+/* The owners that did not fit into the reducing step. */
 static void hand_out_rest(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                           struct gyre_builder *builder)
 {

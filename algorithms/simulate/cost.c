@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The constants of the simulator's model: their text form, their values for machines that were
- * measured, and the bound that follows from the rates.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/simulate/simulate.h"
 
 #include "core/foundation/base/status.h"
@@ -14,12 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inside a host: fitted by `build/bench/tune --from docs/performance`, as it was in commit b7aab6a,
- * to 66 calls of 2 and 4 H200 (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11); the typical error
- * is 7 %. Copies inside a GPU are hidden behind the stores. Between hosts: not measured, but those
- * of NCCL's model (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL / Simple
- * / LL128, the cost of a step included). One 400 Gbit/s NIC for each GPU moves 49 GB/s (perftest, 1
- * QP). */
+/* Inside a host: fitted by `build/bench/tune --from docs/performance` of commit b7aab6a to 66 calls
+ * of 2 and 4 H200 (NVLink 4, CUDA 13.0, 2026-11); the typical error is 7 %. Copies inside a GPU are
+ * hidden behind the stores. Between hosts: not measured, but those of NCCL's model
+ * (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL / Simple / LL128, the
+ * cost of a step included). One 400 Gbit/s NIC for each GPU moves 49 GB/s (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,
@@ -45,10 +40,9 @@ const struct gyre_cost gyre_cost_h200 = {
 };
 
 /* Inside a host: fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC (Zen 3, an idle
- * virtual machine, 2026-11) to 326 calls of two threads that both have a core; means of three runs,
- * with a typical error of 8 %. Each call is made alone. A rank runs all its workers on one thread.
- * A file of constants has to say the number of cores (docs/tuning.md). The network is TCP over a 10
- * Gbit/s Ethernet. */
+ * virtual machine, 2026-11) to 326 calls of two threads that both have a core; the typical error is
+ * 8 %. A rank runs all its workers on one thread. A file of constants has to say the number of
+ * cores (docs/tuning.md). The network is TCP over a 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 750,
     .worker_launch_ns = 6,
@@ -148,7 +142,6 @@ static char *trim(char *text)
     return text;
 }
 
-/* @text: without its comment; a blank line is skipped. */
 static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool *is_given)
 {
     char *name = trim(text);
@@ -224,8 +217,7 @@ gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
  *  reduce-scatter, all-gather     B (h-1)/h   (B: all blocks)
  *  broadcast, reduce              B           into, or out of, a host that is not the root's
  *
- * For a rank, the number of ranks takes the place of h, and all its bytes count on its links inside
- * the host. */
+ * For a rank, the number of ranks takes the place of h. */
 static double share_of(enum gyre_collective coll, double n)
 {
     switch (coll) {
@@ -242,7 +234,6 @@ static double share_of(enum gyre_collective coll, double n)
     }
 }
 
-/* The NICs of the host that has the fewest. */
 static double fewest_nics(const struct gyre_grouping *grouping, unsigned n_ranks)
 {
     uint16_t n_of[GYRE_MAX_RANKS] = {0};

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Routes through a fabric, and its properties.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/simulate/fabric.h"
 
 #include "core/foundation/base/status.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fabric: hosts with GPUs and NICs, leaf switches, spine switches, and the links between them,
- * which slots that are on their way at the same time share (flows.h). docs/fabric.md has the text
- * form.
+ * A fabric: hosts with GPUs and NICs, leaf switches, spine switches, and the links between them.
+ * docs/fabric.md has the text form.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_FABRIC_H
 #define GYRE_ALGORITHMS_SIMULATE_FABRIC_H
@@ -10,17 +9,17 @@
 #include "core/foundation/model/schedule.h"
 
 #define GYRE_FABRIC_MAX_RANKS     GYRE_MAX_RANKS
-#define GYRE_FABRIC_MAX_NICS      64 /* of one host */
+#define GYRE_FABRIC_MAX_NICS      64
 #define GYRE_FABRIC_MAX_SWITCHES  1024
-#define GYRE_FABRIC_MAX_UPLINKS   65536  /* leaves times spines */
-#define GYRE_FABRIC_MAX_TEXT      131072 /* bytes of a file */
+#define GYRE_FABRIC_MAX_UPLINKS   65536
+#define GYRE_FABRIC_MAX_TEXT      131072
 #define GYRE_FABRIC_NAME_BYTES    64
 #define GYRE_FABRIC_ROUTE_N_LINKS 4
 #define GYRE_FABRIC_NO_LINK       UINT32_MAX
 
 struct gyre_fabric_host {
     uint32_t first_rank;
-    uint32_t n_gpus; /* ranks */
+    uint32_t n_gpus;
     uint32_t first_nic;
     uint32_t n_nics;
 };
@@ -30,25 +29,25 @@ struct gyre_fabric_host {
 struct gyre_fabric {
     uint32_t n_hosts;
     uint32_t n_ranks;
-    uint32_t n_nics; /* of all hosts */
+    uint32_t n_nics;
     uint32_t n_leaves;
     uint32_t n_spines;
     uint32_t n_links;
     struct gyre_fabric_host *hosts;
     uint32_t *leaf_of_nic;
-    uint32_t *nic_of_rank; /* never a dead one */
+    uint32_t *nic_of_rank;
     uint32_t *host_of_rank;
     double *bytes_per_ns; /* by link; 0 = the link is dead */
     double nic_latency_ns;
     double uplink_latency_ns;
-    bool routes_by_rail; /* the NIC's number picks the spine; else a hash does */
+    bool routes_by_rail; /* else a hash picks the spine */
 };
 
-/* From one rank to a rank of another host: up to the leaf and down again, or over a spine. */
+/* Between ranks of two hosts: up to the leaf and down again, or over a spine. */
 struct gyre_fabric_route {
     uint32_t n_links;
     uint32_t links[GYRE_FABRIC_ROUTE_N_LINKS];
-    double latency_ns; /* of all links together */
+    double latency_ns;
 };
 
 /** gyre_fabric_from_text - @text: untrusted. Errors: INVALID_ARGUMENT with the line and the reason,
@@ -61,8 +60,7 @@ void gyre_fabric_free(struct gyre_fabric *fabric);
  * that work. */
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out);
 
-/** gyre_fabric_host_rate - bytes per ns of a host's NICs together in each direction; of the slowest
- * host. */
+/** gyre_fabric_host_rate - of the slowest host's NICs together, in each direction. */
 double gyre_fabric_host_rate(const struct gyre_fabric *fabric);
 
 /** gyre_fabric_route - always the same route, which avoids dead links. Errors: UNSUPPORTED, naming
@@ -74,13 +72,13 @@ gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_ra
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** gyre_fabric_is_uniform - do all hosts have as many GPUs and NICs and the same leaves, and all
- * NICs the same rate? Then renumbering the hosts changes no route within a leaf. */
+/** gyre_fabric_is_uniform - if all hosts have as many GPUs and NICs and the same leaves, and all
+ * NICs the same rate, renumbering the hosts changes no route within a leaf. */
 bool gyre_fabric_is_uniform(const struct gyre_fabric *fabric);
 
 bool gyre_fabric_is_in_leaf(const struct gyre_fabric *fabric, uint32_t rank, uint32_t other);
 
-/** gyre_fabric_link_name - such as "leaf 0 to spine 1". @name_out: GYRE_FABRIC_NAME_BYTES. */
+/** gyre_fabric_link_name - such as "leaf 0 to spine 1". */
 void gyre_fabric_link_name(const struct gyre_fabric *fabric, uint32_t link, char *name_out);
 
 /* @nic: among the NICs of all hosts. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the text form of a fabric (docs/fabric.md). The lines may stand in any order: they are read
- * in passes, first those that say how much there is of everything, last those that change one link.
+ * The lines may stand in any order: they are read in passes, first those that say how much there is
+ * of everything, last those that change one link.
  */
 #include "algorithms/simulate/fabric.h"
 
@@ -29,13 +29,12 @@ struct line {
     int n_words;
 };
 
-/* A number, or both ends of a range. */
 struct value {
     uint32_t first, last;
     double number;
 };
 
-#define MAX_RATE 1e6 /* GB/s */
+#define MAX_RATE 1e6
 
 static gyre_status cut_line(const char *text, size_t n_bytes, struct line *line)
 {
@@ -75,7 +74,7 @@ static const char *read_digits(const char *text, uint32_t *number_out)
     return text;
 }
 
-/* Reads "12" or "12.5" in every locale. */
+/* In every locale. */
 static bool read_decimal(const char *text, double *number_out)
 {
     uint32_t whole;
@@ -104,7 +103,7 @@ static bool read_value(char kind, const char *word, struct value *value)
 }
 
 /* Does the line have a form such as "leaves N"? N is a count, R a number or a range, X a decimal
- * number. @values_out: of the capital letters, in order. */
+ * number. */
 static bool matches(const struct line *line, const char *form, struct value *values_out)
 {
     int n_values = 0, word = 0;
@@ -158,7 +157,7 @@ struct reader {
     struct line line;
     double oversubscription; /* if uplink_rate is 0 */
     double uplink_rate;
-    bool is_given[MAX_KEYWORDS]; /* statements that may stand once */
+    bool is_given[MAX_KEYWORDS];
 };
 
 /* ---- how much there is -------------------------------------------------------------------- */
@@ -221,7 +220,6 @@ static gyre_status take_count(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* After the first pass. */
 static gyre_status open_fabric(struct reader *reader)
 {
     struct gyre_fabric *fabric = reader->fabric;
@@ -271,7 +269,7 @@ static gyre_status take_wire(struct reader *reader)
     if (strcmp(reader->line.words[0], "attach") == 0)
         return take_attach(reader);
     if (matches(&reader->line, "wiring hosts", values))
-        return GYRE_SUCCESS; /* as it is without the line */
+        return GYRE_SUCCESS;
     if (!matches(&reader->line, "wiring rails", values))
         return fail_form(&reader->line, "\"wiring hosts\" (the hosts in one block for each leaf) "
                                         "or \"wiring rails\" (NIC n on leaf n)");
@@ -322,7 +320,6 @@ static gyre_status take_rate(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* After the third pass. */
 static gyre_status set_uplinks(struct reader *reader)
 {
     struct gyre_fabric *fabric = reader->fabric;
@@ -373,8 +370,8 @@ static gyre_status take_link(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* After the last pass. If a host has fewer NICs than GPUs, neighbours share one. A rank whose NIC
- * is dead takes the next NIC of its host that works. */
+/* If a host has fewer NICs than GPUs, neighbours share one. A rank whose NIC is dead takes the next
+ * NIC of its host that works. */
 static gyre_status assign_nics(struct gyre_fabric *fabric)
 {
     for (uint32_t h = 0; h < fabric->n_hosts; h++) {
@@ -403,7 +400,7 @@ struct keyword {
     const char *word;
     enum pass pass;
     gyre_status (*take)(struct reader *);
-    bool is_single; /* a second one would replace the first */
+    bool is_single;
 };
 
 static const struct keyword keywords[] = {

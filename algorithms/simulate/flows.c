@@ -13,23 +13,22 @@
 
 #define NONE UINT32_MAX
 
-/* Flows that are alike end together, and rounding must not make several events of it. */
-#define SAME_NS 1e-6
+/* Rounding must not make several events of flows that are alike. */
+#define SAME_NS   1e-6
 
-/* Links whose shares differ by less are full at the same time. */
 #define SAME_PART 1e-9
 
 enum state { IDLE, WAITS, RUNS };
 
 struct flow {
     enum state state;
-    double n_bytes; /* left for each member */
+    double n_bytes;
     double n_members;
     double rate;
     double updated_ns;
     double event_ns;
-    uint32_t place; /* in the heap */
-    uint32_t visit; /* the filling that saw it last */
+    uint32_t place;
+    uint32_t visit; /* the last filling that saw it */
     bool is_fixed;
 };
 
@@ -37,11 +36,10 @@ struct link {
     uint32_t first; /* flow * GYRE_FABRIC_ROUTE_N_LINKS + hop */
     uint32_t visit;
     double left;
-    double n_members; /* that still grow */
+    double n_members;
     double n_bytes;
 };
 
-/* A running flow in the list of a link. */
 struct hop {
     uint32_t next, before;
 };
@@ -55,7 +53,7 @@ struct gyre_flows {
     struct hop *hops;
     uint32_t *heap;
     uint32_t n_heap;
-    uint32_t *part_links, *part_flows; /* to be filled again */
+    uint32_t *part_links, *part_flows;
     uint32_t n_part_links, n_part_flows;
     uint32_t n_visits;
     double now_ns;
@@ -178,7 +176,6 @@ static void add_link(struct gyre_flows *flows, uint32_t link)
     flows->part_links[flows->n_part_links++] = link;
 }
 
-/* A flow enters the lists of its links. */
 static void enter(struct gyre_flows *flows, uint32_t flow)
 {
     const struct gyre_fabric_route *route = &flows->routes[flow];
@@ -231,7 +228,7 @@ static void add_flows_of(struct gyre_flows *flows, uint32_t number)
 
 /* ---- progressive filling ------------------------------------------------------------------ */
 
-/* The flows over a full link keep this rate. Returns how many. */
+/* Returns how many. */
 static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, double rate)
 {
     uint32_t n_fixed = 0;
@@ -252,7 +249,6 @@ static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, 
     return n_fixed;
 }
 
-/* The rate of every flow over the link that is full first. */
 static double least_share(const struct gyre_flows *flows)
 {
     double least = INFINITY;
@@ -267,7 +263,7 @@ static double least_share(const struct gyre_flows *flows)
 static void fill(struct gyre_flows *flows)
 {
     flows->n_part_flows = 0;
-    for (uint32_t i = 0; i < flows->n_part_links; i++) /* grows meanwhile */
+    for (uint32_t i = 0; i < flows->n_part_links; i++)
         add_flows_of(flows, flows->part_links[i]);
     for (uint32_t n_growing = flows->n_part_flows; n_growing > 0;) {
         const double share = least_share(flows);

@@ -12,21 +12,20 @@
 
 struct gyre_flows;
 
-/** gyre_flows_open - flows that do not run yet.
- * @bytes_per_ns: by link; must outlive the flows. @routes: by flow, likewise; its links have rates
- * above 0, and a route without links belongs to a flow that never starts.
+/** gyre_flows_open - @bytes_per_ns: by link; must outlive the flows. @routes: by flow, likewise;
+ * its links have rates above 0, and a route without links belongs to a flow that never starts.
  * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_flows_open(const double *bytes_per_ns, uint32_t n_links,
                             const struct gyre_fabric_route *routes, uint32_t n_flows,
                             struct gyre_flows **flows_out);
 void gyre_flows_close(struct gyre_flows *flows);
 
-/** gyre_flows_start - let an idle flow start, not before the last event. @n_bytes: of each member.
- * @n_members: the flow stands for so many equal ones. */
+/** gyre_flows_start - not before the last event. @n_bytes: of each member. @n_members: the flow
+ * stands for so many equal ones. */
 void gyre_flows_start(struct gyre_flows *flows, uint32_t flow, double at_ns, double n_bytes,
                       double n_members);
 
-/** gyre_flows_next_ns - INFINITY = no flow runs or will start. */
+/** gyre_flows_next_ns - INFINITY = no flow. */
 double gyre_flows_next_ns(const struct gyre_flows *flows);
 
 /** gyre_flows_advance - go to the next event. @on_end: called for each flow that ends there; it may

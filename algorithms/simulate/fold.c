@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks for ranks that are alike. A renumbering of the ranks is tried, and the programs are
- * compared: the program of a rank must be that of the kept rank that stands for it, with its peers
- * renumbered.
+ * Looks for ranks that are alike: under a renumbering that is tried, the program of a rank must be
+ * that of the kept rank that stands for it.
  */
 #include "algorithms/simulate/network.h"
 
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 
 /* In shapes of up to so many ranks all programs are compared, in larger ones samples. Programs from
- * a file are all compared, because any of them may differ from the others. */
+ * a file are all compared, because any of them may differ. */
 #define MAX_FULLY_COMPARED 64
 
 /* ---- renumbering -------------------------------------------------------------------------- */
@@ -55,15 +54,14 @@ gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned varian
 
 /* ---- are two programs equal apart from the renumbering? ----------------------------------- */
 
-/* gyre_hash() reads byte after byte, and programs of thousands of ranks have millions of operands.
- * The multiplier is 2^64 divided by the golden ratio, made odd. */
+/* Programs of thousands of ranks have millions of operands, so not byte by byte. The multiplier is
+ * 2^64 divided by the golden ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
     return hash ^ hash >> 32;
 }
 
-/* A sum does not depend on the order of the operands. */
 static uint64_t sum_operands(const struct gyre_sim_fold *fold, const struct gyre_program *program,
                              const struct gyre_operand *operands, unsigned n_operands)
 {
@@ -110,7 +108,6 @@ static gyre_status hash_program(const struct gyre_sim_fold *fold, unsigned varia
     return GYRE_SUCCESS;
 }
 
-/* The hashes of the kept ranks' programs, which are compared with many others. */
 struct kept_hashes {
     uint64_t *hash; /* [variant][kept rank] */
     bool *is_known;
@@ -136,14 +133,14 @@ static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kep
     return GYRE_SUCCESS;
 }
 
-/* Which hosts or variants are compared in large shapes: the first, the middle and the last ones,
- * because an algorithm that treats some differently treats these differently. */
+/* Large shapes are compared at the first, the middle and the last hosts or variants, because an
+ * algorithm that treats some differently treats these differently. */
 static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
 {
     return i < n_first || i / 2 == n / 4 || i + n_last >= n;
 }
 
-/* Can the kept ranks stand for all? @n_positions: compare so many ranks of each host. */
+/* @n_positions: compare so many ranks of each host. */
 static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_positions,
                               bool *is_same_out)
 {
@@ -189,7 +186,7 @@ static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned 
     return n_of_host;
 }
 
-/* Ranks that share a NIC; 0 if the NICs of a host serve different numbers of ranks. */
+/* 0 = the NICs of a host serve different numbers of ranks. */
 static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
 {
     const struct gyre_grouping *grouping = fold->machine->grouping;
@@ -199,11 +196,10 @@ static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
     return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
 }
 
-/* Look for a rotation of the positions on all hosts that does not change the programs. The first
- * one that is tried fits two-level algorithms, which treat all rails alike; the second one rings
- * and trees, whose variants cross between hosts at different ranks, so that it leads from one
- * variant to the next. Ranks that share a NIC are all kept, because they wait for each other there.
- */
+/* The first rotation of the positions on all hosts that is tried fits two-level algorithms, which
+ * treat all rails alike; the second one rings and trees, whose variants cross between hosts at
+ * different ranks, so that it leads from one variant to the next. Ranks that share a NIC are all
+ * kept, because they wait for each other there. */
 static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_folding allowed)
 {
     const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
@@ -225,8 +221,8 @@ static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_fold
     return GYRE_SUCCESS;
 }
 
-/* Look for a renumbering of hosts that does not change the programs: by adding 1, by adding 2
- * (rings cross between hosts at another rail at every second host), and by exclusive or. */
+/* Renumberings of hosts: adding 1, adding 2 (rings cross between hosts at another rail at every
+ * second host), and exclusive or. */
 static gyre_status fold_hosts(struct gyre_sim_fold *fold)
 {
     const unsigned n_hosts = count_hosts(fold), n_positions = fold->n_kept_positions;
@@ -247,10 +243,10 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
     return GYRE_SUCCESS;
 }
 
-/* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so that
- * all get the same bits. So no two receive in the same order relative to themselves. In large
- * shapes this difference is ignored, because a rank has received nearly everything once it has sent
- * to all others; programs from a file might wait in another order. */
+/* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so no
+ * two receive in the same order relative to themselves. In large shapes this difference is ignored,
+ * because a rank has received nearly everything once it has sent to all others; programs from a
+ * file might wait in another order. */
 static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
     if (fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Converts programs to the form that the simulator runs. Only one program is in memory at a time,
- * because all steps of a ring of 1024 ranks would take 170 MB. Sorting brings the two sides of each
- * FIFO together.
+ * Only one program is in memory at a time, because all steps of a ring of 1024 ranks would take 170
+ * MB. Sorting brings the two sides of each FIFO together.
  */
 #include "algorithms/simulate/network.h"
 
@@ -12,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sender side or the receiver side of a FIFO. */
 struct end {
-    uint64_t key; /* of variant, sending rank, receiver's position, lane; equal on both sides */
+    uint64_t key; /* equal on both sides of a FIFO */
     uint32_t index;
     uint32_t rank;
     uint32_t worker;
@@ -30,11 +28,10 @@ struct build {
     struct gyre_sim_fold fold;
     struct end *ends;
     uint32_t n_ends;
-    size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes; /* allocated */
-    bool leaves_leaf;                                          /* some data go over a spine */
+    size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes;
+    bool leaves_leaf;
 };
 
-/* The capacity at least doubles. */
 static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_t elem_bytes)
 {
     void *array;
@@ -131,7 +128,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     const uint32_t rank = gyre_sim_fold_index(&build->fold, program->rank, &ignored);
     const struct gyre_sim_worker worker = {rank, variant, network->n_steps, from->n_steps};
     uint8_t n_ahead = 0;
-    for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards: a step must know those that follow */
+    for (uint32_t i = from->n_steps; i-- > 0;) { /* a step must know those that follow */
         const struct gyre_step *step = &program->steps[from->first_step + i];
         const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
         const bool is_group_end = (i + 1) % GYRE_SIM_MAX_GROUP == 0;
@@ -164,7 +161,6 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     return GYRE_SUCCESS;
 }
 
-/* @index: of the kept rank. */
 static gyre_status add_program(struct build *build, unsigned variant, uint32_t index)
 {
     struct gyre_program *program;
@@ -229,8 +225,8 @@ out:
     return status;
 }
 
-/* If a host has fewer NICs than ranks, neighbouring ranks share one; else each rank has its own.
- * The model knows no rank that stripes its data over several NICs. */
+/* If a host has fewer NICs than ranks, neighbouring ranks share one. The model knows no rank that
+ * stripes its data over several NICs. */
 static uint32_t find_nic(const struct build *build, unsigned rank)
 {
     const struct gyre_grouping *grouping = build->machine->grouping;

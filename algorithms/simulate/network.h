@@ -18,8 +18,7 @@ enum gyre_sim_folding {
 
 enum gyre_sim_renumbering { GYRE_SIM_BY_ADDING, GYRE_SIM_BY_XOR };
 
-/* Ranks are numbered host after host, n_of_host on each; if they are not, every rank counts as a
- * host. */
+/* Ranks are numbered host after host, n_of_host on each; otherwise every rank counts as a host. */
 struct gyre_sim_fold {
     const struct gyre_algorithm *algorithm;
     const struct gyre_shape *shape;
@@ -31,12 +30,12 @@ struct gyre_sim_fold {
     unsigned n_kept_positions; /* position p is like p modulo this number */
     unsigned variant_shift; /* a rank's variant v is like variant v - k * variant_shift of the kept
                              * rank k * n_kept_positions before it */
-    enum gyre_sim_renumbering renumbering; /* of hosts */
+    enum gyre_sim_renumbering renumbering;
     /* The kept ranks receive in another order than the ranks for which they stand. */
     bool any_order;
 };
 
-/** gyre_sim_fold_find - @algorithm, @shape, @machine: must outlive the result. Errors: as
+/** gyre_sim_fold_find - what the arguments point to must outlive the result. Errors: as
  * gyre_algorithm_emit(). */
 gyre_status gyre_sim_fold_find(const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, const struct gyre_machine *machine,
@@ -46,26 +45,24 @@ gyre_status gyre_sim_fold_find(const struct gyre_algorithm *algorithm,
 gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned variant, unsigned rank,
                                struct gyre_program **program_out);
 
-/** gyre_sim_fold_relative - the position of `to` relative to `from`, which the renumbering does not
- * change. */
+/** gyre_sim_fold_relative - the renumbering does not change it. */
 uint32_t gyre_sim_fold_relative(const struct gyre_sim_fold *fold, unsigned from, unsigned to);
 
-/** gyre_sim_fold_index - the kept rank that stands for a rank. @variant: that the rank runs;
- * replaced by the variant of the kept rank that is alike. */
+/** gyre_sim_fold_index - of the kept rank that stands for a rank. @variant: replaced by the variant
+ * of the kept rank that is alike. */
 uint32_t gyre_sim_fold_index(const struct gyre_sim_fold *fold, unsigned rank, unsigned *variant);
 
-/** gyre_sim_fold_rank - by index. */
 unsigned gyre_sim_fold_rank(const struct gyre_sim_fold *fold, uint32_t index);
 
 struct gyre_sim_step {
     /* In fifo_of: n_recvs FIFOs that the step receives from, then n_sends that it sends to. */
     uint32_t first_fifo;
-    uint16_t chunk; /* the first of the range */
+    uint16_t chunk;
     uint16_t last_chunk;
     uint16_t n_chunks;
     uint8_t n_recvs;
     uint8_t n_sends;
-    uint8_t n_ins;    /* each is read once */
+    uint8_t n_ins;
     uint8_t n_stores; /* local outputs, each written once */
     uint8_t n_ahead;  /* so many of the next steps may run before this one */
 };
@@ -82,7 +79,7 @@ struct gyre_sim_fifo {
     uint32_t to_rank;
     uint32_t sender;
     uint32_t receiver;
-    uint32_t link; /* enum gyre_link_class */
+    uint32_t link;
 };
 
 /* Steps that may overtake each other are examined in groups of this size. */
@@ -92,14 +89,14 @@ struct gyre_sim_network {
     uint32_t n_kept;
     uint32_t n_variants;
     uint32_t n_nics;
-    uint32_t n_hosts; /* of the shape */
+    uint32_t n_hosts;
     uint32_t n_chunks;
     uint32_t n_lanes;
     uint32_t min_depth;
     uint32_t max_range;
     bool is_folded;        /* every chunk counts as the longest */
     uint32_t n_alike;      /* ranks of one host for which a kept rank stands */
-    uint32_t n_nic_alike;  /* of them share its NIC; 1 on several hosts */
+    uint32_t n_nic_alike;  /* of them share a NIC; 1 on several hosts */
     uint32_t channel_unit; /* the channels must be a multiple of it */
     uint32_t n_workers;
     uint32_t n_fifos;
@@ -116,10 +113,10 @@ struct gyre_sim_network {
     uint32_t *n_workers_of; /* [variant][kept rank] */
 };
 
-/* Of a tile. They take 3 GB of memory. */
+/* Of a tile; takes 3 GB of memory. */
 #define GYRE_SIM_MAX_STEPS (1U << 27)
 
-/* Of a tile with a fabric where no rank stands for others: it takes 20 seconds (docs/fabric.md). */
+/* Of a tile with a fabric where no rank stands for others; takes 20 seconds. */
 #define GYRE_SIM_FABRIC_MAX_STEPS 20000000U
 
 /** gyre_sim_network_open - see gyre_simulator_open(). */

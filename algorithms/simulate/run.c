@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The event loop of the simulator. An event is a moment at which a worker checks whether it can go
- * on. A step starts when its slots have arrived, its sends have credit and its worker is free
- * (step.c).
+ * on. A step starts when its slots have arrived, its sends have credit and its worker is free.
  */
 #include "algorithms/simulate/run.h"
 
@@ -17,10 +16,10 @@
 
 /* ---- the queue of events --------------------------------------------------------------------- */
 
-/* A heap, the earliest event first. If a worker is to check earlier than it was, its old event
- * stays in the queue until it comes first, and is dropped then. */
+/* A heap, the earliest event first. If a worker is to check earlier, its old event stays in the
+ * queue until it comes first, and is dropped then. */
 
-/* With four children the queue is half as deep as with two, and they lie side by side in memory. */
+/* Four children halve the depth, and lie side by side in memory. */
 #define N_CHILDREN 4
 
 static bool is_before(struct gyre_sim_event a, struct gyre_sim_event b)
@@ -76,7 +75,6 @@ void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo,
         gyre_sim_check_at(state, worker, gyre_sim_later(at_ns, own->free_ns));
 }
 
-/* The result is n_queued if there are no children. */
 static uint32_t first_child(const struct gyre_sim_state *state, uint32_t i)
 {
     const struct gyre_sim_event *queue = state->queue;
@@ -110,8 +108,8 @@ static double next_event_ns(struct gyre_sim_state *state)
     return state->n_queued > 0 ? state->queue[0].at_ns : INFINITY;
 }
 
-/* Remove the event that next_event_ns() has found, and return its worker. Events at the same time
- * are in the order of workers, so that all runs are equal. */
+/* The event that next_event_ns() has found. Events at the same time are in the order of workers, so
+ * that all runs are equal. */
 static uint32_t take_event(struct gyre_sim_state *state)
 {
     const uint32_t worker = state->queue[0].worker;
@@ -165,7 +163,7 @@ static void end_flow(void *context, uint32_t index, double now_ns)
 
 /* ---- workers ------------------------------------------------------------------------------ */
 
-/* INFINITY if that is not known yet. @missing_out: a FIFO for which the step then waits. */
+/* INFINITY = not known yet. @missing_out: a FIFO for which the step then waits. */
 static double ready_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                        uint32_t *missing_out)
 {
@@ -199,8 +197,8 @@ static void advance(const struct gyre_sim_state *state, uint32_t index)
     }
 }
 
-/* The step of a group that can start first. @at_ns_out: INFINITY if that is not known yet.
- * @missing_out: the FIFO for which the last step of the group waits, else GYRE_SIM_NO_FIFO. */
+/* The step of a group that can start first. @at_ns_out: INFINITY = not known yet. @missing_out: the
+ * FIFO for which the last step of the group waits, else GYRE_SIM_NO_FIFO. */
 static unsigned find_first(const struct gyre_sim_state *state,
                            const struct gyre_sim_worker_state *worker,
                            const struct gyre_sim_step *group, double *at_ns_out,
@@ -225,7 +223,6 @@ static unsigned find_first(const struct gyre_sim_state *state,
     return first;
 }
 
-/* Of steps that may overtake each other, the earliest runs first. */
 static void look(struct gyre_sim_state *state, uint32_t index, double now_ns)
 {
     const struct gyre_sim_worker *program = &state->network->workers[index];
@@ -358,7 +355,7 @@ static void launch(struct gyre_sim_state *state)
         const struct gyre_sim_worker *worker = &state->network->workers[i];
         const double start_ns = launched_ns(state, worker->rank);
         if (gyre_sim_channels_of(state, worker->variant) == 0) {
-            state->workers[i].tile = state->n_tiles; /* no channel runs it */
+            state->workers[i].tile = state->n_tiles;
             continue;
         }
         state->end_ns = gyre_sim_later(state->end_ns, start_ns);
@@ -366,7 +363,7 @@ static void launch(struct gyre_sim_state *state)
     }
 }
 
-/* Returns false if the end would be after limit_ns. */
+/* False if the end would be after limit_ns. */
 static bool run_events(struct gyre_sim_state *state)
 {
     const double limit_ns = state->simulation->limit_ns;

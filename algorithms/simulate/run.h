@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One run of the simulator's event loop and its state: workers, FIFOs, shared ports, and the queue
- * of events.
+ * One run of the simulator's event loop and its state.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_RUN_H
 #define GYRE_ALGORITHMS_SIMULATE_RUN_H
@@ -15,7 +14,7 @@ struct gyre_sim_call {
     const struct gyre_simulation *simulation;
     struct gyre_split split;
     uint64_t n_real_tiles;
-    uint64_t n_full_tiles; /* in which all chunks are full */
+    uint64_t n_full_tiles;
 };
 
 #define GYRE_SIM_NO_FIFO UINT32_MAX
@@ -23,45 +22,41 @@ struct gyre_sim_call {
 struct gyre_sim_worker_state {
     double free_ns;
     double busy_ns;
-    double check_ns; /* INFINITY = when it is woken */
+    double check_ns; /* INFINITY = until it is woken */
     uint64_t tile;
-    uint32_t step;      /* first of its present group, counted within the worker */
-    uint32_t done_mask; /* by step of the group */
-    uint32_t waits_for; /* it cannot go on without this FIFO; or GYRE_SIM_NO_FIFO */
+    uint32_t step; /* first of the group, counted within the worker */
+    uint32_t done_mask;
+    uint32_t waits_for; /* or GYRE_SIM_NO_FIFO */
 };
 
-/* The moment at which a worker checks whether it can go on. */
 struct gyre_sim_event {
     double at_ns;
     uint32_t worker;
 };
 
-/* A FIFO and its slots: with four slots they fill one cache line. A slot is either filled or free,
- * so it has one time. */
+/* With four slots it fills one cache line. A slot is either filled or free, so it has one time. */
 struct gyre_sim_fifo_state {
     struct gyre_sim_fifo ends;
-    uint8_t n_filled;   /* posted and not consumed */
-    uint8_t n_flying;   /* posted and not through the fabric yet */
-    uint8_t post_at;    /* next slot to post */
-    uint8_t consume_at; /* next slot to consume */
-    uint8_t fly_at;     /* next slot through the fabric */
+    uint8_t n_filled; /* not consumed */
+    uint8_t n_flying; /* not through the fabric yet */
+    uint8_t post_at;
+    uint8_t consume_at;
+    uint8_t fly_at;
     double at_ns[]; /* by slot: when the receiver sees that it is filled, or the sender that it is
                      * free */
 };
 
-/* A slot on its way through the fabric. */
 struct gyre_sim_parcel {
     double full_ns;
     double wire_bytes;
 };
 
-/* A resource that channels and workers share. It serves one step after the other. */
+/* Channels and workers share it. It serves one step after the other. */
 struct gyre_sim_port {
     double free_ns;
     double busy_ns;
 };
 
-/* First ports of each kind in one array. */
 struct gyre_sim_ports {
     uint32_t cores, egress, ingress, host_cores, nic_out, nic_in, n;
 };
@@ -73,14 +68,14 @@ struct gyre_sim_state {
     struct gyre_sim_ports first;
     uint64_t n_tiles;
     struct gyre_sim_worker_state *workers;
-    char *fifos; /* fifo_bytes each */
+    char *fifos;
     size_t fifo_bytes;
     struct gyre_sim_port *ports;
     struct gyre_sim_event *queue;
     uint32_t n_queued, n_most_queued;
-    struct gyre_flows *flows;        /* by FIFO; NULL = there is no fabric */
+    struct gyre_flows *flows;        /* NULL = there is no fabric */
     struct gyre_sim_parcel *parcels; /* by FIFO and slot, with a fabric */
-    double *done_ns;                 /* by tile: the end of its last step; NULL = not asked for */
+    double *done_ns;                 /* by tile; NULL = not asked for */
     double end_ns;
     uint64_t n_steps;
 };
@@ -96,7 +91,7 @@ static inline uint8_t gyre_sim_next_slot(const struct gyre_sim_state *state, uin
     return slot + 1U == state->simulation->depth ? 0 : (uint8_t)(slot + 1);
 }
 
-/* Neither is NAN, which fmax() would have to check. */
+/* Neither is NAN, for which fmax() would check. */
 static inline double gyre_sim_later(double a_ns, double b_ns)
 {
     return a_ns > b_ns ? a_ns : b_ns;
@@ -110,26 +105,23 @@ static inline uint32_t gyre_sim_channels_of(const struct gyre_sim_state *state, 
     return n_channels / n_variants + (variant < n_channels % n_variants ? 1 : 0);
 }
 
-/** gyre_sim_check_at - let a worker check at `at_ns`, unless it will check earlier (run.c). */
+/** gyre_sim_check_at - unless the worker will check earlier. */
 void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns);
 
-/** gyre_sim_wake - a slot of a FIFO is filled or free from `at_ns` on: let the worker on that side
- * check, if it may wait for it. */
+/** gyre_sim_wake - a slot is filled or free from `at_ns` on. */
 void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo, double at_ns);
 
-/** gyre_sim_execute - a step of a worker starts now (step.c). */
 void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker,
                       const struct gyre_sim_step *step, double now_ns);
 
-/** gyre_sim_post_parcel - put a slot that is full at `full_ns` on its way through the fabric. Its
- * receiver is woken when it arrives. */
+/** gyre_sim_post_parcel - the slot is full at `full_ns`. Its receiver is woken when it arrives. */
 void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, double full_ns,
                           double wire_bytes);
 
-/** gyre_sim_run - simulate `n_tiles` of the call's tiles. The tiles that are left out are full ones
- * from the middle. @done_ns: NULL, or all 0; by tile: when all ranks were done with it.
- * @prediction: n_steps is added to, the other fields are set; the time is INFINITY if limit_ns
- * ended the run. Errors: as gyre_simulator_run(). */
+/** gyre_sim_run - the tiles that `n_tiles` leaves out are full ones from the middle. @done_ns:
+ * NULL, or all 0; by tile: when all ranks were done with it. @prediction: n_steps is added to, the
+ * other fields are set; the time is INFINITY if limit_ns ended the run. Errors: as
+ * gyre_simulator_run(). */
 gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles, double *done_ns,
                          struct gyre_prediction *prediction);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulates one call. Most tiles of a call take the same time, so only a few tiles are simulated.
- * Once the difference between two runs of different length is steady, the time of the other tiles
- * follows from it.
+ * Most tiles of a call take the same time, so only a few are simulated. Once the difference between
+ * two runs of different length is steady, the time of the other tiles follows from it.
  */
 #include "algorithms/simulate/simulate.h"
 
@@ -14,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define UNIT_BYTES 16 /* of cuts: as plans cut */
+#define UNIT_BYTES 16
 
 /* A pipeline is steady if the times of two equal numbers of further tiles differ by less. */
 #define STEADY_SHARE       0.001
@@ -46,8 +45,8 @@ struct gyre_simulator {
     bool has_uneven, has_whole;
 };
 
-/* Ranks that share cores take turns, each at another moment, so no rank stands for another. In
- * larger shapes this difference is ignored. */
+/* Ranks that share cores take turns at different moments, so no rank stands for another. In larger
+ * shapes this difference is ignored. */
 #define MAX_RANKS_IN_TURNS 64
 
 static gyre_status check_simulation(const struct gyre_simulation *simulation)
@@ -86,7 +85,7 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
 struct growth {
     double first_ns;
     double second_ns;
-    double busy_ns; /* of the second to the time of the busiest resource */
+    double busy_ns; /* of the busiest resource, in the second */
 };
 
 static double busy_ns_of(const struct gyre_prediction *prediction)
@@ -120,7 +119,6 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
                                    struct growth *growth, struct gyre_prediction *longest)
 {
     const uint64_t n_tiles = 4 * more;
-    /* The short tile is counted by its bytes. */
     const double n_whole_tiles =
         (double)gyre_chunk_range(&call->split, 0, 0).n_elems / call->split.tile_elems -
         (double)(call->n_real_tiles - n_tiles);
@@ -136,10 +134,10 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
     return status;
 }
 
-/* If two equal numbers of further tiles take as long, the pipeline is steady, and all further tiles
- * take as long. If not, the number is doubled. The shortest run has more tiles than fill the FIFOs,
- * except for very long tiles. Variations with a period that does not divide `more` become small
- * compared with the time of many tiles. */
+/* If two equal numbers of further tiles take as long, the pipeline is steady. If not, the number is
+ * doubled. The shortest run has more tiles than fill the FIFOs, except for very long tiles.
+ * Variations with a period that does not divide `more` become small compared with the time of many
+ * tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {

@@ -4,7 +4,7 @@
  * machine, tile by tile, with the FIFO depth, the credits and the shared links of a real run. The
  * model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995). The functions are pure and use no
  * contracted multiply-adds, so the same input gives the same bits on every rank and plans may
- * depend on them (docs/tuning.md).
+ * depend on them.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
@@ -23,34 +23,34 @@ enum gyre_link_class {
         GYRE_N_LINKS
 };
 
-/* The constants of the model. A rate of 0 is no limit. */
+/* A rate of 0 is no limit. */
 struct gyre_cost {
     double launch_ns;                           /* from the call to the first step */
-    double worker_launch_ns;                    /* in addition, for each worker */
-    double step_ns[GYRE_N_PROTOS];              /* decoding and barriers of one step */
+    double worker_launch_ns;                    /* for each worker */
+    double step_ns[GYRE_N_PROTOS];              /* decoding and barriers */
     double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS]; /* from the sender's write to the receiver's view */
     double wire_efficiency[GYRE_N_PROTOS];      /* payload / bytes sent; above 0, at most 1 */
     double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
-    double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* of one worker */
-    double worker_read_bytes_per_ns;               /* of one worker and input */
-    double worker_store_bytes_per_ns;              /* of one worker and local output */
+    double worker_send_bytes_per_ns[GYRE_N_LINKS];
+    double worker_read_bytes_per_ns;  /* of one worker and input */
+    double worker_store_bytes_per_ns; /* of one worker and local output */
     double uncached_slowdown; /* of the three worker rates in calls of 16 * cached_bytes and more */
     double cached_bytes;      /* calls of at most so many have none; 0 = no call has */
-    double parallel_workers;  /* workers of one rank that run at the same time; 0 = all */
-    double cores_per_host;    /* shared by all ranks of a host; 0 = no limit */
-    double egress_bytes_per_ns[GYRE_N_LINKS];  /* all workers of a rank together */
-    double ingress_bytes_per_ns[GYRE_N_LINKS]; /* all workers of a rank together */
-    double nic_bytes_per_ns;                   /* all ranks of a NIC together, in each direction */
-    double nic_message_ns;                     /* in addition, for each slot */
+    double parallel_workers;  /* of one rank, at the same time; 0 = all */
+    double cores_per_host;    /* 0 = no limit */
+    double egress_bytes_per_ns[GYRE_N_LINKS];  /* of a rank */
+    double ingress_bytes_per_ns[GYRE_N_LINKS]; /* of a rank */
+    double nic_bytes_per_ns;                   /* in each direction */
+    double nic_message_ns;                     /* for each slot */
 };
 
-/** Ranks as threads or processes over shared memory. */
+/** Threads or processes over shared memory. */
 extern const struct gyre_cost gyre_cost_host;
 
 /** GPUs connected by NVLink 4, hosts by 400 Gbit/s NICs. */
 extern const struct gyre_cost gyre_cost_h200;
 
-/** gyre_cost_find - "host" or "h200"; NULL = no such table. */
+/** gyre_cost_find - "host" or "h200"; else NULL. */
 const struct gyre_cost *gyre_cost_find(const char *name);
 
 /** gyre_cost_from_text - "key = value" lines; `#` starts a comment. @text: untrusted. @base: has
@@ -59,42 +59,41 @@ const struct gyre_cost *gyre_cost_find(const char *name);
 gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
                                 struct gyre_cost *cost_out);
 
-/** gyre_cost_to_text - all keys; gyre_cost_from_text() reads the same bits back. @text_out:
- * malloc'ed. Errors: OUT_OF_MEMORY. */
+/** gyre_cost_to_text - gyre_cost_from_text() reads the same bits back. @text_out: malloc'ed.
+ * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out);
 
 struct gyre_fabric;
 
 struct gyre_machine {
-    const struct gyre_grouping *grouping; /* NULL = one host. n_nics: the NICs of each host */
+    const struct gyre_grouping *grouping; /* NULL = one host. n_nics: of each host */
     bool is_all_network;                  /* links inside hosts are NETWORK, too */
     const struct gyre_fabric *fabric;     /* replaces nic_bytes_per_ns; NULL = none */
 };
 
-/* One step of a simulated call. */
 struct gyre_simulated_step {
     uint32_t variant;
     uint32_t rank;
     uint32_t worker;
-    uint32_t step; /* of the worker */
+    uint32_t step;
     uint64_t tile;
     double start_ns; /* from the call */
-    double end_ns;   /* when the worker is free again */
+    double end_ns;   /* the worker is free again */
     uint32_t n_sends;
     double arrived_ns[GYRE_STEP_MAX_SENDS]; /* by send: when the receiver sees it */
 };
 
 struct gyre_simulation {
     const struct gyre_cost *cost;
-    enum gyre_proto proto;     /* of HOST links */
-    enum gyre_proto net_proto; /* of NETWORK links */
-    uint32_t n_channels;       /* one of each variant is simulated, with its part of shared rates */
-    uint32_t tile_bytes;       /* payload of one slot, >= 1 */
-    uint32_t depth;            /* slots of a FIFO, 1..GYRE_SIMULATE_MAX_DEPTH */
-    uint64_t n_bytes;          /* of the vector, or of one block if the buffers consist of blocks */
-    bool all_tiles;            /* else extrapolate from the first ones */
-    bool is_rough;             /* an error of a percent will do */
-    double limit_ns;           /* above 0: stop when the time exceeds it */
+    enum gyre_proto proto;
+    enum gyre_proto net_proto;
+    uint32_t n_channels; /* one of each variant is simulated */
+    uint32_t tile_bytes; /* payload of one slot, >= 1 */
+    uint32_t depth;      /* 1..GYRE_SIMULATE_MAX_DEPTH */
+    uint64_t n_bytes;    /* of the vector or of one block */
+    bool all_tiles;      /* else extrapolate from the first ones */
+    bool is_rough;       /* an error of a percent will do */
+    double limit_ns;     /* 0 = none */
     /* Called for each simulated step, in the order in which steps start; may be NULL. Without
      * all_tiles and all ranks some steps are left out or repeated. With a fabric, arrivals between
      * hosts are INFINITY. */
@@ -163,23 +162,22 @@ uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
  * in a slot. */
 uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_steps - how many steps a run of all tiles simulates. Errors: INVALID_ARGUMENT. */
+/** gyre_simulator_steps - of a run of all tiles. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out);
 
-/** gyre_simulator_run - predict one call. Runs do not affect each other; one thread at a time may
- * use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the programs deadlock
- * at this depth), OUT_OF_MEMORY. */
+/** gyre_simulator_run - one thread at a time may use a simulator. Errors: INVALID_ARGUMENT (a
+ * parameter is out of range, or the programs deadlock at this depth), OUT_OF_MEMORY. */
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
 
-/** gyre_bound_ns - about the least time that the links of a machine allow a collective (cost.c),
- * from bytes without latencies. On one host no algorithm is faster. On several hosts all bytes of a
- * rank are counted on its links inside the host, so an algorithm can be faster by the NICs' part of
- * both rates together (two H200 hosts of 8 with 50 GB/s NICs: 13 %). 0 where no bound is known.
- * @shape: coll, n_ranks and grouping (with n_nics) are used.
- * @n_bytes: of the whole vector, or of all blocks. */
+/** gyre_bound_ns - about the least time that the links of a machine allow a collective, from bytes
+ * without latencies; 0 = no bound is known. On one host no algorithm is faster. On several hosts
+ * all bytes of a rank are counted on its links inside the host, so an algorithm can be faster by
+ * the NICs' part of both rates together (two H200 hosts of 8 with 50 GB/s NICs: 13 %). @shape:
+ * coll, n_ranks and grouping (with n_nics) are used. @n_bytes: of the whole vector, or of all
+ * blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,
                      uint64_t n_bytes);
 

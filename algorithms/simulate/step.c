@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a step of a simulation costs, and what it leaves behind. A step ends when both its worker
- * and the shared ports that it uses have had the time that they need. A port serves steps in the
- * order in which they start.
+ * A step ends when both its worker and the shared ports that it uses have had the time that they
+ * need. A port serves steps in the order in which they start.
  */
 #include "algorithms/simulate/run.h"
 
 #include <math.h>
 
-/* Calls of 2 to this power times cached_bytes are slowed down fully. */
 #define UNCACHED_HALVINGS 4
 
-/* A rate of 0 is no limit. */
 static double transfer_ns(double n_bytes, double bytes_per_ns)
 {
     return bytes_per_ns > 0 ? n_bytes / bytes_per_ns : 0;
 }
 
-/* Returns when the port is free again. */
 static double use_port(struct gyre_sim_state *state, uint32_t port_index, double start_ns,
                        double busy_ns)
 {
@@ -43,7 +39,6 @@ static double step_bytes(const struct gyre_sim_state *state, const struct gyre_s
         return (double)state->call->split.tile_elems * step->n_chunks;
     if (step->n_chunks == 1 || state->network->is_folded)
         return chunk_bytes(state, step->chunk, tile) * step->n_chunks;
-    /* The lengths of two chunks differ by at most one unit. */
     return (chunk_bytes(state, step->chunk, tile) + chunk_bytes(state, step->last_chunk, tile)) /
            2 * step->n_chunks;
 }
@@ -53,8 +48,8 @@ static uint32_t nic_index(const struct gyre_sim_state *state, uint32_t rank)
     return state->network->host_of[rank] * state->network->n_nics + state->network->nic_of[rank];
 }
 
-/* Move one slot over the shared ports of its path: a proxied slot leaves when it is full, any other
- * while it is written. Returns when the last byte has passed. */
+/* A proxied slot leaves when it is full, any other while it is written. Returns when the last byte
+ * has passed. */
 static double send_slot(struct gyre_sim_state *state, const struct gyre_sim_fifo *fifo,
                         double start_ns, double wire_bytes)
 {
@@ -94,8 +89,8 @@ static const struct gyre_sim_fifo *ends_of(const struct gyre_sim_state *state,
     return &gyre_sim_fifo_at(state, state->network->fifo_of[step->first_fifo + i])->ends;
 }
 
-/* Between powers of two the result is linear, so that every machine computes the same bits. @ratio:
- * at least 1. */
+/* Linear between powers of two, so that every machine computes the same bits. @ratio: at least
+ * 1. */
 static double halvings(double ratio)
 {
     double n = 0;
@@ -115,8 +110,8 @@ static double slowdown(const struct gyre_sim_state *state)
     return 1 + (cost->uncached_slowdown - 1) * share;
 }
 
-/* If the step has links of both kinds, the part beside its bytes is as long as the slower protocol
- * needs, since the worker goes on when the whole step is done. */
+/* With links of both kinds, the part beside the bytes is that of the slower protocol, because the
+ * worker goes on when the whole step is done. */
 static double worker_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                         double n_bytes)
 {
@@ -155,7 +150,6 @@ static double compute(struct gyre_sim_state *state, const struct gyre_sim_worker
     return end_ns;
 }
 
-/* The workers of one program follow each other. */
 static uint32_t index_in_program(const struct gyre_sim_network *network, uint32_t worker_index)
 {
     const struct gyre_sim_worker *worker = &network->workers[worker_index];

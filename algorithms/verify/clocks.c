@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Vector clocks (algorithms/verify/clocks.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/clocks.h"
 
 #include "core/foundation/base/status.h"
@@ -27,15 +24,15 @@ struct pending {
 struct gyre_clocks {
     uint32_t n_workers;
     uint32_t n_entries;
-    uint32_t *entry_of; /* by worker; GYRE_NO_ENTRY if it never sends */
-    int32_t *own_times; /* by worker */
-    uint32_t *known;    /* by worker: shows what it knows of the others */
+    uint32_t *entry_of; /* GYRE_NO_ENTRY = it never sends */
+    int32_t *own_times;
+    uint32_t *known; /* snapshots */
     struct gyre_snapshots snapshots;
     struct gyre_joins *joins;
     uint32_t n_most_waiting;
-    struct pending *pending; /* by worker */
-    struct pending held;     /* of steps that may run at the same time */
-    uint32_t *list;          /* as for gyre_joins_add() */
+    struct pending *pending;
+    struct pending held; /* of steps that may run at the same time */
+    uint32_t *list;      /* as for gyre_joins_add() */
 };
 
 static gyre_status number_entries(struct gyre_clocks *clocks, const struct gyre_network *network)
@@ -151,7 +148,7 @@ static void raise(const struct gyre_clocks *clocks, uint32_t number, uint32_t ow
         gyre_times_raise(snapshots, snapshots->all[origin].times, snapshots->all[own].times);
 }
 
-/* The caller is the reader of *known. Returns false when there is no memory. */
+/* False = no memory. */
 static bool add(struct gyre_clocks *clocks, uint32_t *known, uint32_t number)
 {
     if (shows_all(clocks, *known, number))
@@ -232,8 +229,8 @@ static bool grow(struct pending *list)
     return true;
 }
 
-/* The snapshot takes the place of an earlier one of the same worker, if that is easy to find.
- * Returns false when there is no memory. */
+/* Takes the place of an earlier snapshot of the same worker, if that is easy to find. False = no
+ * memory. */
 static bool append(struct gyre_clocks *clocks, struct pending *pending, uint32_t number)
 {
     struct gyre_snapshots *snapshots = &clocks->snapshots;
@@ -252,7 +249,6 @@ static bool append(struct gyre_clocks *clocks, struct pending *pending, uint32_t
     return true;
 }
 
-/* The worker is a reader of the snapshot. */
 static bool learn(struct gyre_clocks *clocks, uint32_t worker, uint32_t number)
 {
     if (!append(clocks, &clocks->pending[worker], number))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vector clocks: for each worker, how far every other worker certainly is. A worker learns this
- * only from data that it receives. Credits are ignored, so that a proof holds at any depth. A
- * message carries a snapshot of the sender's clock, which all slots that one step fills share. A
- * time counts the steps of a worker in all tiles; steps that may run at the same time count once.
+ * Vector clocks: for each worker, how far every other worker certainly is, as the data that it
+ * receives tell it. Credits are ignored, so that a proof holds at any depth. A message carries a
+ * snapshot of the sender's clock, which all slots that one step fills share. A time counts the
+ * steps of a worker in all tiles; steps that may run at the same time count once.
  *
  * Copying and comparing clocks would take most of the time of a proof. So a worker that learned
  * nothing new takes a snapshot that refers to an earlier one. And a worker first only lists the
@@ -20,26 +20,25 @@
 #define GYRE_NO_SNAPSHOT 0U         /* time 0 for every worker */
 #define GYRE_NO_ENTRY    UINT32_MAX /* of a worker that never sends */
 
-/* A snapshot either has a vector with a time for each worker that sends, or it has a parent: then
- * it shows the time of its own worker, and for all others what the parent shows. Times have 16 bits
- * where that is enough, because the proof of an all-pairs program compares many vectors. */
+/* A snapshot has either a vector with a time for each worker that sends, or a parent: then it shows
+ * the time of its own worker, and for all others what the parent shows. Times have 16 bits where
+ * that is enough, because the proof of an all-pairs program compares many vectors. */
 struct gyre_snapshot {
     void *times; /* NULL: it has a parent, which can be GYRE_NO_SNAPSHOT */
     uint32_t parent;
-    uint32_t n_links;   /* parents up to a vector or GYRE_NO_SNAPSHOT */
+    uint32_t n_links;
     uint32_t n_readers; /* of a free one: the next free one */
-    uint32_t entry;     /* of its worker; GYRE_NO_ENTRY for a maximum of several */
+    uint32_t entry;     /* GYRE_NO_ENTRY = a maximum of several */
     int32_t time;
-    int32_t shown; /* for its worker; before `time` if other steps of the worker may run at the same
-                    * time */
+    int32_t shown; /* before `time` if other steps of the worker may run at the same time */
 };
 
 struct gyre_snapshots {
-    bool is_short;     /* times have 16 bits, else 32 */
+    bool is_short;
     uint32_t n_vector; /* some stay zero */
     size_t vector_bytes;
     struct gyre_snapshot *all;
-    uint32_t n_all, capacity; /* number 0 is GYRE_NO_SNAPSHOT */
+    uint32_t n_all, capacity;
     uint32_t first_free;
     void *free_times; /* a list of unused vectors, linked by their first bytes */
     uint32_t n_vectors;
@@ -48,13 +47,12 @@ struct gyre_snapshots {
 void gyre_snapshots_init(struct gyre_snapshots *snapshots, uint32_t n_entries, uint64_t max_time);
 void gyre_snapshots_fini(struct gyre_snapshots *snapshots);
 
-/** gyre_snapshots_take - the snapshot of a worker, which becomes a reader of the parent. @own:
- * entry, time and shown are used. Returns GYRE_NO_SNAPSHOT when there is no memory. */
+/** gyre_snapshots_take - the caller becomes a reader of the parent. @own: entry, time and shown are
+ * used. GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_snapshots_take(struct gyre_snapshots *snapshots, uint32_t parent,
                              const struct gyre_snapshot *own, uint32_t n_readers);
 
-/** gyre_snapshots_copy - with a vector, and without a worker. Returns GYRE_NO_SNAPSHOT when there
- * is no memory. */
+/** gyre_snapshots_copy - with a vector, and without a worker. GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_snapshots_copy(struct gyre_snapshots *snapshots, uint32_t number, uint32_t n_readers);
 
 /** gyre_snapshots_release - one reader is done. No effect on GYRE_NO_SNAPSHOT. */
@@ -65,7 +63,6 @@ void gyre_snapshots_release(struct gyre_snapshots *snapshots, uint32_t number);
 uint32_t gyre_snapshots_raise_links(const struct gyre_snapshots *snapshots, uint32_t number,
                                     void *times);
 
-/** gyre_times_raise - raise each entry of `times` to that of `known`. */
 void gyre_times_raise(const struct gyre_snapshots *snapshots, const void *known, void *times);
 
 static inline int32_t gyre_times_get(const struct gyre_snapshots *snapshots, const void *times,
@@ -83,8 +80,8 @@ static inline void gyre_times_set(const struct gyre_snapshots *snapshots, void *
         ((int32_t *)times)[entry] = time;
 }
 
-/** gyre_snapshots_get - the time that a snapshot shows for a worker. The first occurrence among its
- * ancestors is the latest: each of them knew its parent when it was taken. */
+/** gyre_snapshots_get - the first occurrence among the ancestors is the latest, because each of
+ * them knew its parent when it was taken. */
 static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots, uint32_t number,
                                          uint32_t entry)
 {
@@ -102,7 +99,7 @@ static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots,
 /* ---- maxima of lists of snapshots -------------------------------------------------------- */
 
 /* The maximum of a list of snapshots that have vectors, with a place for each worker's entry. A
- * binary tree splits these places, and the maximum of each two branches is remembered. So lists
+ * binary tree splits these places, and the maximum of each two branches is remembered, so lists
  * that have most of their snapshots in common cost one pass and few comparisons. */
 struct gyre_joins;
 
@@ -111,9 +108,8 @@ gyre_status gyre_joins_open(struct gyre_snapshots *snapshots, uint32_t n_most,
                             struct gyre_joins **joins_out);
 void gyre_joins_close(struct gyre_joins *joins);
 
-/** gyre_joins_add - raise `times` to the maximum of a list.
- * @list: by entry: a snapshot that has a vector, or GYRE_NO_SNAPSHOT. Afterwards none of them is
- * set. */
+/** gyre_joins_add - raise `times` to the maximum of a list. @list: by entry: a snapshot that has a
+ * vector, or GYRE_NO_SNAPSHOT; afterwards none is set. */
 void gyre_joins_add(struct gyre_joins *joins, uint32_t *list, uint32_t n_entries, void *times);
 
 void gyre_joins_forget(struct gyre_joins *joins);
@@ -122,9 +118,8 @@ void gyre_joins_forget(struct gyre_joins *joins);
 
 struct gyre_clocks;
 
-/* What a step knows: what its worker knew before, and the snapshots that the step received. These
- * are kept apart if other steps of the worker may run at the same time, because they do not learn
- * of them. */
+/* What a step's worker knew before, and the snapshots that the step received. These are kept apart
+ * if other steps of the worker may run at the same time, because they do not learn of them. */
 struct gyre_view {
     uint32_t worker;
     int32_t time;
@@ -133,20 +128,18 @@ struct gyre_view {
     uint32_t snapshots[GYRE_STEP_MAX_INS];
 };
 
-/** gyre_clocks_open - clocks that are all zero. A worker that never sends has no entry, because no
- * worker can ever know how far it is. @network: its FIFOs say which workers send. @max_time: no
- * clock will show more. Errors: OUT_OF_MEMORY. */
+/** gyre_clocks_open - a worker that never sends has no entry, because no worker can ever know how
+ * far it is. @network: its FIFOs say which workers send. @max_time: no clock will show more.
+ * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_clocks_open(const struct gyre_network *network, uint64_t max_time,
                              struct gyre_clocks **clocks_out);
 void gyre_clocks_close(struct gyre_clocks *clocks);
 
-/** gyre_clocks_own_time - of a worker in its own clock. */
 int32_t gyre_clocks_own_time(const struct gyre_clocks *clocks, uint32_t worker);
 
 void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t time);
 
-/** gyre_clocks_receive - the step receives a snapshot and is one of its readers. Returns false when
- * there is no memory. */
+/** gyre_clocks_receive - the step becomes a reader of the snapshot. False = no memory. */
 bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uint32_t snapshot);
 
 /** gyre_clocks_learn - a worker has carried out all steps that may run at the same time, and now
@@ -158,11 +151,11 @@ bool gyre_view_is_after(struct gyre_clocks *clocks, const struct gyre_view *view
                         int32_t time);
 
 /** gyre_clocks_snapshot - a copy of what a step knows, until it has been released `n_readers`
- * times. Returns GYRE_NO_SNAPSHOT when there is no memory. */
+ * times. GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_clocks_snapshot(struct gyre_clocks *clocks, const struct gyre_view *view,
                               uint32_t n_readers);
 
-/** gyre_clocks_share - let a snapshot that is not yet released by all have more readers. */
+/** gyre_clocks_share - more readers for a snapshot that is not released by all. */
 void gyre_clocks_share(struct gyre_clocks *clocks, uint32_t snapshot, uint32_t n_more);
 
 void gyre_clocks_release(struct gyre_clocks *clocks, uint32_t snapshot);

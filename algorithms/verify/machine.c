@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The network of all programs, and the machine that runs them (algorithms/verify/machine.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
@@ -98,7 +95,7 @@ static gyre_status connect_all(struct gyre_network *network)
 {
     const size_t n_keys =
         (size_t)network->n_ranks * network->n_ranks * network->programs[0]->n_lanes;
-    const size_t n_most = 2 * (size_t)GYRE_MAX_RANKS * GYRE_MAX_LANES; /* checked per program */
+    const size_t n_most = 2 * (size_t)GYRE_MAX_RANKS * GYRE_MAX_LANES;
     uint32_t *number_of = calloc(n_keys, sizeof(*number_of));
     uint32_t *user_of = calloc(n_most, sizeof(*user_of));
     gyre_status status = GYRE_SUCCESS;
@@ -168,15 +165,15 @@ void gyre_network_close(struct gyre_network *network)
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
-#define MOST_HOPS 6 /* of a deadlock's chain that are told */
+#define MOST_HOPS 6 /* that are told */
 
 struct worker {
     const struct gyre_program *program;
     const uint32_t *fifo_of;
     uint32_t rank;
     uint32_t index;
-    uint32_t first; /* next step */
-    uint32_t end;   /* one past the last step that is carried out with it */
+    uint32_t first;
+    uint32_t end;
     uint32_t tile;
     uint32_t step; /* the first operand that is not available */
     uint32_t operand;
@@ -194,8 +191,8 @@ struct machine {
     const struct gyre_network *network;
     const struct gyre_machine_options *options;
     struct worker *workers;
-    struct traffic *traffic; /* by FIFO */
-    uint32_t *queue;         /* a stack of workers that may go on */
+    struct traffic *traffic;
+    uint32_t *queue; /* a stack of workers that may go on */
     uint32_t n_queued;
     uint64_t n_steps;
 };
@@ -218,8 +215,8 @@ static void wake(struct machine *machine, uint32_t number)
     machine->queue[machine->n_queued++] = number;
 }
 
-/* A slot that is available stays available, so the search continues where it stopped the last time.
- */
+/* A slot that is available stays available, so the search continues where it stopped the last
+ * time. */
 static bool is_ready(const struct machine *machine, struct worker *worker)
 {
     for (; worker->step < worker->end; worker->step++, worker->operand = 0) {
@@ -240,7 +237,6 @@ static bool is_ready(const struct machine *machine, struct worker *worker)
     return true;
 }
 
-/* Wake the workers that wait on the other sides. */
 static void move_slots(struct machine *machine, const struct worker *worker)
 {
     const struct gyre_network_fifo *fifos = machine->network->fifos;
@@ -289,7 +285,6 @@ static uint32_t step_of_worker(const struct worker *worker)
     return worker->step - worker->program->workers[worker->index].first_step;
 }
 
-/* The chain of waits begins at the first worker that is not done. */
 static gyre_status report_deadlock(const struct machine *machine, uint32_t number)
 {
     char text[768];

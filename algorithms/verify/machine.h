@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of all ranks of a shape together, and a machine that runs them at one FIFO depth.
- * Every worker and every FIFO has a number. FIFOs block and each has one sending and one receiving
- * worker, so the order in which workers run does not change the result, and one run proves all of
- * them. A sequence of WITH_NEXT steps is run together, when all slots that its steps need are
- * available. If that never deadlocks, no order of these steps deadlocks.
+ * The programs of all ranks of a shape, and a machine that runs them at one FIFO depth. FIFOs block
+ * and each has one sending and one receiving worker, so the order in which workers run does not
+ * change the result, and one run proves all of them. A sequence of WITH_NEXT steps is run together,
+ * when all slots that its steps need are available. If that never deadlocks, no order of these
+ * steps deadlocks.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
@@ -41,7 +41,7 @@ void gyre_network_close(struct gyre_network *network);
 /* Steps of one worker that are run together. */
 struct gyre_firing {
     uint32_t rank;
-    uint32_t worker; /* of the rank */
+    uint32_t worker;
     uint32_t first_step;
     uint32_t n_steps;
     uint32_t tile;
@@ -56,13 +56,12 @@ struct gyre_machine_options {
 
 struct gyre_machine_result {
     bool is_deadlock;
-    struct gyre_verify_place place; /* first worker that waits in a deadlock */
+    struct gyre_verify_place place; /* of the first worker in a deadlock */
     uint64_t n_steps;
 };
 
-/** gyre_machine_run - run until all workers are done.
- * Errors: INVALID_ARGUMENT with the reason (a deadlock, naming the ranks that wait for each other,
- * or slots that are left in a FIFO), what fire() returns, OUT_OF_MEMORY. */
+/** gyre_machine_run - errors: INVALID_ARGUMENT with the reason (a deadlock, naming the ranks that
+ * wait for each other, or slots that are left in a FIFO), what fire() returns, OUT_OF_MEMORY. */
 gyre_status gyre_machine_run(const struct gyre_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Chunks, aliases and hazards, and the contributions that each collective requires in OUT.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/memory.h"
 
 #include "core/foundation/base/status.h"
@@ -10,8 +7,8 @@
 
 #define NO_CELL UINT32_MAX
 
-/* The last read by one worker. Two steps with the same time are unordered, and so are two pieces of
- * one step. */
+/* The last read by one worker. Steps with the same time are unordered, and so are pieces of one
+ * step. */
 struct reading {
     int32_t time; /* 0 = never */
     uint32_t step;
@@ -19,15 +16,15 @@ struct reading {
     bool many;
 };
 
-/* A chunk of OUT in one tile. All that an access reads and writes lies together, because a proof of
- * many ranks touches chunks in an order that no cache foresees. */
+/* All that an access reads and writes lies together, because a proof of many ranks touches chunks
+ * in an order that no cache foresees. */
 struct cell {
     struct gyre_content content; /* no value: not written */
     int32_t time;
     uint32_t step;
     uint32_t piece;
     uint32_t worker;
-    struct reading readings[]; /* by worker of the rank */
+    struct reading readings[];
 };
 
 struct gyre_verify_memory {
@@ -37,7 +34,7 @@ struct gyre_verify_memory {
     uint32_t n_tiles;
     uint32_t n_outs;
     bool in_place;
-    char *cells; /* rank, tile, chunk; cell_bytes each */
+    char *cells;
     size_t cell_bytes;
 };
 
@@ -122,7 +119,7 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
     case GYRE_COLL_SEND_RECV:
         expect.is_owned = !is_root || program->n_ranks == 1;
         break;
-    default: /* broadcast */
+    default:
         break;
     }
     return expect;
@@ -156,12 +153,12 @@ static struct cell *cell_at(const struct gyre_verify_memory *memory, uint32_t ra
 }
 
 struct touch {
-    uint32_t rank; /* plus 1, so that 0 is none */
+    uint32_t rank; /* plus 1; 0 = none */
     uint32_t worker;
     bool is_written;
 };
 
-/* Returns whether another worker touches the part, too, and one of them writes. */
+/* True if another worker touches the part, too, and one of them writes. */
 static bool note_touch(const struct gyre_verify_memory *memory, struct touch *touches,
                        const struct touch *own, struct gyre_operand operand, uint32_t part)
 {
@@ -268,7 +265,7 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
     if (is_in)
         chunk = memory->in_place ? alias_of_in(program, chunk) : NO_CELL;
     if (chunk == NO_CELL)
-        return GYRE_SUCCESS; /* no step writes it */
+        return GYRE_SUCCESS;
     struct cell *cell = cell_at(memory, access->rank, access->tile, chunk);
     GYRE_TRY(check_after_write(memory, cell, access, is_in ? "reads in place" : "reads", chunk));
     if (is_in && cell->content.value != GYRE_NO_VALUE)

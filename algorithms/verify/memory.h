@@ -18,9 +18,8 @@
 
 #define GYRE_NO_VALUE 0U
 
-/* The content of a chunk or of a slot. All contributions of a reduction are of one chunk and tile,
- * and most algorithms reduce all chunks and tiles in few different orders, so there are few values.
- */
+/* All contributions of a reduction are of one chunk and tile, and most algorithms reduce all of
+ * them in few different orders, so there are few values. */
 struct gyre_content {
     uint32_t value;
     uint16_t chunk;
@@ -28,7 +27,7 @@ struct gyre_content {
 };
 
 struct gyre_value {
-    uint32_t first_in;   /* of its operands */
+    uint32_t first_in;
     uint32_t set;        /* ranks that contributed; 0 = an interval: */
     uint32_t first_rank; /* from this rank on; rank 0 follows the last rank */
     uint32_t n_ranks_in;
@@ -44,19 +43,18 @@ enum gyre_value_fault {
 
 struct gyre_values;
 
-/** gyre_values_open - a store of the contributions of `n_ranks` ranks. Errors: OUT_OF_MEMORY. */
+/** gyre_values_open - errors: OUT_OF_MEMORY. */
 gyre_status gyre_values_open(unsigned n_ranks, struct gyre_values **values_out);
 void gyre_values_close(struct gyre_values *values);
 
-/** gyre_values_input - the contribution of one rank. */
 static inline uint32_t gyre_values_input(unsigned rank)
 {
     return rank + 1;
 }
 
-/** gyre_values_reduce - of `n_ins` values in this order.
- * @is_final: the result is divided afterwards, which makes it a different value.
- * @value_out: set on GYRE_VALUE_FINE. New values are numbered one after the other. */
+/** gyre_values_reduce - in this order. @is_final: the result is divided afterwards, which makes it
+ * a different value. @value_out: set on GYRE_VALUE_FINE. New values are numbered one after the
+ * other. */
 enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
                                          unsigned n_ins, bool is_final, uint32_t *value_out);
 
@@ -67,19 +65,17 @@ bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned 
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-/* A step of one worker, and how far that worker knows the other workers to be. */
 struct gyre_access {
     uint16_t rank;
     uint32_t worker;
     uint32_t tile;
     uint32_t step;
-    uint32_t piece; /* of the step's range; they may run in any order */
+    uint32_t piece; /* of the step's range; pieces may run in any order */
     int32_t time;   /* the same for steps that may run at the same time */
     struct gyre_clocks *clocks;
     struct gyre_view view;
 };
 
-/* What a chunk of OUT must hold in the end. */
 struct gyre_expectation {
     bool is_owned; /* else no step may touch the buffer */
     uint32_t chunk;
@@ -94,7 +90,6 @@ gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out);
 void gyre_verify_memory_close(struct gyre_verify_memory *memory);
 
-/** gyre_verify_owns_in - does the collective give this rank an IN? */
 bool gyre_verify_owns_in(const struct gyre_program *program);
 
 struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, uint32_t chunk);
@@ -103,8 +98,8 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
  * placed? Otherwise clocks do not matter. */
 bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory);
 
-/** gyre_verify_read - a chunk of IN or OUT. @content_out: without a value, it stands for the
- * caller's input. Errors: INVALID_ARGUMENT with the reason. */
+/** gyre_verify_read - @content_out: without a value, it stands for the caller's input. Errors:
+ * INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
                              struct gyre_operand operand, struct gyre_content *content_out);
 

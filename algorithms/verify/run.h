@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of the verifier's symbolic run: what is in every FIFO and scratch area, and what is
- * known while one step is carried out.
+ * The state of the verifier's symbolic run.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_RUN_H
 #define GYRE_ALGORITHMS_VERIFY_RUN_H
@@ -12,8 +11,7 @@
 
 #define GYRE_VERIFY_REMEMBERED 2 /* credits are judged at depth 2 */
 
-/* A slot on its way: the chunks that it carries, as in struct gyre_step, and the sender's clock. A
- * real slot has the byte count of these chunks in its header. */
+/* A slot in flight: the chunks that it carries, as in struct gyre_step, and the sender's clock. */
 struct gyre_verify_slot {
     uint32_t snapshot;
     uint16_t tile;
@@ -21,15 +19,15 @@ struct gyre_verify_slot {
     uint16_t n_chunks;
     uint8_t spacing;
     bool is_placed;
-    struct gyre_content contents[]; /* by piece of the range; max_range */
+    struct gyre_content contents[];
 };
 
-/* A FIFO; its slots follow it in memory, because a step uses its FIFOs in an order that no cache
+/* Its slots follow it in memory, because a step uses its FIFOs in an order that no cache
  * foresees. */
 struct gyre_verify_fifo {
     uint32_t n_sent;
     uint32_t n_received;
-    int32_t received_at[GYRE_VERIFY_REMEMBERED]; /* by slot number: the receiver's time */
+    int32_t received_at[GYRE_VERIFY_REMEMBERED]; /* the receiver's time */
 };
 
 struct gyre_verify_scratch {
@@ -45,10 +43,10 @@ struct gyre_verify_run {
     struct gyre_values *values;
     struct gyre_verify_memory *memory;
     struct gyre_clocks *clocks;
-    char *fifos; /* fifo_bytes each */
+    char *fifos;
     size_t fifo_bytes, slot_bytes;
-    struct gyre_content *results; /* of the present step, by piece of its range */
-    uint32_t *first_scratch;      /* by rank: first of scratches; n_ranks + 1 entries */
+    struct gyre_content *results;
+    uint32_t *first_scratch;
     struct gyre_verify_scratch *scratches;
     bool shares_chunks;
     bool credits_elidable;
@@ -63,7 +61,7 @@ struct gyre_verify_act {
     uint32_t shared; /* snapshot of a sequence's steps that receive nothing */
     struct gyre_access access;
     const uint32_t *fifo_of;
-    const struct gyre_content *received[GYRE_STEP_MAX_INS]; /* by input: pieces of the slot */
+    const struct gyre_content *received[GYRE_STEP_MAX_INS];
 };
 
 /** gyre_verify_needs_clocks - clocks tell whether two workers may touch a chunk at the same time,
@@ -73,8 +71,8 @@ static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
     return run->shares_chunks || run->credits_elidable;
 }
 
-/** gyre_verify_step - carry out act->step. Errors: INVALID_ARGUMENT with the reason why the step is
- * wrong, OUT_OF_MEMORY. */
+/** gyre_verify_step - errors: INVALID_ARGUMENT with the reason why the step is wrong,
+ * OUT_OF_MEMORY. */
 gyre_status gyre_verify_step(struct gyre_verify_act *act);
 
 bool gyre_verify_receives(const struct gyre_step *step);

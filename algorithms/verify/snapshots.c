@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The pool of snapshots, and the maxima of lists of snapshots (algorithms/verify/clocks.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/clocks.h"
 
 #include "core/foundation/base/status.h"
@@ -10,8 +7,8 @@
 #include <string.h>
 
 /* The compiler makes vector instructions of a loop of constant length; without them the verifier
- * takes four times as long for 1024 ranks. Times have a sign, because not every processor can
- * compare vectors of unsigned numbers. */
+ * takes four times as long for 1024 ranks. Times have a sign, because not every processor compares
+ * vectors of unsigned numbers. */
 #define STRIDE 32
 
 /* Snapshots with a parent in a row. More would save few vectors, and make it slow to look up a
@@ -168,7 +165,7 @@ void gyre_times_raise(const struct gyre_snapshots *snapshots, const void *known,
 }
 
 struct join {
-    uint32_t first, second, maximum; /* free if maximum is not set; else it reads all three */
+    uint32_t first, second, maximum; /* free if maximum is not set; else a reader of all three */
 };
 
 struct gyre_joins {
@@ -232,7 +229,7 @@ static struct join *find_join(const struct gyre_joins *joins, uint32_t first, ui
     }
 }
 
-/* It stays until gyre_joins_forget(). Returns GYRE_NO_SNAPSHOT when there is no memory. */
+/* It stays until gyre_joins_forget(). GYRE_NO_SNAPSHOT = no memory. */
 static uint32_t find_maximum(struct gyre_joins *joins, uint32_t first, uint32_t second)
 {
     struct gyre_snapshots *snapshots = joins->snapshots;

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Carries out one step symbolically: which slots and chunks it reads, which value it makes of them,
- * and where it leaves the value.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/run.h"
 
 #include "core/foundation/base/status.h"
@@ -26,7 +22,7 @@ static struct gyre_verify_fifo *fifo_at(const struct gyre_verify_run *run, uint3
     return (struct gyre_verify_fifo *)(void *)&run->fifos[number * run->fifo_bytes];
 }
 
-/* @number: counted from the first slot that was sent. */
+/* @number: from the first slot that was sent. */
 static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
                                         struct gyre_verify_fifo *fifo, uint32_t number)
 {
@@ -34,7 +30,7 @@ static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
     return (struct gyre_verify_slot *)(void *)&first[number % run->depth * run->slot_bytes];
 }
 
-/* Do the tiles of the slot and of the step have the same lengths? All blocks are equally long. */
+/* All blocks are equally long. */
 static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_verify_slot *slot)
 {
     const struct gyre_step *step = act->step;
@@ -157,7 +153,6 @@ static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t
     return GYRE_SUCCESS;
 }
 
-/* The contents have to be of one chunk and tile. */
 static gyre_status reduce(const struct gyre_verify_act *act, const struct gyre_content *ins,
                           const uint32_t *values, uint32_t *value_out)
 {
@@ -197,7 +192,6 @@ static gyre_status compute(const struct gyre_verify_act *act, const struct gyre_
     return check_final(act, values, result_out->value);
 }
 
-/* Would the step, without credits, overwrite a slot that the receiver may not have read? */
 static bool needs_credit(const struct gyre_verify_act *act, const struct gyre_verify_fifo *fifo,
                          uint32_t receiver)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hash-consed expressions and sets of ranks. All data are in arrays that only grow. Along rings and
- * chains, every set is an interval of ranks, and a ring of n ranks has n * n of these sets, so an
- * interval is stored as its two ends. Any other set is a bitmap.
+ * All data are in arrays that only grow. Along rings and chains, every set is an interval of ranks,
+ * and a ring of n ranks has n * n of these sets, so an interval is stored as its two ends. Any
+ * other set is a bitmap.
  */
 #include "algorithms/verify/memory.h"
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It has most of the hash, so that a search reads only values that are very likely the right ones,
- * and the index can grow without reading any. */
+/* It has most of the hash, so that a search reads few wrong values, and the index can grow without
+ * reading any. */
 struct entry {
     uint32_t hash;
     uint32_t value; /* 0 = free */
@@ -27,13 +27,13 @@ struct gyre_values {
     uint32_t n_operands, operands_capacity;
     uint64_t *sets; /* n_words each; number 0 is unused */
     uint32_t n_sets, sets_capacity;
-    uint64_t *union_words; /* of the present reduction */
-    struct entry *index;   /* open addressing, a power of two long, at most half full */
+    uint64_t *union_words;
+    struct entry *index; /* open addressing, a power of two long, at most half full */
     uint32_t n_entries, n_used;
 };
 
-/* The index is searched for every reduction, and FNV, which works byte by byte, would take most of
- * the run. The constant is 2^64 divided by the golden ratio, made odd. */
+/* FNV, which works byte by byte, would take most of the run. The constant is 2^64 divided by the
+ * golden ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -165,9 +165,8 @@ static uint32_t rank_after(const struct gyre_values *values, uint32_t rank, uint
     return (rank + n) % values->n_ranks;
 }
 
-/* If the sets are intervals that can be put together one after the other, each at one end of those
- * before it, set the interval of all of them. They share no rank as long as there are no more ranks
- * in them than there are ranks. */
+/* Can the sets, which are intervals, be put together one after the other? They share no rank as
+ * long as there are no more ranks in them than there are ranks. */
 static bool join_intervals(const struct gyre_values *values, const uint32_t *ins, unsigned n_ins,
                            struct gyre_value *result)
 {
@@ -184,7 +183,7 @@ static bool join_intervals(const struct gyre_values *values, const uint32_t *ins
     return true;
 }
 
-/* Returns false if they share a rank. */
+/* False = they share a rank. */
 static bool add_set(struct gyre_values *values, const struct gyre_value *in)
 {
     uint64_t shared = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The course of a proof: find the least depth of the FIFOs, run all programs symbolically, check
- * the outputs. The symbolic run carries out the steps that the machine chooses, and follows what
- * their worker knows of the other workers.
+ * A proof finds the least depth of the FIFOs, runs all programs symbolically, and checks the
+ * outputs.
  */
 #include "algorithms/verify/verify.h"
 
@@ -16,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As gyre_machine_options.fire. Steps that may run at the same time do not know of each other. So
- * what one of them receives is no part of the worker's clock before all of them are done, and in
- * their clocks this worker has still its previous time. */
+/* Steps that may run at the same time do not know of each other, so what one of them receives is no
+ * part of the worker's clock before all of them are done, and in their clocks this worker has still
+ * its previous time. */
 static gyre_status run_fire(void *context, const struct gyre_firing *firing)
 {
     struct gyre_verify_run *run = context;
@@ -58,7 +57,6 @@ static gyre_status run_fire(void *context, const struct gyre_firing *firing)
     return GYRE_SUCCESS;
 }
 
-/* Every step counts once in every tile. */
 static uint64_t find_max_time(const struct gyre_verify_run *run)
 {
     uint64_t n_most = 0;
@@ -84,7 +82,7 @@ static gyre_status open_scratches(struct gyre_verify_run *run)
     return run->scratches == NULL ? GYRE_ERROR_OUT_OF_MEMORY : GYRE_SUCCESS;
 }
 
-/* The fields network, depth and n_tiles are set. The run is closed in any case. */
+/* The fields network, depth and n_tiles are set. The caller closes the run in any case. */
 static gyre_status run_open(struct gyre_verify_run *run, bool in_place)
 {
     const struct gyre_network *network = run->network;
@@ -155,7 +153,7 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "the programs say that depth %u is enough, but they need %u",
                              network->programs[0]->min_depth, depth);
-        report->place = gyre_verify_nowhere; /* the deadlock was at a smaller depth */
+        report->place = gyre_verify_nowhere; /* of a deadlock at a smaller depth */
     }
     struct gyre_verify_run run = {.network = network, .depth = depth};
     run.n_tiles = options->n_tiles == 0 ? depth + 2 : options->n_tiles;

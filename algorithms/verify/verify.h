@@ -28,11 +28,11 @@ struct gyre_verify_place {
     int32_t worker;
     int32_t step;
     int32_t tile;
-    int32_t chunk; /* of the rank's OUT, if its final value is wrong */
+    int32_t chunk;
 };
 
 struct gyre_verify_report {
-    uint32_t min_depth;    /* if options.depth was 0: the least depth at which they complete */
+    uint32_t min_depth;    /* if options.depth was 0: the least depth that suffices */
     uint64_t n_steps;      /* of all ranks and tiles */
     bool credits_elidable; /* at depth 2 no sender ever waits for credit */
     char reason[512];      /* "" = proved */
@@ -41,11 +41,8 @@ struct gyre_verify_report {
 
 extern const struct gyre_verify_place gyre_verify_nowhere;
 
-/** gyre_verify - prove that the programs of one shape are right.
- * @programs: by rank.
- * @report_out: always filled.
- * Errors: INVALID_ARGUMENT (report_out->reason names rank, worker, step and problem),
- * OUT_OF_MEMORY. */
+/** gyre_verify - @programs: by rank. @report_out: always filled. Errors: INVALID_ARGUMENT
+ * (report_out->reason names rank, worker, step and problem), OUT_OF_MEMORY. */
 gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
                         const struct gyre_verify_options *options,
                         struct gyre_verify_report *report_out);
