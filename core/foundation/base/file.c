@@ -178,7 +178,7 @@ gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
                            size_t *n_bytes_out)
 {
     struct stat found;
-    /* O_NONBLOCK: without it, opening a pipe would wait for a writer. */
+    /* Without O_NONBLOCK, opening a pipe would wait for a writer. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return gyre_fail_errno(errno, "%s", path);

@@ -12,31 +12,27 @@
 #include <stddef.h>
 
 /** Moves a new descriptor above stdin, stdout and stderr, which a program may have closed: what it
- * writes there must not reach a file or a peer of ours. Returns it, or -1 with errno, also if fd is
- * -1. */
+ * writes there must not reach a file or a peer. Returns it, or -1 with errno, also if fd is -1. */
 int gyre_descriptor_keep(int fd);
 
-/** Write all bytes, without SIGPIPE and SIGXFSZ. Returns 0 or an errno. */
+/** Without SIGPIPE and SIGXFSZ. Returns 0 or an errno. */
 int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
 
-/** The file that a replacement of `path` would replace: the end of symbolic links, or `path`
- * itself.
- * @target_out: PATH_MAX bytes.
- * Errors: INVALID_ARGUMENT (not a regular file, a link to nothing, or "-"), SYSTEM. */
+/** The end of symbolic links, or `path` itself. @target_out: PATH_MAX bytes. Errors:
+ * INVALID_ARGUMENT (not a regular file, a link to nothing, or "-"), SYSTEM. */
 gyre_status gyre_file_to_replace(const char *path, char *target_out);
 
-/** Replace `path` by a file with these bytes, or leave it unchanged. They first go to a new file
- * with a random name beside it. Errors: as gyre_file_to_replace. */
+/** The file is complete, or unchanged after an error: the bytes first go to a new file beside it.
+ * Errors: as gyre_file_to_replace. */
 gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes);
 
-/** Read a regular file. Pipes and devices are refused, because they may never end.
- * @bytes_out: freed by the caller. A NUL follows the last byte and is not counted.
- * @n_bytes_out: may be NULL.
- * Errors: INVALID_ARGUMENT (larger than max_bytes), OUT_OF_MEMORY, SYSTEM. */
+/** Pipes and devices are refused, because they may never end. @bytes_out: freed by the caller. A
+ * NUL follows the last byte and is not counted. @n_bytes_out: may be NULL. Errors: INVALID_ARGUMENT
+ * (larger than max_bytes), OUT_OF_MEMORY, SYSTEM. */
 gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
                            size_t *n_bytes_out);
 
-/** As gyre_file_read(), from any kind of descriptor until its end. @name: for messages. */
+/** From any kind of descriptor until its end. @name: for messages. */
 gyre_status gyre_file_read_open(int fd, const char *name, size_t max_bytes, char **bytes_out,
                                 size_t *n_bytes_out);
 

@@ -4,8 +4,7 @@
  * are read with acquire loads. A line is one write(2), so lines of several threads and processes
  * never mix.
  *
- * Descriptor 2 is written to only as long as it is the standard error: a program without one may
- * have opened a file there.
+ * A program without standard error may have opened a file as descriptor 2, which must get no lines.
  */
 #include "core/foundation/base/log.h"
 
@@ -34,7 +33,7 @@ static uint32_t log_level = GYRE_LOG_WARN;
 static uint32_t log_subsys = DEFAULT_SUBSYS;
 static uint32_t log_fd = STDERR_FILENO;
 static char log_path[FILE_MAX_BYTES];
-static uint32_t has_lost_lines; /* that was said on stderr; 0 or 1, as the next */
+static uint32_t has_lost_lines; /* 0 or 1, as the next */
 static uint32_t has_no_stderr;
 static _Thread_local int thread_rank = -1;
 
@@ -44,7 +43,7 @@ static const char *const subsys_names[] = {
 #undef SUBSYS_NAME
 };
 
-/* NCCL's words for parts that gyre does not have: scripts use them. */
+/* NCCL's words for parts that gyre does not have. */
 static const char *const foreign_subsys_names[] = {"ALLOC_HOST", "NVLS", "PROFILE", "RAS"};
 
 static const struct {

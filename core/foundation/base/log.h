@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log: GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE. A line is "host:pid:tid [rank]
- * GYRE LEVEL text".
+ * GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE. A line is "host:pid:tid [rank] GYRE LEVEL
+ * text".
  */
 #ifndef GYRE_BASE_LOG_H
 #define GYRE_BASE_LOG_H
@@ -14,7 +14,7 @@
     X(PROXY) X(BOOTSTRAP) X(REG) X(DESTROY)
 /* clang-format on */
 
-/* The last words are NCCL's for parts that gyre does not have; they select nothing. */
+/* The last words are NCCL's; they select nothing. */
 #define GYRE_LOG_SUBSYS_WORD(name) #name " "
 #define GYRE_LOG_SUBSYS_WORDS \
     GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_WORD) "ALL ALLOC_HOST NVLS PROFILE RAS"
@@ -34,17 +34,17 @@ enum gyre_log_level {
     GYRE_LOG_TRACE
 };
 
-/** Would a line be written? For texts that take long to make. */
+/** For texts that take long to make. */
 bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
 
 /** Keeps this thread's cause text and errno. */
 void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Called once for the process. @file: NULL or "" = stderr; %h and %p are expanded. */
+/** Once for the process. @file: NULL or "" = stderr; %h and %p are expanded. */
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
 
-/** The rank that this thread's lines begin with; -1 = none. */
+/** For this thread's lines; -1 = none. */
 void gyre_log_set_rank(int rank);
 
 #define GYRE_WARN(...)         gyre_log(GYRE_LOG_WARN, GYRE_LOG_INIT, __VA_ARGS__)

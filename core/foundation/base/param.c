@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads the variables of the table. How a text becomes a value is in param_value.c.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
 
 #include "core/foundation/base/file.h"
@@ -68,7 +65,6 @@ static const char *find_variable(char *const *environment, const char *prefix, c
     return NULL;
 }
 
-/* A line that does not fit is left out whole. */
 static void add_note(struct gyre_params *params, const char *note)
 {
     const size_t used = strlen(params->notes);
@@ -101,8 +97,7 @@ gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_
             add_note(params, note);
             return GYRE_SUCCESS;
         }
-        if (own != NULL || nccls != NULL) /* an empty value is the default, whatever later sources
-                                           * say */
+        if (own != NULL || nccls != NULL) /* empty = the default, whatever later sources say */
             break;
     }
     return gyre_param_set_value(row, "", row->fallback, value);
@@ -117,7 +112,7 @@ static bool name_behind(const char *entry, const char *prefix, char *name_out, s
     return true;
 }
 
-/* The row with the nearest name among those that have all of `flags`. */
+/* Among those that have all of `flags`. */
 static const struct gyre_param_row *nearest_row(const char *name, unsigned flags,
                                                 unsigned *distance_out)
 {
@@ -186,7 +181,6 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     return distance != 0;
 }
 
-/* Called once for the process, after the log has its level. */
 static void report(const struct gyre_param_sources *sources, const struct gyre_params *params)
 {
     for (const char *line = params->notes; *line != '\0'; line += strcspn(line, "\n") + 1)
@@ -221,7 +215,7 @@ gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param
     return GYRE_SUCCESS;
 }
 
-/* First the level, so that a message on the other two is seen. */
+/* First the level, so that messages on the other two are seen. */
 static gyre_status configure_log(const struct gyre_params *params)
 {
     const char *level = gyre_param_text(params, GYRE_PARAM_DEBUG);
@@ -248,7 +242,7 @@ struct conf {
     char *entries[];
 };
 
-/* Turns a line into "NAME=value" in place. Returns NULL for anything else. */
+/* Turns a line into "NAME=value" in place. NULL for anything else. */
 static char *entry_of_line(char *line)
 {
     while (gyre_text_is_space(*line))

@@ -15,15 +15,15 @@
 enum gyre_param_type {
     GYRE_PARAM_INT,    /* decimal, also with leading zeros */
     GYRE_PARAM_BOOL,   /* 0 1 true false yes no on off */
-    GYRE_PARAM_BYTES,  /* a number with K, M, G (powers of 1024) */
+    GYRE_PARAM_BYTES,  /* with K, M, G (powers of 1024) */
     GYRE_PARAM_CHOICE, /* one of `words`, in any case; the number is its index */
-    GYRE_PARAM_SET,    /* a list of `words`; the number has bit i for the i-th word */
-    GYRE_PARAM_STRING  /* the code that uses it checks it */
+    GYRE_PARAM_SET,    /* a list of `words`; bit i of the number is the i-th word */
+    GYRE_PARAM_STRING  /* its user checks it */
 };
 
 enum gyre_param_flag {
     GYRE_PARAM_PLAN = 1, /* plans depend on it: the same on all ranks */
-    GYRE_PARAM_NCCL = 2, /* NCCL_<name> is read if GYRE_<name> is unset */
+    GYRE_PARAM_NCCL = 2,
     /* NCCL's value is ignored if it is out of range, because no other number can stand for it */
     GYRE_PARAM_EXACT = 4
 };
@@ -38,10 +38,9 @@ enum gyre_param_id {
     GYRE_N_PARAMS
 };
 
-/* The words of GYRE_CHECK. */
 enum gyre_check { GYRE_CHECK_CALLS, GYRE_CHECK_PROGRAMS };
 
-#define GYRE_PARAM_MAX_BYTES 1024 /* with the NUL */
+#define GYRE_PARAM_MAX_BYTES 1024
 
 struct gyre_param_value {
     bool is_set;
@@ -52,18 +51,18 @@ struct gyre_param_value {
 
 struct gyre_params {
     struct gyre_param_value values[GYRE_N_PARAMS];
-    char notes[4096]; /* a line for each NCCL_* value that is not used as it is written */
+    char notes[4096]; /* on NCCL_* values that are not used as they are written */
 };
 
 struct gyre_param_source {
     char *const *entries; /* "NAME=value", NULL at the end */
     const char *file;     /* NULL = the environment */
-    void *owned;          /* freed by gyre_param_sources_close() */
+    void *owned;
 };
 
-/* The first place that has a variable counts. */
+/* The first list that has a variable counts. */
 struct gyre_param_sources {
-    struct gyre_param_source list[3]; /* the environment, the user's file, /etc/nccl.conf */
+    struct gyre_param_source list[3];
     int n;
     char problem[GYRE_CAUSE_MAX_BYTES]; /* why a file is not read; "" = none */
 };
@@ -73,19 +72,17 @@ struct gyre_param_sources {
 void gyre_param_sources_open(struct gyre_param_sources *sources_out);
 void gyre_param_sources_close(struct gyre_param_sources *sources);
 
-/** Read and check all variables.
- * Errors: INVALID_ARGUMENT naming the variable, its value and the legal values. */
+/** Errors: INVALID_ARGUMENT naming the variable, its value and the legal values. */
 gyre_status gyre_params_take(const struct gyre_param_sources *sources,
                              struct gyre_params *params_out);
 
-/** The same for one variable. */
 gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,
                             struct gyre_params *params);
 
-/** gyre_params_take() of all sources. The first call in the process also configures the log. */
+/** The first call in the process also configures the log. */
 gyre_status gyre_params_load(struct gyre_params *params_out);
 
-/** gyre_params_take() of one list of "NAME=value" that ends with NULL. */
+/** Of one list that ends with NULL. */
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
 
 /** For code that checks a text itself. @status: of that check. SUCCESS for a text from NCCL_*, of
@@ -105,7 +102,7 @@ static inline bool gyre_param_has(const struct gyre_params *params, enum gyre_pa
     return params->values[id].number > 0 && (params->values[id].number >> index & 1) != 0;
 }
 
-/** "" if it is unset and has no default. */
+/** "" if unset and without default. */
 static inline const char *gyre_param_text(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].text;
@@ -116,27 +113,25 @@ static inline bool gyre_param_is_set(const struct gyre_params *params, enum gyre
     return params->values[id].is_set;
 }
 
-/** The variable or the bench option that set it; "" if it is unset. */
+/** The variable or the bench option that set it; "" = unset. */
 static inline const char *gyre_param_source(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].source;
 }
 
-/** As messages name it: as the user set it, or GYRE_X. */
+/** As the user set it, or GYRE_X. */
 const char *gyre_param_called(const struct gyre_params *params, enum gyre_param_id id);
 
-/** e.g. "IB_HCA". */
 const char *gyre_param_name(enum gyre_param_id id);
 
 unsigned gyre_param_flags(enum gyre_param_id id);
 
 const char *gyre_param_help(enum gyre_param_id id);
 
-/** The legal values and their unit, in words. */
 void gyre_param_legal(enum gyre_param_id id, char *text_out, size_t text_bytes);
 
 struct gyre_param_guess {
-    bool is_error; /* GYRE_*, which the library refuses */
+    bool is_error;
     bool is_close;
     char nearest[40];
 };
@@ -145,14 +140,13 @@ struct gyre_param_guess {
  * NCCL_*, or is known. */
 bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out);
 
-/** Use `text` instead of the environment's value. @source: for messages.
- * Errors: INVALID_ARGUMENT. */
+/** @source: for messages. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,
                                 const char *source, const char *text);
 
 void gyre_params_print_help(FILE *file);
 
-/** MASTER_ADDR, which launchers set; NULL or "" = none. */
+/** NULL or "" = none. */
 const char *gyre_param_master_address(void);
 
 char *const *gyre_param_environment(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rows of the table of variables, included with X defined, hence no include guard. X(id, type,
- * flags, default, lowest, highest, unit, words, help)
+ * Included with X defined, hence no include guard. X(id, type, flags, default, lowest, highest,
+ * unit, words, help)
  */
 /* clang-format off */
 #define NCCL GYRE_PARAM_NCCL

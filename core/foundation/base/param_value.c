@@ -147,7 +147,7 @@ gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *s
     return GYRE_SUCCESS;
 }
 
-/* Without blanks and quotation marks around it. Returns false if it is too long. */
+/* Without blanks and quotation marks around it. False if it is too long. */
 static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
 {
     const char *end = text + strlen(text);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every wait is a poll(2) against a deadline, so a peer that stops in the middle of anything costs
- * at most that long.
+ * Every wait is a poll(2) against a deadline, so a peer that stops costs at most that long.
  */
 #include "core/foundation/base/sock.h"
 
@@ -81,8 +80,7 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
 /* Small frames must not wait for each other (NODELAY). A host that vanished without a FIN must end
  * an idle connection: first probe after 2 s, then 5, a second apart; the kernel of a stopped
  * process answers them. TCP_USER_TIMEOUT would also end a connection to a stopped process whose
- * window is full. What keepalive does not see, because bytes wait to be sent, bootstrap_wire.c
- * does. */
+ * window is full. bootstrap_wire.c finds what keepalive misses because bytes wait to be sent. */
 static gyre_status set_options(int fd)
 {
     const struct {
@@ -315,8 +313,8 @@ gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadlin
 
 #define FDS_PER_WORD 64
 
-/* Sockets are this process's alone: peers would hear of its death only when a forked child ends,
- * too. A thread that holds the lock sees each descriptor as marked and open, or as neither. */
+/* Peers would hear of this process's death only when a forked child that has the socket ends, too.
+ * A thread that holds the lock sees each descriptor as marked and open, or as neither. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
 static size_t n_words;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP with deadlines on gyre_now_ns(), the choice of interfaces, and where a process can be
- * reached. Sockets are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise
- * SIGPIPE. A forked child closes them first thing.
+ * TCP with deadlines on gyre_now_ns(), the choice of interfaces, and the addresses of a process.
+ * Sockets are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE.
+ * A forked child closes them first.
  */
 #ifndef GYRE_BASE_SOCK_H
 #define GYRE_BASE_SOCK_H
@@ -13,27 +13,27 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-/* Exchanged between ranks: fixed layout. */
+/* Ranks send it to each other: fixed layout. */
 struct gyre_sock_address {
     uint16_t family; /* AF_INET or AF_INET6 */
     uint16_t port;   /* host order */
-    uint32_t scope;  /* of an IPv6 link-local address, on its owner */
+    uint32_t scope;  /* of a link-local address, on its owner */
     uint8_t bytes[16];
 };
 
-#define GYRE_MAX_INTERFACES 32 /* of gyre_sock_list_addresses() */
+#define GYRE_MAX_INTERFACES 32
 
 struct gyre_sock_interface {
     char name[16];
     struct gyre_sock_address address; /* port 0 */
     uint8_t prefix_bits;              /* of the subnet: 24 of 10.0.0.1/24 */
     bool is_up;
-    bool is_running; /* it has a link: a cable, a carrier */
+    bool is_running; /* it has a cable, a carrier */
     bool is_loopback;
     bool has_default_route;
 };
 
-/** All addresses of all interfaces. @interfaces_out: freed by the caller. */
+/** @interfaces_out: freed by the caller. */
 gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out);
 
 /** Pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule: ib*, those with a
@@ -47,18 +47,17 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out);
 
-/** Every address that other ranks may reach this process at, best first. Loopback, good for this
- * network namespace alone, and link-local IPv6 only where there is nothing better.
- * @addresses_out: GYRE_MAX_INTERFACES entries; *n_out is at least 1 on success. */
+/** Addresses at which other ranks may reach this process, best first. Loopback and link-local IPv6
+ * only where there is nothing better. @addresses_out: GYRE_MAX_INTERFACES entries; *n_out is at
+ * least 1 on success. */
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
 /** Put the interface first that one of several ranks of a host is to use, if @ifname is a list of
- * several names without "^". Pure.
- * @addresses: as from gyre_sock_list_addresses().
- * @position: of the rank among its host's; it uses interface position * n_interfaces / n_positions
- * if there are more ranks than interfaces, else interface position.
- * Returns over how many interfaces ranks spread, at least 1. */
+ * several names without "^". Pure. @addresses: as from gyre_sock_list_addresses(). @position: of
+ * the rank among its host's; it uses interface position * n_interfaces / n_positions if there are
+ * more ranks than interfaces, else interface position. Returns over how many interfaces ranks
+ * spread, at least 1. */
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
                      int n_positions);
 
@@ -70,16 +69,15 @@ gyre_status gyre_sock_choose(const struct gyre_params *params,
 void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
                          struct gyre_sock_address *addresses, int n_addresses);
 
-/** Give the link-local addresses of another host this host's scopes. Such an address becomes one
- * for each running interface of `own` that has a link-local address.
- * @addresses: n, with room for n_max. Returns their new number. */
+/** Give the link-local addresses of another host this host's scopes: one for each running interface
+ * of `own` that has a link-local address. @addresses: n, with room for n_max. Returns their new
+ * number. */
 int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
                        struct gyre_sock_address *addresses, int n, int n_max);
 
-/** "lo (127.0.0.1), eth0 (10.0.0.1, up but without a link)". */
 const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes);
 
-/** Of a connected socket, ports included. */
+/** Ports included. */
 gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out);
 gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out);
 
@@ -103,7 +101,7 @@ gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t 
 /** The only way to close a socket made here. */
 void gyre_sock_close(int fd);
 
-/** socket(2) and accept4(2), without the options. -1 with errno. */
+/** As socket(2) and accept4(2); -1 with errno. */
 int gyre_sock_new(int family);
 int gyre_sock_take(int listen_fd);
 
@@ -122,11 +120,12 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
 
 /* ---- lists of addresses ---------------------------------------------------------------------- */
 
-#define GYRE_SOCK_LIST_MAX 8 /* IPv4 addresses; an IPv6 address takes the room of almost three */
+#define GYRE_SOCK_LIST_MAX 8 /* an IPv6 address takes the room of almost three */
 
-/* Exchanged: fixed layout. All zero = nowhere. Addresses with their ports, best first. */
+/* Ranks send it to each other: fixed layout. All zero = nowhere. Addresses with their ports, best
+ * first. */
 struct gyre_sock_list {
-    uint64_t network; /* of host and network namespace: loopback means the same in them */
+    uint64_t network; /* of host and network namespace, within which loopback works */
     uint8_t packed[56];
 };
 
@@ -136,12 +135,10 @@ struct gyre_sock_listeners {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
 };
 
-/** Differs between hosts and between network namespaces. */
 gyre_status gyre_sock_network(uint64_t *network_out);
 
-/** Listen on each of gyre_sock_list_addresses, as many as fit the list.
- * @first: an address (port ignored) that comes first if it is among them; NULL = none.
- * Errors: as gyre_sock_list_addresses, SYSTEM. */
+/** On gyre_sock_list_addresses, as many as fit the list. @first: an address (port ignored) that
+ * comes first if it is among them; NULL = none. Errors: as gyre_sock_list_addresses, SYSTEM. */
 gyre_status gyre_sock_listen_all(const struct gyre_params *params,
                                  const struct gyre_sock_address *first,
                                  struct gyre_sock_listeners *listeners_out,
@@ -157,12 +154,11 @@ bool gyre_sock_list_pack(struct gyre_sock_list *list, const struct gyre_sock_add
 int gyre_sock_list_read(const struct gyre_sock_list *list, struct gyre_sock_address *addresses_out);
 
 /** The addresses that this process may try, most likely ones first, without another host's
- * loopback. @addresses_out, *n_out: as gyre_sock_list_read. Errors: INVALID_USAGE (nothing but
- * another host's loopback), INVALID_ARGUMENT (no list), SYSTEM. */
+ * loopback. Errors: INVALID_USAGE (nothing but another host's loopback), INVALID_ARGUMENT (no
+ * list), SYSTEM. */
 gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                                    struct gyre_sock_address *addresses_out, int *n_out);
 
-/** "10.0.0.1:4242, 172.17.0.1:4243". */
 const char *gyre_sock_list_to_text(const struct gyre_sock_address *addresses, int n, char *text_out,
                                    size_t text_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lists of addresses. An entry is a tag, the port (two bytes, little endian), and the address: 4
- * bytes, 16 bytes, or 16 bytes and a scope of 4. A tag of 0 ends the list.
+ * An entry is a tag, the port (two bytes, little endian), and the address: 4 bytes, 16 bytes, or 16
+ * bytes and a scope of 4. A tag of 0 ends the list.
  */
 #include "core/foundation/base/sock.h"
 
@@ -77,7 +77,7 @@ gyre_status gyre_sock_network(uint64_t *network_out)
     struct stat space;
     uint64_t hash = 0;
     GYRE_TRY(gyre_host_hash(NULL, &hash));
-    /* Containers have loopbacks of their own. Without /proc the host has to do. */
+    /* Containers have loopbacks of their own. */
     if (stat("/proc/self/ns/net", &space) == 0) {
         const uint64_t inode = (uint64_t)space.st_ino;
         hash = gyre_hash(hash, &inode, sizeof(inode));

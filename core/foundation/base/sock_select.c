@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which network interface to use: what exists, and the rules of SOCKET_IFNAME over it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/log.h"
@@ -24,13 +21,13 @@ static const char *const virtual_prefixes[] = {
     "nerdctl", "wg",    "tailscale", "zt",    "gre",  "sit",     "ip6tnl", "nodelocal",
 };
 
-/* more words than fit a parameter's text, and more addresses than an interface has */
+/* more than a parameter's text has words, or an interface addresses */
 #define MAX_LIST_WORDS 100000
 #define MAX_PLACES     10000
 
 #define MAX_DESCRIBED  3
 
-/* lines of a table of routes; default routes come first */
+/* default routes come first */
 #define MAX_ROUTES 4096
 
 static bool has_prefix(const char *text, const char *prefix)
@@ -85,7 +82,6 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
     return true;
 }
 
-/* Without these files no interface is marked. */
 static void mark_default_routes(struct gyre_sock_interface *interfaces, int n)
 {
     static const struct {

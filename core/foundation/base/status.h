@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How failures are reported. The function that detects a failure writes the cause, with the values
- * that matter (gyre_fail()). Its callers add only what it could not know (gyre_fail_context()).
- * Each thread keeps its cause until its next failure.
+ * that matter. Its callers add only what it could not know (gyre_fail_context()). Each thread keeps
+ * its cause until its next failure.
  */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
@@ -13,7 +13,7 @@
 
 #define GYRE_CAUSE_MAX_BYTES 1024
 
-/** Record a cause for this thread. Returns `status`. */
+/** Returns `status`. */
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -26,14 +26,14 @@ gyre_status gyre_fail_errno(int error_number, const char *format, ...)
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** Did this thread's last failure come of descriptors, memory or buffers that are used up? Then
- * waiting for other ranks does not help. */
+/** Did this thread's last failure come of used-up descriptors, memory or buffers? Then waiting for
+ * other ranks does not help. */
 bool gyre_cause_is_limit(gyre_status status);
 
 /** "" if there is none. */
 const char *gyre_cause(void);
 
-/** A text recorded elsewhere, for example by another thread. */
+/** For a text recorded elsewhere, for example by another thread. */
 void gyre_set_cause(const char *text);
 
 #define GYRE_TRY(expr)                          \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every word that is shared with another thread, process, GPU or NIC is read and written with these
- * functions. Their names say which memory ordering the access has (model: liburing's barrier.h). An
- * acquire load pairs with the release store whose value it reads.
+ * functions, whose names say the memory ordering (model: liburing's barrier.h). An acquire load
+ * pairs with the release store whose value it reads.
  */
 #ifndef GYRE_BASE_SYNC_H
 #define GYRE_BASE_SYNC_H
@@ -68,7 +68,6 @@ static inline bool gyre_compare_exchange_u32(uint32_t *word, uint32_t expected, 
                                        __ATOMIC_ACQUIRE);
 }
 
-/** For each round of a loop that polls a word. */
 static inline void gyre_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -143,8 +143,7 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes)
     return used;
 }
 
-/* Takes the first character off a text. Returns its bytes, or 0 after writing U+FFFD in its place.
- */
+/* Returns the character's bytes, or 0 after writing U+FFFD in its place. */
 static size_t take_character(FILE *file, const char **text, size_t *n_left, const char **taken_out)
 {
     bool is_whole;

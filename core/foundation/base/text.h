@@ -19,11 +19,10 @@ int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_lis
 /** As strtod(), in the locale "C". @end_out: may be NULL. */
 double gyre_text_to_double(const char *text, char **end_out);
 
-/** An errno value in English. */
 const char *gyre_text_error(int error_number);
 
-/** Equal but for the case of ASCII letters. strcasecmp() takes "i" and "I" for two letters in a
- * Turkish locale. */
+/** But for the case of ASCII letters. strcasecmp() takes "i" and "I" for two letters in a Turkish
+ * locale. */
 bool gyre_text_same(const char *a, const char *b);
 bool gyre_text_same_n(const char *a, const char *b, size_t n_bytes);
 
@@ -38,14 +37,13 @@ bool gyre_text_is_printable(char c);
  * character is cut. Returns the length of the copy. The texts must not overlap. */
 size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
 
-/** Room for every text of a buffer after gyre_text_to_utf8(). */
+/** Room for any text of n_bytes after gyre_text_to_utf8(). */
 #define GYRE_TEXT_UTF8_BYTES(n_bytes) (3 * (n_bytes) + 1)
 
-/** A JSON string with its quotation marks, which may stand in a <script>.
- * @n_bytes: at most so many of the text. */
+/** A JSON string with its quotation marks, which may stand in a <script>. @n_bytes: at most so many
+ * of the text. */
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes);
 
-/** A field of CSV, in quotation marks where it needs them. */
 void gyre_text_put_csv(FILE *file, const char *text);
 
 /** For HTML, XML and quoted attributes. Control characters, which XML has not, become blanks. */

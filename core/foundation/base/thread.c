@@ -10,10 +10,10 @@
 #include <string.h>
 
 #define SECOND_NS 1000000000ULL
-/* The default is ulimit -s, which may be less than our calls need. */
+/* The default is ulimit -s, which may be too small. */
 #define MIN_STACK_BYTES ((size_t)256 << 10)
 
-/* Signals of a thread's own mistakes are not blocked: the application's handlers get them. */
+/* The application's handlers get the signals of a thread's own mistakes. */
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
@@ -29,7 +29,7 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
         pthread_attr_getstacksize(&attributes, &stack_bytes);
     pthread_attr_setstacksize(&attributes,
                               stack_bytes > MIN_STACK_BYTES ? stack_bytes : MIN_STACK_BYTES);
-    /* The thread inherits the signals that are blocked, and the floating-point state. */
+    /* The thread inherits the blocked signals and the floating-point state. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     const struct gyre_float_env callers = gyre_float_begin();
     const int error = pthread_create(thread_out, &attributes, run, argument);
@@ -131,8 +131,8 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
         snprintf(fault->cause, sizeof(fault->cause), "%s", cause);
         gyre_store_release_u32(&fault->raised, 1);
     }
-    /* The hook is called under the lock, so a caller that removes it knows that it is not running.
-     */
+    /* The hook is called under the lock, so a caller that removes it knows that it is not
+     * running. */
     if (first && fault->on_raise != NULL)
         fault->on_raise(fault->context);
     pthread_mutex_unlock(&fault->lock);

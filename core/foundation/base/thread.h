@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads, waits with a deadline, what fork() does to the state of the process, the floating-point
- * state, and the failure that ends all waits of a communicator.
+ * Threads, timed waits, state of the process across fork(), the floating-point state, and the
+ * failure that ends all waits of a communicator.
  */
 #ifndef GYRE_BASE_THREAD_H
 #define GYRE_BASE_THREAD_H
@@ -11,23 +11,21 @@
 #include <pthread.h>
 
 /** The thread blocks the signals for which the application's threads wait, and has the default
- * floating-point state.
- * @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: for messages.
- * Errors: SYSTEM, OUT_OF_MEMORY. */
+ * floating-point state. @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: for
+ * messages. Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
 /** Timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does. */
 void gyre_cond_init(pthread_cond_t *cond);
 
-/** Until gyre_now_ns() is `deadline_ns`. */
 void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
 
 /* State that belongs to the process. fork() runs under its lock, so the child finds the state
  * whole. A thread that holds such a lock takes no other one and waits for no other rank. */
 struct gyre_fork_watch {
     pthread_mutex_t *lock;  /* NULL = none */
-    void (*in_child)(void); /* called in the child, under the locks; NULL = nothing is to be done */
+    void (*in_child)(void); /* called in the child, under the locks; NULL = nothing */
     struct gyre_fork_watch *next;
 };
 
@@ -38,7 +36,7 @@ void gyre_fork_watch(struct gyre_fork_watch *watch);
  * another generation do not exist here. */
 uint32_t gyre_fork_generation(void);
 
-/** Watch the state of a file. At most once in a file. */
+/** At most once in a file. */
 #define GYRE_WATCH_FORKS(lock_, in_child_)                              \
     __attribute__((constructor)) static void watch_forks(void)          \
     {                                                                   \
@@ -58,8 +56,7 @@ struct gyre_float_env {
     unsigned mxcsr;
 };
 
-/** Compute with the default state in between. glibc's fegetenv() and fesetenv() would also move the
- * x87 state, which nothing here uses. */
+/** glibc's fegetenv() and fesetenv() would also move the x87 state, which nothing here uses. */
 static inline struct gyre_float_env gyre_float_begin(void)
 {
     enum { DEFAULT = 0x1f80, FLAGS = 0x3f };
@@ -110,7 +107,7 @@ struct gyre_fault {
     pthread_mutex_t lock;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` was set;
+    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` is set;
                                       * must not block */
     void *context;
 };
@@ -118,14 +115,12 @@ struct gyre_fault {
 void gyre_fault_init(struct gyre_fault *fault);
 void gyre_fault_fini(struct gyre_fault *fault);
 
-/** The function that gyre_fault_raise() calls; NULL = none. When this returns, no call of the
- * previous function is running. */
+/** NULL = none. When this returns, no call of the previous function is running. */
 void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
 
 /** True if this failure is the first. */
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
 
-/** One acquire load. */
 bool gyre_fault_is_raised(const struct gyre_fault *fault);
 
 /** SUCCESS, or the failure's status, whose cause becomes this thread's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small functions that every folder needs: clocks, rounding, hashing, host identity, copies.
+ * Clocks, rounding, hashing, host identity, copies.
  */
 #ifndef GYRE_BASE_UTIL_H
 #define GYRE_BASE_UTIL_H
@@ -47,7 +47,7 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 
 #define GYRE_HASH_INIT 0xcbf29ce484222325ULL
 
-/** Continue a 64-bit FNV-1a; start from GYRE_HASH_INIT. */
+/** 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
 /** Of hostname and boot id, or of `host_id` (GYRE_HOSTID) if that is not NULL or empty. Errors:
@@ -59,12 +59,11 @@ gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
 
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 
-/** The Levenshtein distance, for "did you mean". Strings are cut at 63 bytes. */
+/** Levenshtein's. Strings are cut at 63 bytes. */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
-/** The next word of a list "a, b,c", without blanks around it. Empty words are skipped. Returns
- * false at the end.
- * @at: where to go on; starts as the list. @word_out: not NUL-terminated. */
+/** The next word of a list "a, b,c", without blanks around it. Empty words are skipped. False at
+ * the end. @at: where to go on; starts as the list. @word_out: not NUL-terminated. */
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
 
 /** memmove(), in short pieces where `rep movsb` is slow: on AMD Zen 3 and 4 (17 times, glibc before

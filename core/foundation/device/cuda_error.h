@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Turns failures of the CUDA runtime into causes, and switches a thread's current GPU.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_DEVICE_CUDA_ERROR_H
 #define GYRE_DEVICE_CUDA_ERROR_H
 
@@ -13,7 +10,7 @@
 extern "C" {
 #endif
 
-/** Record a CUDA failure: OUT_OF_MEMORY, or DEVICE. Clears the runtime's own last error. */
+/** OUT_OF_MEMORY, or DEVICE. Clears the runtime's own last error. */
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call);
 
 /** Make a GPU the thread's current one, and restore the previous one. */
@@ -26,8 +23,8 @@ struct gyre_cuda_apart {
     enum cudaStreamCaptureMode mode;
 };
 
-/** As gyre_cuda_enter(), for calls that allocate, load or wait: until gyre_cuda_leave_apart() they
- * do not become part of a graph, even if a thread is capturing a stream. */
+/** For calls that allocate, load or wait: until gyre_cuda_leave_apart() they do not become part of
+ * a graph, even if a thread is capturing a stream. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

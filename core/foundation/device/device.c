@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host as a device, and the ops table of a device kind.
+ * The host as a device.
  */
 #include "core/foundation/device/device.h"
 
@@ -36,7 +36,6 @@ static void host_close(struct gyre_device *device)
     (void)device;
 }
 
-/* The host needs no start and no attaching. */
 static gyre_status host_start(struct gyre_device *device)
 {
     (void)device;
@@ -52,7 +51,7 @@ static gyre_status host_info(struct gyre_device *device, struct gyre_device_info
     info.kind = GYRE_DEVICE_HOST;
     info.ordinal = -1;
     info.n_sms = 1;
-    /* Fails with more processors than cpu_set_t has bits; then the answer is 1. */
+    /* Fails with more processors than cpu_set_t has bits. */
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 0)
         info.n_sms = (uint32_t)CPU_COUNT(&usable);
     *info_out = info;

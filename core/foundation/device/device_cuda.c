@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself. Every
- * function makes its GPU the current one and restores the caller's.
+ * Every function makes its GPU the current one and restores the caller's.
  */
 #include "core/foundation/device/device.h"
 
@@ -17,13 +16,12 @@
 #include <string.h>
 
 struct cuda_device {
-    struct gyre_device base; /* first, because the interface hands it out */
+    struct gyre_device base;
     pthread_mutex_t lock;
     /* For copies that this thread waits for; its highest priority gives it a hardware queue of its
      * own. start() makes it, because creating a stream may allocate. */
     cudaStream_t stream;
-    /* Orders one stream after another. One is enough: a stream that waits for an event waits for
-     * what was recorded before. */
+    /* One is enough: a stream that waits for an event waits for what was recorded before. */
     cudaEvent_t follow_event;
 };
 
@@ -215,8 +213,8 @@ static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
     ON_DEVICE_APART(device, cudaHostUnregister(ptr));
 }
 
-/* Copies on the device's own stream, because the legacy default stream would wait for the work of
- * other streams. @from: NULL = zeros. */
+/* On the device's own stream, because the legacy default stream would wait for other streams.
+ * @from: NULL = zeros. */
 static gyre_status copy_apart(struct gyre_device *base, void *to, const void *from, size_t n_bytes)
 {
     struct cuda_device *device = own(base);
@@ -248,8 +246,7 @@ static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_byt
     return copy_apart(device, ptr, NULL, n_bytes);
 }
 
-/* The common case. Every call does this, and the driver answers in two thirds of the runtime's
- * time. */
+/* Every call does this, and the driver answers in two thirds of the runtime's time. */
 static bool is_memory_of(const struct gyre_device *device, const void *ptr)
 {
     const struct gyre_cuda_driver *driver;

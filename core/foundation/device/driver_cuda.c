@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The driver's functions, looked up once for the process, and what the runtime's calls need around
- * them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/device/driver_cuda.h"
 
 #include "core/foundation/device/cuda_error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that gyre uses of the CUDA driver. The CUDA runtime looks them up, so gyre does not
- * link to the driver.
+ * The functions of the CUDA driver, which the CUDA runtime looks up, so gyre does not link to the
+ * driver.
  */
 #ifndef GYRE_DEVICE_DRIVER_CUDA_H
 #define GYRE_DEVICE_DRIVER_CUDA_H
@@ -31,8 +31,7 @@ struct gyre_cuda_allocation {
     uint64_t id; /* never used twice in a process, unlike addresses */
 };
 
-/** The allocation that an address lies in. Errors: DEVICE (not GPU memory, or the driver does not
- * know). */
+/** Errors: DEVICE (not GPU memory, or the driver does not know). */
 gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocation *allocation_out);
 
 #endif

@@ -20,7 +20,7 @@ struct allocation {
     unsigned char *base; /* of the file; or so far before the heap's memory */
     struct gyre_shared_file file;
     void *ordinary; /* memory of the heap; NULL = a file */
-    bool is_owned;  /* the user has not freed it yet; false for files of other processes */
+    bool is_owned;  /* the user has not freed it; false for files of other processes */
     bool is_imported;
     uint32_t n_users;
 };
@@ -91,8 +91,7 @@ gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
     return GYRE_SUCCESS;
 }
 
-/* Drops a user, or the owner, of the memory whose file begins there. Returns false if there is
- * none. */
+/* Of the memory whose file begins there. False = there is none. */
 static bool drop_user(uintptr_t base, bool is_owner)
 {
     pthread_mutex_lock(&lock);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host streams. `lock` guards the queue and is held for a few instructions. The thread that holds
- * `run_lock` may poll the first task. A thread that synchronises counts itself in `n_callers` and
- * takes `run_lock`, which the helper thread gives up as soon as it sees a caller.
+ * `lock` guards the queue and is held for a few instructions. The thread that holds `run_lock` may
+ * poll the first task. A thread that synchronises counts itself in `n_callers` and takes
+ * `run_lock`, which the helper thread gives up as soon as it sees a caller.
  *
- * A caller that pushes and synchronises makes no system call: it does not wake the helper thread,
- * which sleeps with short time-outs until there was no work for 10 ms.
+ * A thread that pushes and synchronises makes no system call: the helper thread sleeps with short
+ * time-outs until there was no work for 10 ms.
  *
- * One thread may use the streams of several ranks, which may depend on each other. So a caller that
- * has waited a moment wakes the helpers of the other streams that it filled itself.
+ * One thread may use the streams of several ranks, which may depend on each other. So a thread that
+ * has waited a moment wakes the helpers of the other streams that it filled.
  */
 #include "core/foundation/device/host_stream.h"
 
@@ -54,13 +54,13 @@ struct host_stream {
     bool is_wanted;  /* the helper shall run the queue now */
     bool is_closing;
     pthread_t helper;
-    pthread_t pusher;         /* of the newest task */
-    uint32_t generation;      /* of the process that made the stream (gyre_fork_generation()) */
+    pthread_t pusher;
+    uint32_t generation;      /* gyre_fork_generation() of its maker */
     struct host_stream *next; /* guarded by all_streams.lock */
 };
 
-/* Every open stream of the process. Who holds this lock may take a stream's `lock` as well, not the
- * other way round. */
+/* Every open stream of the process. A thread that holds this lock may take a stream's `lock` as
+ * well, not the other way round. */
 static struct {
     pthread_mutex_t lock;
     struct host_stream *newest;
@@ -169,8 +169,8 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-/* Wakes the helpers of the other streams that this thread filled and no thread runs. Returns false
- * if a lock was taken, and not all streams were looked at. */
+/* Of the other streams that this thread filled and no thread runs. False = a lock was taken, and
+ * not all streams were looked at. */
 static bool wake_other_helpers(const struct host_stream *own)
 {
     bool is_whole = true;
@@ -306,8 +306,8 @@ gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out
     return GYRE_SUCCESS;
 }
 
-/* The stream that a call waits for, or NULL. A default stream with the parent's work stays refused
- * until the child uses its own. */
+/* NULL = none. A default stream with the parent's work stays refused until the child uses its
+ * own. */
 static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
 {
     struct host_stream *stream = handle != NULL ? handle : get_default();

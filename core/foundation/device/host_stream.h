@@ -10,8 +10,8 @@
 #include "core/foundation/base/status.h"
 
 enum gyre_task_state {
-    GYRE_TASK_IDLE,   /* it waits for another rank */
-    GYRE_TASK_MOVING, /* something was done, and more is to do */
+    GYRE_TASK_IDLE,   /* waits for another rank */
+    GYRE_TASK_MOVING, /* more is to do */
     GYRE_TASK_DONE    /* the stream removes the task and calls release */
 };
 
@@ -20,11 +20,11 @@ struct gyre_task {
     /* Do at most about 100 us of work without blocking. One thread at a time calls this. A task
      * that fails returns DONE and sets *status_out and the thread's cause. */
     enum gyre_task_state (*poll)(struct gyre_task *task, gyre_status *status_out);
-    void (*release)(struct gyre_task *task); /* free it */
+    void (*release)(struct gyre_task *task);
 };
 
-/** Append a task. Any thread. @stream: NULL = the thread's default stream.
- * Errors: OUT_OF_MEMORY, SYSTEM; the caller then still owns the task. */
+/** Any thread. @stream: NULL = the thread's default stream. Errors: OUT_OF_MEMORY, SYSTEM; the
+ * caller then still owns the task. */
 gyre_status gyre_host_stream_push(gyre_stream stream, struct gyre_task *task);
 
 /** Destroy waits until all tasks are done; meanwhile no thread may use the stream. A default stream
@@ -40,8 +40,8 @@ gyre_status gyre_host_stream_synchronize(gyre_stream stream);
  * runs the queue, so a thread can drive many streams in turn. A failure is kept for synchronize. */
 gyre_status gyre_host_stream_query(gyre_stream stream);
 
-/** For NULL the thread's default stream, which ends with that thread.
- * Errors: OUT_OF_MEMORY, SYSTEM. */
+/** For NULL the thread's default stream, which ends with that thread. Errors: OUT_OF_MEMORY,
+ * SYSTEM. */
 gyre_status gyre_host_stream_resolve(gyre_stream stream, gyre_stream *stream_out);
 
 /** Later tasks of `stream` begin after the tasks that are on `other` now, whether those succeed or

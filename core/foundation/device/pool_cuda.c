@@ -43,7 +43,7 @@ static gyre_status new_memory(struct allocation *allocation)
                                                                            : "cudaHostAlloc");
 }
 
-/* Under the lock. Takes the allocation out of the list. */
+/* Under the lock. */
 static gyre_status give_back(struct allocation **link)
 {
     struct allocation *allocation = *link;

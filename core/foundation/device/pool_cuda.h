@@ -16,8 +16,7 @@ enum gyre_cuda_pool_kind {
     GYRE_CUDA_POOL_HOST /* pinned, mapped, portable */
 };
 
-/** Not zeroed: parked memory of the same size if there is any, else new memory. Errors:
- * OUT_OF_MEMORY, DEVICE. */
+/** Not zeroed: parked memory of the same size if there is any. Errors: OUT_OF_MEMORY, DEVICE. */
 gyre_status gyre_cuda_pool_alloc(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes,
                                  void **ptr_out);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ring of slots, which is the only interface between executors and transports. A FIFO has a
- * sending end and a receiving end. The ends are on two ranks, or on one rank and its proxy. The
- * sender writes data into slots. `tail` counts the slots that were published, `head` those that
- * were consumed. Both only grow and are never reset while the communicator lives. The n-th message
- * of a FIFO uses slot n % depth.
+ * The ring of slots, which is the only interface between executors and transports. Sender and
+ * receiver of a FIFO are two ranks, or one rank and its proxy. The sender writes data into slots.
+ * `tail` counts the slots that were published, `head` those that were consumed. Both only grow and
+ * are never reset while the communicator lives. The n-th message of a FIFO uses slot n % depth.
  *
  *   sender:   wait until posted - head < depth;  write slot;  slot_info;  tail = ++posted (release)
  *   receiver: wait until tail > consumed (acquire);  read slot;        head = ++consumed (release)
@@ -19,14 +18,13 @@
 
 #include "core/foundation/model/schedule.h"
 
-/* Most slots of a FIFO, and the verifier's limit. */
 #define GYRE_MAX_DEPTH 8
 
-/* Slots of each FIFO of a communicator, which refuses programs with a larger min_depth. */
+/* A communicator refuses programs with a larger min_depth. */
 #define GYRE_COMM_DEPTH 4
 
-/* A slot's byte count in the low half, the call's signature in the high half. The receiver compares
- * both with its own call before it uses the data. */
+/* The byte count in the low half, the call's signature in the high half. The receiver compares both
+ * with its own call before it uses the data. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_t signature)
 {
     return (uint64_t)signature << 32 | n_bytes;
@@ -39,10 +37,10 @@ struct gyre_inbox {
                                          * Lines: behind GYRE_FIRST_LINE_INFO */
 };
 
-/* At the sending end of a connection that a proxy serves, entry GYRE_FIRST_LINE_INFO + slot of
- * slot_info announces a slot of lines (gyre_ll_announcement()). An executor may store it before the
- * lines, because the proxy looks at the flag of each line: lines need no tail and no fence. The
- * receiving end polls the lines instead. */
+/* On a connection that a proxy serves, entry GYRE_FIRST_LINE_INFO + slot of the sender's slot_info
+ * announces a slot of lines (gyre_ll_announcement()). An executor may store it before the lines,
+ * because the proxy looks at the flag of each line: lines need no tail and no fence. The receiver
+ * polls the lines instead. */
 #define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
 
 /* In the sender's memory, polled by the sender and written by the receiving side. */
@@ -55,7 +53,7 @@ struct gyre_credit {
  * receiver's OUT, because an earlier operation may still use that buffer. */
 #define GYRE_HEAD_ENTERED 7
 
-/* Of an ordered pair of ranks, for protocol SIMPLE. */
+/* Of an ordered pair of ranks, for SIMPLE. */
 struct gyre_fifo_size {
     uint32_t n_fifos;
     uint32_t slot_bytes;
@@ -64,22 +62,18 @@ struct gyre_fifo_size {
 /* The same on all ranks of a communicator. */
 struct gyre_fifo_spec {
     uint32_t n_fifos; /* of an ordered pair; FIFO number = channel * n_lanes + lane */
-    uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
-    uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of a slot (see gyre_slot_payload_bytes()); 0
-                                              * = no such protocol */
-    uint32_t ring_slot_bytes;  /* a SIMPLE slot from a rank's predecessor in the ring, for the
-                                * largest calls; 0 = as in other FIFOs */
-    uint32_t net_line_bytes;   /* memory of a slot of LL on a connection that a proxy serves; 0 =
-                                * SIMPLE alone */
-    struct gyre_fifo_size far; /* of a far pair of ranks, on several hosts: the algorithms for large
-                                * calls do not use them (gyre_near_peers_find()). n_fifos 0 = there
-                                * are none */
+    uint32_t depth;   /* 2..GYRE_MAX_DEPTH */
+    uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of a slot; 0 = no such protocol */
+    uint32_t ring_slot_bytes;  /* from the predecessor in the ring; 0 = as in other FIFOs */
+    uint32_t net_line_bytes;   /* of LL where a proxy serves; 0 = SIMPLE alone */
+    struct gyre_fifo_size far; /* of a pair that the algorithms for large calls do not use
+                                * (gyre_near_peers_find()). n_fifos 0 = there is none */
 };
 
-/* One end of a FIFO, with addresses on this rank's device. Read by devices. */
+/* One side of a FIFO, with addresses on this rank's device. Read by devices. */
 struct gyre_connector {
-    unsigned char *slots[GYRE_N_SLOT_PROTOS]; /* depth slots of slot_bytes[] each; at a sending end
-                                               * the peer's memory or the proxy's staging area */
+    unsigned char *slots[GYRE_N_SLOT_PROTOS]; /* depth slots each; for a sender the peer's memory or
+                                               * the proxy's staging area */
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
     uint32_t slot_bytes; /* of SIMPLE; others: gyre_fifo_spec */
@@ -93,8 +87,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes a
 GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
 
-/** Most data bytes of one slot, so also of a tile. LL spends half of its memory on flags, and LL128
- * 8 of every 128 bytes. */
+/** Also of a tile. LL spends half of its memory on flags, and LL128 8 of every 128 bytes. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto proto,
                                                                 uint32_t slot_bytes)
 {
@@ -108,7 +101,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto 
     }
 }
 
-/** Both ends compute the same. */
+/** Both ranks compute the same. */
 static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spec *spec,
                                                       bool is_far)
 {
@@ -116,8 +109,7 @@ static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spe
     return is_far && spec->far.n_fifos > 0 ? spec->far : near;
 }
 
-/** In a communicator's table. Every pair has room for spec->n_fifos; the connectors that a far pair
- * lacks are all zero. */
+/** Every pair has room for spec->n_fifos; the connectors that a far pair lacks are all zero. */
 static inline uint32_t gyre_connector_index(const struct gyre_fifo_spec *spec, uint32_t peer,
                                             uint32_t fifo, bool is_send)
 {

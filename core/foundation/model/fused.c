@@ -59,8 +59,7 @@ static uint16_t chunk_of(const struct finder *finder, const struct gyre_step *st
     return finder->program->n_chunks == 1 ? 0 : step->chunk;
 }
 
-/* Is the operand a chunk of IN or OUT (`kind`)? In a buffer of blocks that is a block; in a vector
- * the piece that the step moves. */
+/* In a buffer of blocks an operand is a block; in a vector the piece that the step moves. */
 static bool find_chunk(const struct finder *finder, const struct gyre_step *step,
                        const struct gyre_operand *operand, enum gyre_operand_kind kind,
                        uint16_t *block_out)
@@ -78,7 +77,7 @@ static bool is_placed_rightly(const struct finder *finder, const struct gyre_ope
     return (operand->is_placed != 0) == (is_result && finder->program->is_placed != 0);
 }
 
-/* The peer that an output sends to, if that slot is the tile's `n_before`-th to it. */
+/* NULL unless that slot is the tile's `n_before`-th to the peer. */
 static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyre_operand *to,
                                          unsigned n_before, bool is_result)
 {
@@ -227,8 +226,7 @@ static enum gyre_fused_pattern pattern_of(const struct finder *finder)
     return GYRE_FUSED_ONE_SHOT;
 }
 
-/* One step moves IN to the other rank, or what it sent to OUT. A rank that sends to itself has
- * neither. */
+/* A rank that sends to itself has neither a send nor a receive. */
 static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
 {
     const bool receives = is_connection(&step->ins[0]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recognises programs that one kernel can run whole, without interpreting their steps: every rank
- * talks to every peer directly. Nothing else decides what a pattern is. Pure.
+ * talks to every peer directly. Pure.
  */
 #ifndef GYRE_MODEL_FUSED_H
 #define GYRE_MODEL_FUSED_H
@@ -26,7 +26,7 @@
     X(SEND, send, 1, 0, 0, 0)             /* to one rank */                                      \
     X(RECEIVE, receive, 0, 0, 1, 0)       /* from one rank */                                    \
     X(SEND_RECEIVE, send_receive, 1, 0, 1, 0) /* both at once: two programs, in one launch; the  \
-                                               * ranks may differ, and are one "peer" */
+                                               * \ ranks may differ, and are one "peer" */
 
 enum gyre_fused_pattern {
 #define GYRE_FUSED_ENUM(id, name, scatters, reduces, gathers, keeps) GYRE_FUSED_##id,

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define GYRE_LL_LINE_BYTES 16
-#define GYRE_LL_DATA_BYTES 8 /* of a line */
+#define GYRE_LL_DATA_BYTES 8
 
 /* A flag of LL is 31 bits of the slot's number, and never 0, so fresh memory never matches. Once in
  * 2^30 slots the sender writes every line of the slot, so no line is older than that, and a stale
@@ -30,15 +30,15 @@ static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_
     return ((uint32_t)slot_number & (GYRE_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
-/** The lines of a slot of n bytes on a connection between hosts: at least one, so that an empty
- * slot is seen, too. GPU kernels announce and poll none for an empty slot. */
+/** On a connection between hosts: at least one, so that an empty slot is seen, too. GPU kernels
+ * announce and poll none for an empty slot. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);
 }
 
-/** Tells the sending proxy of a slot of lines on a connection between hosts. It has a flag, as half
- * of a line has. @n_lines: 0 = the slot is empty. */
+/** Tells the sending proxy of a slot of lines. It has a flag, as half of a line has. @n_lines: 0 =
+ * the slot is empty. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_ll_announcement(uint64_t slot_number, uint32_t n_lines)
 {
     return (uint64_t)gyre_ll_flag(slot_number) << 32 | n_lines;

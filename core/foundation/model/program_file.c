@@ -23,7 +23,6 @@ static bool is_at_end(const char *at)
     }
 }
 
-/* The capacity is n rounded up to a power of two. */
 static void *grow(void *array, int n, size_t elem_bytes)
 {
     if ((n & (n - 1)) != 0)
@@ -31,7 +30,7 @@ static void *grow(void *array, int n, size_t elem_bytes)
     return realloc(array, (size_t)(n > 0 ? 2 * n : 1) * elem_bytes);
 }
 
-/* Reads the program at *at, in line *line, and moves both behind it. */
+/* Moves *at and *line behind the program. */
 static gyre_status read_program(struct gyre_program_file *file, const char *name, char **at,
                                 int *line)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of programs: the text of one program after the other, as `gyre schedule` prints them.
- * Programs that belong together form a set.
+ * The text of one program after the other, as `gyre schedule` prints them.
  */
 #ifndef GYRE_MODEL_PROGRAM_FILE_H
 #define GYRE_MODEL_PROGRAM_FILE_H
@@ -23,15 +22,15 @@ struct gyre_program_file {
     uint64_t hash; /* of all that executors read, and of the programs' names */
 };
 
-/** @text: untrusted; changed while it is read. @name: for messages.
- * Errors: INVALID_ARGUMENT naming the file, the line and what was expected; OUT_OF_MEMORY. */
+/** @text: untrusted; changed while it is read. @name: for messages. Errors: INVALID_ARGUMENT naming
+ * the file, the line and what was expected; OUT_OF_MEMORY. */
 gyre_status gyre_program_file_parse(char *text, const char *name,
                                     struct gyre_program_file *file_out);
 
 /** A file of zeros is left alone. */
 void gyre_program_file_free(struct gyre_program_file *file);
 
-/** The programs of a set, by rank if the set is whole. */
+/** By rank if the set is whole. */
 static inline const struct gyre_program *const *
 gyre_program_file_set(const struct gyre_program_file *file, int set)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the programs of all ranks round by round, and prints them: a line for each round, a column
- * for each rank. The walk counts the filled slots of each FIFO; it knows no values.
+ * The walk counts the filled slots of each FIFO; it knows no values.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/schedule.h"
@@ -13,7 +12,7 @@
 struct place {
     uint32_t next;
     uint32_t end;
-    uint32_t last; /* one past the steps that run in this round; = next: none */
+    uint32_t last; /* one past the last step of this round; = next: none */
 };
 
 struct walk {

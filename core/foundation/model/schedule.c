@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Building programs step by step, and what can be done with a finished one.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/model/schedule.h"
 
 #include "core/foundation/base/status.h"
@@ -175,7 +172,7 @@ struct gyre_builder {
     uint32_t steps_capacity;
     uint32_t connections_capacity;
     uint16_t *connection_of; /* (peer * GYRE_MAX_LANES + lane) * 2 + is_send -> connection */
-    int accumulator;         /* scratch of the current worker's chains; -1 = none yet */
+    int accumulator;         /* of the current worker's chains; -1 = none yet */
     struct kept *kept;
     gyre_status status;
     char cause[256];

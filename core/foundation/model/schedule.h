@@ -14,21 +14,21 @@
 
 #include "core/foundation/model/types.h"
 
-#define GYRE_STEP_MAX_RECVS     8 /* incoming connections of a step */
-#define GYRE_STEP_MAX_SENDS     8 /* outgoing connections of a step */
+#define GYRE_STEP_MAX_RECVS     8
+#define GYRE_STEP_MAX_SENDS     8
 #define GYRE_STEP_MAX_LOCAL_INS 2
 #define GYRE_STEP_MAX_INS       (GYRE_STEP_MAX_RECVS + GYRE_STEP_MAX_LOCAL_INS)
 #define GYRE_STEP_MAX_OUTS      (GYRE_STEP_MAX_SENDS + 1) /* and one local chunk */
 #define GYRE_MAX_RANKS          16384
-#define GYRE_MAX_WORKERS        16 /* of one program */
+#define GYRE_MAX_WORKERS        16
 #define GYRE_MAX_LANES          8
-#define GYRE_MAX_VARIANTS       16 /* of one shape */
+#define GYRE_MAX_VARIANTS       16
 
 /* X(enum suffix, word in the text form) */
 #define GYRE_OPERAND_TABLE(X)                                                                  \
     X(IN, in)           /* chunk of the caller's input; multiplied when read if the op asks */ \
     X(OUT, out)         /* chunk of the caller's output */                                     \
-    X(SCRATCH, scratch) /* area of one tile that one worker owns; valid within a tile only */  \
+    X(SCRATCH, scratch) /* of one worker; valid within a tile only */                          \
     X(CONNECTION, connection)
 
 enum gyre_operand_kind {
@@ -77,16 +77,15 @@ struct gyre_step {
     uint8_t n_ins;
     uint8_t n_outs; /* 0: only waits until placed data have arrived */
     uint8_t flags;
-    uint8_t spacing; /* log2_run << 4
-                      * log2_stride; 0 where that means the same */
+    uint8_t spacing; /* log2_run << 4 log2_stride; 0 where that means the same */
     uint16_t chunk;  /* the first one; tiles are as long as the step's chunks */
     uint16_t n_chunks;
     struct gyre_operand ins[GYRE_STEP_MAX_INS]; /* in reduction order */
     struct gyre_operand outs[GYRE_STEP_MAX_OUTS];
 };
 
-/* One end of a FIFO, which within a channel is named by an ordered pair of ranks and a lane. One
- * worker sends to it and one worker receives from it. */
+/* One side of a FIFO, which within a channel is named by an ordered pair of ranks and a lane. One
+ * worker sends to it and one receives from it. */
 struct gyre_connection {
     uint16_t peer; /* rank in the shape */
     uint8_t lane;
@@ -98,7 +97,7 @@ struct gyre_worker {
     uint32_t n_steps;
 };
 
-/* Which ranks share a host. NULL = all ranks are on one host. */
+/* NULL = all ranks are on one host. */
 struct gyre_grouping {
     uint16_t n_hosts;
     uint16_t n_nics; /* NICs of the host whose ranks use most; 0 = one for each rank */
@@ -108,12 +107,12 @@ struct gyre_grouping {
 struct gyre_shape {
     enum gyre_collective coll;
     uint16_t n_ranks;
-    uint16_t root; /* SEND_RECV has two ranks, and this is the sender; one rank copies locally */
-    /* Several hosts: rail programs cross between hosts at different ranks, so that all NICs work.
+    uint16_t root; /* of SEND_RECV the sender */
+    /* On several hosts rail programs cross between hosts at different ranks, so that all NICs work.
      * Channel c of a call runs variant c mod gyre_algorithm_variants(). */
     uint16_t variant;
     const struct gyre_grouping *grouping;
-    bool is_placed; /* algorithms may place data: all ranks can address each other's OUT */
+    bool is_placed; /* all ranks can address each other's OUT */
 };
 
 struct gyre_program {
@@ -121,13 +120,13 @@ struct gyre_program {
     uint16_t n_ranks;
     uint16_t root;
     uint16_t rank;
-    uint16_t n_chunks;  /* pieces of a vector; 1 if IN or OUT consists of blocks */
-    uint16_t n_scratch; /* tile-sized areas */
-    uint16_t n_lanes;   /* the same on all ranks */
+    uint16_t n_chunks; /* pieces of a vector; 1 if IN or OUT consists of blocks */
+    uint16_t n_scratch;
+    uint16_t n_lanes; /* the same on all ranks */
     uint16_t n_workers;
     uint16_t n_connections;
     uint16_t min_depth; /* fewest slots of a FIFO with which the shape cannot deadlock */
-    uint16_t max_range; /* most chunks of a step on any rank: a slot holds so many pieces */
+    uint16_t max_range; /* most chunks of a step on any rank */
     uint16_t is_placed; /* some operand is */
     uint32_t n_steps;
     struct gyre_worker *workers;
@@ -136,8 +135,8 @@ struct gyre_program {
     char algorithm[16];
 };
 
-/** Chunks of IN or OUT: blocks if it consists of blocks, else pieces of the vector. For scratch the
- * larger of both: after so many areas a range continues with area 0. */
+/** Of IN or OUT, blocks or pieces of the vector. For scratch the larger of both: after so many
+ * areas a range continues with area 0. */
 static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
                                             enum gyre_operand_kind kind)
 {
@@ -148,15 +147,14 @@ static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
     return has_blocks ? program->n_ranks : program->n_chunks;
 }
 
-/** From the step's first chunk to its chunk number `i`. */
+/** To chunk number `i`. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_step_distance(const struct gyre_step *step, uint32_t i)
 {
     const uint32_t log2_run = step->spacing >> 4;
     return (i >> log2_run << (step->spacing & 15)) + (i & ((1U << log2_run) - 1));
 }
 
-/** The number of the step's i-th piece in a buffer. @first: an operand's index.
- * @n_parts: gyre_program_n_parts() of the buffer. */
+/** @first: an operand's index. @n_parts: gyre_program_n_parts() of the buffer. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_step_part(const struct gyre_step *step, uint32_t first,
                                                        uint32_t i, uint32_t n_parts)
 {
@@ -175,7 +173,6 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 /* ---- building -----------------------------------------------------------------------------------
  */
 
-/* An operand of a program that is being built. */
 struct gyre_ref {
     enum gyre_operand_kind kind;
     uint16_t index; /* chunk, or peer */
@@ -201,14 +198,14 @@ static inline struct gyre_ref gyre_scratch(int index)
     return ref;
 }
 
-/** The FIFO that connects with `peer`: an input receives, an output sends. */
+/** An input receives, an output sends. */
 static inline struct gyre_ref gyre_peer(int peer, int lane)
 {
     struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane, false};
     return ref;
 }
 
-/** As gyre_peer(), but placed. A placed input is the step's only input. */
+/** A placed input is the step's only input. */
 static inline struct gyre_ref gyre_placed(int peer, int lane)
 {
     struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane, true};
@@ -221,55 +218,52 @@ struct gyre_builder;
 gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
                               int n_chunks, struct gyre_builder **builder_out);
 
-/** Zeroed memory until the builder is closed. NULL when there is none; the builder remembers that.
- */
+/** Zeroed memory until the builder is closed. NULL when there is none; the builder remembers
+ * that. */
 void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes);
 
 /** free() this memory when the builder is closed. Returns it. NULL counts as a lack of memory. */
 void *gyre_builder_keep(struct gyre_builder *builder, void *memory);
 
-/** Begin a new worker, which gets the steps that follow. One without steps is dropped. */
+/** The worker gets the steps that follow. One without steps is dropped. */
 void gyre_builder_worker(struct gyre_builder *builder);
 
-/** Append one step. The builder reports its first error at close.
- * @chunk: of every IN or OUT operand that is a vector; else for people who read the program.
- * @ins, @outs: at most GYRE_STEP_MAX_INS / GYRE_STEP_MAX_OUTS. @flags: enum gyre_step_flag. */
+/** The builder reports its first error at close. @chunk: of every IN or OUT operand that is a
+ * vector; else for people who read the program. @ins, @outs: at most GYRE_STEP_MAX_INS /
+ * GYRE_STEP_MAX_OUTS. @flags: enum gyre_step_flag. */
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** A step that moves a range of chunks, none of them placed. GPUs do not run such steps. */
+/** None of the chunks is placed. GPUs do not run such steps. */
 void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
                              const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
                              int n_outs, unsigned flags);
 
-/** The most chunks that a step of any rank moves (default 1), the same on all ranks. */
+/** Default 1, the same on all ranks. */
 void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
 
-/** Append steps that reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch
- * area keeps the result so far, the first input of the next step. */
+/** Reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch area keeps the
+ * result so far, the first input of the next step. */
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** Append steps that write one input to any number of outputs, WITH_NEXT except where outputs are
- * placed. The last step writes the local one, if any, so it may alias the input. */
+/** Write one input to any number of outputs, WITH_NEXT except where outputs are placed. The last
+ * step writes the local one, if any, so it may alias the input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
-/** The FIFO depth that the algorithm needs (default 1), at most GYRE_MAX_DEPTH; a communicator's
- * FIFOs have GYRE_COMM_DEPTH slots. */
+/** Default 1, at most GYRE_MAX_DEPTH; a communicator's FIFOs have GYRE_COMM_DEPTH slots. */
 void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth);
 
-/** Lanes of the shape (default 1), the same on all ranks. */
+/** Default 1, the same on all ranks. */
 void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes);
 
-/** Check the program and return it. Always frees the builder. Errors: INTERNAL with the step that
- * is wrong, OUT_OF_MEMORY. */
+/** Always frees the builder. Errors: INTERNAL with the step that is wrong, OUT_OF_MEMORY. */
 gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program **program_out);
 
 void gyre_program_free(struct gyre_program *program);
 
-/** The structure of one program; the verifier checks what all ranks do together. Errors: INTERNAL
- * with the step that is wrong. */
+/** Errors: INTERNAL with the step that is wrong. */
 gyre_status gyre_program_check(const struct gyre_program *program);
 
 /** Of everything that executors read. */
@@ -287,22 +281,22 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
 /* ---- text ---------------------------------------------------------------------------------------
  */
 
-/** @text_out: malloc'ed; gyre_program_from_text() reads it back. */
+/** @text_out: malloc'ed. */
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out);
 
-/** Its line of the text form; cut off with "..." if it is too long, and "" if there is no memory.
- * @n_parts: gyre_program_n_parts() of scratch. */
+/** Cut off with "..." if it is too long, and "" if there is no memory. @n_parts:
+ * gyre_program_n_parts() of scratch. */
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
                        uint32_t n_parts, char *text_out, size_t text_bytes);
 
 /** @text: untrusted. Errors: INVALID_ARGUMENT with the line and what was expected. */
 gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out);
 
-/** The same for a part of a file that begins in @first_line, from 1. */
+/** For a part of a file that begins in @first_line, from 1. */
 gyre_status gyre_program_from_lines(const char *text, int first_line,
                                     struct gyre_program **program_out);
 
-/** A table for people. @programs: n_ranks programs, by rank. */
+/** A table for people. @programs: by rank. */
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
                                 char **text_out);
 
@@ -319,8 +313,7 @@ struct gyre_round_steps {
     uint32_t n_steps;
 };
 
-/** @programs: n_ranks programs, by rank. They may be wrong: the walk then ends where no step can
- * run.
+/** @programs: by rank. They may be wrong: the walk then ends where no step can run.
  * @visit: for each worker that runs in a round; by round, then rank, then worker. An error ends the
  * walk.
  * @is_stuck_out: some steps can never run.

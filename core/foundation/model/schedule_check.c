@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks the structure of one program, which may come from a file. Executors rely on these checks.
+ * The structure of one program, which may come from a file. Executors rely on these checks.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
@@ -12,9 +12,9 @@
 #define NO_WORKER UINT16_MAX
 
 struct resource {
-    uint16_t owner; /* connections and scratch */
-    uint32_t run;   /* 1 + the first step of the last run of WITH_NEXT steps that touched it */
-    uint32_t step;  /* 1 + the step that touched it last */
+    uint16_t owner;
+    uint32_t run;  /* 1 + the first step of the last run of WITH_NEXT steps that touched it */
+    uint32_t step; /* 1 + the step that touched it last */
     bool was_shared;
     bool was_written;
     bool is_in; /* by that step, as the next */

@@ -12,11 +12,11 @@
 #include "core/foundation/model/schedule.h"
 
 struct gyre_split {
-    uint64_t count;      /* of the vector, or of one block */
-    uint32_t n_channels; /* >= 1 */
+    uint64_t count; /* of the vector or of one block */
+    uint32_t n_channels;
     uint32_t n_chunks;
     uint32_t tile_elems; /* a multiple of unit_elems */
-    uint32_t unit_elems; /* >= 1 */
+    uint32_t unit_elems;
 };
 
 struct gyre_range {
@@ -24,7 +24,6 @@ struct gyre_range {
     uint64_t n_elems;
 };
 
-/** Part number `index` of a range that is cut into `n_parts`. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range whole, uint64_t unit,
                                                            uint32_t n_parts, uint32_t index)
 {
@@ -43,7 +42,6 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range who
     return part;
 }
 
-/** Over all tiles. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct gyre_split *split,
                                                                   uint32_t channel, uint32_t chunk)
 {
@@ -52,7 +50,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct g
     return gyre_part(mine, split->unit_elems, split->n_chunks, split->n_chunks == 1 ? 0 : chunk);
 }
 
-/** Counted from the start of the vector, or of the block. */
+/** From the start of the vector or of the block. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk, uint64_t tile)
 {
@@ -70,14 +68,14 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
     return range;
 }
 
-/** Most bytes of one chunk's tile, so that `max_range` of them fit a slot; a multiple of 16 if
- * max_range > 1, and 0 if the slot is too small. */
+/** So that `max_range` chunks fit a slot; a multiple of 16 if max_range > 1, and 0 if the slot is
+ * too small. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, uint32_t max_range)
 {
     return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;
 }
 
-/** Tiles of the longest chunk, which is chunk 0 of channel 0. 0 only for count 0. */
+/** Of the longest chunk, which is chunk 0 of channel 0. 0 only for count 0. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_tile_count(const struct gyre_split *split)
 {
     const struct gyre_range longest = gyre_chunk_range(split, 0, 0);

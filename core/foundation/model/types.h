@@ -69,7 +69,6 @@ enum gyre_proto {
  * because separate memory would leave less for the rings' slots (core/engine/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
-/** The protocol whose slots and counters this one uses. */
 static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)
 {
     return proto == GYRE_PROTO_LAMPORT ? GYRE_PROTO_LL128 : proto;
@@ -107,14 +106,12 @@ static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 
 struct gyre_collective_traits {
     const char *name;
-    bool in_blocks; /* IN has a block of count elements for each rank, and chunk k is block k; else
-                     * IN is one vector */
+    bool in_blocks; /* IN has a block of count elements for each rank; else it is one vector */
     bool out_blocks;
     bool reduces;
     bool has_root;
 };
 
-/** indexed by the enums */
 extern const char *const gyre_dtype_names[GYRE_N_DTYPES];
 extern const char *const gyre_op_names[GYRE_N_OPS];
 extern const char *const gyre_proto_names[GYRE_N_PROTOS];

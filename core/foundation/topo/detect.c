@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This machine's topology from sysfs and NVML: NUMA nodes, GPUs, network devices, each below the
- * PCIe switches on its way to the root complex.
+ * This machine's topology from sysfs and NVML.
  */
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
@@ -22,7 +21,7 @@
 #define PCI "bus/pci/devices/%s"
 
 struct detect {
-    const char *root; /* of sysfs; paths are relative to it */
+    const char *root;
     struct gyre_topo *topo;
 };
 
@@ -62,7 +61,7 @@ read_line(const struct detect *detect, char *text_out, size_t n_bytes, const cha
     return is_read;
 }
 
-/* In any base that C writes; `fallback` if there is no number. */
+/* In any base that C writes; `fallback` = no number. */
 __attribute__((format(printf, 3, 4))) static long
 read_number(const struct detect *detect, long fallback, const char *format, ...)
 {
@@ -145,8 +144,8 @@ static uint32_t read_link_speed(const struct detect *detect, const char *bus_id)
     return gt_per_s > 0.0 && gt_per_s < 1000.0 ? (uint32_t)(gt_per_s * 1000.0 + 0.5) : 0;
 }
 
-/* The lesser of a link's two ends (0 = not known). The maximum, not the present state: idle GPUs
- * train their link down. */
+/* The lesser of both sides (0 = not known). The maximum, not the present state: idle GPUs train
+ * their link down. */
 static void read_link(const struct detect *detect, const char *port_above,
                       struct gyre_topo_node *node)
 {
@@ -289,7 +288,7 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
     return GYRE_SUCCESS;
 }
 
-/* The GPUs that the caller lists, in that order, or all of them, and their NVLinks. */
+/* Those that the caller lists, in that order, or all. */
 static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect_options *options)
 {
     struct gyre_nvml_gpu *known = NULL;
@@ -392,7 +391,6 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
 {
     char path[PATH_MAX], parent[GYRE_TOPO_NAME_BYTES];
     int32_t nic;
-    /* Soft RoCE rides on an interface. */
     if (read_line(detect, parent, sizeof(parent), "class/infiniband/%s/parent", name))
         snprintf(path, sizeof(path), "class/net/%s/device", parent);
     else
@@ -428,7 +426,7 @@ static bool has_rdma_port(const struct gyre_topo *topo, int32_t nic, const char 
     return false;
 }
 
-/* Virtual interfaces are nothing to route over. */
+/* Nothing is routed over virtual interfaces. */
 static gyre_status add_interface(struct detect *detect, const char *name, int *n_nets)
 {
     struct pci_chain chain;

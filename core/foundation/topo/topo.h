@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The topology of one host as a graph: NUMA nodes, below them PCIe switches, GPUs, NICs and their
- * ports, and NVLinks across the tree. All queries are pure functions of the graph, so tests and
- * simulations need no hardware.
+ * ports, and NVLinks across the tree. All queries are pure functions of the graph.
  */
 #ifndef GYRE_TOPO_TOPO_H
 #define GYRE_TOPO_TOPO_H
@@ -14,11 +13,11 @@
 #define GYRE_TOPO_TEXT_BYTES   640 /* an affinity mask of 2048 processors is 575 characters */
 #define GYRE_TOPO_MAX_NODES    1024
 #define GYRE_TOPO_MAX_LINKS    2048
-#define GYRE_TOPO_MAX_DEPTH    16 /* of nested PCIe switches */
+#define GYRE_TOPO_MAX_DEPTH    16
 
 /* The distance between two nodes, nearest first. Words and order are NCCL's. NVB, C2C, P2C and PXN
- * are accepted as limits everywhere; PXN is a sender's detour, so no pair of nodes has it. X(name,
- * legacy number or -1, meaning) */
+ * are accepted as limits; PXN is a sender's detour, so no pair of nodes has it. X(name, legacy
+ * number or -1, meaning) */
 #define GYRE_TOPO_LEVEL_TABLE(X)                          \
     X(LOC, 0, "same device")                              \
     X(NVL, -1, "NVLink")                                  \
@@ -49,17 +48,17 @@ enum gyre_topo_kind {
 
 struct gyre_topo_node {
     enum gyre_topo_kind kind;
-    int32_t parent;                      /* index; -1 for CPU and NVSWITCH */
+    int32_t parent;                      /* -1 for CPU and NVSWITCH */
     char bus_id[GYRE_TOPO_BUS_ID_BYTES]; /* PCI GPU NIC: "0000:18:00.0"; "" = none */
     uint32_t pci_class;                  /* PCI GPU NIC: 0x060400; 0 = unknown */
     uint32_t link_mt_per_s; /* PCI GPU NIC, to the parent: 16000 for gen 4; 0 = unknown */
-    uint32_t link_width;    /* lanes; 0 = unknown */
+    uint32_t link_width;    /* 0 = unknown */
 
     /* CPU */
     int32_t numa_id;
-    char arch[16];   /* "x86_64" */
-    char vendor[16]; /* "GenuineIntel" */
-    int32_t family;  /* x86; 0 = unknown */
+    char arch[16];
+    char vendor[16];
+    int32_t family; /* x86; 0 = unknown */
     int32_t model;
     char affinity[GYRE_TOPO_TEXT_BYTES]; /* mask as in sysfs; "" = unknown */
 
@@ -76,17 +75,17 @@ struct gyre_topo_node {
     char netdev[GYRE_TOPO_NAME_BYTES]; /* of an RDMA port; "" = unknown */
     uint64_t guid;                     /* 0 = unknown */
     uint32_t speed_mbit_per_s;         /* 0 = unknown */
-    int32_t port;                      /* from 1 */
+    int32_t port;
     bool is_rdma;
 };
 
 enum gyre_topo_link_kind { GYRE_TOPO_NVLINK, GYRE_TOPO_C2CLINK };
 
-/* A link that is not part of the tree. An NVLink between two GPUs is in the list twice. */
+/* An NVLink between two GPUs is in the list twice. */
 struct gyre_topo_link {
     enum gyre_topo_link_kind kind;
-    int32_t from; /* a GPU */
-    int32_t to;   /* NVLINK: a GPU or the NVSWITCH; C2CLINK: a CPU */
+    int32_t from;
+    int32_t to; /* NVLINK: a GPU or the NVSWITCH; C2CLINK: a CPU */
     uint32_t n_lanes;
     double bytes_per_ns;
 };
@@ -98,13 +97,13 @@ struct gyre_topo {
     struct gyre_topo_link *links;
     int32_t n_links;
     int32_t n_links_allocated;
-    char skipped[256]; /* what was not read: "2 elements of unknown names"; "" */
+    char skipped[256]; /* what was not read; "" = nothing */
 };
 
 struct gyre_topo_hop {
     int32_t from;
     int32_t to;
-    double bytes_per_ns; /* paths with a common hop share it */
+    double bytes_per_ns;
 };
 
 #define GYRE_TOPO_MAX_HOPS (2 * GYRE_TOPO_MAX_DEPTH + 8)
@@ -136,14 +135,14 @@ void gyre_topo_fini(struct gyre_topo *topo);
 /** All other fields are unknown. */
 void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, int32_t parent);
 
-/** A copy. The parts of a partitioned GPU share their bus id and parent. @index_out: may be NULL.
- * Errors: INVALID_ARGUMENT (too many, nested too deeply, a parent of the wrong kind, a bus id or
- * NUMA node that exists already), OUT_OF_MEMORY. */
+/** Copies the node. The parts of a partitioned GPU share their bus id and parent. @index_out: may
+ * be NULL. Errors: INVALID_ARGUMENT (too many, nested too deeply, a parent of the wrong kind, a bus
+ * id or NUMA node that exists already), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
                                int32_t *index_out);
 
 /** Lanes between the same two nodes are added up. A bandwidth of 0 is estimated. Errors:
- * INVALID_ARGUMENT (ends of the wrong kind, too many links), OUT_OF_MEMORY. */
+ * INVALID_ARGUMENT (nodes of the wrong kind, too many links), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link);
 
 /** Indexes, or -1. A bus id in any spelling; @port: 0 = any; gyre_topo_next() looks from `start`
@@ -158,8 +157,8 @@ int32_t gyre_topo_next(const struct gyre_topo *topo, enum gyre_topo_kind kind, i
 
 int32_t gyre_topo_count(const struct gyre_topo *topo, enum gyre_topo_kind kind);
 
-/** Estimated payload bandwidth from a node to its parent, one direction. An unknown PCIe link
- * counts as gen 3 x16. */
+/** Payload from a node to its parent, one direction, estimated. An unknown PCIe link counts as gen
+ * 3 x16. */
 double gyre_topo_uplink_bytes_per_ns(const struct gyre_topo_node *node);
 
 /** Of everything that a plan may depend on: GPUs, RDMA ports and their NUMA nodes, with levels and
@@ -171,12 +170,11 @@ uint64_t gyre_topo_hash(const struct gyre_topo *topo);
 gyre_status gyre_topo_path_find(const struct gyre_topo *topo, int32_t from, int32_t to,
                                 struct gyre_topo_path *path_out);
 
-/** The level of that path; SYS if an index does not exist. */
+/** SYS if an index does not exist. */
 enum gyre_topo_level gyre_topo_level_between(const struct gyre_topo *topo, int32_t a, int32_t b);
 
 /** All ports at the nearest level to a GPU, the fastest first; GPUs with the same ports start at
- * different ones.
- * @n_max: entries of nets_out. Returns how many were written. */
+ * different ones. @n_max: entries of nets_out. Returns how many were written. */
 int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool rdma_only,
                                int32_t n_max, int32_t *nets_out);
 
@@ -187,13 +185,13 @@ struct gyre_topo_detect_options {
     size_t n_gpu_bus_ids;
 };
 
-/** This machine, as far as NVML and sysfs tell. @options: NULL = all defaults. @topo_out: freed
- * with gyre_topo_fini(). Errors: INVALID_ARGUMENT (a malformed bus id), SYSTEM, OUT_OF_MEMORY. */
+/** @options: NULL = all defaults. @topo_out: freed with gyre_topo_fini(). Errors: INVALID_ARGUMENT
+ * (a malformed bus id), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
                              struct gyre_topo *topo_out);
 
-/** The interface of an RDMA port: the first one of its GID table, or a software device's parent.
- * False, and "", if there is none. */
+/** The first interface of the port's GID table, or a software device's parent. False, and "", if
+ * there is none. */
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes);
 
@@ -202,7 +200,7 @@ bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port,
  * INVALID_ARGUMENT with file, line and problem; SYSTEM; UNSUPPORTED (built without libxml2). */
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out);
 
-/** The same from memory. @name: for messages. */
+/** @name: for messages. */
 gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_bytes,
                                 struct gyre_topo *topo_out);
 
@@ -210,7 +208,7 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
  * regular file), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path);
 
-/** To a string that the caller frees. */
+/** The caller frees the text. */
 gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out);
 
 #endif

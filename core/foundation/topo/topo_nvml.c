@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The few types of NVML's public API that are needed are declared here, so that machines without
- * CUDA build the same library.
+ * The few types of NVML's public API are declared here, so that machines without CUDA build the
+ * same library.
  */
 #include "core/foundation/topo/topo_nvml.h"
 
@@ -98,7 +98,7 @@ static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane
     return gyre_topo_bus_id_parse(remote.bus_id, link_out->target) == GYRE_SUCCESS;
 }
 
-/* Every answer takes up to a millisecond when all ranks ask: where one lane goes to a switch, all
+/* Every answer takes up to a millisecond when all ranks ask. Where one lane goes to a switch, all
  * do, and what it can do, all can. */
 static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_nvml_gpu *gpu)
 {

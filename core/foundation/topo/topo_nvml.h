@@ -8,12 +8,12 @@
 
 #include "core/foundation/topo/topo.h"
 
-#define GYRE_NVML_MAX_LINKS 36 /* NVLink 4 and 5 have 18 */
+#define GYRE_NVML_MAX_LINKS 36 /* NVLink 5 has 18 */
 #define GYRE_NVML_MAX_GPUS  256
 
 struct gyre_nvml_link {
     bool is_switch;
-    char target[GYRE_TOPO_BUS_ID_BYTES]; /* of the GPU at the other end; "" for a switch */
+    char target[GYRE_TOPO_BUS_ID_BYTES]; /* a GPU's; "" = a switch */
 };
 
 struct gyre_nvml_gpu {
@@ -24,9 +24,8 @@ struct gyre_nvml_gpu {
     struct gyre_nvml_link links[GYRE_NVML_MAX_LINKS]; /* active, between GPUs */
 };
 
-/** All GPUs that NVML shows to this process. @library: for dlopen(). @gpus_out: freed by the
- * caller. Errors: UNSUPPORTED (the library or a symbol is missing), DEVICE (NVML does not start).
- */
+/** Of the GPUs that this process may see. @library: for dlopen(). @gpus_out: freed by the caller.
+ * Errors: UNSUPPORTED (the library or a symbol is missing), DEVICE (NVML does not start). */
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out,
                            size_t *n_gpus_out);
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Paths through the graph, the ports nearest to a GPU, and the hash of everything that a plan may
- * depend on.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/topo/topo.h"
 
 #include <string.h>
@@ -36,7 +32,7 @@ find_link(const struct gyre_topo *topo, enum gyre_topo_link_kind kind, int32_t f
     return NULL;
 }
 
-/* reported by either end; 0 = none */
+/* 0 = none */
 static double nvlink_between(const struct gyre_topo *topo, int32_t a, int32_t b)
 {
     const struct gyre_topo_link *link = find_link(topo, GYRE_TOPO_NVLINK, a, b);
@@ -247,7 +243,7 @@ static enum gyre_topo_level best_net_level(const struct gyre_topo *topo, int32_t
     return best;
 }
 
-/* GPUs before this one that have exactly the same nearest ports. */
+/* GPUs before this one that have the same nearest ports. */
 static int32_t n_rivals_before(const struct gyre_topo *topo, int32_t gpu, bool rdma_only)
 {
     const enum gyre_topo_level best = best_net_level(topo, gpu, rdma_only);
@@ -287,7 +283,7 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
         n_fastest++;
     if (n_found == 0)
         return 0;
-    /* Only the fastest take turns: a GPU never starts at a slow port. */
+    /* A GPU never starts at a slow port. */
     const int32_t first = n_rivals_before(topo, gpu, rdma_only) % n_fastest;
     int32_t n_written = 0;
     for (int32_t i = 0; i < n_found && n_written < n_max; i++)

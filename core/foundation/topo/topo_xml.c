@@ -58,7 +58,6 @@ static bool is_named(const xmlNode *node, const char *name)
     return node->type == XML_ELEMENT_NODE && strcmp((const char *)node->name, name) == 0;
 }
 
-/* @names: known ones, separated by blanks. */
 static void count_unknown(struct reader *reader, const xmlNode *node, const char *names)
 {
     const size_t n_name = node->type == XML_ELEMENT_NODE ? strlen((const char *)node->name) : 0;
@@ -84,7 +83,7 @@ static void get_text(struct reader *reader, xmlNode *element, const char *name, 
     xmlFree(value);
 }
 
-/* Decimal, or hexadecimal after 0x; `fallback` if there is no number from -1 to INT32_MAX. */
+/* Decimal, or hexadecimal after 0x; `fallback` = no number from -1 to INT32_MAX. */
 static int32_t get_int(struct reader *reader, xmlNode *element, const char *name, int32_t fallback)
 {
     char text[32], *end;
@@ -249,7 +248,6 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
     return read_children(reader, element, parent, depth + 1);
 }
 
-/* libxml2 limits the depth. */
 static gyre_status read_children(struct reader *reader, const xmlNode *element, int32_t parent,
                                  int depth)
 {

@@ -27,12 +27,12 @@ struct gyre_trace {
     int n_ranks;
     uint32_t capacity;
     uint64_t close_ns;
-    struct gyre_trace_file_state before; /* when this rank began to record */
+    struct gyre_trace_file_state before;
     struct gyre_trace_buffer buffers[GYRE_TRACE_N_SOURCES];
     struct gyre_trace_events given[GYRE_TRACE_N_SOURCES];
     struct gyre_trace_identity identity;
     char communicator[64];
-    pthread_mutex_t lock; /* guards the fields below */
+    pthread_mutex_t lock;
     pthread_cond_t written;
     bool is_written;
     bool is_abandoned; /* the writer frees the trace */
@@ -114,7 +114,7 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
         return buffer;
     const size_t n_bytes = gyre_round_up(trace->capacity * sizeof(*buffer->events), PAGE_BYTES);
     /* Over many small pages every call would wait for address translations, which takes longer than
-     * all else of recording (docs/trace.md). */
+     * all else of recording. */
     const size_t align_bytes = n_bytes < HUGE_PAGE_BYTES ? PAGE_BYTES : HUGE_PAGE_BYTES;
     buffer->events = aligned_alloc(align_bytes, gyre_round_up(n_bytes, align_bytes));
     if (buffer->events == NULL) {
@@ -271,7 +271,7 @@ static void *write_and_tell(void *argument)
     return NULL;
 }
 
-/* Returns false if it takes too long; then the trace is the writer's. */
+/* False = it takes too long; then the writer owns the trace. */
 static bool wait_for_writer(struct gyre_trace *trace)
 {
     const uint64_t deadline_ns = gyre_now_ns() + trace->close_ns;

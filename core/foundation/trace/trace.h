@@ -2,7 +2,7 @@
  *
  * Records when one rank of a communicator did what, for GYRE_TRACE_FILE. Every thread that records
  * has a ring buffer of fixed-size events; a full one loses its oldest. The communicator's end
- * writes the file (docs/trace.md). Without a trace the pointers are NULL. Events are valid as CUDA.
+ * writes the file. Without a trace the pointers are NULL. Events are valid as CUDA.
  */
 #ifndef GYRE_TRACE_H
 #define GYRE_TRACE_H
@@ -37,8 +37,8 @@ struct gyre_trace_slot {
     uint32_t number; /* gyre_trace_number() */
 };
 
-/** The low bits of the slot's number in its FIFO, from 0, and the highest bit for a slot of LL
- * (@is_lines), which a FIFO between hosts numbers apart from its other slots. */
+/** The low bits of the slot's number in its FIFO, from 0, and the highest bit for a slot of LL,
+ * which a FIFO between hosts numbers apart. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_trace_number(uint64_t number, bool is_lines)
 {
     return ((uint32_t)number & 0x7fffffffU) | (is_lines ? 0x80000000U : 0);
@@ -51,18 +51,18 @@ struct gyre_trace_event {
     uint64_t data_ns;
     uint64_t ready_ns;
     uint64_t end_ns;
-    uint64_t call;     /* STEP, RUN, LAUNCH: works that the rank had launched before the call */
-    uint64_t sequence; /* RUN, LAUNCH: number of the call in messages */
-    uint64_t n_bytes;  /* STEP: of each slot; RUN, LAUNCH: of the call; proxies: that moved */
-    uint32_t program;  /* STEP, RUN: gyre_trace_add_programs() */
-    uint32_t step;     /* STEP: of the program; LAUNCH: enum gyre_collective */
+    uint64_t call;           /* STEP, RUN, LAUNCH: works launched before the call */
+    uint64_t sequence;       /* RUN, LAUNCH: number of the call in messages */
+    uint64_t n_bytes;        /* STEP: of each slot; RUN, LAUNCH: of the call; proxies: that moved */
+    uint32_t program;        /* STEP, RUN: gyre_trace_add_programs() */
+    uint32_t step;           /* STEP: of the program; LAUNCH: enum gyre_collective */
     uint32_t step_of_worker; /* STEP */
     uint32_t tile;           /* STEP */
     uint16_t channel;        /* STEP */
     uint8_t worker;          /* STEP: of the channel */
     uint8_t kind;            /* enum gyre_trace_kind */
-    uint8_t n_ins;           /* slots that were received, the first ones of `slots` */
-    uint8_t n_outs;          /* slots that were sent, behind them */
+    uint8_t n_ins;           /* received: the first of `slots` */
+    uint8_t n_outs;          /* sent: behind them */
     uint8_t pad[2];
     struct gyre_trace_slot slots[GYRE_TRACE_MAX_SLOTS];
 };
@@ -93,7 +93,7 @@ enum gyre_trace_source {
 /* A ring with one writer at a time. The entry that is written next never holds an event that is
  * kept, so a writer may fill it in early. */
 struct gyre_trace_buffer {
-    struct gyre_trace_event *events; /* capacity entries, of which one less is kept */
+    struct gyre_trace_event *events; /* one less than capacity is kept */
     uint64_t n_events;
     uint64_t n_left_out; /* launches that were not recorded */
     uint32_t capacity;   /* a power of two */
@@ -103,7 +103,7 @@ struct gyre_trace;
 
 struct gyre_trace_config {
     const char *file;  /* %r = file_rank, %h = host, %p = process id */
-    uint32_t n_events; /* of each buffer; rounded up to a power of two, one less is kept */
+    uint32_t n_events; /* of each buffer; rounded up to a power of two */
     int rank;
     int n_ranks;
     int file_rank;     /* the same for communicators that are made out of each other, so that two
@@ -111,15 +111,14 @@ struct gyre_trace_config {
     uint64_t close_ns; /* wait for the file; 0 = a minute */
 };
 
-/* Known once the communicator is connected. */
 struct gyre_trace_identity {
     const char *communicator;
     uint64_t job;            /* the same on all ranks of the communicator, as the next */
     uint64_t number;         /* 1 = the first communicator */
     uint64_t process_id;     /* of this process, unique in the job */
     bool shares_a_thread;    /* one thread runs all workers of the rank */
-    int64_t clock_offset_ns; /* this host's clock minus that of rank 0's host */
-    uint64_t clock_error_ns; /* most error of the offset */
+    int64_t clock_offset_ns; /* this host's clock minus rank 0's */
+    uint64_t clock_error_ns;
 };
 
 /** Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the file's name is too long). */
@@ -131,8 +130,8 @@ void gyre_trace_identify(struct gyre_trace *trace, const struct gyre_trace_ident
  * else 1; 0 if `trace` is NULL. */
 uint64_t gyre_trace_hash(const struct gyre_trace *trace);
 
-/** The buffer of a source, allocated for its first user. NULL if `trace` is NULL, or, with a
- * warning, if there is no memory. Not for two threads at a time. */
+/** Allocated for its first user. NULL if `trace` is NULL, or, with a warning, if there is no
+ * memory. Not for two threads at a time. */
 struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_trace_source source);
 
 /** The free entry, with old contents. It becomes an event by gyre_trace_keep(). */
@@ -141,8 +140,7 @@ static inline struct gyre_trace_event *gyre_trace_begin(const struct gyre_trace_
     return &buffer->events[buffer->n_events & (buffer->capacity - 1)];
 }
 
-/** The free entry is an event now. Fetches the next one, as far as 4 slots need it, because a
- * buffer is larger than the cache. */
+/** Fetches the next entry, as far as 4 slots need it, because a buffer is larger than the cache. */
 static inline void gyre_trace_keep(struct gyre_trace_buffer *buffer)
 {
     buffer->n_events++;
@@ -159,34 +157,32 @@ static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer 
     return event;
 }
 
-/* Of a source that had a buffer of its own, for example in GPU memory. */
+/* Of a source with a buffer of its own, for example in GPU memory. */
 struct gyre_trace_events {
     struct gyre_trace_event *events; /* malloc'ed */
     uint64_t n_events;
     uint64_t n_lost;     /* overwritten */
     uint64_t n_left_out; /* launches that were not recorded */
     uint64_t complete_ns;
-    uint64_t clock_error_ns; /* most error of the events' times */
+    uint64_t clock_error_ns;
 };
 
 /** The trace frees the events. Once for each source, and not for a source in use. */
 void gyre_trace_give(struct gyre_trace *trace, enum gyre_trace_source source,
                      const struct gyre_trace_events *events);
 
-/** Events of a buffer; a power of two. */
 uint32_t gyre_trace_capacity(const struct gyre_trace *trace);
 
-/* A loaded program. */
 struct gyre_trace_program {
     const char *algorithm;
     enum gyre_collective coll;
     const struct gyre_step *steps;             /* of one variant */
-    const struct gyre_connection *connections; /* with ranks of the communicator */
+    const struct gyre_connection *connections; /* peers are ranks of the communicator */
     uint32_t n_steps;
     uint32_t n_scratch_parts; /* gyre_program_n_parts() of scratch */
 };
 
-/** Copy what the file will say of some programs. Any thread. Returns the number of the first one.
+/** Copies what the file will say of some programs. Any thread. Returns the number of the first one.
  * GYRE_TRACE_NO_PROGRAM, with a warning, if there is no room or memory; then calls run unrecorded,
  * and the source counts them (n_left_out). */
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,

@@ -27,8 +27,8 @@
 #define MAX_COMMUNICATORS ((1U << 31) / GYRE_MAX_RANKS)
 
 struct content {
-    long end;   /* where the part begins */
-    char *foot; /* NULL: the file is new, or of an earlier run */
+    long end;
+    char *foot; /* NULL = the file is new, or of an earlier run */
     size_t n_foot;
     uint32_t nth; /* its process numbers begin at nth * GYRE_MAX_RANKS */
     bool is_in_foot;
@@ -101,8 +101,8 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-/* Yes if this process wrote the file, or another one has changed it since this rank began to
- * record; else it is an old trace. */
+/* Has this process written the file, or another one changed it since this rank began to record?
+ * Else it is an old trace. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
@@ -238,7 +238,7 @@ static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
         status = write_part(file, part, &content);
     if (fclose(file) != 0 && status == GYRE_SUCCESS)
         status = gyre_fail_errno(errno, "close");
-    /* Makes the file what it was. The old foot goes to where it was, which takes no new room. */
+    /* The old foot goes to where it was, which takes no new room. */
     const size_t n_foot = content.foot != NULL ? content.n_foot : 0;
     if (status != GYRE_SUCCESS &&
         (n_foot == 0 || pwrite(fd, content.foot, n_foot, content.end) == (ssize_t)n_foot))

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 struct gyre_trace_step {
-    char *text; /* of the text form */
+    char *text;
     uint16_t chunk;
     uint16_t n_chunks;
     uint8_t n_ins;
@@ -27,7 +27,7 @@ struct gyre_trace_steps {
     struct gyre_trace_step *steps;
 };
 
-/* Thread numbers. Workers follow, GYRE_MAX_WORKERS of each channel. */
+/* Workers follow, GYRE_MAX_WORKERS of each channel. */
 enum gyre_trace_track {
     GYRE_TRACE_TRACK_LAUNCH,
     GYRE_TRACE_TRACK_CALLS,
@@ -39,15 +39,15 @@ enum gyre_trace_track {
 #define GYRE_TRACE_MAX_CHANNELS 1024
 #define GYRE_TRACE_N_TRACKS     (GYRE_TRACE_TRACK_WORKERS + GYRE_TRACE_MAX_CHANNELS * GYRE_MAX_WORKERS)
 
-/* A file that is being written; the same for all events of a rank. */
+/* The same for all events of a rank. */
 struct gyre_trace_writer {
     FILE *file;
     const char *flows; /* the communicator's part of flow ids */
     uint32_t pid;
     uint32_t rank;
     int64_t clock_offset_ns; /* subtracted from all times */
-    bool is_continued;       /* an event was written */
-    uint8_t *has_track;      /* GYRE_TRACE_N_TRACKS entries: its name was written */
+    bool is_continued;
+    uint8_t *has_track; /* by track: its name was written */
 };
 
 struct gyre_trace_rank {
@@ -67,13 +67,13 @@ void gyre_trace_write_head(FILE *file, const char *source, const char *process);
 /** Before the rank's events. */
 void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_trace_rank *rank);
 
-/** An event, and the names of its tracks if they are new.
- * @program: of a STEP or RUN; else NULL. @proxy: the track of a proxy's event. */
+/** An event, and the names of its tracks if they are new. @program: of a STEP or RUN; else NULL.
+ * @proxy: the track of a proxy's event. */
 void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                             const struct gyre_trace_steps *program, enum gyre_trace_track proxy);
 
-/** Its last GYRE_TRACE_FOOT_END_BYTES bytes say how long it is, so that a later writer finds its
- * beginning. @communicators: for later writers; "" = none. */
+/** Its last bytes say how long it is, so that a later writer finds its beginning. @communicators:
+ * for later writers; "" = none. */
 void gyre_trace_write_foot(FILE *file, const char *communicators);
 
 /* the foot's length in 8 digits, a quotation mark, a brace and a line feed */
@@ -84,20 +84,18 @@ gyre_status gyre_trace_describe(const struct gyre_step *step,
                                 const struct gyre_connection *connections, uint32_t n_scratch_parts,
                                 struct gyre_trace_step *described_out);
 
-/* Two looks are compared only for equality, so the clocks of hosts and file servers have no part in
- * it. */
+/* Compared only for equality, so the clocks of hosts and file servers do not matter. */
 struct gyre_trace_file_state {
     bool exists;
     ino_t inode;
     off_t n_bytes;
-    struct timespec written; /* by the file system's clock */
-    uint64_t head_hash;      /* the head names the process that made the file */
+    struct timespec written;
+    uint64_t head_hash; /* of the head, which names the process that made the file */
 };
 
 /** A file that is not regular, or cannot be read, counts as absent. */
 void gyre_trace_file_look(const char *path, struct gyre_trace_file_state *state_out);
 
-/** Because the file could not be written at the end. */
 void gyre_trace_file_warn_missing_folder(const char *path, int rank);
 
 struct gyre_trace_part {
@@ -107,16 +105,14 @@ struct gyre_trace_part {
     uint64_t job;        /* the communicator's, as the next */
     uint64_t number;     /* communicators that are made at the same time can share it */
     int64_t clock_offset_ns;
-    struct gyre_trace_file_state before; /* when the rank began to record. Unchanged: the file is of
-                                          * an earlier run */
+    struct gyre_trace_file_state before; /* when the rank began to record */
     void (*write)(const void *context, struct gyre_trace_writer *writer);
     const void *context;
 };
 
-/** Add a rank's part. A file of an earlier run is replaced. If writing fails, the file keeps its
- * other parts. Waits a few seconds for other writers.
- * Errors: SYSTEM, TIMEOUT (another program keeps the file locked), INVALID_ARGUMENT (not a regular
- * file), OUT_OF_MEMORY. */
+/** A file of an earlier run is replaced. If writing fails, the file keeps its other parts. Waits a
+ * few seconds for other writers. Errors: SYSTEM, TIMEOUT (another program keeps the file locked),
+ * INVALID_ARGUMENT (not a regular file), OUT_OF_MEMORY. */
 gyre_status gyre_trace_file_add(const struct gyre_trace_part *part);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines of the file of a trace. Times are microseconds with three decimals.
+ * Times are microseconds with three decimals.
  */
 #include "core/foundation/trace/trace_file.h"
 
@@ -138,7 +138,7 @@ static void write_flows(struct gyre_trace_writer *writer, const struct gyre_trac
 {
     const bool is_step = event->kind == GYRE_TRACE_STEP;
     if (event->kind == GYRE_TRACE_COMPLETE)
-        return; /* the receiver may have had the slot before, and arrows do not point back */
+        return; /* arrows do not point back */
     for (uint32_t i = 0; i < (uint32_t)event->n_ins + event->n_outs; i++) {
         const bool is_out = i >= event->n_ins;
         /* Published at the end of the slice, and the time must be inside of it. */
