@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * NCCL's public ABI as its documentation states it for 2.28: names, enum values and struct layouts
- * that callers were compiled with. libnccl.so.2 (core/nccl/nccl_shim.h) implements it over gyre.h.
- * Programs that have NCCL's own header may use that instead: the two are interchangeable, which a
- * test checks.
+ * that callers were compiled with. Programs that have NCCL's own header may use that instead, which
+ * a test checks.
  */
 #ifndef NCCL_H_
 #define NCCL_H_
@@ -11,7 +10,7 @@
 #include <limits.h>
 #include <stddef.h>
 
-/* The same opaque type that the CUDA headers name; repeating the typedef is legal C11 and C++. */
+/* Repeating the CUDA headers' typedef is legal C11 and C++. */
 typedef struct CUstream_st *cudaStream_t;
 
 #define NCCL_MAJOR                        2
@@ -28,7 +27,6 @@ extern "C" {
 typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 
-/* Flags of windows. */
 #define NCCL_WIN_DEFAULT            0x00
 #define NCCL_WIN_COLL_SYMMETRIC     0x01
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
@@ -140,9 +138,9 @@ typedef enum {
 
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
-/* X(return type, name, parameters): every function, so that each has its pnccl twin; a table a file
- * of the shim. The meaning of each is NCCL's; docs/nccl_compat.md says which are supported and how
- * the others refuse. */
+/* X(return type, name, parameters): every function, so that each has its pnccl twin; a table a
+ * file. The meaning of each is NCCL's; docs/nccl_compat.md says which are supported and how the
+ * others refuse. */
 #define NCCL_RESULT_FUNCTIONS(X)                           \
     X(ncclResult_t, GetVersion, (int *version))            \
     X(const char *, GetErrorString, (ncclResult_t result)) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's operations, collectives, sends, receives and one-sided calls. Collectives may have
- * settings of their own (ncclCollConfig_t); a NULL config is the plain call.
+ * Operations, collectives, sends, receives and one-sided calls. Collectives may have settings of
+ * their own (ncclCollConfig_t); a NULL config is the plain call.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -291,7 +291,7 @@ NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, v
         gyre_window_address(own, (gyre_window)(uintptr_t)win, rank, outUserPtr, NULL));
 }
 
-/* A communicator has N_CONTEXTS contexts of as many signals. */
+/* N_CONTEXTS contexts of as many signals. */
 enum { N_CONTEXTS = 4, N_INDICES = GYRE_N_SIGNALS / N_CONTEXTS };
 
 static ncclResult_t number_of(int index, int context, unsigned flags, int *signal_out)

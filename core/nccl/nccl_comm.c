@@ -1,15 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * NCCL's communicators: how they are made, queried and ended.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl_shim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Let a call of gyre fail on all ranks by this thread's last error: an argument is wrong, and the
- * other ranks wait for this one. */
+/* Let a call of gyre fail on all ranks by this thread's last error, because the other ranks wait
+ * for this one. */
 static void refuse_on_all_ranks(gyre_config *config_out)
 {
     const gyre_config defaults = GYRE_CONFIG_INIT;
@@ -32,7 +29,6 @@ static ncclResult_t prepare(const ncclConfig_t *given, const char *problem,
     return result;
 }
 
-/* The handle and result of a call that makes a communicator. */
 static ncclResult_t hand_out(struct nccl_comm *comm, gyre_status status, ncclComm_t *comm_out)
 {
     const ncclResult_t result = nccl_result_of(status);
@@ -202,7 +198,7 @@ ncclResult_t nccl_comm_end(struct nccl_comm *comm)
     return result;
 }
 
-/* NULL is no communicator and ends without an error, as in NCCL. */
+/* As in NCCL, NULL ends without an error. */
 static ncclResult_t end(ncclComm_t handle, const char *call, int aborts)
 {
     if (handle == NULL)

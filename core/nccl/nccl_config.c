@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Translates NCCL's configuration to gyre's. Fields that gyre does not use are checked as NCCL does
- * and then ignored.
+ * Fields that gyre does not use are checked as NCCL does and then ignored.
  */
 #include "core/nccl/nccl_shim.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The host functions of NCCL's device API up to 2.32, besides ncclDevCommCreate, and the properties
- * of a communicator. NCCL declares them in separate headers (nccl_device/). Callers are compiled
- * with NCCL's headers.
+ * of a communicator. Callers are compiled with NCCL's headers.
  */
 #ifndef GYRE_NCCL_DEVICE_H
 #define GYRE_NCCL_DEVICE_H
@@ -31,7 +30,7 @@ typedef enum {
     NCCL_CFT_TEAM_HIER_LSA
 } ncclCftTeamMode_t;
 
-/* The properties of a communicator. Callers of 2.29 to 2.31 know fewer fields than 2.32 has. */
+/* Callers of 2.29 to 2.31 know fewer fields than 2.32 has. */
 typedef struct ncclCommProperties {
     size_t size;
     unsigned int magic;

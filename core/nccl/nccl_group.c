@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The groups of a thread, and what the end of a group must do besides the gyre calls. In NCCL,
- * unlike in gyre, a failed call makes the whole group fail.
+ * What the end of a group must do besides the gyre calls. In NCCL, unlike in gyre, a failed call
+ * makes the whole group fail.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -15,7 +15,7 @@
 
 struct group {
     int depth;
-    ncclResult_t failure; /* the first; with its cause */
+    ncclResult_t failure;
     char cause[NCCL_CAUSE_MAX_BYTES];
     struct nccl_comm *promised;
     struct nccl_window_wish *wishes;
@@ -29,7 +29,6 @@ static unsigned n_forks; /* written in the child of a fork, before its first cal
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static uint64_t process_number;
 
-/* A forked child has nothing of its parent's. */
 static void forget_inherited(void)
 {
     n_forks++;
@@ -55,7 +54,6 @@ int nccl_group_depth(void)
     return group.depth;
 }
 
-/* The first failure of a group is its result. */
 static void take_failure(struct group *of, ncclResult_t result)
 {
     if (of->failure != ncclSuccess || result == ncclSuccess || result == ncclInProgress)
@@ -100,13 +98,12 @@ static void settle(const struct group *ended)
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* The thread that asks for a window. Gathered: fixed layout. */
+/* Gathered: fixed layout. */
 struct asker {
     uint64_t process;
     uint64_t thread;
 };
 
-/* The wishes of one communicator. */
 struct job {
     const struct nccl_window_wish *wishes;
     size_t n_wishes;

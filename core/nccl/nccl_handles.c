@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of NCCL's communicator handles. A handle is a number that no other handle of the
- * process ever has, so a destroyed one is refused also after its memory is used again. The numbers
- * are no addresses, and not adjacent: neither a pointer to something else nor a handle plus an
- * offset is taken for a communicator.
+ * A handle is a number that no other handle of the process ever has, so a destroyed one is refused
+ * also after its memory is used again. The numbers are no addresses, and not adjacent: neither a
+ * pointer to something else nor a handle plus an offset is taken for a communicator.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -73,7 +72,7 @@ static struct nccl_comm **find(ncclComm_t handle)
     return at;
 }
 
-/* ncclSuccess if the handle can be used. @found: what it stands for, or NULL. */
+/* @found: what the handle stands for, or NULL. */
 static ncclResult_t check(const struct nccl_comm *found, ncclComm_t handle, const char *call)
 {
     char text[200];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What NCCL added to its public header from 2.29 to 2.32: types, values, and the functions of
- * libnccl.so.2 that callers of those versions need. nccl.h has the rest. The structs that begin
- * with their size grow at the end: a caller of another version passes another size.
+ * libnccl.so.2 that callers of those versions need. The structs that begin with their size grow at
+ * the end: a caller of another version passes another size.
  */
 #ifndef GYRE_NCCL_LATER_H
 #define GYRE_NCCL_LATER_H
@@ -11,7 +11,6 @@
 
 #include <stdint.h>
 
-/* The same opaque type that the CUDA headers name. */
 typedef struct CUevent_st *cudaEvent_t;
 
 #define NCCL_API_MAGIC           0xcafebeefU
@@ -32,7 +31,7 @@ typedef struct {
     int ctx;
 } ncclWaitSignalDesc_t;
 
-/* A vendor's option of one call; gyre has none and ignores them. */
+/* gyre ignores a vendor's option. */
 typedef struct ncclConfigExt {
     struct ncclConfigExt *next;
     struct {
@@ -46,7 +45,6 @@ typedef struct ncclConfigExt {
     } val;
 } ncclConfigExt_t;
 
-/* The settings of one call. */
 typedef struct ncclCollConfig_v23200 {
     size_t size;
     unsigned int magic;

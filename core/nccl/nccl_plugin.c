@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads the profiler plugin and hands events to it. A process has one plugin, as in NCCL.
+ * A process has one plugin, as in NCCL.
  */
 #include "core/nccl/nccl_plugin.h"
 
@@ -16,12 +16,12 @@
 
 static struct {
     pthread_mutex_t lock; /* of loading, init and finalize: plugins may not expect two at a time */
-    int n_comms;          /* that use the plugin */
-    int has_failed;       /* it is not tried again; atomic */
+    int n_comms;
+    int has_failed; /* it is not tried again; atomic */
     void *library;
-    const struct nccl_plugin *table; /* there if n_comms > 0 */
-    int version;                     /* of the table: 4, 5 or 6 */
-    int mask;                        /* the plugin may write it at any time; atomic */
+    const struct nccl_plugin *table;
+    int version;
+    int mask; /* the plugin may write it at any time; atomic */
 } plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void nccl_plugin_forget(void)
@@ -30,7 +30,6 @@ void nccl_plugin_forget(void)
     pthread_mutex_init(&plugin.lock, NULL); /* a thread of the parent may have held it */
 }
 
-/* The first failure is told. */
 __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
 {
     char cause[400], text[480];

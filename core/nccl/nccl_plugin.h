@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * NCCL's profiler plugin interface, versions 4, 5 and 6: names, values and layouts that plugins
- * were compiled with. A plugin exports a table of functions, ncclProfiler_v4, _v5 or _v6. gyre
- * loads the plugin that NCCL_PROFILER_PLUGIN names and uses the newest table that it has.
+ * were compiled with. gyre loads the plugin that NCCL_PROFILER_PLUGIN names and uses the newest
+ * table that it has.
  */
 #ifndef GYRE_NCCL_PLUGIN_H
 #define GYRE_NCCL_PLUGIN_H
@@ -13,12 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Types of events: one bit each, in the plugin's mask too. gyre has no others. */
+/* One bit each, in the plugin's mask too. gyre has no others. */
 enum {
-    NCCL_EVENT_GROUP = 1 << 0, /* one launch */
+    NCCL_EVENT_GROUP = 1 << 0,
     NCCL_EVENT_COLL = 1 << 1,
     NCCL_EVENT_P2P = 1 << 2,
-    NCCL_EVENT_KERNEL_CH = 1 << 6, /* one channel of a launch */
+    NCCL_EVENT_KERNEL_CH = 1 << 6,
     NCCL_EVENT_GROUP_API = 1 << 8, /* from here on since version 5 */
     NCCL_EVENT_COLL_API = 1 << 9,
     NCCL_EVENT_P2P_API = 1 << 10,
@@ -107,8 +107,8 @@ union nccl_event_state {
 typedef void nccl_plugin_log(int level, unsigned long flags, const char *file, int line,
                              const char *format, ...);
 
-/* Version 4 has another init() than 5 and 6, and no types of events from NCCL_EVENT_GROUP_API on.
- */
+/* Version 4 has another init() than 5 and 6, and no types of events from NCCL_EVENT_GROUP_API
+ * on. */
 struct nccl_plugin {
     const char *name;
     union {
@@ -131,9 +131,8 @@ struct nccl_plugin_comm {
     int rank;
 };
 
-/** nccl_plugin_join - load the plugin for the process's first communicator, and start it for this
- * one; false = it is not there, which is one warning for the process. @context_out: the plugin's.
- */
+/** nccl_plugin_join - start the plugin for a communicator, and load it for the process's first one;
+ * false = it is not there, which is one warning for the process. @context_out: the plugin's. */
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
 
 /** nccl_plugin_leave - the communicator and all of its events have ended. The last one unloads the
@@ -145,8 +144,8 @@ void nccl_plugin_leave(void *context);
 /** nccl_plugin_mask - the types that the plugin asks for now. */
 int nccl_plugin_mask(void);
 
-/** nccl_plugin_start - start an event of `type`. Returns the plugin's handle; NULL: of no interest.
- * @group: the parent of coll and p2p in version 4. */
+/** nccl_plugin_start - returns the plugin's handle; NULL: of no interest. @group: the parent of
+ * coll and p2p in version 4. */
 void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, void *group);
 
 /** nccl_plugin_stop, nccl_plugin_record - @handle: NULL does nothing. */

@@ -33,7 +33,7 @@
 #define FOR_GROUP_API \
     (NCCL_EVENT_GROUP_API | NCCL_EVENT_KERNEL_LAUNCH | FOR_GROUP | FOR_COLL_API | FOR_P2P_API)
 
-/* A text that the plugin may keep until the communicator's end. */
+/* The plugin may keep it until the communicator's end. */
 struct text {
     struct text *next;
     char bytes[];
@@ -44,8 +44,8 @@ struct nccl_profile {
     void *context; /* the plugin's */
     int rank;
     char name[NAME_BYTES];
-    uint64_t sequence[N_KINDS]; /* of the next collective; one thread at a time makes calls */
-    struct text *texts;         /* likewise */
+    uint64_t sequence[N_KINDS]; /* one thread at a time makes calls */
+    struct text *texts;
 };
 
 /* Of one call: the observer's tag. */
@@ -54,7 +54,7 @@ struct call {
     bool is_p2p;
     void *api;
     void *group_api;
-    void *handle; /* Coll or P2p */
+    void *handle;
     void *group;
     void *launch;
     int n_channels;
@@ -62,7 +62,7 @@ struct call {
 };
 
 static _Thread_local struct {
-    struct nccl_profile *profile; /* of the first call; NULL = no call yet */
+    struct nccl_profile *profile; /* of the first call; NULL = none yet */
     void *handle;
     int mask;
 } open_group;
@@ -112,7 +112,7 @@ static const char *datatype_of(const gyre_observed_call *call)
     return names[call->dtype];
 }
 
-/* gyre's word in capital letters, as NCCL has "RING" and "LL128". "" without memory. */
+/* gyre's word in capital letters, as NCCL has "RING" and "LL128". "" = no memory. */
 static const char *keep(struct nccl_profile *profile, const char *word)
 {
     char capitals[NAME_BYTES];
@@ -134,7 +134,6 @@ static const char *keep(struct nccl_profile *profile, const char *word)
 
 /* ---- groups ------------------------------------------------------------------------------- */
 
-/* The first call of a group starts the group's event. */
 static void open_group_of(struct nccl_profile *profile)
 {
     if (open_group.profile != NULL)
@@ -317,7 +316,7 @@ static void on_ended(void *context, void *tag, uint64_t now_ns)
     }
 }
 
-/* Stop the channels of a launch that failed behind its begin. */
+/* Of a launch that failed behind its begin. */
 static void on_finished(void *context, void *tag)
 {
     struct call *call = tag;

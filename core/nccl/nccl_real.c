@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration, windows, memory, and what NCCL has since 2.29: growth, properties, the device
- * API. Calls that gyre does not have go to a real library if GYRE_NCCL_FALLBACK names one; else
- * they are refused. The host helpers of the device API exist so that programs which need the
- * names can be loaded.
+ * Registration, windows, memory, and what NCCL has since 2.29. Calls that gyre does not have go to
+ * a real library if GYRE_NCCL_FALLBACK names one; else they are refused. The host helpers of the
+ * device API exist so that programs which need the names can be loaded.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -109,7 +108,7 @@ static ncclResult_t result_of_real(ncclResult_t result, ncclComm_t twin)
     return result;
 }
 
-/* Gathered before all ranks make the twin: fixed layout. */
+/* Gathered: fixed layout. */
 struct twin_offer {
     ncclUniqueId id;
     ncclResult_t result;
@@ -162,7 +161,6 @@ static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *tw
     return result;
 }
 
-/* The real library's function for the communicator's twin. */
 #define RETURN_FROM_TWIN(comm, function, ...)                                                 \
     do {                                                                                      \
         ncclComm_t twin = NULL;                                                               \
@@ -380,13 +378,12 @@ NCCL_PROPERTY_FUNCTIONS(NCCL_ALIAS)
 
 /* ---- the device API ---------------------------------------------------------------------- */
 
-/* By the function's type. A team of no ranks and a negative number are no answers. */
+/* A team of no ranks and a negative number are no answers. */
 static const ncclTeam_t no_team = {0, 0, 0};
 #define RESULT_ncclTeam_t(refusal)   ((void)(refusal), no_team)
 #define RESULT_ncclResult_t(refusal) (refusal)
 #define RESULT_int(refusal)          ((void)(refusal), -1)
 
-/* A function of NCCL_DEVICE_FUNCTIONS, which uses none of its arguments. */
 #define REFUSE(type, name, parameters)                                                 \
     NCCL_EXPORT type pnccl##name parameters                                            \
     {                                                                                  \

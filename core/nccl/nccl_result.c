@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The library's version, errors and parameters. Statuses of gyre become NCCL's results.
- * Parameters are gyre's variables: a key is GYRE_X, NCCL_X or X, and a handle points to the
- * variable's name.
+ * Version, errors and parameters. Parameters are gyre's variables: a key is GYRE_X, NCCL_X or X,
+ * and a handle points to the variable's name.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -142,7 +141,7 @@ NCCL_RESULT_FUNCTIONS(NCCL_ALIAS)
 
 enum { MAX_KEYS = 256, VALUE_BYTES = 1024 };
 
-/* NULL with a last error if gyre has no such variable. */
+/* NULL with a last error = gyre has no such variable. */
 static const char *find(const char *key)
 {
     char text[160];
@@ -162,7 +161,7 @@ static const char *find(const char *key)
     return NULL;
 }
 
-/* NULL if ncclParamBind() did not make the handle. */
+/* NULL = ncclParamBind() did not make the handle. */
 static const char *name_of(ncclParamHandle_t handle)
 {
     const char *name = NULL;
@@ -191,7 +190,7 @@ NCCL_EXPORT ncclResult_t pncclParamBind(ncclParamHandle_t *out, const char *key)
     return ncclSuccess;
 }
 
-/* Decimal, with K, M or G for powers of 1024, or a word for yes or no. Returns 0 if it is none. */
+/* Decimal, with K, M or G for powers of 1024, or a word for yes or no. 0 = none. */
 static int parse(const char *text, int64_t *value_out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};

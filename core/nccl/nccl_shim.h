@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the source files of libnccl.so.2 share. The library implements NCCL's ABI and
- * calls only the functions of gyre.h. It translates NCCL's types, operations and results. A feature
- * that gyre does not have is refused with ncclInvalidUsage, and the last error names the feature.
- * If the user names a library of NVIDIA, the call is passed on to that library instead.
- * docs/nccl_compat.md has a table of all functions.
+ * Shared by the files of libnccl.so.2, which calls only the functions of gyre.h. A feature that
+ * gyre does not have is refused with ncclInvalidUsage, and the last error names the feature. If the
+ * user names a library of NVIDIA, the call is passed on to that instead. docs/nccl_compat.md has a
+ * table of all functions.
  */
 #ifndef GYRE_NCCL_SHIM_H
 #define GYRE_NCCL_SHIM_H
@@ -23,46 +22,42 @@
 
 #define NCCL_CAUSE_MAX_BYTES 1024
 
-/* What a handle stands for, which is a number (nccl_handles.c). */
 struct nccl_comm {
     ncclComm_t handle;
-    gyre_comm *comm;           /* atomic; NULL until the end of the group that makes it */
-    gyre_comm *made;           /* written by gyre at that end, and copied to `comm` */
-    ncclComm_t twin;           /* of the same ranks in NVIDIA's library, made when the first call is
-                                * passed on; atomic */
-    pthread_mutex_t twin_lock; /* held while the twin is made */
-    struct nccl_comm *next;    /* in the table of handles; this and the next four under its lock */
-    int n_users;               /* the live handle, a group that is to make `comm`, calls */
-    int is_promised;           /* 1: the end of a group will set `comm` */
-    int is_dropped;            /* 1: the user ended the handle before; the group's end ends it */
-    int is_aborted;            /* 1: the user ended the handle by an abort */
-    int is_finalized;          /* 1: the user finalized or revoked it; atomic */
-    int is_revoked;            /* 1: the user revoked it; atomic */
-    unsigned n_forks;          /* nccl_n_forks() when the handle was made */
-    ncclResult_t failure;      /* why the group could not make `comm`; atomic */
-    struct nccl_comm *next_promised; /* the next one that the end of its thread's group completes */
-    int wants_profile;               /* 1: a profiler plugin is named and does not know it yet */
-    struct nccl_profile *profile;    /* NULL = no plugin; nccl_profile.c */
+    gyre_comm *comm; /* atomic; NULL until the end of the group that makes it */
+    gyre_comm *made; /* written by gyre at that end, and copied to `comm` */
+    ncclComm_t twin; /* of the same ranks in NVIDIA's library; atomic */
+    pthread_mutex_t twin_lock;
+    struct nccl_comm *next;          /* this and the next four under the lock of the table */
+    int n_users;                     /* the live handle, a group that will make `comm`, calls */
+    int is_promised;                 /* 1: the end of a group will set `comm` */
+    int is_dropped;                  /* 1: the user ended the handle; the group's end ends it */
+    int is_aborted;                  /* 1: by an abort */
+    int is_finalized;                /* atomic */
+    int is_revoked;                  /* atomic */
+    unsigned n_forks;                /* when the handle was made */
+    ncclResult_t failure;            /* why the group could not make `comm`; atomic */
+    struct nccl_comm *next_promised; /* in the thread's group */
+    int wants_profile;               /* 1: a plugin is named and does not know it yet */
+    struct nccl_profile *profile;    /* NULL = no plugin */
 };
 
-/* A window that the caller wants. */
 struct nccl_window_wish {
     gyre_comm *comm;
     void *buffer;
     size_t n_bytes;
-    ncclWindow_t *win; /* receives the window; unchanged if none is made; may be NULL */
+    ncclWindow_t *win; /* unchanged if no window is made; may be NULL */
 };
 
 /* ---- nccl_result.c ------------------------------------------------------------------------ */
 
-/** nccl_refuse - set this thread's last error to `text`. Returns `result`. */
+/** nccl_refuse - set this thread's last error. Returns `result`. */
 ncclResult_t nccl_refuse(ncclResult_t result, const char *text);
 
-/** nccl_unsupported - refuse a feature. A function that only calls this is "refused" in
- * docs/nccl_compat.md; a test compares the two. */
+/** nccl_unsupported - a function that only calls this is "refused" in docs/nccl_compat.md; a test
+ * compares the two. */
 ncclResult_t nccl_unsupported(const char *text);
 
-/** nccl_translate - NCCL's value of a status. */
 ncclResult_t nccl_translate(gyre_status status);
 
 /** nccl_result_of - of the gyre call that just ended on this thread. A failure's cause becomes the
@@ -74,15 +69,14 @@ ncclResult_t nccl_result_of(gyre_status status);
 /* The function that a user has called, in its pncclX. */
 #define NCCL_CALL (__func__ + 1)
 
-/** nccl_comm_pin - what a handle stands for; it is not freed before nccl_comm_unpin(). Any thread.
- * @call: for the error's text. Returns NULL with a last error if the handle is NULL, destroyed,
- * aborted or never made (ncclInvalidArgument), or of the process that this one was forked from
- * (ncclInvalidUsage). */
+/** nccl_comm_pin - keep what a handle stands for until nccl_comm_unpin(). Any thread. @call: for
+ * the error's text. NULL with a last error if the handle is NULL, destroyed, aborted or never made
+ * (ncclInvalidArgument), or of the process that this one was forked from (ncclInvalidUsage). */
 struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 void nccl_comm_unpin(struct nccl_comm *comm);
 
-/** nccl_usable - the gyre communicator of a handle; NULL as nccl_comm_pin(), or if it has none
- * before its group ends. gyre itself refuses one that another thread has destroyed since. */
+/** nccl_usable - NULL as nccl_comm_pin(), or if the handle has no communicator before its group
+ * ends. gyre itself refuses one that another thread has destroyed since. */
 gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 
 /* Declare `own`, the gyre communicator of the handle `comm`, and `result`, or return why there is
@@ -93,7 +87,7 @@ gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result
     if (own == NULL)                                        \
     return result
 
-/** nccl_comm_new - without a communicator and a handle. NULL = out of memory. */
+/** nccl_comm_new - NULL = out of memory. */
 struct nccl_comm *nccl_comm_new(void);
 
 /** nccl_comm_publish - give it a handle, which is returned. */
@@ -131,8 +125,7 @@ ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueI
 ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *id,
                             ncclComm_t *comm_out, const ncclConfig_t *given);
 
-/** nccl_comm_refuse_growth - tell the other ranks of a growth this thread's last error, which
- * stays. */
+/** nccl_comm_refuse_growth - tell the other ranks this thread's last error, which stays. */
 void nccl_comm_refuse_growth(gyre_comm *own, int n_ranks, const gyre_unique_id *id);
 
 /** nccl_comm_end - destroy the communicators, after an abort if the handle ended by one.
@@ -152,13 +145,11 @@ unsigned nccl_n_forks(void);
  * reports it and launches nothing. */
 ncclResult_t nccl_group_note(ncclResult_t result);
 
-/** nccl_group_promise - the end of this thread's group makes the communicator. */
 void nccl_group_promise(struct nccl_comm *comm);
 
-/** nccl_group_want_window - make it; inside a group at its end. */
+/** nccl_group_want_window - inside a group at its end. */
 ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish);
 
-/** nccl_group_forget - make none of its windows at the group's end. */
 void nccl_group_forget(const gyre_comm *comm);
 
 /* ---- nccl_profile.c ----------------------------------------------------------------------- */
@@ -167,8 +158,8 @@ void nccl_group_forget(const gyre_comm *comm);
  * communicator is made. May be repeated. By a thread that may make calls on it. */
 void nccl_profile_attach(struct nccl_comm *comm);
 
-/** nccl_profile_enter, nccl_profile_exit - around a call: outside groups it becomes a group, as in
- * NCCL, if it is profiled. @is_own_group: what enter returned. */
+/** nccl_profile_enter, nccl_profile_exit - around a call, which outside groups becomes a group, as
+ * in NCCL. @is_own_group: what enter returned. */
 int nccl_profile_enter(ncclComm_t handle);
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result);
 
