@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures errors of sums. The inputs and the exact sums are computed on the host for every device,
- * block by block, because the code under test must not compute its own expected values.
+ * Inputs and exact sums are computed on the host for every device, block by block, because the code
+ * under test must not compute its own expected values.
  */
 #include "kernels/accuracy.h"
 
@@ -21,10 +21,9 @@
 #define F64_BIAS          1023
 #define SECOND_WORD_KEY   0x6c8e9cf5U
 
-/* Of a floating-point type; exponents as in 1.m * 2^e. */
 struct format {
     int n_mantissa_bits; /* stored ones; 0 = not a floating-point type */
-    int min_exponent;    /* of normal numbers */
+    int min_exponent;
     int max_exponent;
 };
 
@@ -120,7 +119,6 @@ static double load(gyre_dtype dtype, const unsigned char *from)
     return NAN;
 }
 
-/* The rank's input as the type holds it. */
 static double input_of(const struct gyre_accuracy_inputs *inputs, const struct binades *binades,
                        uint32_t rank, uint32_t element)
 {
@@ -170,7 +168,7 @@ static double error_of(const struct gyre_accuracy_inputs *inputs, const struct b
         magnitude += fabs(x);
     }
     const double error = fabs((result - high) - low) / magnitude;
-    return error <= DBL_MAX ? error : INFINITY; /* a NaN is not */
+    return error <= DBL_MAX ? error : INFINITY; /* false of a NaN */
 }
 
 gyre_status gyre_accuracy_check(struct gyre_device *device,

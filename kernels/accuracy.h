@@ -10,28 +10,27 @@
 
 struct gyre_accuracy_inputs {
     gyre_dtype dtype;
-    uint32_t n_ranks; /* ranks whose inputs are summed */
-    uint32_t seed;    /* changes every value */
+    uint32_t n_ranks;
+    uint32_t seed;
 };
 
 /* The error of a result y is |y - sum x_i| / sum |x_i|; infinite if y is not finite. */
 struct gyre_accuracy_error {
     double max;
-    double sum; /* the mean is sum / n_elems */
+    double sum;
     uint64_t n_elems;
 };
 
-/** gyre_accuracy_fill - write a rank's inputs 0 .. count - 1 with random signs, mantissas and
- * exponents. Exponents cover at most 24 powers of two, all of normal numbers, of which n_ranks
- * add up without overflow.
- * @buffer: device memory of count elements; synchronous.
- * Errors: INVALID_ARGUMENT (not a floating-point type, no such rank). */
+/** gyre_accuracy_fill - inputs 0 .. count - 1 have random signs, mantissas and exponents. Exponents
+ * cover at most 24 powers of two, all of normal numbers, of which n_ranks add up without overflow.
+ * @buffer: device memory; synchronous. Errors: INVALID_ARGUMENT (not a floating-point type, no such
+ * rank). */
 gyre_status gyre_accuracy_fill(struct gyre_device *device,
                                const struct gyre_accuracy_inputs *inputs, uint32_t rank,
                                uint64_t count, void *buffer);
 
-/** gyre_accuracy_check - add the errors of `count` sums over all ranks to @error.
- * @buffer: device memory of count elements; synchronous. Errors: as gyre_accuracy_fill(). */
+/** gyre_accuracy_check - add the errors of `count` sums over all ranks to @error. @buffer: as of
+ * gyre_accuracy_fill(). */
 gyre_status gyre_accuracy_check(struct gyre_device *device,
                                 const struct gyre_accuracy_inputs *inputs, uint64_t count,
                                 const void *buffer, struct gyre_accuracy_error *error);

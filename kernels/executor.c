@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What executors share: finding the executor of a device, checking a work, and the scalar of
- * GYRE_AVG.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/executor.h"
 
 #include "kernels/cuda/host/fused.h"
@@ -117,5 +113,5 @@ uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n)
     case GYRE_UINT64:
         break;
     }
-    return 1; /* integers are divided at the end instead */
+    return 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An executor runs the programs of one rank of a communicator and keeps the counters of every FIFO
- * end. It sees slots and never a transport. All executors give the same bits.
+ * An executor runs the programs of one rank of a communicator and keeps the counters of every FIFO.
+ * It sees slots and never a transport. All executors give the same bits.
  */
 #ifndef GYRE_KERNELS_EXECUTOR_H
 #define GYRE_KERNELS_EXECUTOR_H
@@ -14,21 +14,19 @@
 #include "core/foundation/model/tile.h"
 #include "core/foundation/trace/trace.h"
 
-/* How far an executor is. The thread or kernel that runs the works is each word's one writer
- * (release). */
+/* The thread or kernel that runs the works is each word's one writer (release). */
 struct gyre_progress {
-    uint64_t completed;   /* works that have finished, in order */
+    uint64_t completed;   /* finished works, in order */
     uint64_t activity;    /* host: grows with every slot that moves. cuda: works that have started,
                            * graph replays included */
     uint64_t mismatch;    /* 0, or 1 + the peer that sent a slot of a different call. The work waits
-                           * until the health thread raises a fault */
+                           * for the fault */
     uint64_t late_signal; /* cuda: 0, or 1 + sending rank * GYRE_N_SIGNALS + signal of a wait past
                            * its timeout. It waits on */
-    uint64_t lost_signal; /* cuda: likewise, of a wait for a rank that left without sending
-                           * (peer_left) */
+    uint64_t lost_signal; /* as late_signal: the rank left without sending (peer_left) */
 };
 
-/* What a worker waits for. X(enum suffix, word) */
+/* X(enum suffix, word) */
 #define GYRE_WAIT_TABLE(X)                                                   \
     X(NOTHING, "nothing") /* its step can run */                             \
     X(SLOT, "slot")       /* the peer has not sent the slot */               \
@@ -45,27 +43,26 @@ enum gyre_wait {
 
 #define GYRE_STEP_TEXT_BYTES 96
 
-/* Where one worker of the running launch is. Ranks send it to each other: fixed layout. */
+/* Ranks send it to each other: fixed layout. */
 struct gyre_position {
     uint64_t sequence; /* of the call */
     uint64_t tile;
     uint64_t n_tiles;
-    uint64_t slot;   /* number of the slot that the worker waits for, or whose credit it waits for;
-                      * from 0 */
-    uint64_t n_seen; /* slots that the peer has sent, or consumed, as far as this rank sees */
+    uint64_t slot;   /* that the worker waits for, or for whose credit; from 0 */
+    uint64_t n_seen; /* sent or consumed by the peer, as far as this rank sees */
     uint32_t step;   /* in one tile, from 0 */
     uint32_t n_steps;
     uint16_t channel;
     uint16_t worker;
-    uint16_t peer;     /* communicator rank that is waited for */
-    uint16_t fifo;     /* of the pair of ranks */
-    uint16_t work;     /* of the launch */
+    uint16_t peer; /* communicator rank */
+    uint16_t fifo; /* of the pair of ranks */
+    uint16_t work;
     uint8_t waits_for; /* enum gyre_wait; NOTHING: peer, fifo, slot and n_seen are 0 */
     uint8_t coll;      /* enum gyre_collective */
     uint8_t is_lines;  /* 1: a slot of LL between hosts, which are numbered apart */
     uint8_t pad[3];
     char algorithm[16];
-    char step_text[GYRE_STEP_TEXT_BYTES]; /* gyre_step_to_text(), with communicator ranks */
+    char step_text[GYRE_STEP_TEXT_BYTES];
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_position) == 176, "exchanged between ranks");
@@ -78,8 +75,8 @@ struct gyre_end_name {
 };
 
 struct gyre_end_state {
-    uint64_t n_moved; /* slots published (sender side) or consumed (receiver side) */
-    bool is_held;     /* an unfinished worker of the running launch uses this end */
+    uint64_t n_moved; /* slots published (sender) or consumed (receiver) */
+    bool is_held;     /* an unfinished worker of the running launch uses it */
     uint16_t work;    /* that worker's, as in struct gyre_position */
     uint16_t channel;
     uint16_t worker;
@@ -90,26 +87,26 @@ struct gyre_executor_config {
     int rank; /* for messages */
     int n_ranks;
     struct gyre_fifo_spec spec;
-    /* gyre_connector_index() order; copied. An entry whose inbox is NULL does not exist. */
+    /* In the order of gyre_connector_index(); copied. An entry whose inbox is NULL does not
+     * exist. */
     const struct gyre_connector *connectors;
-    bool overlaps_launches;         /* GPUs: a launch may begin before the one before it ends */
+    bool overlaps_launches;         /* GPUs: a launch may begin before the previous one ends */
     uint64_t block_placement_bytes; /* CUDA: least transfer for block placement */
-    uint32_t n_gpu_sharers;         /* CUDA: most ranks on one GPU, each with its part of the
-                                     * multiprocessors. 0 = 1 */
-    struct gyre_fault *fault;       /* polled; ends all works with its status */
+    uint32_t n_gpu_sharers;         /* CUDA: most ranks on one GPU. 0 = 1 */
+    struct gyre_fault *fault;       /* ends all works with its status */
     struct gyre_trace *trace;       /* outlives the executor. NULL = nothing is recorded */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. Executors
-     * whose ops say `helps` call it while works wait, and with is_last when a launch has ended.
-     * May be NULL. */
+     * whose ops say `helps` call it while works wait, and with is_last when a launch has ended. May
+     * be NULL. */
     bool (*help)(void *context, bool is_last);
     void *help_context;
 };
 
-/* Most blocks of a kernel that copies within a GPU's memory beside copy engines. */
+/* Of a kernel that copies within a GPU's memory beside copy engines. */
 #define GYRE_COPY_BLOCKS 16
 
-/* CUDA: bytes of a scratch area where one step can add the inputs of all ranks, so that few
- * programs use scratch. Their tiles are as short. */
+/* CUDA: of a scratch area where one step can add the inputs of all ranks, so that few programs use
+ * scratch. Their tiles are as short. */
 #define GYRE_CUDA_SMALL_AREA_BYTES 4096
 
 /** gyre_cuda_has_small_areas - does one step add the inputs of so many ranks? */
@@ -119,7 +116,7 @@ static inline bool gyre_cuda_has_small_areas(uint32_t n_ranks)
 }
 
 struct gyre_load_config {
-    const struct gyre_program *program; /* must outlive the loaded program */
+    const struct gyre_program *program; /* outlives the loaded program */
     /* Of the shape, `program` first: channel c runs variants[c % n_variants]. NULL = all run
      * `program`. They agree in collective, chunks and lanes. Outlive the loaded program. */
     const struct gyre_program *const *variants;
@@ -134,7 +131,7 @@ struct gyre_load_config {
     bool in_host_memory; /* CUDA: slots without a proxy lie in host memory */
 };
 
-/** gyre_load_variants - how many variants some channel runs: at least 1. */
+/** gyre_load_variants - that some channel runs: at least 1. */
 static inline uint32_t gyre_load_variants(const struct gyre_load_config *config)
 {
     const uint32_t n_variants = config->variants == NULL ? 1 : config->n_variants;
@@ -148,9 +145,8 @@ static inline const struct gyre_program *gyre_load_program(const struct gyre_loa
     return config->variants == NULL ? config->program : config->variants[variant];
 }
 
-struct gyre_loaded; /* each executor has its own kind */
+struct gyre_loaded;
 
-/* How a call treats elements. */
 struct gyre_reduction {
     uint8_t dtype;       /* gyre_dtype */
     uint8_t op;          /* GYRE_SUM, _PROD, _MAX or _MIN */
@@ -172,31 +168,29 @@ struct gyre_work {
     void *out;
     struct gyre_split split;
     struct gyre_reduction reduction;
-    uint32_t signature; /* compared with the signature in each received slot */
-    uint64_t sequence;  /* of the call, for messages */
+    uint32_t signature;
+    uint64_t sequence; /* of the call, for messages */
     const struct gyre_placement
         *placement;            /* outlives the work; NULL if the program places nothing */
     uint64_t out_offset_bytes; /* of OUT from its base, the same on all ranks */
-    uint32_t follows; /* 1 + number in the launch of the earlier work after whose end this one
-                       * begins; 0 = with the launch. At most one work follows a work. 0 unless the
-                       * executor's ops say `queues` */
+    uint32_t follows; /* 1 + number in the launch of the work after whose end this one begins; 0 =
+                       * none. At most one work follows a work. 0 without ops.queues */
 };
 
 struct gyre_work_needs {
     uint32_t n_channels;
     uint32_t n_chunks;
-    uint64_t most_tile_bytes; /* payload of one slot */
-    bool is_placed;           /* the work needs a placement */
-    bool by_gpu;              /* the placement needs device_bases */
+    uint64_t most_tile_bytes;
+    bool is_placed;
+    bool by_gpu; /* the placement needs device_bases */
 };
 
-/* From a launch's first block's begin to its last block's end. */
 struct gyre_launch_span {
     uint64_t begin_ns;
     uint64_t end_ns;
 };
 
-/* How long a launch's times are kept, in works launched after it. */
+/* In works launched later. */
 #define GYRE_TIMED_WORKS 256
 
 /* ---- one-sided operations ------------------------------------------------------------------
@@ -210,7 +204,6 @@ enum gyre_signal_array {
     GYRE_N_SIGNAL_ARRAYS
 };
 
-/** gyre_signal_index - a signal's word in a rank's counters. */
 static inline size_t gyre_signal_index(int n_ranks, enum gyre_signal_array array, int peer,
                                        int signal)
 {
@@ -219,12 +212,11 @@ static inline size_t gyre_signal_index(int n_ranks, enum gyre_signal_array array
 
 struct gyre_put;
 
-/* One-sided operations to ranks whose memory this rank does not address. Host only. Outlives the
- * executor. */
+/* To ranks whose memory this rank does not address. Host only. Outlives the executor. */
 struct gyre_remote_puts {
     void *context;
     uint64_t most_bytes; /* of one piece */
-    /* Send a piece of a put, then its signal. False: there is no room now. */
+    /* Send a piece of a put, then its signal. False = no room now. */
     bool (*post)(void *context, const struct gyre_put *piece);
     void (*help)(void *context); /* receives messages while a wait lasts */
 };
@@ -236,9 +228,9 @@ struct gyre_put {
     void *to;   /* as an address of this rank; unused with `remote` */
     const void *from;
     size_t n_bytes;                        /* 0 = only the signal */
-    const struct gyre_remote_puts *remote; /* carries the put; NULL = this rank writes to `to` */
-    uint32_t window;                       /* remote: what is written to */
-    uint64_t offset_bytes;                 /* likewise: in the peer's buffer */
+    const struct gyre_remote_puts *remote; /* NULL = this rank writes to `to` */
+    uint32_t window;                       /* remote */
+    uint64_t offset_bytes;                 /* remote: in the peer's buffer */
     uint64_t timeout_ns;                   /* remote: of one message; 0 = none */
 };
 
@@ -247,7 +239,7 @@ struct gyre_signals_await {
     const gyre_signal_wait *waits; /* copied */
     int n_waits;
     uint64_t timeout_ns;                   /* 0 = none */
-    const struct gyre_remote_puts *remote; /* NULL = no signals come from ranks that need it */
+    const struct gyre_remote_puts *remote; /* NULL = no awaited rank needs it */
 };
 
 #define GYRE_BLOCKED_SENDERS 16
@@ -255,9 +247,9 @@ struct gyre_signals_await {
 /* A rank whose one-sided operations all wait for signals, or stand behind such a wait in a
  * stream. */
 struct gyre_blocked {
-    uint64_t n_ended; /* 1 + one-sided operations that have ended; no signal was sent while it stays
+    uint64_t n_ended; /* 1 + one-sided operations that have ended; no signal is sent while it stays
                        * the same */
-    uint32_t n_senders; /* one missing sender for each stream */
+    uint32_t n_senders; /* one for each stream */
     uint32_t pad;
     uint32_t senders[GYRE_BLOCKED_SENDERS];
 };
@@ -267,10 +259,10 @@ struct gyre_executor;
 struct gyre_executor_ops {
     const char *name;
     bool helps;  /* proxies need not be woken for an operation */
-    bool queues; /* launch() takes any works that only copy, and heeds gyre_work.follows */
+    bool queues; /* launch() takes any works that only copy, and gyre_work.follows */
     gyre_status (*open)(const struct gyre_executor_config *config,
                         struct gyre_executor **executor_out);
-    /* Does not wait. The caller has synchronised the streams or raised the fault before. */
+    /* Does not wait. The caller has synchronised the streams or raised the fault. */
     void (*close)(struct gyre_executor *executor);
     /* Any thread; does not block. */
     struct gyre_progress (*progress)(const struct gyre_executor *executor);
@@ -279,7 +271,8 @@ struct gyre_executor_ops {
      * poll. Errors: UNSUPPORTED. */
     gyre_status (*positions)(struct gyre_executor *executor, struct gyre_position *positions_out,
                              uint32_t most, uint32_t *n_out);
-    /* This rank's end of a FIFO. Likewise. Errors: UNSUPPORTED, INVALID_ARGUMENT (no such end). */
+    /* This rank's side of a FIFO. As positions(). Errors: UNSUPPORTED, INVALID_ARGUMENT (no such
+     * FIFO). */
     gyre_status (*end_state)(struct gyre_executor *executor, const struct gyre_end_name *name,
                              struct gyre_end_state *state_out);
     /* Have all enqueued works and one-sided operations ended? Any thread; does not block. */
@@ -290,53 +283,52 @@ struct gyre_executor_ops {
      * work. */
     gyre_status (*place)(struct gyre_executor *executor, struct gyre_placement *placement);
     void (*unplace)(struct gyre_executor *executor, struct gyre_placement *placement);
-    /* Prepare a program. CUDA: copies it to the GPU, and waits for no kernel. Not to be called
-     * between the first and the last launch of a group. */
+    /* CUDA: copies the program to the GPU, and waits for no kernel. Not to be called between the
+     * first and the last launch of a group. */
     gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
                         struct gyre_loaded **loaded_out);
     /* Set up the kernel for this reduction, before the first launch of the two. */
     gyre_status (*prepare)(struct gyre_executor *executor, struct gyre_loaded *loaded,
                            const struct gyre_reduction *reduction);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
-    /* Make time_next() possible. Called once, while no thread launches. Errors: UNSUPPORTED (the
-     * host's tasks know their times), OUT_OF_MEMORY, DEVICE. */
+    /* Called once, before time_next(), while no thread launches. Errors: UNSUPPORTED (the host's
+     * tasks know their times), OUT_OF_MEMORY, DEVICE. */
     gyre_status (*time_works)(struct gyre_executor *executor);
-    /* Keep the times of the calling thread's next launch on `stream`, until GYRE_TIMED_WORKS
-     * later works have been launched. False: they cannot be kept, as of a captured launch. */
+    /* Keep the times of the calling thread's next launch on `stream`, until GYRE_TIMED_WORKS later
+     * works have been launched. False: they cannot be kept, as of a captured launch. */
     bool (*time_next)(struct gyre_executor *executor, gyre_stream stream);
-    /* When a completed launch ran, in the host's time.
-     * @work: works launched before it. False if that is not known. Any thread. */
+    /* In the host's time. @work: works launched before it. False if the span is not known. Any
+     * thread. */
     bool (*span_of)(struct gyre_executor *executor, uint64_t work,
                     struct gyre_launch_span *span_out);
-    /* Enqueue works and return at once. They run at the same time, but for those that follow
-     * another, and share no FIFO end. Where none waits for a later one, they may run one after
-     * the other in this order. Launches run one after the other, on any streams. */
+    /* Returns at once. Works run at the same time, but for those that follow another, and share no
+     * FIFO. Where none waits for a later one, they may run one after the other in this order.
+     * Launches run one after the other, on any streams. */
     gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
                           int n_works, gyre_stream stream);
-    /* Enqueue one-sided operations and return at once. Only their streams order them; progress()
-     * does not count them, is_idle() counts those that were not captured. The fault ends them
-     * without a signal. A put to a rank that has left is REMOTE: on CUDA the call returns it, on
-     * the host the stream ends with it. */
+    /* Returns at once. Only streams order one-sided operations; progress() does not count them,
+     * is_idle() counts those that were not captured. The fault ends them without a signal. A put to
+     * a rank that has left is REMOTE: on CUDA the call returns it, on the host the stream ends with
+     * it. */
     gyre_status (*put)(struct gyre_executor *executor, const struct gyre_put *put,
                        gyre_stream stream);
-    /* The stream waits until all these signals have come, and takes them. After the timeout, or
+    /* The stream waits until all these signals have arrived, and takes them. After the timeout, or
      * if the sending rank has left, the host's stream ends with TIMEOUT or REMOTE; CUDA sets
      * gyre_progress.late_signal or .lost_signal and waits on. */
     gyre_status (*await_signals)(struct gyre_executor *executor,
                                  const struct gyre_signals_await *await, gyre_stream stream);
-    /* The rank can send no more signals (core/engine/comm/drain.c), and all it sent have arrived.
-     * Any thread; does not block. */
+    /* The rank can send no more signals, and all it sent have arrived. Any thread; does not
+     * block. */
     void (*peer_left)(struct gyre_executor *executor, int rank);
     /* Do all unfinished operations wait for signals, or behind such a wait in their stream? False
      * if there is none, if more than GYRE_BLOCKED_SENDERS streams wait, and on CUDA. Any thread;
-     * waits at most for one poll.
-     * @blocked_out: unused bytes are zero. */
+     * waits at most for one poll. @blocked_out: unused bytes are zero. */
     bool (*find_blocked)(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 };
 
 struct gyre_executor {
     const struct gyre_executor_ops *ops;
-    uint64_t n_launched; /* works given to launch(), its one writer; written with release */
+    uint64_t n_launched; /* launch() is its one writer, with release */
 };
 
 extern const struct gyre_executor_ops gyre_executor_host;
@@ -347,7 +339,6 @@ extern const struct gyre_executor_ops gyre_executor_cuda;
 /** gyre_executor_find - @kind: HOST or CUDA. */
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out);
 
-/* The arithmetic of a call. */
 enum gyre_fused_arithmetic {
     GYRE_FUSED_COPY,      /* moves bytes as they are */
     GYRE_FUSED_FLOAT_SUM, /* as gyre_lamport_adds() */
@@ -364,30 +355,29 @@ struct gyre_fused_call {
     bool is_placed;
     bool is_aligned;     /* all addresses, lengths and cuts are multiples of 16 bytes */
     bool is_unscaled;    /* nothing is multiplied or divided */
-    bool places_blocks;  /* the blocks of the launch are to choose their multiprocessors */
+    bool places_blocks;  /* blocks choose their multiprocessors */
     bool in_host_memory; /* slots lie in host memory */
-    bool fits_two_rows;  /* room for blocks that only send beside as many that only receive, and IN
-                          * is not OUT */
+    bool fits_two_rows; /* room for as many blocks that only send as only receive, and IN is not OUT
+                         */
     uint32_t n_peers;
     uint32_t n_tiles;
-    uint32_t depth;             /* slots of a FIFO */
-    uint32_t n_threads;         /* of a block, as loaded */
+    uint32_t depth;
+    uint32_t n_threads;
     uint32_t most_shared_bytes; /* of a block; UINT32_MAX = not known */
 };
 
 /** gyre_executor_fused_tiles - the most tiles in which a fused kernel runs such a call; 0: the
- * steps are interpreted. Pure: also for machines without a GPU.
- * @call: n_tiles is the least number of tiles. */
+ * steps are interpreted. Pure: also for machines without a GPU. @call: n_tiles is the least number
+ * of tiles. */
 uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call);
 
 /** gyre_executor_kernel - the name of the fused kernel for such a call; NULL: the steps are
- * interpreted. Pure; for people.
- * @call: n_threads does not count. @tile_bytes: of the largest chunk of a tile.
- * @n_threads_out: of a block; set with a name only. */
+ * interpreted. Pure; for people. @call: n_threads does not count. @tile_bytes: of the largest chunk
+ * of a tile. @n_threads_out: of a block; set with a name only. */
 const char *gyre_executor_kernel(gyre_device_kind kind, const struct gyre_fused_call *call,
                                  uint64_t tile_bytes, uint32_t *n_threads_out);
 
-/** gyre_work_check - Errors: INTERNAL (the work lacks what its loaded program needs). */
+/** gyre_work_check - errors: INTERNAL (the work lacks what its loaded program needs). */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
 
 /** gyre_fail_unreachable - returns REMOTE: `rank` called a peer that has left. */

@@ -15,7 +15,7 @@
 #ifndef GYRE_KERNELS_NUMERIC_H
 #define GYRE_KERNELS_NUMERIC_H
 
-#include "core/foundation/model/tile.h" /* GYRE_HOST_DEVICE */
+#include "core/foundation/model/tile.h"
 
 #include <string.h>
 
@@ -56,7 +56,7 @@ static GYRE_HOST_DEVICE inline double gyre_f64_from_bits(uint64_t bits)
     return value;
 }
 
-/* All ones if a < b. Below 2^31, where vector units compare signed words in one instruction. */
+/* Below 2^31, where vector units compare signed words in one instruction. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_mask_below(uint32_t a, uint32_t b)
 {
     return 0U - (uint32_t)((int32_t)a < (int32_t)b);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Patterns. Checks the arguments and calls the functions of the device kind.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/pattern.h"
 
 #include "core/foundation/base/status.h"

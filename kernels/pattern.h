@@ -10,29 +10,27 @@
 
 struct gyre_pattern {
     gyre_dtype dtype;
-    gyre_op op;       /* how the values will be reduced, SUM..AVG; SUM for copies */
-    uint32_t n_ranks; /* ranks that contribute */
-    uint32_t seed;    /* use another one for every call */
+    gyre_op op; /* SUM for copies */
+    uint32_t n_ranks;
+    uint32_t seed; /* another one for every call */
 };
 
 struct gyre_pattern_errors {
     uint64_t n_wrong;
-    uint64_t first_wrong; /* element index, if n_wrong > 0 */
+    uint64_t first_wrong; /* if n_wrong > 0 */
     uint64_t expected;    /* bits */
     uint64_t got;         /* bits */
 };
 
-/** gyre_pattern_fill - write elements first .. first + count - 1 of a rank's input.
- * @buffer: device memory of count elements; synchronous. */
+/** gyre_pattern_fill - elements first .. first + count - 1 of a rank's input. @buffer: device
+ * memory; synchronous. */
 gyre_status gyre_pattern_fill(struct gyre_device *device, const struct gyre_pattern *pattern,
                               uint32_t rank, uint64_t first, uint64_t count, void *buffer);
 
-/** gyre_pattern_check_copy - does the buffer hold these elements of the rank's input? */
 gyre_status gyre_pattern_check_copy(struct gyre_device *device, const struct gyre_pattern *pattern,
                                     uint32_t rank, uint64_t first, uint64_t count,
                                     const void *buffer, struct gyre_pattern_errors *errors_out);
 
-/** gyre_pattern_check_reduced - does it hold the reduction over all ranks? */
 gyre_status gyre_pattern_check_reduced(struct gyre_device *device,
                                        const struct gyre_pattern *pattern, uint64_t first,
                                        uint64_t count, const void *buffer,

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The functions of each kind of device behind pattern.h.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_PATTERN_OPS_H
 #define GYRE_KERNELS_PATTERN_OPS_H
 
@@ -11,11 +8,10 @@
 #define GYRE_PATTERN_REDUCED UINT32_MAX
 
 struct gyre_pattern_ops {
-    /* Write the rank's elements first .. first + count - 1 to device memory; synchronous. */
+    /* Synchronous. */
     gyre_status (*fill)(struct gyre_device *device, const struct gyre_pattern *pattern,
                         uint32_t rank, uint64_t first, uint64_t count, void *buffer);
-    /* Compare device memory with the rank's elements, or with the reduction, bit by bit. Fills
-     * all of *errors_out. */
+    /* Bit by bit. Fills all of *errors_out. */
     gyre_status (*check)(struct gyre_device *device, const struct gyre_pattern *pattern,
                          uint32_t rank, uint64_t first, uint64_t count, const void *buffer,
                          struct gyre_pattern_errors *errors_out);

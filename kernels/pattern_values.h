@@ -21,7 +21,7 @@
 
 #define GYRE_PATTERN_PERIOD 4093U
 
-/* A well-mixed word: odd multipliers carry bits up, shifts bring them down. */
+/* Odd multipliers carry bits up, shifts bring them down. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_mix(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t word = a * 0x9e3779b9U + b;
@@ -110,7 +110,6 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_integer(const struct gyre_p
     return ((uint64_t)high << 32 | low) | (pattern->op == GYRE_PROD ? 1U : 0U);
 }
 
-/** gyre_pattern_value - a rank's contribution to an element, as bits of the type. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_value(const struct gyre_pattern *pattern,
                                                            uint32_t rank, uint64_t element)
 {
@@ -198,7 +197,6 @@ gyre_pattern_reduced_integer(const struct gyre_pattern *pattern, uint32_t place)
     return (0 - ((0 - result) & mask) / pattern->n_ranks) & mask; /* towards zero */
 }
 
-/** gyre_pattern_reduced - the reduction over all ranks, as bits of the type. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_reduced(const struct gyre_pattern *pattern,
                                                              uint64_t element)
 {

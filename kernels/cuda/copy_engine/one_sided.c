@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-sided operations: copies by copy engines, and kernels that signal and wait
- * (signal_kernel.cu), ordered by the caller's stream alone, because they use no FIFO.
+ * Copies by copy engines, and kernels that signal and wait (signal_kernel.cu), ordered by the
+ * caller's stream alone, because they use no FIFO.
  */
 #include "core/foundation/base/sync.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -141,7 +141,6 @@ gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put
     return status;
 }
 
-/* Waits for the entries of the arguments, if any, and clears them. */
 static gyre_status start_await(struct gyre_cuda_executor *executor, cudaStream_t stream)
 {
     const struct gyre_cuda_start start = {.kernel = gyre_cuda_kernel_await,

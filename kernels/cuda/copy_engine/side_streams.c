@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues tails of copies: sync kernels and copies on the caller's stream, and what may run
- * beside them on the executor's side streams.
+ * Enqueues tails of copies: sync kernels and copies on the caller's stream, and what may run beside
+ * them on the executor's side streams.
  */
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -10,12 +10,11 @@
 
 #define MAX_PITCH_BYTES INT32_MAX /* cudaDevAttrMaxPitch */
 
-/* One launch of a tail. */
 struct tail_launch {
     struct gyre_cuda_executor *executor;
     const struct gyre_work *work;
     struct gyre_cuda_side_streams *side; /* NULL: everything on the caller's stream */
-    cudaStream_t stream;                 /* the caller's */
+    cudaStream_t stream;
     uint32_t n_works;
     bool is_forked[GYRE_CUDA_SIDE_STREAMS];
 };
@@ -200,7 +199,7 @@ static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gy
         to = (unsigned char *)work->placement->bases[copy->peer] + work->out_offset_bytes +
              copy->to_offset;
     if (to == from)
-        return GYRE_SUCCESS; /* in place */
+        return GYRE_SUCCESS;
     if (copy->peer < 0 && copy->n_rows == 1)
         return copy_within(launch, to, from, copy->row_bytes);
     GYRE_TRY(find_stream(launch, copy->peer < 0 ? GYRE_CUDA_SIDE_STREAMS : channel, &stream));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of one-sided calls: one counts up another rank's signal, the other waits for
- * signals. They keep all counters in device memory, so captured calls replay without the host.
+ * The kernels of one-sided calls. All counters are in device memory, so captured calls replay
+ * without the host.
  *
  * Why a signal comes behind the data of puts: earlier copies of the stream have arrived when this
  * kernel begins. fence.sc.sys and the store of `arrived` behind it are a release pattern at system
@@ -15,8 +15,8 @@
  * executes a fence.sc between its addition and its last store to `arrived`; T executes one between
  * its store of v and its last load of `sent`. Of two such fences one precedes the other ("Fence-SC
  * order"). If T's is first, T's store precedes U's and is not the last one. If U's is first, T's
- * load sees U's addition, and T stores again. So v is the number of all signals sent. A kernel
- * that stores the count of another kernel's signal, too, has read it with ld.acquire behind that
+ * load sees U's addition, and T stores again. So v is the number of all signals sent. A kernel that
+ * stores the count of another kernel's signal, too, has read it with ld.acquire behind that
  * kernel's fence, so the data of both have arrived.
  */
 #include "kernels/cuda/device/sync.cuh"
@@ -40,8 +40,8 @@ static __global__ void __launch_bounds__(1)
     } while (n_sent != n_told);
 }
 
-/* Tells the host of a wait that has lasted too long, or whose sending rank has left; the abort
- * then ends the wait. True once it has told. The host's word is read every 8 ms, as that of the
+/* Tells the host of a wait that has lasted too long, or whose sending rank has left; the abort then
+ * ends the wait. True once it has told. The host's word is read every 8 ms, as that of the
  * abort. */
 static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
                                  const struct gyre_cuda_await_entry &entry, uint64_t goal,
@@ -62,7 +62,6 @@ static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
     return true;
 }
 
-/* Takes signals and waits for them, or for the abort. */
 static __device__ __forceinline__ void await_entry(const struct gyre_cuda_args_await &args,
                                                    const struct gyre_cuda_await_entry &entry)
 {

@@ -20,8 +20,8 @@ static __device__ __forceinline__ struct sync_end open_end(const struct gyre_cud
             end->depth};
 }
 
-/* Announces the copies before this launch in the stream. They have arrived, and the fence orders
- * them before the tail. */
+/* The copies before this launch in the stream have arrived, and the fence orders them before the
+ * tail. */
 static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &args,
                                             const struct gyre_cuda_sync_entry &entry)
 {
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &ar
     fifo_publish(end.fifo, 1);
 }
 
-/* Returns false when aborted. */
+/* False when aborted. */
 static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sync &args,
                                                   const struct gyre_cuda_sync_entry &entry)
 {

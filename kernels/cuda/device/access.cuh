@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads and stores of plain memory by one thread: 1, 2, 4, 8 or 16 bytes at an address that is a
- * multiple of that number, and 8 or 16 bytes at any address.
+ * Loads and stores of plain memory by one thread: 1, 2, 4, 8 or 16 bytes at a multiple of that
+ * number, and 8 or 16 bytes at any address.
  */
 #ifndef GYRE_KERNELS_CUDA_ACCESS_CUH
 #define GYRE_KERNELS_CUDA_ACCESS_CUH
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void store(unsigned char *to, const pack<BYTES
         store_1_byte(to, (uint16_t)words[0]);
 }
 
-/* Loads 1 to 3 bytes. They begin or end at a multiple of 4. */
+/* 1 to 3 bytes, which begin or end at a multiple of 4. */
 static __device__ __forceinline__ uint32_t load_few(const unsigned char *from, uint32_t n_bytes)
 {
     const bool is_odd = ((uintptr_t)from & 1U) != 0;
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void store_few(unsigned char *to, uint32_t val
 
 /* Loads n_words words of 4 bytes from any address, 1 < n_words <= WORDS, with as few accesses as
  * the alignment allows: the bytes before the first multiple of 4, then aligned words, then the
- * bytes after the last multiple of 4. Sets words n_words to WORDS - 1 to 0. */
+ * bytes after the last. Sets words n_words to WORDS - 1 to 0. */
 template <int WORDS>
 static __device__ __forceinline__ void load_words(const unsigned char *from, int n_words,
                                                   uint32_t *words)
@@ -132,8 +132,8 @@ static __device__ __forceinline__ void store_words(unsigned char *to, int n_word
     store_few((unsigned char *)(aligned + n_words - 1), last >> 8 * n_before, n_behind);
 }
 
-/* This function is out of line, because every message would otherwise fetch instructions that only
- * few messages run. */
+/* Out of line, because every message would otherwise fetch instructions that only few messages
+ * run. */
 static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
 {
     uint64_t value = 0;
@@ -160,7 +160,7 @@ static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t valu
         to[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* Loads 8 bytes of a chunk from any address. If fewer than 8 exist, n_valid says how many. */
+/* From any address. @n_valid: how many bytes exist. */
 static __device__ __forceinline__ uint64_t load_8(const unsigned char *from, uint32_t n_valid)
 {
     if (n_valid >= 8 && ((uintptr_t)from & 7U) == 0)
@@ -176,7 +176,7 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
         store_bytes(to, value, n_valid);
 }
 
-/* As load_8(), but 16 bytes. Out of line for the reason that load_bytes() gives. */
+/* As load_8(), but 16 bytes. Out of line as load_bytes(). */
 static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
 {
     const uint32_t n_first = min(n_valid, 8U);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block of the interpreter: the worker, channel and work that it runs, its connections and
- * steps in shared memory, and the counters that it leaves for the next launch.
+ * One block of the interpreter: its connections and steps in shared memory, and the counters that
+ * it leaves for the next launch.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* One end of a FIFO that this worker uses. It lies in shared memory. */
+/* One side of a FIFO, in shared memory. */
 struct connection {
     unsigned char *slots;
-    uint64_t *awaited;   /* the word to poll: tail (receiving end) or head (sending end) */
-    uint64_t *posted;    /* the word to write: head (receiving end) or tail (sending end) */
-    uint64_t *slot_info; /* of the inbox */
-    uint64_t number;     /* slots sent or received before this launch */
-    uint64_t seen[2];    /* last values of `awaited`; line protocols: of even and odd tiles */
-    uint32_t first_slot; /* number % depth */
+    uint64_t *awaited; /* polled: tail (receiver) or head (sender) */
+    uint64_t *posted;  /* written: head (receiver) or tail (sender) */
+    uint64_t *slot_info;
+    uint64_t number;  /* slots before this launch */
+    uint64_t seen[2]; /* last values of `awaited`; line protocols: of even and odd tiles */
+    uint32_t first_slot;
     uint16_t depth;
     uint16_t mask; /* depth - 1 if depth is a power of two, else 0 */
     uint32_t n_uses;
@@ -45,8 +45,8 @@ static __device__ __forceinline__ bool is_of_net(const struct connection *own)
 struct block {
     const struct gyre_cuda_common &common;
     const struct gyre_cuda_work &work;
-    struct gyre_cuda_share share;   /* of this channel */
-    struct connection *connections; /* shared memory */
+    struct gyre_cuda_share share; /* of this channel */
+    struct connection *connections;
     const struct gyre_cuda_step *steps;
     uint4 *rest; /* shared memory that the protocol may use */
     uint32_t n_connections;
@@ -63,7 +63,6 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
                 const struct gyre_cuda_connection &use)
 {
     const struct gyre_connector *end = &common.connectors[index];
-    /* Is this connection, unlike the launch, of SIMPLE? */
     const bool is_simple = knows_proxies && PROTO != GYRE_PROTO_SIMPLE && use.is_simple != 0;
     const uint64_t number = (is_simple ? common.simple_counters : common.counters)[index];
     const enum gyre_proto proto =
@@ -80,11 +79,11 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
     own->slot_info = inbox->slot_info;
     own->number = number;
-    /* A line tells by itself that it has arrived, so a receiving end reads no tail. A sending end
-     * reads its credit here, before it needs the credit. */
+    /* A line tells by itself that it has arrived, so a receiver reads no tail. A sender reads its
+     * credit here, before it needs the credit. */
     own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
     /* In line protocols, the next launch gives the credit of a launch's last tile. The end of a
-     * kernel waits for all its stores to peers; a store at the beginning is under way while the
+     * kernel waits for all its stores to peers; a store at the beginning is in flight while the
      * block works. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_simple && !is_send)
         store_relaxed_sys(&credit->head[proto], number);
@@ -175,8 +174,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             is_aborted};
 }
 
-/* Records how many slots the connections had moved before this launch.
- * @n_line_steps: line protocols: how many steps were recorded. SIMPLE: 0, because its poster has
+/* @n_line_steps: of line protocols, how many steps were recorded. SIMPLE: 0, because its poster has
  * recorded their number. */
 static __device__ __noinline__ void record_connections(const struct gyre_cuda_common &common,
                                                        const struct connection *connections,
@@ -228,7 +226,7 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
     return first * own->n_uses + use * n_side + place;
 }
 
-/* Ring index of the launch's slot that comes after `n_before` other slots of the launch. */
+/* Ring index of the launch's slot that comes after `n_before` others. */
 static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
                                                       uint32_t n_before)
 {
@@ -242,8 +240,7 @@ static __device__ __forceinline__ unsigned char *slot_address(const struct conne
     return own->slots + (size_t)slot_index(own, n_before) * own->slot_bytes;
 }
 
-/* Address of the bytes that a step moves in a local operand. @range: the range of the step's
- * chunk. */
+/* @range: of the step's chunk. */
 static __device__ __forceinline__ unsigned char *chunk_address(const struct block &block,
                                                                uint32_t ref, uint32_t tile,
                                                                uint32_t step_chunk,
@@ -267,8 +264,7 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
     return base + first * work.elem_bytes;
 }
 
-/* Address of a step's placed data: the step's chunk in this rank's OUT (receiving end) or in the
- * peer's OUT (sending end). */
+/* The step's chunk in this rank's OUT (receiver) or in the peer's OUT (sender). */
 static __device__ __forceinline__ unsigned char *placed_address(const struct block &block,
                                                                 const struct connection *own,
                                                                 uint32_t tile, uint32_t step_chunk,
@@ -283,7 +279,7 @@ static __device__ __forceinline__ unsigned char *placed_address(const struct blo
     return base + work.out_offset_bytes + (here - work.out);
 }
 
-/* Has slot `number` arrived (receiving end), or is there room for it (sending end)? */
+/* Has slot `number` arrived (receiver), or is there room for it (sender)? */
 static __device__ __forceinline__ bool has_reached(const struct connection *own, uint64_t seen,
                                                    uint64_t number)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Block placement: SIMPLE's blocks run on chosen multiprocessors. The first blocks of a launch are
- * put on multiprocessors of few clusters (GPCs). The multiprocessors of a cluster share what the
- * cluster can send, and all blocks have the same number of bytes to move, so the slowest cluster
- * decides. Multiprocessors 0 to n - 1 are spread evenly over all clusters. Therefore a launch has
- * one block for every multiprocessor, and the blocks on the first n multiprocessors are the ones
- * that work.
+ * Block placement: SIMPLE's blocks run on chosen multiprocessors. CUDA puts the first blocks of a
+ * launch on few clusters (GPCs). The multiprocessors of a cluster share what it can send, and all
+ * blocks move the same number of bytes, so the slowest cluster decides. Multiprocessors 0 to n - 1
+ * are spread evenly over all clusters. Therefore a launch has one block for every multiprocessor,
+ * and those on the first n multiprocessors work.
  *
  * CUDA does not promise on which multiprocessor a block runs. A block whose place is taken, or that
  * has no place, waits a moment for the other blocks and then leaves. At most as many blocks leave
@@ -37,8 +36,8 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
     const uint32_t own = multiprocessor();
     if (own < n_places && claim_placement(places, own))
         return own;
-    /* If this block left at once, the GPU would start another block on this multiprocessor, where
-     * that block does not belong either. The waiting time begins once for all blocks of the launch,
+    /* If this block left at once, the GPU would start another block on this multiprocessor, which
+     * does not belong there either. The waiting time begins once for all blocks of the launch,
      * because blocks start in many waves while other kernels occupy most of the GPU. */
     const uint64_t now_ns = global_ns();
     const uint64_t first_ns = atomicCAS((unsigned long long *)&places->begin_ns, 0ULL, now_ns);
@@ -48,14 +47,14 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
         ;
     if (atomicAdd(&places->n_leaving, 1U) < n_blocks - n_places)
         return NO_PLACEMENT;
-    /* There are now as many remaining blocks as places, so this block finds a free place. */
+    /* There are now as many remaining blocks as places. */
     uint32_t place = 0;
     while (!claim_placement(places, place % n_places))
         place++;
     return place % n_places;
 }
 
-/* All threads of a block call this, after the launch before this one has ended. */
+/* All threads of a block, after the launch before this one has ended. */
 static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_common &common)
 {
     __shared__ uint32_t place;
@@ -67,7 +66,7 @@ static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_co
     return place;
 }
 
-/* The last block of a launch calls this. */
+/* By the last block of a launch. */
 static __device__ __forceinline__ void clear_placements(const struct gyre_cuda_common &common)
 {
     struct gyre_cuda_places *places = &common.control->places;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bulk stores of zeros: one thread has many bytes overwritten by the copy hardware while the other
- * threads load and store (PTX ISA, cp.async.bulk). GPUs from sm_90 on have them.
+ * Bulk stores of zeros: the copy hardware overwrites many bytes while threads load and store (PTX
+ * ISA, cp.async.bulk). GPUs from sm_90 on have them.
  */
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH
@@ -16,13 +16,13 @@
 
 #define BULK_BYTES 512 /* one line of 16 bytes for each lane of a warp */
 
-/* The zeros to store. They lie in shared memory. */
+/* In shared memory. */
 struct __align__(16) bulk_zeros
 {
     uint64_t words[BULK_BYTES / sizeof(uint64_t)];
 };
 
-/* All threads of a block call this. A barrier of the block follows before the first bulk store. */
+/* All threads of a block. A barrier of the block follows before the first bulk store. */
 static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 {
     if constexpr (HAS_BULK_STORES) {
@@ -32,8 +32,8 @@ static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
     }
 }
 
-/* One thread has zeros written over @n_bytes at `to`. @n_bytes is a multiple of 16 and at most
- * BULK_BYTES. Without HAS_BULK_STORES this does nothing. */
+/* One thread. @n_bytes: a multiple of 16, at most BULK_BYTES. Without HAS_BULK_STORES this does
+ * nothing. */
 static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
                                                   uint32_t n_bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element types and operations on the GPU: numeric.h, with the GPU's own conversion instructions
- * where they give the same bits (round to nearest even, canonical NaN, satfinite for fp8).
+ * numeric.h, with the GPU's own conversion instructions where they give the same bits (round to
+ * nearest even, canonical NaN, satfinite for fp8).
  */
 #ifndef GYRE_KERNELS_CUDA_ELEMENT_CUH
 #define GYRE_KERNELS_CUDA_ELEMENT_CUH
@@ -64,20 +64,20 @@ template <int DTYPE> struct element;
 ELEMENT_TABLE(ELEMENT)
 #undef ELEMENT
 
-/* Multiplication of inputs and division of the result in a step; the same for all threads. */
+/* The same for all threads. */
 struct arithmetic {
     uint64_t scalar;
     uint32_t scale_mask; /* bit i: input i is multiplied by the scalar, rounded to dtype */
     uint32_t divisor;    /* > 1: the result is divided */
 };
 
-/* BYTES of memory in registers: BYTES / sizeof(element) elements side by side. */
+/* BYTES of memory in registers, as elements side by side. */
 template <int BYTES> struct pack {
     uint32_t words[(BYTES + 3) / 4];
 };
 
-/* The running result of packs that are added in reduction order. It is kept in the computing type
- * until end(). */
+/* The running result of packs that are added in reduction order, in the computing type until
+ * end(). */
 template <int DTYPE, int OP, int BYTES> struct reducer {
     using type = element<DTYPE>;
     using stored = typename type::stored;
@@ -130,7 +130,7 @@ template <int DTYPE, int OP, int BYTES> struct reducer {
     }
 };
 
-/* The element type of kernels that only copy. */
+/* For kernels that only copy. */
 #define DTYPE_NONE (-1)
 
 #endif

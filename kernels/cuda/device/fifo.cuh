@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ends of FIFOs: how a kernel opens them, awaits slots and credit, publishes slots, gives them
- * back, and closes the ends for the next launch. sync.cuh says why each access has its ordering.
+ * The two sides of FIFOs: how a kernel opens them, awaits slots and credit, publishes slots, gives
+ * them back, and closes them for the next launch. sync.cuh says why each access has its ordering.
  *
- * A launch reads the counter of an end when it opens the end, and writes the counter when it closes
- * the end. There are three layouts of an opened end, because registers and shared memory decide
- * what a kernel can keep:
+ * A launch reads a side's counter when it opens the side, and writes it when it closes the side.
+ * There are three layouts, because registers and shared memory decide what a kernel can keep:
  *
  *   struct fifo         SIMPLE: one end in registers; fused kernels and the sync kernel use it
  *   struct peer_fifos   LL, LL128: both ends with the one peer that a thread serves; fused kernels
  *   struct all_fifos    LAMPORT: both ends with every peer in each thread; fused kernels. Counters
  *                       have 32 bits, because 64 bits would need twice the registers
  *
- * The interpreter's end (struct connection in block.cuh) lies in shared memory.
+ * The interpreter's (struct connection in block.cuh) lies in shared memory.
  */
 #ifndef GYRE_KERNELS_CUDA_FIFO_CUH
 #define GYRE_KERNELS_CUDA_FIFO_CUH
 
 #include "kernels/cuda/device/launch_sequence.cuh"
 
-/* Called when a received slot belongs to another call. Tells the host which peer sent the slot,
- * then waits until the host aborts the communicator. */
+/* Tells the host which peer sent a slot of another call, then waits until the host aborts the
+ * communicator. */
 static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
                                                     uint32_t index)
 {
@@ -32,14 +31,13 @@ static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_commo
         ;
 }
 
-/* What a recorded launch of a fused kernel says of a block. */
 static __device__ __forceinline__ struct record_facts
 fused_facts(const struct gyre_cuda_args_fused &args, uint32_t channel)
 {
     return {args.work.traced, args.work.split.n_tiles, 2U * args.fused.n_peers, channel};
 }
 
-/* Waits until a word that only grows has reached `least`. Returns false when aborted. */
+/* Waits until a word that only grows has reached `least`. False when aborted. */
 static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_common &common,
                                                        const uint64_t *word, uint64_t least)
 {
@@ -51,30 +49,30 @@ static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_co
     return true;
 }
 
-/* One end of a FIFO in protocol SIMPLE. A sending end has the peer's inbox and this rank's credit,
- * a receiving end has this rank's inbox and the peer's credit. */
+/* One side of a FIFO in SIMPLE. A sender has the peer's inbox and this rank's credit, a receiver
+ * has this rank's inbox and the peer's credit. */
 struct fifo {
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
     uint64_t number; /* of a slot; the functions below count from this slot */
-    uint32_t index;  /* of the connector */
+    uint32_t index;
 };
 
-/* Receiving end: tells the peer that this rank is in the call. Everything that this rank's stream
- * did to OUT before is over, so the peer may store placed data there. */
+/* Receiver: tells the peer that this rank is in the call. Everything that this rank's stream did to
+ * OUT before is over, so the peer may store placed data there. */
 static __device__ __forceinline__ void fifo_announce_entry(const struct fifo &end)
 {
     store_relaxed_sys(&end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
 }
 
-/* Sending end: waits until the receiving rank is in this call. Returns false when aborted. */
+/* Sender: waits until the receiving rank is in this call. False when aborted. */
 static __device__ __forceinline__ bool fifo_await_entry(const struct gyre_cuda_common &common,
                                                         const struct fifo &end)
 {
     return fifo_await_word(common, &end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
 }
 
-/* Sending end: waits for room for `n_slots` slots. Returns false when aborted. */
+/* Sender. False when aborted. */
 static __device__ __forceinline__ bool fifo_await_room(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint32_t n_slots,
                                                        uint32_t depth)
@@ -83,16 +81,16 @@ static __device__ __forceinline__ bool fifo_await_room(const struct gyre_cuda_co
                            end.number + n_slots - depth);
 }
 
-/* Receiving end: waits for the slot `n_before` slots after slot end.number. The caller then asks
- * fifo_is_of_call(). Returns false when aborted. */
+/* Receiver: waits for the slot `n_before` slots after slot end.number. The caller then asks
+ * fifo_is_of_call(). False when aborted. */
 static __device__ __forceinline__ bool fifo_await_slot(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint32_t n_before)
 {
     return fifo_await_word(common, &end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_before + 1);
 }
 
-/* Receiving end: does the slot's header say that the slot belongs to this call? If not, reports the
- * mismatch and waits for the abort. @ring_slot: the slot's index in the ring. */
+/* Receiver: does the slot's header belong to this call? If not, reports the mismatch and waits for
+ * the abort. @ring_slot: the slot's index in the ring. */
 static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint64_t ring_slot,
                                                        uint64_t slot_info)
@@ -103,34 +101,33 @@ static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_co
     return false;
 }
 
-/* Sending end: writes the header of a slot. fence_acq_rel_sys() and fifo_publish() come after. */
+/* Sender: writes the header of a slot. fence_acq_rel_sys() and fifo_publish() come after. */
 static __device__ __forceinline__ void fifo_describe(const struct fifo &end, uint64_t ring_slot,
                                                      uint64_t slot_info)
 {
     store_relaxed_sys(&end.inbox->slot_info[ring_slot], slot_info);
 }
 
-/* Sending end: publishes `n_slots` slots, from slot end.number on. A fence comes before. */
+/* Sender: from slot end.number on. A fence comes before. */
 static __device__ __forceinline__ void fifo_publish(const struct fifo &end, uint64_t n_slots)
 {
     store_relaxed_sys(&end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_slots);
 }
 
-/* Receiving end: gives `n_slots` slots back to the peer, from slot end.number on. */
+/* Receiver: from slot end.number on. */
 static __device__ __forceinline__ void fifo_return(const struct fifo &end, uint32_t n_slots)
 {
     store_relaxed_sys(&end.credit->head[GYRE_PROTO_SIMPLE], end.number + n_slots);
 }
 
-/* Writes the number of the next launch's first slot, end.number + n_slots, into the end's
- * counter. */
+/* The next launch's first slot is end.number + n_slots. */
 static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common &common,
                                                   const struct fifo &end, uint32_t n_slots)
 {
     common.counters[end.index] = end.number + n_slots;
 }
 
-/* Both ends of the FIFOs with the peer that the thread's group serves, in LL and LL128. */
+/* Both sides of the FIFOs with the peer that the thread's group serves, in LL and LL128. */
 struct peer_fifos {
     uint64_t sent; /* slots before this launch */
     uint64_t received;
@@ -141,8 +138,8 @@ struct peer_fifos {
     uint32_t n_lanes;
 };
 
-/* Which ends does a block use? A send has no receiving end, and a receive no sending end. In a
- * launch with two rows of blocks, those of the first row send and those of the second receive. */
+/* A send has no receiving side, and a receive no sending side. In a launch with two rows of blocks,
+ * those of the first row send and those of the second receive. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool has_sending_end(const struct gyre_cuda_fused &fused)
 {
@@ -155,8 +152,8 @@ static __device__ __forceinline__ bool has_receiving_end(const struct gyre_cuda_
     return !IS_MESSAGE || (fused.gathers != 0 && blockIdx.y + 1 == gridDim.y);
 }
 
-/* Loads counters and credit together, so that their latencies overlap. Returns true if the
- * communicator was aborted before. */
+/* Loads counters and credit together, so that their latencies overlap. True if the communicator was
+ * aborted before. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
                                                        struct peer_fifos *end)
@@ -181,8 +178,8 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     return is_aborted != 0;
 }
 
-/* Gives the credit of earlier launches to the peer, then waits for room for `n_slots` slots. The
- * credit comes first, because the peer may be waiting for it. Returns false when aborted. */
+/* Gives the credit of earlier launches to the peer, for which it may be waiting, then waits for
+ * room for `n_slots` slots. False when aborted. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
@@ -231,8 +228,8 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
                fused_facts(args, blockIdx.x));
 }
 
-/* Both ends with every peer, in one thread: numbers of slots before this launch. 32 bits are enough
- * to find a slot and to compare with credit. */
+/* Both sides with every peer, in one thread: numbers of slots before this launch. 32 bits are
+ * enough to find a slot and to compare with credit. */
 template <int PEERS> struct all_fifos {
     uint32_t sent[PEERS];
     uint32_t received[PEERS];
@@ -248,7 +245,7 @@ static __device__ __forceinline__ bool has_peer(const struct gyre_cuda_fused &fu
     return EXACT_FIT || k == 0 || (uint32_t)k < fused.n_peers;
 }
 
-/* The low 32 bits of a counter. Counters only grow, and differences modulo 2^32 are enough. */
+/* Counters only grow, so differences modulo 2^32 are enough. */
 static __device__ __forceinline__ const uint32_t *low_half(const uint64_t *word)
 {
     return (const uint32_t *)word;
@@ -261,8 +258,7 @@ all_fifos_head(const struct gyre_cuda_fused &fused, int k)
                               (size_t)blockIdx.x * fused.credit_stride);
 }
 
-/* Loads counters and credit together, so that their latencies overlap. Returns true if the
- * communicator was aborted before. */
+/* As peer_fifos_open(). */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_args_fused &args,
                                                       struct all_fifos<PEERS> *ends)
@@ -285,8 +281,8 @@ static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_arg
     return is_aborted != 0;
 }
 
-/* As must_stop(), for callers that count polls themselves and found that it is time to look. Out of
- * line, because it seldom runs. */
+/* For callers that count polls themselves and found that it is time to look. Out of line, because
+ * it seldom runs. */
 static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common &common,
                                                   uint32_t n_polls)
 {
@@ -294,7 +290,7 @@ static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common 
     return must_stop(common, n_polls);
 }
 
-/* Is there room for slot `number` in a FIFO whose credit is `head`? */
+/* @head: the FIFO's credit. */
 static __device__ __forceinline__ bool all_fifos_have_room(const struct gyre_cuda_fused &fused,
                                                            uint32_t head, uint32_t number)
 {
@@ -341,9 +337,8 @@ static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_ar
     return true;
 }
 
-/* As peer_fifos_close(). Recorded launches say nothing of their FIFO ends and have no marks:
- * LAMPORT carries the smallest calls, and with the tests for that an all-reduce of 1 KiB took 2.34
- * us in place of 2.22 (2 H100, 2026-11). */
+/* As peer_fifos_close(). Recorded launches say nothing of their FIFOs and have no marks: LAMPORT
+ * carries the smallest calls, which the tests for that would slow down by 5 % (2 H100, 2026-11). */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The launch sequence: how the host learns which launches have begun and which have ended, replays
- * of graphs included. A block takes its number in the sequence when it begins, while it loads its
- * counters. Blocks end in any order, and to find out which block is the last takes a round trip to
- * memory, which is long beside a short call. So each block of the line protocols reports its own
- * end to the host (struct gyre_cuda_mailbox). When links are busy, such reports are slow: in SIMPLE
- * the last block reports for all blocks, also for those that block_placement.cuh sent away, so a
- * block that is reported as over no longer runs.
+ * of graphs included. A block takes its number in the sequence while it loads its counters. To find
+ * out which block is the last takes a round trip to memory, which is long beside a short call. So
+ * each block of the line protocols reports its own end to the host (struct gyre_cuda_mailbox). When
+ * links are busy, such reports are slow: in SIMPLE the last block reports for all blocks, also for
+ * those that block_placement.cuh sent away, so a block that is reported as over no longer runs.
  *
  * The last thread of each block does all of this, because the first threads have more to do.
  */
@@ -21,7 +20,7 @@ static __device__ __forceinline__ bool reports_progress()
     return threadIdx.x == blockDim.x - 1;
 }
 
-/* Call this after await_last_launch(). Returns, in the block's last thread, the number of completed
+/* After await_last_launch(). Returns, in the block's last thread, the number of completed
  * works << GYRE_CUDA_SEQUENCE_SHIFT | the number of blocks of this launch that began earlier.
  * Returns 0 in all other threads. */
 static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
@@ -39,8 +38,8 @@ static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
     return (uint32_t)sequence & ((1U << GYRE_CUDA_SEQUENCE_SHIFT) - 1);
 }
 
-/* Tells the host that this launch has begun. A block calls this before it waits for a peer; a
- * second call does no harm. */
+/* Tells the host that this launch has begun, before the block waits for a peer; a second call does
+ * no harm. */
 static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
                                                        uint64_t sequence)
 {
@@ -49,8 +48,8 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }
 
-/* As announce_launch(), in a block that has sent what it sends before it waits. A recorded launch
- * marks that moment. */
+/* As announce_launch(), in a block that sends before it waits. A recorded launch marks that
+ * moment. */
 static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_common &common,
                                                      uint64_t sequence)
 {
@@ -59,7 +58,7 @@ static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_comm
     announce_launch(common, sequence);
 }
 
-/* SIMPLE: counts a block that ends. The last block of the launch also clears the placements. */
+/* SIMPLE. The last block of the launch also clears the placements. */
 static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_common &common)
 {
     const uint32_t last = common.n_blocks - 1;
@@ -69,8 +68,8 @@ static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_com
     return true;
 }
 
-/* A block calls this after its last wait. @number: of the block among the blocks that work.
- * @facts: what a recorded launch says of the block's work. */
+/* After the block's last wait. @number: among the blocks that work. @facts: what a recorded launch
+ * says of the block's work. */
 static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common &common,
                                                   uint64_t sequence, uint32_t number,
                                                   const struct record_facts &facts)

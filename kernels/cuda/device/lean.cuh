@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every kernel of a line protocol is compiled twice, but that of sends and receives, which is lean
- * only. The full one can record its launch (record.cuh) and can use connections that a proxy
- * serves. The lean one can do neither. Small calls pay for every instruction that is fetched, also
- * for those that only test whether a launch is recorded (docs/lab_notes.md has the figures). The
- * host chooses for each launch (runtime/launch.c).
+ * only. The full one can record its launch and use connections that a proxy serves; the lean one
+ * can do neither, because small calls pay for every instruction that is fetched
+ * (docs/lab_notes.md). The host chooses for each launch.
  *
  * GYRE_CUDA_LEAN says which of the two a file compiles. Kernels of SIMPLE are full.
  */
@@ -17,7 +16,6 @@
 #define GYRE_CUDA_LEAN 0
 #endif
 
-/* May a kernel of this file meet connections that a proxy serves? */
 static constexpr bool knows_proxies = GYRE_CUDA_LEAN == 0;
 
 static __device__ __forceinline__ bool is_recorded(const struct gyre_cuda_common &common)
@@ -25,7 +23,6 @@ static __device__ __forceinline__ bool is_recorded(const struct gyre_cuda_common
     return GYRE_CUDA_LEAN == 0 && common.recording.recorder != nullptr;
 }
 
-/* Are the steps of this launch recorded, too? */
 static __device__ __forceinline__ bool records_steps(const struct gyre_cuda_common &common)
 {
     return GYRE_CUDA_LEAN == 0 && common.recording.records_steps != 0;

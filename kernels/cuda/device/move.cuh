@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instruction of a step on plain memory, for the threads of one block: copies of bytes whatever
- * the element type, and reductions by element type and operation. Accesses have 16 bytes. Where an
- * address is not a multiple of 16, a warp shifts what it loads and stores (unaligned.cuh); copies
- * between multiples of 4 use accesses of 4 bytes instead.
+ * The instruction of a step on plain memory, for the threads of one block. Accesses have 16 bytes.
+ * Where an address is not a multiple of 16, a warp shifts what it loads and stores (unaligned.cuh);
+ * copies between multiples of 4 use accesses of 4 bytes instead.
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH
@@ -11,21 +10,20 @@
 #include "kernels/cuda/device/unaligned.cuh"
 #include "kernels/cuda/device/sync.cuh"
 
-/* The part of a step that a thread reads before any address. It is one word of 16 bytes. */
+/* What a thread reads before any address, in one word of 16 bytes. */
 struct move_head {
     uint32_t n_bytes;
     uint8_t n_ins;
     uint8_t n_outs;
     uint8_t misalignment; /* bitwise or of all addresses, modulo 16 */
-    uint8_t is_stopped;   /* 1: aborted, and no bytes are moved any more */
-    uint16_t scale_mask;  /* as in struct arithmetic */
+    uint8_t is_stopped;   /* 1: aborted */
+    uint16_t scale_mask;
     uint16_t pad;
     uint32_t divisor;
 };
 
 static_assert(sizeof(struct move_head) == 16, "read as one word");
 
-/* One step with the addresses of its operands. */
 struct move {
     uint4 head;
     uint64_t scalar;
@@ -84,17 +82,15 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, uint3
     }
 }
 
-/* The inner part of a range, which is moved in whole packs. The bytes before and after it are moved
- * by elements. */
+/* The inner part of a range, in whole packs. The bytes around it are moved by elements. */
 struct inner {
     uint32_t begin;
     uint32_t end;
 };
 
-/* The inner part of a range at any addresses, in whole unaligned spans. At least 16 bytes are left
- * before and after it, because fetch_span() reads beyond a span. It begins where an output is
- * aligned, because such an output needs no shifting: an output whose beginning is aligned, or else
- * the first output. */
+/* In whole unaligned spans. At least 16 bytes are left before and after it, because fetch_span()
+ * reads beyond a span. It begins where an output is aligned, because such an output needs no
+ * shifting: an output whose beginning is aligned, or else the first output. */
 static __device__ __forceinline__ struct inner spans_of(const struct move &move, uint32_t n_outs,
                                                         uint32_t n_bytes, uint32_t span_bytes)
 {
@@ -110,9 +106,8 @@ static __device__ __forceinline__ struct inner spans_of(const struct move &move,
     return inner;
 }
 
-/* Copies the bytes around the inner part one by one, with eight in flight. Like all code for odd
- * addresses this is out of line, because every message would otherwise fetch instructions that only
- * few messages run. */
+/* With eight bytes in flight. Like all code for odd addresses this is out of line, because every
+ * message would otherwise fetch instructions that only few messages run. */
 static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
                                               uint32_t n_bytes, struct inner inner, uint32_t thread,
                                               uint32_t n_threads)
@@ -138,16 +133,14 @@ static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t 
     }
 }
 
-/* Copies between addresses that are multiples of 4, with short accesses. Shifting takes longer
- * (all-gather of 256 MiB over 2 H200, 2026-11: 411 us with shifting, 401 us with accesses of 4
- * bytes, 388 us at multiples of 16). */
+/* Between multiples of 4, with short accesses, because shifting takes longer (all-gather of 256 MiB
+ * over 2 H200, 2026-11: 411 us with shifting, 401 us with accesses of 4 bytes). */
 static __device__ __noinline__ void copy_words(const struct move &move, uint32_t n_outs,
                                                struct share share)
 {
     copy_packs<4, 16>(move, n_outs, share);
 }
 
-/* Copies between any addresses. */
 static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
                                              uint32_t n_bytes, uint32_t thread, uint32_t n_threads)
 {
@@ -180,8 +173,7 @@ static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
         copy_rest(move, head.n_outs, head.n_bytes, {0, whole}, thread, n_threads);
 }
 
-/* Reduces any number of inputs. The loads of an input are issued before the values of the input
- * before it are used. */
+/* The loads of an input are issued before the values of the input before it are used. */
 template <int DTYPE, int OP, int BYTES, int UNROLL>
 static __device__ __forceinline__ void reduce_packs(const struct move_head &head,
                                                     const struct move &move, struct share share)
@@ -231,8 +223,7 @@ static __device__ __forceinline__ void reduce_packs(const struct move_head &head
     }
 }
 
-/* Reduces two inputs, as rings do most of the time, without a loop over inputs. Returns how many
- * bytes are done. */
+/* Two inputs, as in rings, without a loop over inputs. Returns how many bytes are done. */
 template <int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move, uint32_t n_outs,
                                                         struct share share)
@@ -267,7 +258,6 @@ static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
     return end;
 }
 
-/* Reduces the bytes around the inner part, element by element. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_rest(const struct move_head &head,
                                                 const struct move &move, struct share share)
@@ -275,14 +265,14 @@ static __device__ __noinline__ void reduce_rest(const struct move_head &head,
     reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 1>(head, move, share);
 }
 
-/* Reduces at addresses that are no multiples of 16. The first two inputs are fetched together. */
+/* At addresses that are no multiples of 16. The first two inputs are fetched together. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_odd(const struct move_head &head,
                                                const struct move &move, uint32_t thread,
                                                uint32_t n_threads)
 {
-    /* As many rows as registers can hold in the computing type. Fewer rows are up to 8 % slower
-     * (2 H200, 2026-11: docs/lab_notes.md). */
+    /* As many rows as registers can hold in the computing type. Fewer rows are up to 8 % slower (2
+     * H200, 2026-11: docs/lab_notes.md). */
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
     const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every PTX instruction that kernels use and CUDA C++ has no function for, one function each. What
- * their memory orders are for is said in sync.cuh. The stand-in GPU of the tests
- * (tests/stand_in_gpu) has a file of the same name, so that it can run the kernels.
+ * Every PTX instruction that CUDA C++ has no function for. sync.cuh says what their memory orders
+ * are for. The stand-in GPU of the tests has a file of the same name.
  */
 #ifndef GYRE_KERNELS_CUDA_PTX_CUH
 #define GYRE_KERNELS_CUDA_PTX_CUH
@@ -123,7 +122,7 @@ static __device__ __forceinline__ void fence_sc_sys()
     asm volatile("fence.sc.sys;" ::: "memory");
 }
 
-/* Loads a line of 16 bytes as two 64-bit elements. */
+/* As two 64-bit elements. */
 static __device__ __forceinline__ ulonglong2 load_line(const void *line)
 {
     ulonglong2 value;
@@ -140,7 +139,7 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
                  : "memory");
 }
 
-/* Clears a line of LL128 or LAMPORT after its data were used. */
+/* Of LL128 or LAMPORT, after its data were used. */
 static __device__ __forceinline__ void clear_line(void *line)
 {
     asm volatile("st.global.v2.b64 [%0], {%1, %1};" ::"l"(line), "l"(0ULL) : "memory");
@@ -153,8 +152,7 @@ static __device__ __forceinline__ uint64_t global_ns()
     return ns;
 }
 
-/* Waits until the launch before this one in the stream has ended. Every thread calls this before it
- * accesses memory that a launch writes. */
+/* Every thread calls this before it accesses memory that a launch writes. */
 static __device__ __forceinline__ void await_last_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -174,7 +172,7 @@ static __device__ __forceinline__ void allow_dependent_launch()
 #endif
 }
 
-/* Named barriers. The whole warp takes part. @n_threads: number of threads that wait or arrive. */
+/* The whole warp takes part. @n_threads: number of threads that wait or arrive. */
 static __device__ __forceinline__ void barrier_sync(int id, int n_threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
@@ -187,9 +185,9 @@ static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
 
 /* ---- how long these take ---- */
 
-/* How many polls lie between two looks for an abort. A poll of local memory takes about 0.5 us, so
- * a kernel reads the word in device memory every half millisecond. It reads the word in host
- * memory, which takes one or two microseconds over PCIe, every 8 ms. */
+/* Polls between two looks for an abort. A poll of local memory takes about 0.5 us, so a kernel
+ * reads the word in device memory every half millisecond, and the word in host memory, which takes
+ * one or two microseconds over PCIe, every 8 ms. */
 #define ABORT_POLLS      1024U
 #define ABORT_HOST_POLLS 16384U
 
@@ -203,7 +201,7 @@ static __device__ __forceinline__ void fence_proxy_async_shared()
 #endif
 }
 
-/* Begins to copy @n_bytes, a multiple of 16, from shared memory. */
+/* @n_bytes: a multiple of 16. From shared memory. */
 static __device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t n_bytes)
 {
 #if __CUDA_ARCH__ >= 900
@@ -217,7 +215,7 @@ static __device__ __forceinline__ void bulk_store(void *to, const void *from, ui
 #endif
 }
 
-/* Waits until this thread's bulk stores have been performed. */
+/* Until this thread's bulk stores have been performed. */
 static __device__ __forceinline__ void bulk_await()
 {
 #if __CUDA_ARCH__ >= 900

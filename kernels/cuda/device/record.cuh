@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recording of launches for GYRE_TRACE_FILE. Every block appends to a ring of its own in device
- * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. All kernels that take
- * part in the launch sequence record the launch: when it began and ended, and how many slots their
- * FIFO ends had moved before. Fused kernels also mark a few moments in between; each mark is taken
- * by one thread at a place where that thread does something alone anyway. The interpreter records
- * its steps (record_step.cuh, special_lines.cuh). The host reads the rings when the communicator
- * ends.
+ * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. A launch is recorded
+ * with its begin, its end and how many slots its FIFOs had moved before. Fused kernels also mark a
+ * few moments in between, each by a thread that does something alone anyway. The interpreter
+ * records its steps. The host reads the rings when the communicator ends.
  *
- * These functions are out of line, so that kernels keep their registers when nothing is recorded.
+ * Out of line, so that kernels keep their registers when nothing is recorded.
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_CUH
 #define GYRE_KERNELS_CUDA_RECORD_CUH
@@ -16,7 +14,6 @@
 #include "kernels/cuda/device/lean.cuh"
 #include "kernels/cuda/device/sync.cuh"
 
-/* The entry `number` of the block's ring. */
 static __device__ __forceinline__ union gyre_cuda_record *
 record_at(const struct gyre_cuda_recorder *recorder, uint64_t number)
 {
@@ -24,13 +21,13 @@ record_at(const struct gyre_cuda_recorder *recorder, uint64_t number)
            (number & (recorder->capacity - 1));
 }
 
-/* How many entries the FIFO ends of a launch take. Its steps come behind them. */
+/* Its steps come behind them. */
 static __device__ __forceinline__ uint32_t record_end_entries(uint32_t n_ends)
 {
     return (n_ends + 3) / 4;
 }
 
-/* The block begins. @n_completed: works completed before this launch. */
+/* @n_completed: works completed before this launch. */
 static __device__ __noinline__ void record_begin(const struct gyre_cuda_recording &recording,
                                                  uint64_t n_completed)
 {
@@ -40,8 +37,8 @@ static __device__ __noinline__ void record_begin(const struct gyre_cuda_recordin
                                                              : recording.first_work;
 }
 
-/* Records FIFO end `i` of the launch. Each thread may record other ends. A barrier of the block
- * comes between the last of these calls and record_end(). */
+/* Each thread may record other FIFOs. A barrier of the block comes between the last of these calls
+ * and record_end(). */
 static __device__ __forceinline__ void record_fifo_end(const struct gyre_cuda_recorder *recorder,
                                                        uint32_t i, uint32_t index, uint64_t number)
 {
@@ -50,7 +47,7 @@ static __device__ __forceinline__ void record_fifo_end(const struct gyre_cuda_re
     *(uint2 *)&entry->ends[i % 4] = {index, (uint32_t)number};
 }
 
-/* Both ends with peer k of a fused program. */
+/* Both sides with peer k of a fused program. */
 static __device__ __noinline__ void record_peer(const struct gyre_cuda_recorder *recorder,
                                                 uint32_t k, uint32_t send_index, uint64_t sent,
                                                 uint32_t recv_index, uint64_t received)
@@ -59,7 +56,6 @@ static __device__ __noinline__ void record_peer(const struct gyre_cuda_recorder 
     record_fifo_end(recorder, 2 * k + 1, recv_index, received);
 }
 
-/* The running launch has come to a mark. */
 static __device__ __noinline__ void record_mark(struct gyre_cuda_recorder *recorder,
                                                 enum gyre_cuda_mark mark)
 {
@@ -88,7 +84,6 @@ static __device__ __forceinline__ void record_span(const struct gyre_cuda_record
     fence_acq_rel_sys();
 }
 
-/* What the end of a launch records of the block's work. */
 struct record_facts {
     uint32_t program; /* variant 0 */
     uint32_t n_tiles;
@@ -96,7 +91,7 @@ struct record_facts {
     uint32_t block; /* among the blocks of its work */
 };
 
-/* The block ends. A barrier of the block comes before, so its other entries are complete. */
+/* A barrier of the block comes before, so its other entries are complete. */
 static __device__ __noinline__ void record_end(const struct gyre_cuda_recording &recording,
                                                struct record_facts facts)
 {

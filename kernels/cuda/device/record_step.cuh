@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording of the interpreter's steps in SIMPLE (record.cuh). The waiter knows when the slots of a
- * step were there, and the poster when they were published, so each of them writes its part of the
- * entry. Both write after they have let the other warps go on, and they write times alone: the
- * waiter's next step may already be due, and whatever it writes delays that step. Steps of one
- * worker overlap a little, because the waiter already waits for the next steps; the host orders
- * them (host/records.c).
+ * Recording of the interpreter's steps in SIMPLE. The waiter knows when the slots of a step were
+ * there, and the poster when they were published, so each writes its part of the entry, after it
+ * has let the other warps go on. Steps of one worker overlap a little, because the waiter already
+ * waits for the next steps; the host orders them (host/records.c).
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_STEP_CUH
 #define GYRE_KERNELS_CUDA_RECORD_STEP_CUH
@@ -14,7 +12,7 @@
 
 struct step_recorder {
     struct gyre_cuda_recorder *recorder; /* NULL: the launch is not recorded */
-    uint64_t first;                      /* number of the entry of the launch's first step */
+    uint64_t first;                      /* entry of the launch's first step */
 };
 
 static __device__ __forceinline__ struct step_recorder open_step_recorder(const struct block &block)
@@ -28,11 +26,10 @@ static __device__ __forceinline__ struct step_recorder open_step_recorder(const 
     return own;
 }
 
-/* A warp lane's wait for the slot of its operand. */
 struct lane_wait {
     uint64_t begin_ns;
     uint32_t waited_ns; /* from begin_ns on, at most 4 s; 0: the lane has no slot */
-    uint32_t n_bytes;   /* of the step */
+    uint32_t n_bytes;
 };
 
 static __device__ __forceinline__ void begin_lane_wait(struct lane_wait *waited)
@@ -47,8 +44,8 @@ static __device__ __forceinline__ void end_lane_wait(struct lane_wait *waited)
     waited->waited_ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 }
 
-/* All lanes of the waiter's warp call this when the slots of the launch's step `number` are there.
- * Lanes from `first_out_lane` on wait for room, the others for data. */
+/* All lanes of the waiter's warp, when the slots of the launch's step `number` are there. Lanes
+ * from `first_out_lane` on wait for room, the others for data. */
 static __device__ __noinline__ void record_waited_step(struct step_recorder own, uint32_t number,
                                                        struct lane_wait waited,
                                                        uint32_t first_out_lane)
@@ -63,14 +60,12 @@ static __device__ __noinline__ void record_waited_step(struct step_recorder own,
     entry->step.n_bytes = waited.n_bytes;
 }
 
-/* The poster has published the slots of the launch's step `number`. */
 static __device__ __noinline__ void end_recorded_step(struct gyre_cuda_recorder *recorder,
                                                       uint64_t first, uint32_t number)
 {
     record_at(recorder, first + number)->step.end_ns = global_ns();
 }
 
-/* The poster has published all steps of the launch. */
 static __device__ __forceinline__ void end_recorded_steps(struct gyre_cuda_recorder *recorder,
                                                           uint32_t n_steps)
 {

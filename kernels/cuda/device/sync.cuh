@@ -65,7 +65,7 @@
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/host/program.h"
 
-/* The shared memory whose size the host gives with the launch. */
+/* The host gives its size with the launch. */
 extern __shared__ uint4 shared_words[];
 
 static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &common,
@@ -83,8 +83,8 @@ static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &
 }
 
 /* As must_stop(), for waits in SIMPLE: also tells the host every 8 ms which word the caller polls,
- * and the value that it has seen there, so that the host can explain a call that stands still
- * (host/position.h). Waits for lines tell nothing, because they have no registers left for it. */
+ * and its value, so that the host can explain a call that stands still. Waits for lines have no
+ * registers left for it. */
 static __device__ __forceinline__ bool must_stop_at(const struct gyre_cuda_common &common,
                                                     uint32_t &n_polls, const uint64_t *word,
                                                     uint64_t value)

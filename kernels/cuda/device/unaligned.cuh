@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory at any address, 16 bytes per warp lane: the lanes of a warp load and store aligned 16-byte
- * words side by side, and each lane gets the missing bytes from the next lane. Accesses of single
- * elements would keep fewer bytes in flight, and stores to peers would be short.
+ * Memory at any address: the lanes of a warp load and store aligned 16-byte words side by side, and
+ * each lane gets the missing bytes from the next lane. Accesses of single elements would keep fewer
+ * bytes in flight, and stores to peers would be short.
  *
  * An unaligned span is 32 * ROWS packs of 16 bytes in memory order: pack p is row p / 32 of warp
  * lane p % 32. All lanes of the warp call these functions together, with the same addresses.
@@ -14,8 +14,8 @@
 
 #define ROW_BYTES 512U
 
-/* The pack that follows each lane's own pack; after lane 31's pack comes lane 0's pack of the next
- * row. Only the words that shift_packs<WORDS>() reads are set. */
+/* After lane 31's pack comes lane 0's pack of the next row. Only the words that
+ * shift_packs<WORDS>() reads are set. */
 template <int WORDS>
 static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pack<16> &next_row,
                                                   uint32_t lane)
@@ -51,7 +51,7 @@ template <int ROWS> struct unaligned_span {
     pack<16> beyond; /* the first word after the last row, for align_span() */
 };
 
-/* Loads the aligned 16-byte words that hold the unaligned span at `from`, and one more word. So up
+/* Loads the aligned 16-byte words that hold the unaligned span at `from`, and one more word, so up
  * to 15 bytes before the span and up to 16 bytes after it are read too. */
 template <int ROWS>
 static __device__ __forceinline__ void fetch_span(const unsigned char *from, uint32_t lane,
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void align_by(uint32_t bits, uint32_t lane,
     }
 }
 
-/* Turns the words that fetch_span() loaded into the packs of the span, in place. */
+/* In place. */
 template <int ROWS>
 static __device__ __forceinline__ void align_span(const unsigned char *from, uint32_t lane,
                                                   struct unaligned_span<ROWS> *own)
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void align_span(const unsigned char *from, uin
     }
 }
 
-/* Stores the first n_bytes < 16 bytes of the pack that lane `owner` has, one byte a lane. */
+/* The first n_bytes < 16 bytes of the pack that lane `owner` has, one byte a lane. */
 static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const pack<16> &from,
                                                       uint32_t owner, uint32_t n_bytes,
                                                       uint32_t lane)

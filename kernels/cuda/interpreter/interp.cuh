@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter kernel: one block is one worker of one channel. Each interp_*.cu file includes
- * this file and instantiates the kernel for some element types, so the files compile in parallel.
+ * The interpreter kernel: one block is one worker of one channel. Each interp_*.cu file
+ * instantiates it for some element types, so the files compile in parallel.
  */
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
@@ -14,8 +14,7 @@
 #include "kernels/cuda/interpreter/simple_steps.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-/* Threads of the largest block. Of 65536 registers, each of 512 threads can have 128 and each of
- * 640 threads 96. */
+/* Of 65536 registers, each of 512 threads can have 128 and each of 640 threads 96. */
 #define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
 
 template <int PROTO, int DTYPE, int OP>
@@ -37,8 +36,8 @@ run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &wo
     close_block<PROTO>(block);
 }
 
-/* Returns the number of this block among the blocks that work, or NO_PLACEMENT: then the block has
- * ended and is to return. */
+/* The number of this block among the blocks that work, or NO_PLACEMENT: the block has ended and is
+ * to return. */
 template <int PROTO>
 static __device__ __forceinline__ uint32_t number_block(const struct gyre_cuda_common &common)
 {
@@ -60,7 +59,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, number);
 }
 
-/* Which work a block runs. @number: of the block among the blocks that work. */
+/* @number: among the blocks that work. */
 static __device__ __forceinline__ uint32_t find_work(const struct gyre_cuda_work *works,
                                                      uint32_t n_works, uint32_t number)
 {
@@ -128,7 +127,6 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     {                                                           \
         TWOSHOT(dtype, 1), TWOSHOT(dtype, 3), TWOSHOT(dtype, 7) \
     }
-/* A file of lean kernels has none of SIMPLE (lean.cuh). */
 #if GYRE_CUDA_LEAN
 #define TABLE(id)    gyre_cuda_lean_kernels_##id
 #define IF_FULL(...) NONE_OF_THEM
@@ -136,9 +134,8 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #define TABLE(id)    gyre_cuda_kernels_##id
 #define IF_FULL(...) __VA_ARGS__
 #endif
-/* Defines the table of one element type's kernels. Fused kernels take a quarter of a megabyte for
- * each type, so only the types that are reduced most have them. For all other types the interpreter
- * runs the steps. */
+/* Fused kernels take a quarter of a megabyte for each type, so only the types that are reduced most
+ * have them. */
 #define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum) \
     extern "C" const struct gyre_cuda_kernels TABLE(id) = {         \
         ONE_SHOTS(GYRE_##id),                                       \
@@ -153,7 +150,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     {                \
     }
 #define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, NONE_OF_THEM, nullptr)
-/* For the types whose sums LAMPORT can carry (gyre_lamport_adds()). */
+/* For the types whose sums LAMPORT can carry. */
 #define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                                                \
     DEFINE_TABLE(id, EXCHANGES(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
                  KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter for programs that only copy, for every element type. It also runs several works
- * in one launch, for sends and receives that must not wait for each other. */
+ * Programs that only copy, for every element type, also several works in one launch, for sends and
+ * receives that must not wait for each other.
+ */
 #include "kernels/cuda/fused/fused_message.cuh"
 #include "kernels/cuda/fused/fused_placed.cuh"
 #include "kernels/cuda/interpreter/interp.cuh"

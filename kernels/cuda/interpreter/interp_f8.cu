@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interpreter for float8_e4m3 and float8_e5m2. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/interpreter/interp.cuh"
 
 DEFINE_KERNELS(FLOAT8_E4M3)

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interpreter for int32 and uint32. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/interpreter/interp.cuh"
 
 DEFINE_KERNELS(INT32)

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interpreter for int64 and uint64. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/interpreter/interp.cuh"
 
 DEFINE_KERNELS(INT64)

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interpreter for int8 and uint8. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/interpreter/interp.cuh"
 
 DEFINE_KERNELS(INT8)

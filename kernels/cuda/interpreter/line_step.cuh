@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A step of a line protocol as a warp has resolved it: addresses and flags of its operands for one
- * tile, and what a thread must know before it moves the first line.
+ * tile.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_STEP_CUH
 #define GYRE_KERNELS_CUDA_LINE_STEP_CUH
@@ -19,8 +19,7 @@
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_RECORD && LINE_OPERANDS < 32,
               "a lane for each operand");
 
-/* The part of a resolved step that a thread reads before any operand. It is two words of 16
- * bytes. */
+/* What a thread reads before any operand, in two words of 16 bytes. */
 struct line_head {
     uint32_t n_bytes;
     uint8_t n_ins;
@@ -28,18 +27,18 @@ struct line_head {
     uint16_t recv_mask;
     uint16_t send_mask;
     uint16_t clean_mask; /* LL: outputs for which every line of the slot is written */
-    uint16_t short_mask; /* outputs that had no credit when the step was resolved */
+    uint16_t short_mask; /* outputs without credit when the step was resolved */
     uint16_t scale_mask;
     uint32_t divisor;
-    uint32_t simple_mask; /* operands that are slots of SIMPLE, by the lane that resolved them; they
-                           * are neither in recv_mask nor in send_mask. LINE_RECORDED besides */
-    uint32_t net_mask;    /* outputs whose lines a proxy sends, likewise; they are in send_mask */
+    uint32_t simple_mask; /* operands that are slots of SIMPLE, by lane; they are neither in
+                           * recv_mask nor in send_mask. LINE_RECORDED besides */
+    uint32_t net_mask;    /* outputs whose lines a proxy sends, by lane; they are in send_mask */
     uint32_t pad;
 };
 
 static_assert(sizeof(struct line_head) == 32, "copied as two words");
 
-/* A resolved step of a tile. It lies in shared memory. */
+/* In shared memory. */
 struct line_slot {
     uint4 head[2];
     struct line_operand operands[LINE_OPERANDS];
@@ -47,7 +46,7 @@ struct line_slot {
 
 static_assert(sizeof(struct line_slot) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
 
-/* A resolved step in a thread's registers; the operands stay in shared memory. */
+/* In a thread's registers; the operands stay in shared memory. */
 struct line_step : line_head {
     const struct line_operand *operands;
 };

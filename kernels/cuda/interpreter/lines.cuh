@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part of the interpreter that all line protocols share. A thread handles the same positions of
- * a range in every step, so a chunk that one step writes and a later step reads needs no barrier
- * between them. The warps of a block resolve the operands of a tile's steps, each warp another
- * step; then every thread goes through the steps on its own. The block has a barrier once a tile,
- * before it gives credit back; where a FIFO has fewer slots than a tile needs, it has one at every
- * receiving step.
+ * What all line protocols share. A thread handles the same positions of a range in every step, so a
+ * chunk that one step writes and a later step reads needs no barrier between them. The warps of a
+ * block resolve the operands of a tile's steps, each warp another step; then every thread goes
+ * through the steps on its own. The block has a barrier once a tile, before it gives credit back;
+ * where a FIFO has fewer slots than a tile needs, at every receiving step.
  *
- * On several hosts a program also has connections that proxies serve. What differs is around the
- * steps that use them (special_lines.cuh).
+ * special_lines.cuh handles connections that proxies serve.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
 #include "kernels/cuda/interpreter/special_lines.cuh"
 
-/* Is there room for slot `number`, by the credit that the block knows or else by one look at the
- * credit in memory? */
+/* By the credit that the block knows, or else by one look at memory. */
 static __device__ __forceinline__ bool has_credit(const struct connection *own, uint32_t tile,
                                                   uint64_t number)
 {
@@ -24,7 +21,7 @@ static __device__ __forceinline__ bool has_credit(const struct connection *own, 
            has_reached(own, load_acquire_sys(own->awaited), number);
 }
 
-/* Returns false when aborted. */
+/* False when aborted. */
 static __device__ __forceinline__ bool await_credit(const struct block &block,
                                                     const struct connection *own, uint64_t number)
 {
@@ -54,7 +51,7 @@ static __device__ __forceinline__ void keep_credit(const struct block &block, ui
             i == threadIdx.x ? first : look_at_credit(block, i);
 }
 
-/* All lanes of one warp resolve a step; each lane resolves one operand. */
+/* All lanes of one warp resolve a step, each lane one operand. */
 template <int PROTO>
 static __device__ __forceinline__ void resolve_step(const struct block &block,
                                                     const struct gyre_cuda_step *step,
@@ -64,7 +61,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     const uint32_t lane = threadIdx.x % 32;
     const bool is_out = lane >= LINE_FIRST_OUT;
     const uint32_t i = is_out ? lane - LINE_FIRST_OUT : lane;
-    /* The loads of the step's first word and of the lane's operand are in flight together. */
+    /* Both loads are in flight together. */
     const uint4 words = *(const uint4 *)step;
     struct gyre_cuda_operand operand = {0, 0};
     if (i < (is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS))
@@ -121,8 +118,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     }
 }
 
-/* Each warp waits by itself until the outputs of `short_mask` have credit. Returns false when
- * aborted. */
+/* Each warp waits by itself until the outputs of `short_mask` have credit. False when aborted. */
 static __device__ __forceinline__ bool await_credits(const struct block &block,
                                                      const struct gyre_cuda_step *step,
                                                      uint32_t short_mask, uint32_t tile)
@@ -137,15 +133,15 @@ static __device__ __forceinline__ bool await_credits(const struct block &block,
     return __any_sync(0xffffffffU, is_stopped) == 0;
 }
 
-/* Comes before credit is given within a launch, so that the zeros that other threads stored before
- * the barrier have been performed when the peer stores the next lines (sync.cuh). */
+/* Before credit is given within a launch, so that the zeros that other threads stored before the
+ * barrier have been performed when the peer stores the next lines (sync.cuh). */
 template <int PROTO> static __device__ __forceinline__ void order_cleared()
 {
     if (PROTO != GYRE_PROTO_LL)
         fence_acq_rel_sys();
 }
 
-/* Gives back the slots that this step received. A barrier comes before. */
+/* The slots that this step received. A barrier comes before. */
 template <int PROTO>
 static __device__ __forceinline__ void post_step(const struct block &block,
                                                  const struct gyre_cuda_step *step, uint32_t tile)
@@ -161,7 +157,7 @@ static __device__ __forceinline__ void post_step(const struct block &block,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
 }
 
-/* Gives back the slots that all steps received up to this tile. A barrier comes before. */
+/* The slots that all steps received up to this tile. A barrier comes before. */
 template <int PROTO>
 static __device__ __forceinline__ void post_tile(const struct block &block, uint32_t tile)
 {
@@ -174,7 +170,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
     }
 }
 
-/* Resolves some steps of a tile together; then each thread runs them. Returns true when aborted. */
+/* Resolves some steps of a tile together; then each thread runs them. True when aborted. */
 template <class STEP>
 static __device__ __forceinline__ bool run_batch(const struct block &block, uint32_t tile,
                                                  uint32_t first_step, uint32_t n_steps,
@@ -227,7 +223,7 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     return is_stopped;
 }
 
-/* Runs every step of every tile. The next launch gives the credit of the last tile. */
+/* The next launch gives the credit of the last tile. */
 template <class STEP> static __device__ __forceinline__ void run_lines(const struct block &block)
 {
     const uint32_t n_tiles = block.work.split.n_tiles;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter's steps in LL128. A warp moves four lines at a time and stays converged, because
- * eight lanes store a line together.
+ * A warp moves four lines at a time and stays converged, because eight lanes store a line together.
  */
 #ifndef GYRE_KERNELS_CUDA_LL128_STEPS_CUH
 #define GYRE_KERNELS_CUDA_LL128_STEPS_CUH
@@ -9,12 +8,12 @@
 #include "kernels/cuda/interpreter/lines.cuh"
 #include "kernels/cuda/protocol/ll128.cuh"
 
-#define LL128_GROUP 4 /* inputs whose lines are awaited at the same time */
+#define LL128_GROUP 4 /* inputs awaited at the same time */
 
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
-    /* Loads or receives this lane's part of a group of inputs. Returns false when aborted. */
+    /* This lane's part of a group of inputs. False when aborted. */
     template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group,
@@ -82,8 +81,7 @@ template <int DTYPE, int OP> struct ll128_step {
         return own;
     }
 
-    /* One round of the warp: moves UNROLL groups of lines from all inputs to all outputs. Returns
-     * false when aborted. */
+    /* Moves UNROLL groups of lines from all inputs to all outputs. False when aborted. */
     template <int UNROLL, bool REDUCES>
     static __device__ __forceinline__ bool run_round(const struct block &block,
                                                      const struct line_step &line,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter's steps in protocols with per-thread lines (LL, LAMPORT): one thread stores a
- * whole line, and waits for its own lines whatever the other threads do. FORMAT says what a line
- * looks like:
+ * Steps in protocols with per-thread lines (LL, LAMPORT): one thread stores a whole line, and waits
+ * for its own lines whatever the other threads do. FORMAT says what a line looks like:
  *
  *   type         the data of a line in registers; `bytes` of them
  *   load, store  the data of one line from or to a chunk, of which n_valid bytes exist
@@ -20,15 +19,14 @@
 #include "kernels/cuda/protocol/lamport.cuh"
 #include "kernels/cuda/protocol/ll.cuh"
 
-#define LINE_GROUP 4 /* inputs whose lines are awaited at the same time */
+#define LINE_GROUP 4 /* inputs awaited at the same time */
 
 template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
     using type = typename FORMAT::type;
     static const int proto = FORMAT::proto;
     static const int bytes = FORMAT::bytes;
 
-    /* Loads or receives lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns
-     * false when aborted. */
+    /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. False when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
@@ -92,7 +90,7 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
         }
     }
 
-    /* Copies one input to all outputs. Returns false when aborted. */
+    /* False when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter's steps in protocol SIMPLE. The worker threads of a block only move bytes. Two
- * more warps serve them. The waiter resolves the next steps and waits for their slots while the
- * workers still move. The poster fences and publishes a step while the workers move the next one. A
- * fence is slow, and the slower the more stores are in flight: without the poster it would stand
- * between any two steps.
+ * Steps in SIMPLE. The worker threads of a block only move bytes. The waiter, a warp, resolves the
+ * next steps and waits for their slots while the workers still move. The poster, another warp,
+ * fences and publishes a step while the workers move the next one. A fence is slow, and the slower
+ * the more stores are in flight.
  *
  * Resolved steps rotate through four buffers in shared memory. The waiter fills the buffer of step
  * k after the poster has published step k - 4, so no barrier is ever more than one phase ahead. The
- * workers take part in a barrier of all of them. If each of them waited for the waiter alone, on an
+ * workers take part in a barrier of all of them. If each waited for the waiter alone, on an
  * mbarrier, they would drift apart, and the kernel would be slower.
  *
  * Where slots allow it, two tiles go through the steps together (struct cursor): while the data of
@@ -26,20 +25,20 @@
 #define READY_BARRIER  1  /* 1 to 4: the waiter arrives, the workers sync */
 #define DONE_BARRIER   5  /* 5 to 8: the workers arrive, the poster syncs */
 #define POSTED_BARRIER 9  /* 9 to 12: the poster arrives, the waiter syncs */
-#define FIRST_OUT_LANE 16 /* warp lanes 0 to 9 serve inputs, 16 to 24 outputs */
+#define FIRST_OUT_LANE 16 /* lanes 0 to 9 serve inputs, 16 to 24 outputs */
 
 static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_MAX_OUTS <= 32,
               "a lane for each operand");
 
 struct simple_shared {
     struct move moves[N_MOVES];
-    /* The number of moves before an abort; UINT32_MAX: there was no abort. The poster may read this
-     * while the waiter writes it. Both values are then above the poster's move. */
+    /* Moves before an abort; UINT32_MAX: there was no abort. The poster may read this while the
+     * waiter writes it. Both values are then above the poster's move. */
     uint32_t n_whole;
 };
 
-/* The step and tile that come next. A group of tiles goes through the steps together: step 0 of all
- * tiles of the group, then step 1 of all of them, and so on. */
+/* A group of tiles goes through the steps together: step 0 of all tiles of the group, then step 1
+ * of all of them, and so on. */
 struct cursor {
     uint32_t step;
     uint32_t tile;
@@ -70,15 +69,15 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
     cursor->n_side = tiles_in_flight(block, cursor->tile);
 }
 
-/* A step as a warp lane sees it: the step without its operands, and the lane's own operand. */
+/* A step without its operands, and the lane's own operand. */
 struct lane_step {
-    struct gyre_cuda_step head; /* operands are not set */
+    struct gyre_cuda_step head;
     struct gyre_cuda_operand operand;
     bool has_operand;
     bool is_connection;
 };
 
-/* Reads a step with loads that are in flight together. */
+/* With loads that are in flight together. */
 static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
                                                              uint32_t lane)
 {
@@ -96,7 +95,7 @@ static __device__ __forceinline__ struct lane_step read_step(const struct gyre_c
     return own;
 }
 
-/* Waits until slot `number` has arrived or has room. Returns false when aborted. */
+/* Until slot `number` has arrived or has room. False when aborted. */
 static __device__ __forceinline__ bool await(const struct block &block, struct connection *own,
                                              uint64_t number)
 {
@@ -114,8 +113,8 @@ static __device__ __forceinline__ bool await(const struct block &block, struct c
     return false;
 }
 
-/* Waits until the receiver is in this call. Placed data may be written from then on. Returns false
- * when aborted. */
+/* Until the receiver is in this call. Placed data may be written from then on. False when
+ * aborted. */
 static __device__ __forceinline__ bool await_entry(const struct block &block,
                                                    struct connection *own)
 {
@@ -142,8 +141,8 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
     };
 }
 
-/* Resolves and awaits one step. Each warp lane does so for its own operand. Returns false when
- * aborted. @waited: of a recorded launch, else NULL; gets how long the lane waited. */
+/* Resolves and awaits one step, each warp lane its own operand. False when aborted. @waited: of a
+ * recorded launch, else NULL; gets how long the lane waited. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
                                                const struct gyre_cuda_step *at, uint32_t tile,
                                                uint32_t lane, struct move *move,
@@ -195,8 +194,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     return !is_stopped;
 }
 
-/* The words that a warp lane writes when a step is done. The lane finds them while the step
- * runs. */
+/* What a warp lane writes when a step is done, found while the step runs. */
 struct posting {
     const struct connection *own; /* NULL: the lane writes nothing */
     uint32_t n_before;

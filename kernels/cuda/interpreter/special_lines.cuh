@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the interpreter of line protocols does around a step that is recorded or that uses
- * connections which proxies serve. Lean kernels have none of it (lean.cuh).
+ * Steps of line protocols that are recorded or use connections which proxies serve. Lean kernels
+ * have none of it.
  *
  * On several hosts connections that proxies serve go by SIMPLE (connection.is_simple) while all
- * others go by lines. Their slots hold plain bytes, so the threads load and store them as they load
- * and store chunks. What differs is around the step: before it, one warp waits for these slots and
- * all threads wait for that warp; after it, all threads meet and the warp publishes the slots that
- * were written and gives back those that were read.
+ * others go by lines. Their slots hold plain bytes, as chunks do. Before the step one warp waits
+ * for these slots and all threads wait for that warp; after it, behind a barrier, the warp
+ * publishes the slots that were written and gives back those that were read.
  *
  * Where such connections go by LL (connection.is_net), lines that arrive are like all others: a NIC
  * or a proxy wrote them in place of a peer. Lines that are sent lie in host memory. Before the step
@@ -18,7 +17,7 @@
 
 #include "kernels/cuda/interpreter/line_step.cuh"
 
-/* The address of the block's entry `n_before` entries after the first one of this launch. */
+/* `n_before` entries after the first one of this launch. */
 static __device__ __noinline__ unsigned char *
 line_record_address(const struct gyre_cuda_recorder *recorder, uint32_t n_before)
 {
@@ -30,13 +29,13 @@ static __device__ __forceinline__ void record_line_end(const struct line_operand
     ((union gyre_cuda_record *)operands[LINE_RECORD].base)->step.end_ns = global_ns();
 }
 
-/* A step's slots of SIMPLE. Passed by value, because `struct block` would leave the registers if a
- * function out of line had its address. */
+/* Passed by value, because `struct block` would leave the registers if a function out of line had
+ * its address. */
 struct simple_slots {
     struct connection *connections;
     const struct gyre_cuda_step *step;
     uint64_t slot_info; /* of this call and step */
-    uint32_t lane_mask; /* line_head.simple_mask */
+    uint32_t lane_mask;
     uint32_t tile;
 };
 
@@ -48,8 +47,8 @@ simple_slots_of(const struct block &block, const struct gyre_cuda_step *step,
             line.simple_mask & ~LINE_RECORDED, tile};
 }
 
-/* The connection of this lane's slot of SIMPLE, or NULL. @n_before_out: slots of the launch that
- * come before it. Line protocols have one tile in flight. */
+/* This lane's, or NULL. @n_before_out: slots of the launch that come before it. Line protocols have
+ * one tile in flight. */
 static __device__ __forceinline__ struct connection *
 find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
 {
@@ -63,8 +62,8 @@ find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
     return own;
 }
 
-/* Waits until the slots of SIMPLE that a step reads have arrived and are of this call, and until
- * those that it writes are free. Returns false in lanes that saw an abort. */
+/* Until the slots of SIMPLE that a step reads have arrived and are of this call, and those that it
+ * writes are free. False in lanes that saw an abort. */
 static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_common &common,
                                                     const struct simple_slots &slots)
 {
@@ -83,9 +82,9 @@ static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_commo
     return true;
 }
 
-/* Records the begin of a step, in one thread. Lines arrive one by one while a step runs, and each
- * thread waits for its own. The first line of each input stands for all of them: the first thread
- * waits here until it is there. Line 0 belongs to the first warp, so nobody has cleared it yet. */
+/* In one thread. Each thread waits for its own lines while a step runs; the first line of each
+ * input stands for all of them, so the first thread waits here until it is there. Line 0 belongs to
+ * the first warp, so no thread has cleared it yet. */
 template <class STEP>
 static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_common &common,
                                                         const struct line_slot *slot,
@@ -103,9 +102,9 @@ static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_c
     entry->step.n_bytes = line.n_bytes;
 }
 
-/* Called by the first warp before a step that has slots of SIMPLE or is recorded. If it has such
- * slots, a barrier comes after. Returns false in lanes that saw an abort. Out of line, because
- * programs of one host come here only when they are recorded. */
+/* By the first warp before a step that has slots of SIMPLE or is recorded. If it has such slots, a
+ * barrier comes after. False in lanes that saw an abort. Out of line, because programs of one host
+ * come here only when they are recorded. */
 template <class STEP>
 static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &common,
                                                  struct simple_slots slots,
@@ -118,8 +117,8 @@ static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &
     return goes_on;
 }
 
-/* Called by the first warp, after such a step and a barrier: publishes the slots that were written
- * and gives back those that were read (sync.cuh, "SIMPLE"). */
+/* By the first warp, after such a step and a barrier: publishes the slots that were written and
+ * gives back those that were read (sync.cuh, "SIMPLE"). */
 static __device__ __noinline__ void publish_simple(struct simple_slots slots)
 {
     uint32_t n_before = 0;
@@ -132,9 +131,9 @@ static __device__ __noinline__ void publish_simple(struct simple_slots slots)
     store_relaxed_sys(own->posted, own->number + n_before + 1);
 }
 
-/* Called by the first warp, before a step stores lines that a proxy sends and when there is credit
- * for them: tells the proxy how many lines the slots will have. Neither the step's lines nor this
- * word wait for each other, because each has a flag. Out of line, as await_simple(). */
+/* By the first warp, before a step stores lines that a proxy sends and when there is credit for
+ * them: tells the proxy how many lines the slots will have. Neither the step's lines nor this word
+ * wait for each other, because each has a flag. Out of line, as await_simple(). */
 static __device__ __noinline__ void announce_lines(struct simple_slots slots)
 {
     uint32_t n_before = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Definitions that all line formats share. Each line protocol has one file in this folder. It says
- * how a thread loads its part of a chunk, sends it as a line, sees that a line has arrived, and
- * clears the line. The interpreter and the fused kernels use the same formats.
+ * What all line formats share. A file of this folder says for each line protocol how a thread loads
+ * its part of a chunk, sends it as a line, sees that a line has arrived, and clears it. The
+ * interpreter and the fused kernels use the same formats.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_CUH
 #define GYRE_KERNELS_CUDA_LINE_CUH
@@ -12,22 +12,22 @@
 
 #define LINE_BYTES 16 /* a line that one thread stores: LL, LAMPORT */
 
-/* One operand of a step: the address of its bytes and, for a connection, the flag of its lines. */
+/* The address of an operand's bytes and, for a connection, the flag of its lines. */
 struct line_operand {
     unsigned char *base;
     uint64_t flag;
 };
 
-/* The bytes that a thread moves at once. In LL these are the 8 data bytes of a line. In LL128 they
- * are the warp lane's part of a line: 16 bytes, or 8 bytes in the lane that has the flag. */
+/* The bytes that a thread moves at once: in LL the 8 data bytes of a line, in LL128 the warp lane's
+ * part of a line, which is 16 bytes, or 8 in the lane that has the flag. */
 struct line_place {
     uint32_t line;       /* index of the line in the slot */
     uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
     uint32_t n_valid;    /* how many of the thread's bytes exist */
-    bool exists;         /* true: the line exists */
+    bool exists;
 };
 
-/* The operands of a step. A warp resolves them, one operand in each warp lane. */
+/* A warp resolves a step's operands, one in each warp lane. */
 #define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
 #define LINE_FIRST_OUT GYRE_STEP_MAX_INS
 
@@ -36,7 +36,7 @@ template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64
     return PROTO == GYRE_PROTO_LL ? gyre_ll_flag(number) : number + 1;
 }
 
-/* Loads the line again until its data have arrived, then clears it. Returns false when aborted. */
+/* Loads the line again until its data have arrived, then clears it. False when aborted. */
 template <class FORMAT>
 static __device__ __forceinline__ bool receive_line(const struct gyre_cuda_common &common,
                                                     const struct line_operand &in, uint32_t at,
@@ -53,7 +53,7 @@ static __device__ __forceinline__ bool receive_line(const struct gyre_cuda_commo
     return true;
 }
 
-/* How a protocol moves the bytes of one struct line_place in a fused kernel. */
+/* For fused kernels. */
 template <int PROTO> struct line_mover;
 
 #endif

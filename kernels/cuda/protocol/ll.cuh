@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol LL: lines of 16 bytes, {data, flag, data, flag}, 4 bytes each. Only half of the bytes on
- * the link are data, but a message takes a single trip, because data have arrived when their flags
- * have arrived.
+ * LL: lines of 16 bytes, {data, flag, data, flag}, 4 bytes each. Only half of the bytes on the link
+ * are data, but a message takes a single trip, because data have arrived when their flags have
+ * arrived.
  */
 #ifndef GYRE_KERNELS_CUDA_LL_CUH
 #define GYRE_KERNELS_CUDA_LL_CUH
@@ -69,7 +69,7 @@ struct ll_format {
         return value;
     }
 
-    /* Writes the slot's flag into the lines beyond the data (see GYRE_LL_CLEAN_PERIOD). */
+    /* The lines beyond the data (see GYRE_LL_CLEAN_PERIOD). */
     static __device__ __noinline__ void clean(const struct gyre_cuda_common &common,
                                               const struct line_operand *operands, uint32_t mask,
                                               uint32_t n_lines)
@@ -88,7 +88,7 @@ struct ll_format {
 template <> struct line_mover<GYRE_PROTO_LL> {
     static const int bytes = LL_DATA_BYTES;
 
-    /* How many bytes of a chunk `n_lanes` threads move at once. */
+    /* That `n_lanes` threads move at once. */
     static __device__ __forceinline__ uint32_t round_bytes(uint32_t n_lanes)
     {
         return LL_DATA_BYTES * n_lanes;
@@ -122,7 +122,7 @@ template <> struct line_mover<GYRE_PROTO_LL> {
             ll_store(slot, own.line, value.x, flag);
     }
 
-    /* A first load of the line, which receive() checks. */
+    /* receive() checks what this loads. */
     static __device__ __forceinline__ ulonglong2 peek(const unsigned char *slot,
                                                       const struct line_place &own)
     {
@@ -132,7 +132,7 @@ template <> struct line_mover<GYRE_PROTO_LL> {
         return halves;
     }
 
-    /* Returns false when aborted. */
+    /* False when aborted. */
     static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in,
                                                    const struct line_place &own, ulonglong2 *value)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol LL128: lines of 128 bytes, 120 bytes of data and a flag of 8 bytes at the end. Eight
- * warp lanes store a line in one instruction. A warp moves four lines at a time and stays
- * converged.
+ * LL128: lines of 128 bytes, 120 bytes of data and a flag of 8 bytes at the end. Eight warp lanes
+ * store a line in one instruction. A warp moves four lines at a time and stays converged.
  */
 #ifndef GYRE_KERNELS_CUDA_LL128_CUH
 #define GYRE_KERNELS_CUDA_LL128_CUH
@@ -62,7 +61,7 @@ struct ll128_format {
         return base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16;
     }
 
-    /* All lanes of the warp call this. Returns false when aborted. */
+    /* All lanes of the warp. False when aborted. */
     static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in,
                                                    const struct line_place &own, uint32_t lane,
@@ -81,7 +80,7 @@ struct ll128_format {
         return true;
     }
 
-    /* Call this after receive(). Lines are cleared because LAMPORT uses the same slots. */
+    /* After receive(). LAMPORT uses the same slots, so lines are cleared. */
     static __device__ __forceinline__ void clear(unsigned char *base, const struct line_place &own,
                                                  uint32_t lane)
     {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol SIMPLE for fused kernels: slots of plain bytes. The sender publishes a slot by its tail,
- * the receiver gives it back by its head. One thread serves both FIFOs with one peer. It writes and
- * awaits the same words as the program's steps (device/fifo.cuh), so a peer may run the steps.
+ * SIMPLE for fused kernels: slots of plain bytes. One thread serves both FIFOs with one peer. It
+ * writes and awaits the same words as the program's steps (device/fifo.cuh), so a peer may run the
+ * steps.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_CUH
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* Threads of a block that are not workers: one warp waits for peers, one fences and publishes. */
+/* One warp waits for peers, one fences and publishes. */
 #define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
 
-/* The members stand side by side instead of in two `struct fifo`, because the compiler then allots
- * registers better. */
+/* Side by side instead of in two `struct fifo`, because the compiler then allots registers
+ * better. */
 struct simple_peer {
     struct gyre_inbox *inbox_there;
     struct gyre_inbox *inbox_here;
@@ -36,7 +36,7 @@ static __device__ __forceinline__ struct fifo recv_end(const struct simple_peer 
     return {peer.inbox_here, peer.credit_there, peer.received, peer.recv_index};
 }
 
-/* The words of peer k in this block's channel. */
+/* In this block's channel. */
 static __device__ __forceinline__ struct simple_peer
 simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint32_t k)
 {
@@ -56,8 +56,7 @@ simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint
             peer.recv_end + skip};
 }
 
-/* Loads counters and credit together, so that their latencies overlap. Call this after
- * await_last_launch(). */
+/* The loads are in flight together. After await_last_launch(). */
 static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_fused &args,
                                                         struct simple_peer *peer)
 {
@@ -66,7 +65,7 @@ static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_a
     peer->head = load_acquire_sys(&peer->credit_here->head[GYRE_PROTO_SIMPLE]);
 }
 
-/* Waits until the peer has room for `n_slots` slots of this launch. Returns false when aborted. */
+/* For `n_slots` slots of this launch. False when aborted. */
 static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_slots)
@@ -76,8 +75,7 @@ static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_
            fifo_await_word(args.common, &peer.credit_here->head[GYRE_PROTO_SIMPLE], least);
 }
 
-/* Waits for the peer's slot `n_before` slots after the launch's first one. Returns false when
- * aborted. */
+/* `n_before` slots after the launch's first one. False when aborted. */
 static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_before, uint32_t n_bytes)
@@ -88,7 +86,7 @@ static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_
                            gyre_slot_info(n_bytes, args.work.signature));
 }
 
-/* Writes the header of the slot `n_before` slots after the launch's first one. */
+/* Of the slot `n_before` slots after the launch's first one. */
 static __device__ __forceinline__ void simple_describe(const struct gyre_cuda_args_fused &args,
                                                        const struct simple_peer &peer,
                                                        uint32_t n_before, uint32_t n_bytes)
@@ -105,8 +103,8 @@ static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_
     fifo_close(args.common, recv_end(peer), n_slots);
 }
 
-/* The address of this rank's part of the peer's OUT. A window's table does not change while calls
- * use the window, so a kernel may read the table before the launch before it has ended. */
+/* A window's table does not change while calls use the window, so a kernel may read it before the
+ * launch before has ended. */
 static __device__ __forceinline__ unsigned char *simple_out(const struct gyre_cuda_args_fused &args,
                                                             const struct simple_peer &peer)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernel by which the host compares its clock with the GPU's: it answers each question of the
- * host with the time of the GPU.
+ * Answers each question of the host with the time of the GPU, so that the host compares its clock
+ * with the GPU's.
  */
 #include "kernels/cuda/device/sync.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
