@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns in GPU memory: every block computes one period into shared memory, then fills or
- * compares from there.
+ * Every block computes one period into shared memory, then fills or compares from there.
  */
 #include "kernels/cuda/pattern_cuda.h"
 
@@ -21,14 +20,13 @@ static __host__ __device__ uint64_t value_of(const struct pattern_range *range, 
                : gyre_pattern_value(&range->pattern, range->rank, element);
 }
 
-/* Shared memory for one period of any type. */
 static __device__ uint64_t *period_words()
 {
     __shared__ uint64_t words[GYRE_PATTERN_PERIOD];
     return words;
 }
 
-/* Returns GYRE_PATTERN_PERIOD values from element 0 on. */
+/* From element 0 on. */
 template <class T> static __device__ const T *compute_period(const struct pattern_range *range)
 {
     T *period = (T *)period_words();
@@ -111,7 +109,6 @@ static gyre_status cuda_fill(struct gyre_device *device, const struct gyre_patte
     return count == 0 ? GYRE_SUCCESS : run_on(device, range, buffer, nullptr);
 }
 
-/* What the first wrong element is and should be. */
 static gyre_status describe(struct gyre_device *device, const struct pattern_range &range,
                             const void *buffer, const struct pattern_result &result,
                             struct gyre_pattern_errors *errors)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels that fill GPU memory with a pattern and compare it. Valid as C++ and as CUDA.
+ * Valid as C++ and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_PATTERN_CUDA_H
 #define GYRE_KERNELS_CUDA_PATTERN_CUDA_H
@@ -20,7 +20,6 @@ struct pattern_result {
     unsigned long long first_wrong; /* from `first`; the largest number = none */
 };
 
-/* The argument of these kernels. */
 struct gyre_cuda_args_pattern {
     struct pattern_range range;
     void *buffer;

@@ -1,31 +1,25 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The host executor's structures: host_exec.c (life), host_launch.c (enqueues), host_run.c (runs),
- * host_load.c (programs), host_step.c (one step), host_trace.c (recorded), host_position.c (where
- * workers are), host_signals.c (one-sided operations).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
 
 #include "core/foundation/device/host_stream.h"
 #include "kernels/executor.h"
 
-/* This rank's end of a FIFO, of one cache line. Used under poll_lock, by the launch that runs
+/* This rank's side of a FIFO, of one cache line. Used under poll_lock, by the launch that runs
  * (`running_ticket`). */
 struct gyre_host_end {
     unsigned char *slots;
     struct gyre_inbox *inbox; /* NULL: there is no such connection */
     struct gyre_credit *credit;
-    uint64_t n_moved; /* slots posted (sender side) or consumed (receiver side) */
-    uint64_t n_seen; /* the head or tail read last; the shared word is read again, for a cache miss,
-                      * only when this is not enough. Receiver side of LL: words of the current slot
-                      * that have arrived */
-    uint32_t slot;   /* n_moved % depth */
+    uint64_t n_moved; /* slots posted (sender) or consumed (receiver) */
+    uint64_t n_seen;  /* the head or tail read last, which saves cache misses. Receiver of LL: words
+                       * of the current slot that have arrived */
+    uint32_t slot;
     uint16_t depth;
-    uint8_t proto; /* enum gyre_proto: SIMPLE, or LL */
+    uint8_t proto; /* SIMPLE or LL */
     bool is_proxied;
     uint32_t slot_bytes;
-    uint16_t peer;    /* rank in the communicator */
+    uint16_t peer;
     uint16_t fifo;    /* of the pair of ranks */
     uint64_t n_entry; /* placed data: n_moved when the work began */
 };
@@ -36,31 +30,31 @@ struct gyre_host_executor {
     uint32_t n_ranks;
     struct gyre_fifo_spec spec;
     struct gyre_host_end *ends;      /* gyre_connector_index() order */
-    struct gyre_host_end *line_ends; /* the slots of LL; NULL = there are none */
-    /* Plain bytes of a step's slots of LL, line_payload_bytes for each input, then for each
-     * output. Used under poll_lock. */
+    struct gyre_host_end *line_ends; /* slots of LL; NULL = none */
+    /* Plain bytes of a step's slots of LL, line_payload_bytes for each input, then for each output.
+     * Used under poll_lock. */
     unsigned char *unpacked;
     uint32_t line_payload_bytes;
     struct gyre_progress *progress; /* a cache line of its own, because another thread reads it */
 
-    pthread_mutex_t poll_lock; /* guards everything that polls change */
+    pthread_mutex_t poll_lock; /* guards what polls change */
     struct gyre_fault *fault;
-    struct gyre_trace *trace;                  /* NULL: nothing is recorded */
-    struct gyre_trace_buffer *recorded;        /* of the trace; NULL likewise */
-    bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
+    struct gyre_trace *trace; /* NULL = none, as of the next */
+    struct gyre_trace_buffer *recorded;
+    bool (*help)(void *context, bool is_last);
     void *help_context;
-    uint64_t running_ticket;          /* of the launch that runs */
+    uint64_t running_ticket;
     struct gyre_host_launch *running; /* from its first poll to its end; else NULL */
     bool is_closed;
-    uint64_t n_ended; /* one-sided operations whose polls are over */
+    uint64_t n_ended;
 
-    uint32_t *has_left;   /* by rank: 1 = it sends no more signals; set by any thread, release */
-    uint64_t n_one_sided; /* one-sided operations in streams; callers add, the threads that run
-                           * streams count down, release */
+    uint32_t *has_left; /* by rank: 1 = it sends no more signals; set by any thread, release */
+    uint64_t
+        n_one_sided; /* in streams; callers add, the threads that run streams count down, release */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
     uint32_t n_users; /* the owner, every enqueued launch, every one-sided operation */
-    struct gyre_one_sided_task *one_sided; /* those not released, newest first */
+    struct gyre_one_sided_task *one_sided; /* newest first */
     struct gyre_host_launch *free_launches;
 };
 
@@ -68,20 +62,19 @@ struct gyre_loaded {
     uint32_t n_users; /* the owner and every enqueued work; under the executor's lock */
     uint32_t n_channels;
     uint32_t n_chunks;
-    uint32_t n_variants;    /* channel c runs variant c % n_variants */
-    uint32_t n_runners;     /* workers of all channels */
-    uint32_t n_workers;     /* of the variant that has the most */
-    uint32_t n_connections; /* of the variant that has the most */
-    uint32_t n_scratch;     /* areas of one channel, of the variant that has the most */
-    uint32_t max_range;     /* chunks of the largest step */
-    uint32_t area_bytes;    /* bytes of a tile's chunk: the smallest slot of all connections holds
-                             * max_range of them */
-    uint32_t n_parts[GYRE_OPERAND_CONNECTION]; /* gyre_program_n_parts() */
+    uint32_t n_variants; /* channel c runs variant c % n_variants */
+    uint32_t n_runners;
+    uint32_t n_workers;     /* of the largest variant */
+    uint32_t n_connections; /* of the largest variant */
+    uint32_t n_scratch;     /* areas of one channel, of the largest variant */
+    uint32_t max_range;
+    uint32_t area_bytes; /* of a tile's chunk: the smallest slot holds max_range of them */
+    uint32_t n_parts[GYRE_OPERAND_CONNECTION];
     bool in_blocks;
     bool out_blocks;
     bool is_placed;
     struct gyre_worker *workers; /* [variant][worker]; n_steps is 0 where a variant has fewer */
-    struct gyre_step *steps;     /* of all variants */
+    struct gyre_step *steps;
     struct gyre_host_end **ends; /* [channel][connection] */
     unsigned char *scratch;      /* [channel][area] */
     /* For messages: [variant][connection], with communicator ranks. */
@@ -93,28 +86,27 @@ struct gyre_loaded {
 
 struct gyre_host_work {
     struct gyre_work work;
-    uint32_t n_live;             /* unfinished runners */
+    uint32_t n_live;
     struct gyre_host_work *next; /* begins after this one; NULL = none */
 };
 
-/* A worker of one channel of one work. */
 struct gyre_host_runner {
     struct gyre_host_work *work;
     const struct gyre_step *steps;
-    struct gyre_host_end **ends; /* of the channel */
-    unsigned char *scratch;      /* of the channel */
+    struct gyre_host_end **ends; /* of the channel, as the next two */
+    unsigned char *scratch;
     uint64_t tile;
     uint64_t n_tiles;
     uint32_t n_steps;
     uint32_t step;
     uint32_t channel;
-    uint32_t worker;   /* of the channel */
+    uint32_t worker;
     bool has_entered;  /* placed data: peers were told that they may write OUT */
-    bool is_stuck;     /* its peer makes another call; it waits for the fault */
-    bool is_next;      /* recorded launches: no time has passed since the step before */
-    bool has_waited;   /* recorded launches: the step could not run at once */
-    uint64_t begin_ns; /* recorded launches: when the step before ended */
-    uint64_t data_ns;  /* likewise: when all data were there; 0 = not yet */
+    bool is_stuck;     /* the peer makes another call; waits for the fault */
+    bool is_next;      /* recorded: no time has passed since the step before */
+    bool has_waited;   /* recorded: the step could not run at once */
+    uint64_t begin_ns; /* recorded: when the step before ended */
+    uint64_t data_ns;  /* recorded: when all data were there; 0 = not yet */
 };
 
 struct gyre_host_launch {
@@ -122,14 +114,14 @@ struct gyre_host_launch {
     struct gyre_host_executor *executor;
     struct gyre_host_launch *next_free;
     uint64_t ticket;
-    uint64_t first_work; /* works that were launched before this launch */
-    uint64_t begin_ns;   /* recorded launches: its first poll in its turn */
-    uint64_t last_ns;    /* likewise: the newest reading of the clock */
-    bool is_recorded;    /* from its first poll on */
+    uint64_t first_work; /* works launched before */
+    uint64_t begin_ns;   /* recorded: its first poll in its turn */
+    uint64_t last_ns;    /* recorded: the newest reading of the clock */
+    bool is_recorded;
     uint32_t n_works;
     uint32_t n_finished; /* the launch's first works, which are complete */
     uint32_t n_runners;  /* unfinished, of works that have begun; they stand first */
-    uint32_t next;       /* the runner that is tried next */
+    uint32_t next;       /* tried next */
     uint32_t max_works;
     uint32_t max_runners;
     struct gyre_host_work *works;
@@ -143,44 +135,40 @@ void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 gyre_status gyre_host_launch(struct gyre_executor *executor, const struct gyre_work *works,
                              int n_works, gyre_stream stream);
 
-/** gyre_host_begin_work - list the work's runners. */
 void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *work);
 
-/** gyre_host_poll_launch - the poll of a launch's task: runs it for a short time if it is its
- * turn. */
+/** gyre_host_poll_launch - runs the launch for a short time if it is its turn. */
 enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out);
 
-/** gyre_host_step_try - run the runner's next step if all its slots are available. The caller
- * holds poll_lock. False: nothing was done; else *n_bytes_out is at least 1. The runner is
- * finished when its tile is n_tiles. */
+/** gyre_host_step_try - run the runner's next step if all its slots are available. The caller holds
+ * poll_lock. False: nothing was done; else *n_bytes_out is at least 1. The runner is finished when
+ * its tile is n_tiles. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
 /** gyre_host_has_arrived - @in: a connection of the runner's step. */
 bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct gyre_operand *in);
 
-/** gyre_host_has_data - have all slots arrived that the runner's step receives?
- * gyre_host_has_room - may the step send all of its slots? */
+/** gyre_host_has_data, gyre_host_has_room - of all slots that the runner's step receives, or
+ * sends. */
 bool gyre_host_has_data(const struct gyre_host_runner *runner);
 bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *const *ends);
 
 /* ---- host_lines.c: slots of LL ------------------------------------------------------------ */
 
-/** gyre_host_lines_arrived - have n bytes of lines arrived in the next slot? */
+/** gyre_host_lines_arrived - have n bytes arrived in the next slot? */
 bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes);
 
 /** gyre_host_lines_unpack - of lines that have arrived. */
 void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes);
 
-/** gyre_host_lines_send - write n bytes as lines into the next slot, and announce them to the
- * proxy. */
+/** gyre_host_lines_send - into the next slot, and announce them to the proxy. */
 void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
                           uint64_t n_bytes);
 
-/** gyre_host_enter - tell the peers once that they may place data into this rank's OUT. */
+/** gyre_host_enter - tell the peers, once, that they may place data into this rank's OUT. */
 void gyre_host_enter(struct gyre_host_runner *runner);
 
-/** gyre_host_trace_step - gyre_host_step_try() for recorded launches. */
 bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
                           uint64_t *n_bytes_out);
 
@@ -189,8 +177,7 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
 void gyre_host_trace_begin(struct gyre_host_launch *launch);
 void gyre_host_trace_end(const struct gyre_host_launch *launch);
 
-/** gyre_host_trace_load - give the trace a loaded program's steps; nothing without a trace.
- * Errors: OUT_OF_MEMORY. */
+/** gyre_host_trace_load - does nothing without a trace. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
                                  const struct gyre_load_config *config, struct gyre_loaded *loaded);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues launches as tasks of a stream. They come from a pool, so that a repeated call allocates
- * nothing.
+ * Launches come from a pool, so that a repeated call allocates nothing.
  */
 #include "kernels/host/host_exec.h"
 
@@ -46,7 +45,7 @@ static uint32_t count_runners(const struct gyre_work *work)
     return gyre_tile_count(&work->split) == 0 ? 0 : work->loaded->n_runners;
 }
 
-/* From the pool or newly allocated. The caller holds executor->lock. */
+/* The caller holds executor->lock. */
 static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, uint32_t n_works,
                                            uint32_t n_runners)
 {

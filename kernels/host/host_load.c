@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Loading copies a program's steps, finds its FIFO ends in each channel, and allocates scratch
- * memory.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/util.h"
@@ -202,7 +198,7 @@ void gyre_host_loaded_release(struct gyre_loaded *loaded)
 gyre_status gyre_host_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction)
 {
-    (void)base; /* the host needs no kernel */
+    (void)base;
     (void)loaded;
     (void)reduction;
     return GYRE_SUCCESS;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reports where workers are, when a call makes no progress or a user asks for a dump.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
@@ -23,7 +20,7 @@ static void name_end(const struct gyre_host_end *end, struct gyre_position *posi
     position->fifo = end->fifo;
 }
 
-/* A receiver side of LL sees only the next slot. */
+/* A receiver of LL sees only the next slot. */
 static bool waits_for_slot(const struct gyre_host_runner *runner, const struct gyre_operand *in,
                            struct gyre_position *position)
 {
@@ -102,7 +99,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     gyre_step_to_text(&runner->steps[runner->step], connections_of(runner),
                       work->loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
                       sizeof(position->step_text));
-    if (runner->is_stuck) { /* the executor recorded the first such peer only */
+    if (runner->is_stuck) { /* only the first such peer was recorded */
         const uint64_t mismatch = gyre_load_acquire_u64(&executor->progress->mismatch);
         position->waits_for = GYRE_WAIT_FIT;
         position->peer = (uint16_t)(mismatch > 0 ? mismatch - 1 : 0);
@@ -113,7 +110,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
         name_end(end, position);
 }
 
-/* Runners are not in order, because the last one takes the place of a finished one. */
+/* The last runner takes the place of a finished one, so they are not in order. */
 static bool comes_before(const struct gyre_host_runner *a, const struct gyre_host_runner *b)
 {
     if (a->work != b->work)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs a launch: each poll of its task runs the runners in turn for a short time. Launches run in
- * the order of their tickets, on any streams.
+ * Each poll of a launch's task runs the runners in turn for a short time. Launches run in the order
+ * of their tickets, on any streams.
  */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
 
 /* A poll should end within about 100 us, so that a fault, a caller or another task need not wait
- * longer: 512 KiB at the 5 GB/s of a slow core. A step without data takes about 50 ns. */
+ * longer: 512 KiB at the 5 GB/s of a slow core. */
 #define POLL_MAX_BYTES  (512 * 1024)
 #define STEP_COST_BYTES 256
 
@@ -42,7 +42,7 @@ static bool try_step(struct gyre_host_launch *launch, struct gyre_host_runner *r
 static bool run(struct gyre_host_launch *launch)
 {
     uint64_t n_done_bytes = 0;
-    uint32_t n_waiting = 0; /* successive runners that could not move */
+    uint32_t n_waiting = 0;
     while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
         if (launch->next >= launch->n_runners)
             launch->next = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-sided operations on the host are tasks of a stream. They may outlive the executor, so they
- * hold a reference and look under poll_lock whether it is open.
+ * One-sided operations are tasks of a stream. They may outlive the executor, so they hold a
+ * reference and look under poll_lock whether it is open.
  */
 #include "kernels/host/host_exec.h"
 
@@ -14,10 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A poll of a task may take about 100 us (host_stream.h): 256 KiB at 3 GB/s. */
+/* A poll may take about 100 us (host_stream.h): 256 KiB at 3 GB/s. */
 #define PIECE_BYTES ((size_t)256 << 10)
 
-/* The signals of one sending rank that a wait needs. */
 struct goal {
     int sender;
     int signal;
@@ -28,16 +27,16 @@ struct gyre_one_sided_task {
     struct gyre_task task; /* first: the stream's */
     struct gyre_host_executor *executor;
     uint64_t *const *counters;
-    uint64_t start_ns; /* of the wait; 0 = it does not wait */
+    uint64_t start_ns; /* 0 = it does not wait */
     uint64_t timeout_ns;
     const struct gyre_remote_puts *remote;
-    gyre_stream stream;                   /* with `thread`, if it is NULL, the task's stream */
-    pthread_t thread;                     /* of the caller: a default stream is a thread's */
+    gyre_stream stream; /* NULL = the thread's default stream */
+    pthread_t thread;
     bool has_ended;                       /* under poll_lock */
-    struct gyre_one_sided_task *previous; /* in the executor's list, under its lock */
+    struct gyre_one_sided_task *previous; /* under the executor's lock */
     struct gyre_one_sided_task *next;
-    struct gyre_put put; /* what is left of a put */
-    int n_goals;         /* wait */
+    struct gyre_put put;
+    int n_goals;
     struct goal goals[];
 };
 
@@ -97,7 +96,6 @@ static enum gyre_task_state go_on_putting(struct gyre_one_sided_task *task)
     return GYRE_TASK_DONE;
 }
 
-/* The message found no room. */
 static enum gyre_task_state wait_for_room(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
     if (!is_late(task))
@@ -317,7 +315,7 @@ static bool is_same_stream(const struct gyre_one_sided_task *a, const struct gyr
     return a->stream == b->stream && (a->stream != NULL || pthread_equal(a->thread, b->thread));
 }
 
-/* Waits at the head of their streams. False: there are too many. */
+/* At the head of their streams. False: there are too many. */
 static bool find_waits(struct gyre_host_executor *executor, struct gyre_blocked *blocked,
                        const struct gyre_one_sided_task **waits_out)
 {

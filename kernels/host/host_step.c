@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs one step of one worker, straight from incoming slots and local chunks to outgoing slots and
- * the local chunk.
+ * Straight from incoming slots and local chunks to outgoing slots and the local chunk.
  */
 #include "kernels/host/host_exec.h"
 
@@ -76,10 +75,9 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
     return true;
 }
 
-/* A chunk of a step. */
 struct piece {
-    uint32_t index;           /* in the step's range */
-    struct gyre_range range;  /* of the chunk's tile */
+    uint32_t index;
+    struct gyre_range range;
     uint64_t slot_skip_bytes; /* after the earlier pieces */
 };
 
@@ -100,7 +98,6 @@ static uint64_t piece_bytes(const struct gyre_host_runner *runner, const struct 
     return piece->range.n_elems * gyre_dtype_bytes((gyre_dtype)runner->work->work.reduction.dtype);
 }
 
-/* Where a local operand's part of the piece begins. */
 static unsigned char *local_address(const struct gyre_host_runner *runner,
                                     const struct gyre_step *step,
                                     const struct gyre_operand *operand, const struct piece *piece)
@@ -120,7 +117,7 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
 
-/* A slot of LL. @operand: the input, or GYRE_STEP_MAX_INS + the output. */
+/* @operand: the input, or GYRE_STEP_MAX_INS + the output. */
 static unsigned char *unpacked_address(const struct gyre_host_executor *executor, uint32_t operand)
 {
     return executor->unpacked + (size_t)operand * executor->line_payload_bytes;
@@ -136,7 +133,7 @@ static unsigned char *slot_address(const struct gyre_host_executor *executor,
     return slot + piece->slot_skip_bytes;
 }
 
-/* Of the step's chunk: an input's in this rank's OUT, an output's in the peer's. */
+/* An input's in this rank's OUT, an output's in the peer's. */
 static unsigned char *placed_address(const struct gyre_host_runner *runner,
                                      const struct gyre_step *step,
                                      const struct gyre_operand *operand, const struct piece *piece,
@@ -315,7 +312,7 @@ static uint32_t publish(const struct gyre_host_executor *executor, const struct 
         struct gyre_host_end *end = ends[step->ins[i].index];
         advance(end);
         if (end->proto == GYRE_PROTO_LL)
-            end->n_seen = 0; /* words of the next slot */
+            end->n_seen = 0;
         gyre_store_release_u64(&end->credit->head[end->proto], end->n_moved);
         n_moved++;
     }

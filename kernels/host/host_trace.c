@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records steps for GYRE_TRACE_FILE, with at most two readings of the clock a step.
- * gyre_host_step_try() runs the step, so recorded launches run the same code.
+ * Records steps, with at most two readings of the clock a step. gyre_host_step_try() runs the step,
+ * so recorded launches run the same code.
  */
 #include "kernels/host/host_exec.h"
 
@@ -29,7 +29,6 @@ static void add_slots(const struct gyre_host_runner *runner, const struct gyre_s
     }
 }
 
-/* Everything but the times. */
 static void begin_event(const struct gyre_host_launch *launch,
                         const struct gyre_host_runner *runner, struct gyre_trace_event *event)
 {
@@ -56,8 +55,8 @@ static bool wait(struct gyre_host_runner *runner)
     return false;
 }
 
-/* A receiving step reads the clock itself: the step before may have ended before the sender's
- * step, if another thread ran in between. */
+/* A receiving step reads the clock itself: the step before may have ended before the sender's step,
+ * if another thread ran in between. */
 static bool receives(const struct gyre_step *step)
 {
     for (uint32_t i = 0; i < step->n_ins; i++)
@@ -131,7 +130,7 @@ void gyre_host_trace_end(const struct gyre_host_launch *launch)
     event->begin_ns = launch->begin_ns;
     event->data_ns = launch->begin_ns;
     event->ready_ns = launch->begin_ns;
-    event->end_ns = launch->last_ns; /* of its last step */
+    event->end_ns = launch->last_ns;
     event->call = launch->first_work;
     event->sequence = work->sequence;
     event->program = work->loaded->traced;

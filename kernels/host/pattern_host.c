@@ -22,14 +22,14 @@ static void compute(const struct gyre_pattern *pattern, uint32_t rank, uint64_t 
         const uint64_t bits = rank == GYRE_PATTERN_REDUCED
                                   ? gyre_pattern_reduced(pattern, first + i)
                                   : gyre_pattern_value(pattern, rank, first + i);
-        memcpy(period_out->bytes + i * elem_bytes, &bits, elem_bytes); /* little-endian hosts */
+        memcpy(period_out->bytes + i * elem_bytes, &bits, elem_bytes);
     }
 }
 
 static gyre_status host_fill(struct gyre_device *device, const struct gyre_pattern *pattern,
                              uint32_t rank, uint64_t first, uint64_t count, void *buffer)
 {
-    struct period period; /* 32 KiB */
+    struct period period;
     const uint64_t elem_bytes = gyre_dtype_bytes(pattern->dtype);
     const uint64_t n_period = gyre_min_u64(count, GYRE_PATTERN_PERIOD);
     unsigned char *to = buffer;

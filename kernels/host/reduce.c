@@ -23,7 +23,7 @@ struct op_loops {
 };
 
 struct type_loops {
-    struct op_loops ops[GYRE_MIN + 1]; /* SUM, PROD, MAX, MIN */
+    struct op_loops ops[GYRE_MIN + 1];
     void (*scale)(void *out, const void *in, const void *scalar, size_t n_elems);
     void (*divide)(void *in_out, uint32_t divisor, size_t n_elems);
 };
@@ -55,7 +55,7 @@ static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 #undef LOOPS_NAME
 #undef LOOPS_TABLE
 
-/* Defined by a test, to run the loops that this machine would not choose. */
+/* A test defines it, to run the loops that this machine would not choose. */
 #if defined(__x86_64__) && !defined(GYRE_REDUCE_BASELINE_ONLY)
 #define HAVE_AVX2_LOOPS  1
 #define LOOPS_TARGET     __attribute__((target("avx2")))
@@ -74,7 +74,6 @@ static const struct type_loops *loops_of(uint8_t dtype)
     return &loops_baseline[dtype];
 }
 
-/* Some fields are the same for all blocks. */
 struct block {
     const struct gyre_reduce_step *step;
     const struct type_loops *loops;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one instruction of programs on host memory: reduce all inputs in order and write all
- * outputs, in one pass.
+ * Reduces all inputs in order and writes all outputs, in one pass.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_H
 #define GYRE_KERNELS_HOST_REDUCE_H

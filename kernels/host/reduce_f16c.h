@@ -15,7 +15,7 @@
 #define F16C_ELEMS 512
 
 /* Runs cpuid itself, because clang 14 cannot test for F16C by name. cpuid may trap under a
- * hypervisor, so the answer, which is the same in every thread, is kept. */
+ * hypervisor, so the answer is kept. */
 static bool has_f16c(void)
 {
     enum { UNKNOWN, NO, YES };
