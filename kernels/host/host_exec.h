@@ -48,9 +48,8 @@ struct gyre_host_executor {
     bool is_closed;
     uint64_t n_ended;
 
-    uint32_t *has_left; /* by rank: 1 = it sends no more signals; set by any thread, release */
-    uint64_t
-        n_one_sided; /* in streams; callers add, the threads that run streams count down, release */
+    uint32_t *has_left;   /* by rank: 1 = it sends no more signals; set by any thread, release */
+    uint64_t n_one_sided; /* in streams; any thread adds, threads that run streams count down */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
     uint32_t n_users; /* the owner, every enqueued launch, every one-sided operation */
