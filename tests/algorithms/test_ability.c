@@ -115,7 +115,7 @@ static void check(const struct gyre_algorithm *algorithm, const struct gyre_shap
                   where);
 }
 
-static void all_programs_do_what_their_algorithm_says(void)
+TEST_CASE("all programs do what their algorithm says")
 {
     static struct gyre_grouping two_hosts = {.n_hosts = 2};
     for (int rank = 4; rank < 8; rank++)
@@ -136,7 +136,7 @@ static void all_programs_do_what_their_algorithm_says(void)
 }
 
 /* A collective of the mask is one that can_do knows, on any number of ranks. */
-static void compiled_in_algorithms_can_do_all_shapes(void)
+TEST_CASE("compiled-in algorithms can do all shapes")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
@@ -147,10 +147,3 @@ static void compiled_in_algorithms_can_do_all_shapes(void)
                       gyre_algorithm_has(gyre_algorithms[a], shape.coll));
             }
 }
-
-static const struct test_case cases[] = {
-    {"all programs do what their algorithm says", all_programs_do_what_their_algorithm_says},
-    {"compiled-in algorithms can do all shapes", compiled_in_algorithms_can_do_all_shapes},
-};
-
-TEST_MAIN(cases)

@@ -8,7 +8,7 @@
 
 /* ---- constants as text -------------------------------------------------------------------- */
 
-static void costs_come_back_bit_by_bit(void)
+TEST_CASE("costs come back bit by bit")
 {
     struct gyre_cost cost = gyre_cost_h200, back;
     double *constants = (double *)&cost;
@@ -21,7 +21,7 @@ static void costs_come_back_bit_by_bit(void)
     free(text);
 }
 
-static void a_point_is_a_point_in_every_locale(void)
+TEST_CASE("a point is a point in every locale")
 {
     (void)test_enter_locale(); /* without it, a plain test */
     struct gyre_cost cost = gyre_cost_host;
@@ -30,7 +30,7 @@ static void a_point_is_a_point_in_every_locale(void)
     (void)setlocale(LC_ALL, "C");
 }
 
-static void what_a_text_does_not_name_stays(void)
+TEST_CASE("what a text does not name stays")
 {
     struct gyre_cost cost;
     CHECK_OK(gyre_cost_from_text("# measured\n\n  launch_ns=7 # ns\nsimple_step_ns = 2.5e2",
@@ -39,7 +39,7 @@ static void what_a_text_does_not_name_stays(void)
     CHECK(cost.nic_bytes_per_ns == gyre_cost_h200.nic_bytes_per_ns);
 }
 
-static void texts_that_are_wrong_are_refused(void)
+TEST_CASE("texts that are wrong are refused")
 {
     static const char *const wrong[][2] = {
         {"launch = 1", "line 1: \"launch\" is none of: launch_ns"},
@@ -64,12 +64,3 @@ static void texts_that_are_wrong_are_refused(void)
                 "longer than");
     CHECK(memcmp(&cost, &gyre_cost_host, sizeof(cost)) == 0);
 }
-
-static const struct test_case cases[] = {
-    {"costs come back bit by bit", costs_come_back_bit_by_bit},
-    {"a point is a point in every locale", a_point_is_a_point_in_every_locale},
-    {"what a text does not name stays", what_a_text_does_not_name_stays},
-    {"texts that are wrong are refused", texts_that_are_wrong_are_refused},
-};
-
-TEST_MAIN(cases)

@@ -61,7 +61,7 @@ static void play(struct scene *scene)
     gyre_flows_close(flows);
 }
 
-static void n_flows_over_one_link_take_n_times_as_long(void)
+TEST_CASE("n flows over one link take n times as long")
 {
     for (uint32_t n = 1; n <= MOST_FLOWS; n++) {
         struct scene scene = {.n_links = 1, .bytes_per_ns = {8}};
@@ -74,7 +74,7 @@ static void n_flows_over_one_link_take_n_times_as_long(void)
 }
 
 /* Link 1 lets the second flow have 2 only, so the first one gets 8 of the 10 of link 0. */
-static void what_a_narrow_link_leaves_goes_to_the_others(void)
+TEST_CASE("what a narrow link leaves goes to the others")
 {
     struct scene scene = {.n_links = 2, .bytes_per_ns = {10, 2}};
     add_flow(&scene, 0, 1600, 1, 1, (const uint32_t[]){0});
@@ -85,7 +85,7 @@ static void what_a_narrow_link_leaves_goes_to_the_others(void)
 }
 
 /* Alone, then by halves, then alone again. */
-static void rates_change_when_flows_start_and_end(void)
+TEST_CASE("rates change when flows start and end")
 {
     struct scene scene = {.n_links = 1, .bytes_per_ns = {10}};
     add_flow(&scene, 0, 1000, 1, 1, (const uint32_t[]){0});
@@ -96,7 +96,7 @@ static void rates_change_when_flows_start_and_end(void)
 }
 
 /* Three members against one: a quarter of the link for each. */
-static void a_flow_of_several_members_gets_several_shares(void)
+TEST_CASE("a flow of several members gets several shares")
 {
     struct scene scene = {.n_links = 1, .bytes_per_ns = {8}};
     add_flow(&scene, 0, 1000, 3, 1, (const uint32_t[]){0});
@@ -169,7 +169,7 @@ static void play_simply(const struct scene *scene, double *end_ns)
     }
 }
 
-static void random_flows_share_as_a_simple_implementation_says(void)
+TEST_CASE("random flows share as a simple implementation says")
 {
     srand(7);
     for (int round = 0; round < 2000; round++) {
@@ -251,7 +251,7 @@ static struct gyre_prediction predict(const struct ask *ask)
 }
 
 /* Each hop takes the network's hop, the latency of two links, and the bytes at the NIC's rate. */
-static void a_ring_over_one_leaf_takes_n_minus_1_hops(void)
+TEST_CASE("a ring over one leaf takes n-1 hops")
 {
     struct gyre_fabric *fabric =
         read_fabric("hosts 5 gpus 1 nics 1 rate 4\nlatency nic 30 uplink 1\n");
@@ -268,7 +268,7 @@ static void a_ring_over_one_leaf_takes_n_minus_1_hops(void)
 
 /* Each tile takes log2(n) hops one after the other, because one worker carries out its steps: this
  * is why recursive doubling of large vectors in small tiles takes so long. */
-static void recursive_doubling_takes_log_n_hops_a_tile(void)
+TEST_CASE("recursive doubling takes log n hops a tile")
 {
     enum { TILE_BYTES = 4096, N_TILES = 32 };
     for (uint32_t n = 2; n <= 32; n *= 2) {
@@ -291,7 +291,7 @@ static void recursive_doubling_takes_log_n_hops_a_tile(void)
 
 /* Where data stay on their rail, or there is only one leaf, one or two hosts stand for all. A NIC
  * whose rate differs a little forbids that, so that all ranks are simulated. */
-static void hosts_that_are_alike_stand_for_each_other(void)
+TEST_CASE("hosts that are alike stand for each other")
 {
     static const char *const wirings[] = {"hosts 12 gpus 2 nics 2 rate 8\nleaves 2\nwiring rails\n",
                                           "hosts 8 gpus 4 nics 2 rate 8\n"};
@@ -323,7 +323,7 @@ static void hosts_that_are_alike_stand_for_each_other(void)
 }
 
 /* n ranks gather in n steps each: 21 million. */
-static void too_many_steps_are_refused(void)
+TEST_CASE("too many steps are refused")
 {
     static struct gyre_grouping grouping;
     struct gyre_fabric *fabric =
@@ -341,7 +341,7 @@ static void too_many_steps_are_refused(void)
 }
 
 /* Two racks of two ranks: of each rank's three blocks two go through the leaf's uplink. */
-static void an_oversubscribed_leaf_takes_its_bytes_over_its_uplink(void)
+TEST_CASE("an oversubscribed leaf takes its bytes over its uplink")
 {
     struct gyre_fabric *fabric = read_fabric("hosts 4 gpus 1 nics 1 rate 100\n"
                                              "leaves 2\nspines 1\nuplinks oversubscription 10\n");
@@ -363,7 +363,7 @@ static void an_oversubscribed_leaf_takes_its_bytes_over_its_uplink(void)
     gyre_fabric_free(fabric);
 }
 
-static void a_slow_link_shows(void)
+TEST_CASE("a slow link shows")
 {
     struct gyre_fabric *fabric =
         read_fabric("hosts 4 gpus 1 nics 1 rate 50\nlink host 2 nic 0 rate 5\n");
@@ -381,7 +381,7 @@ static void a_slow_link_shows(void)
 }
 
 /* Where links do not limit each other, a fabric is what the model of NICs says. */
-static void one_wide_leaf_is_like_nics_alone(void)
+TEST_CASE("one wide leaf is like NICs alone")
 {
     struct gyre_fabric *fabric = read_fabric("hosts 4 gpus 4 nics 4 rate 50\n");
     static struct gyre_grouping grouping;
@@ -426,7 +426,7 @@ static void describe(const struct gyre_fabric *fabric, uint32_t from, uint32_t t
     }
 }
 
-static void ranks_of_one_leaf_do_not_use_a_spine(void)
+TEST_CASE("ranks of one leaf do not use a spine")
 {
     struct gyre_fabric *fabric = read_fabric(two_racks);
     char text[256];
@@ -438,7 +438,7 @@ static void ranks_of_one_leaf_do_not_use_a_spine(void)
     gyre_fabric_free(fabric);
 }
 
-static void rails_have_leaves_of_their_own(void)
+TEST_CASE("rails have leaves of their own")
 {
     struct gyre_fabric *fabric =
         read_fabric("hosts 3 gpus 2 nics 2 rate 10\nleaves 2\nwiring rails\n");
@@ -452,7 +452,7 @@ static void rails_have_leaves_of_their_own(void)
 }
 
 /* All ways between the racks, with one spine after the other cut off. */
-static void dead_links_are_avoided_or_named(void)
+TEST_CASE("dead links are avoided or named")
 {
     char text[512], names[256];
     for (int n_dead = 0; n_dead <= 3; n_dead++) {
@@ -479,7 +479,7 @@ static void dead_links_are_avoided_or_named(void)
     }
 }
 
-static void a_rank_whose_nic_is_dead_uses_another(void)
+TEST_CASE("a rank whose NIC is dead uses another")
 {
     struct gyre_fabric *fabric =
         read_fabric("hosts 2 gpus 4 nics 4 rate 10\nlink host 1 nic 2-3 dead\n");
@@ -493,7 +493,7 @@ static void a_rank_whose_nic_is_dead_uses_another(void)
     gyre_fabric_free(fabric);
 }
 
-static void gpus_share_nics_and_the_rail_picks_the_spine(void)
+TEST_CASE("GPUs share NICs and the rail picks the spine")
 {
     struct gyre_fabric *fabric = read_fabric("hosts 1 gpus 4 nics 2 rate 10\n"
                                              "hosts 1 gpus 2 nics 2 rate 20\n"
@@ -516,7 +516,7 @@ static void gpus_share_nics_and_the_rail_picks_the_spine(void)
 
 #define HOSTS "hosts 2 gpus 2 nics 2 rate 10\n"
 
-static void texts_that_are_wrong_are_refused(void)
+TEST_CASE("texts that are wrong are refused")
 {
     static const char *const wrong[][2] = {
         {"", "no line says \"hosts"},
@@ -568,29 +568,3 @@ static void texts_that_are_wrong_are_refused(void)
     CHECK_FAILS(gyre_fabric_from_text(text, &fabric), GYRE_ERROR_INVALID_ARGUMENT, "longer than");
     CHECK(fabric == NULL);
 }
-
-static const struct test_case cases[] = {
-    {"n flows over one link take n times as long", n_flows_over_one_link_take_n_times_as_long},
-    {"what a narrow link leaves goes to the others", what_a_narrow_link_leaves_goes_to_the_others},
-    {"rates change when flows start and end", rates_change_when_flows_start_and_end},
-    {"a flow of several members gets several shares",
-     a_flow_of_several_members_gets_several_shares},
-    {"random flows share as a simple implementation says",
-     random_flows_share_as_a_simple_implementation_says},
-    {"a ring over one leaf takes n-1 hops", a_ring_over_one_leaf_takes_n_minus_1_hops},
-    {"recursive doubling takes log n hops a tile", recursive_doubling_takes_log_n_hops_a_tile},
-    {"hosts that are alike stand for each other", hosts_that_are_alike_stand_for_each_other},
-    {"too many steps are refused", too_many_steps_are_refused},
-    {"an oversubscribed leaf takes its bytes over its uplink",
-     an_oversubscribed_leaf_takes_its_bytes_over_its_uplink},
-    {"a slow link shows", a_slow_link_shows},
-    {"one wide leaf is like NICs alone", one_wide_leaf_is_like_nics_alone},
-    {"ranks of one leaf do not use a spine", ranks_of_one_leaf_do_not_use_a_spine},
-    {"rails have leaves of their own", rails_have_leaves_of_their_own},
-    {"dead links are avoided or named", dead_links_are_avoided_or_named},
-    {"a rank whose NIC is dead uses another", a_rank_whose_nic_is_dead_uses_another},
-    {"GPUs share NICs and the rail picks the spine", gpus_share_nics_and_the_rail_picks_the_spine},
-    {"texts that are wrong are refused", texts_that_are_wrong_are_refused},
-};
-
-TEST_MAIN(cases)

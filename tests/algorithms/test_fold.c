@@ -52,21 +52,13 @@ static unsigned count_kept_hosts(int early)
     return fold.n_kept_hosts;
 }
 
-static void given_programs_that_are_alike_are_kept_once(void)
+TEST_CASE("given programs that are alike are kept once")
 {
     CHECK(count_kept_hosts(NO_RANK) == 1);
 }
 
-static void one_given_program_that_differs_keeps_all_ranks(void)
+TEST_CASE("one given program that differs keeps all ranks")
 {
     for (int early = 0; early < N_RANKS; early += 5)
         CHECK_MSG(count_kept_hosts(early) == N_RANKS, "rank %d differs", early);
 }
-
-static const struct test_case cases[] = {
-    {"given programs that are alike are kept once", given_programs_that_are_alike_are_kept_once},
-    {"one given program that differs keeps all ranks",
-     one_given_program_that_differs_keeps_all_ranks},
-};
-
-TEST_MAIN(cases)

@@ -333,7 +333,7 @@ static void mutate_all_shapes(int n_each)
         }
 }
 
-static void the_verifier_refuses_what_shows(void)
+TEST_CASE("the verifier refuses at least 99% of the mutants that show")
 {
     struct count all = {0};
     mutate_all_shapes(getenv("TEST_FEW") != NULL ? 16 : 64);
@@ -358,9 +358,3 @@ static void the_verifier_refuses_what_shows(void)
     CHECK(all.n_harmful > 0);
     CHECK(all.n_refused * 100 >= all.n_harmful * 99);
 }
-
-static const struct test_case cases[] = {
-    {"the verifier refuses at least 99% of the mutants that show", the_verifier_refuses_what_shows},
-};
-
-TEST_MAIN(cases)

@@ -6,7 +6,7 @@
 
 /* ---- closed forms ------------------------------------------------------------------------- */
 
-static void a_ring_takes_2n_minus_2_hops_and_moves_2n_minus_2_nths(void)
+TEST_CASE("a ring takes 2(n-1) hops and moves 2(n-1)/n of the bytes")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     for (unsigned n = 2; n <= 33; n++) {
@@ -18,7 +18,7 @@ static void a_ring_takes_2n_minus_2_hops_and_moves_2n_minus_2_nths(void)
 }
 
 /* One worker walks the ring for each tile; the tiles follow each other. */
-static void the_tiles_of_a_ring_add_up(void)
+TEST_CASE("the tiles of a ring add up")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     const struct question question = {
@@ -47,7 +47,7 @@ static void check_step(void *observer, const struct gyre_simulated_step *step)
                      (!is_last && !is_near(step->arrived_ns[0], start_ns + hop_ns));
 }
 
-static void an_observer_is_told_when_each_step_runs(void)
+TEST_CASE("an observer is told when each step runs")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     const struct gyre_shape shape = {.n_ranks = 4};
@@ -75,7 +75,7 @@ static void an_observer_is_told_when_each_step_runs(void)
     gyre_simulator_close(simulator);
 }
 
-static void all_gather_and_reduce_scatter_are_half_a_ring(void)
+TEST_CASE("all-gather and reduce-scatter are half a ring")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
@@ -88,7 +88,7 @@ static void all_gather_and_reduce_scatter_are_half_a_ring(void)
 }
 
 /* The first tile passes all links. The other tiles follow it over the last link. */
-static void a_chain_is_a_pipeline(void)
+TEST_CASE("a chain is a pipeline")
 {
     const struct gyre_cost cost = plain_cost(100, BYTES_PER_NS);
     for (unsigned n = 2; n <= 17; n += 3)
@@ -105,7 +105,7 @@ static void a_chain_is_a_pipeline(void)
 }
 
 /* With d slots, slot k + d leaves when the credit of slot k is back. */
-static void few_slots_on_a_long_link_cost_a_round_trip(void)
+TEST_CASE("few slots on a long link cost a round trip")
 {
     struct gyre_cost cost = plain_cost(10000, BYTES_PER_NS);
     cost.credit_ns[GYRE_LINK_HOST] = 7000;
@@ -124,7 +124,7 @@ static void few_slots_on_a_long_link_cost_a_round_trip(void)
     }
 }
 
-static void a_tree_is_as_deep_as_the_logarithm(void)
+TEST_CASE("a tree is as deep as the logarithm")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, 0);
     unsigned height = 1;
@@ -139,7 +139,7 @@ static void a_tree_is_as_deep_as_the_logarithm(void)
     }
 }
 
-static void one_shot_is_one_hop_and_n_minus_1_vectors(void)
+TEST_CASE("one-shot is one hop and n-1 vectors")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     for (unsigned n = 2; n <= 40; n++) {
@@ -149,7 +149,7 @@ static void one_shot_is_one_hop_and_n_minus_1_vectors(void)
     }
 }
 
-static void two_shot_is_two_hops_and_2n_minus_2_nths(void)
+TEST_CASE("two-shot is two hops and 2(n-1)/n of the bytes")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     for (unsigned n = 2; n <= 9; n++) {
@@ -160,7 +160,7 @@ static void two_shot_is_two_hops_and_2n_minus_2_nths(void)
 }
 
 /* A step of k chunks moves k tiles: in all, the bytes of the formula, in log2(n) hops. */
-static void log_steps_are_few_hops_and_few_bytes(void)
+TEST_CASE("log steps are few hops and few bytes")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     for (unsigned log2_n = 1; log2_n <= 6; log2_n++) {
@@ -197,7 +197,7 @@ static void log_steps_are_few_hops_and_few_bytes(void)
 }
 
 /* The longest range has to fit a slot, with 16 bytes of each chunk. */
-static void a_slot_that_is_too_small_for_a_range_is_refused(void)
+TEST_CASE("a slot that is too small for a range is refused")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 16};
@@ -217,7 +217,7 @@ static void a_slot_that_is_too_small_for_a_range_is_refused(void)
     gyre_simulator_close(simulator);
 }
 
-static void a_step_costs_itself_its_copies_and_its_sends(void)
+TEST_CASE("a step costs itself, its copies and its sends")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
     cost.launch_ns = 4000;
@@ -237,7 +237,7 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
 }
 
 /* Placed data are not copied out of slots. Data that are passed on have to be read. */
-static void placed_slots_are_not_copied(void)
+TEST_CASE("placed slots are not copied")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
     cost.worker_read_bytes_per_ns = 4;
@@ -254,7 +254,7 @@ static void placed_slots_are_not_copied(void)
 }
 
 /* The slowdown is whole from 16 times cached_bytes on, and half of it at 4 times. */
-static void what_no_cache_holds_is_slower(void)
+TEST_CASE("what no cache holds is slower")
 {
     static const struct {
         uint64_t n_bytes;
@@ -278,7 +278,7 @@ static void what_no_cache_holds_is_slower(void)
     }
 }
 
-static void a_rank_on_its_own_copies(void)
+TEST_CASE("a rank on its own copies")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     cost.worker_read_bytes_per_ns = 4;
@@ -290,7 +290,7 @@ static void a_rank_on_its_own_copies(void)
 
 /* ---- shared links ----------------------------------------------------------------------- */
 
-static void the_ranks_of_a_host_share_its_nic(void)
+TEST_CASE("the ranks of a host share its NIC")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
     cost.nic_bytes_per_ns = BYTES_PER_NS;
@@ -308,7 +308,7 @@ static void the_ranks_of_a_host_share_its_nic(void)
 }
 
 /* Sockets between the ranks of one host, say. */
-static void one_host_can_be_all_network(void)
+TEST_CASE("one host can be all network")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
     cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK] = 3 * HOP_NS;
@@ -322,7 +322,7 @@ static void one_host_can_be_all_network(void)
     }
 }
 
-static void more_ranks_than_cores_take_turns(void)
+TEST_CASE("more ranks than cores take turns")
 {
     struct gyre_cost cost = plain_cost(0, 0);
     cost.step_ns[GYRE_PROTO_SIMPLE] = 1000;
@@ -336,7 +336,7 @@ static void more_ranks_than_cores_take_turns(void)
     CHECK_TIME(&cost, &question, 2000);
 }
 
-static void channels_share_what_a_rank_has_once(void)
+TEST_CASE("channels share what a rank has once")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     struct question question = {
@@ -349,7 +349,7 @@ static void channels_share_what_a_rank_has_once(void)
     CHECK_TIME(&cost, &question, 6 * (HOP_NS + (1 << 18) / BYTES_PER_NS));
 }
 
-static void the_bottleneck_is_named(void)
+TEST_CASE("the bottleneck is named")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     struct question question = {
@@ -360,31 +360,3 @@ static void the_bottleneck_is_named(void)
     prediction = ask(&cost, &question);
     CHECK(prediction.bottleneck == GYRE_RESOURCE_LATENCY);
 }
-
-static const struct test_case cases[] = {
-    {"a ring takes 2(n-1) hops and moves 2(n-1)/n of the bytes",
-     a_ring_takes_2n_minus_2_hops_and_moves_2n_minus_2_nths},
-    {"the tiles of a ring add up", the_tiles_of_a_ring_add_up},
-    {"an observer is told when each step runs", an_observer_is_told_when_each_step_runs},
-    {"all-gather and reduce-scatter are half a ring",
-     all_gather_and_reduce_scatter_are_half_a_ring},
-    {"a chain is a pipeline", a_chain_is_a_pipeline},
-    {"few slots on a long link cost a round trip", few_slots_on_a_long_link_cost_a_round_trip},
-    {"a tree is as deep as the logarithm", a_tree_is_as_deep_as_the_logarithm},
-    {"one-shot is one hop and n-1 vectors", one_shot_is_one_hop_and_n_minus_1_vectors},
-    {"two-shot is two hops and 2(n-1)/n of the bytes", two_shot_is_two_hops_and_2n_minus_2_nths},
-    {"log steps are few hops and few bytes", log_steps_are_few_hops_and_few_bytes},
-    {"a slot that is too small for a range is refused",
-     a_slot_that_is_too_small_for_a_range_is_refused},
-    {"a step costs itself, its copies and its sends", a_step_costs_itself_its_copies_and_its_sends},
-    {"placed slots are not copied", placed_slots_are_not_copied},
-    {"what no cache holds is slower", what_no_cache_holds_is_slower},
-    {"a rank on its own copies", a_rank_on_its_own_copies},
-    {"the ranks of a host share its NIC", the_ranks_of_a_host_share_its_nic},
-    {"one host can be all network", one_host_can_be_all_network},
-    {"more ranks than cores take turns", more_ranks_than_cores_take_turns},
-    {"channels share what a rank has once", channels_share_what_a_rank_has_once},
-    {"the bottleneck is named", the_bottleneck_is_named},
-};
-
-TEST_MAIN(cases)

@@ -40,7 +40,7 @@ static void check_more_bytes(const struct gyre_cost *cost, struct question quest
     }
 }
 
-static void more_bytes_never_take_less(void)
+TEST_CASE("more bytes never take less")
 {
     for_all_programs(check_more_bytes);
 }
@@ -68,12 +68,12 @@ static void check_worse_machine(const struct gyre_cost *cost, struct question qu
     }
 }
 
-static void a_worse_machine_is_never_faster(void)
+TEST_CASE("a worse machine is never faster")
 {
     for_all_programs(check_worse_machine);
 }
 
-static void more_ranks_never_take_less(void)
+TEST_CASE("more ranks never take less")
 {
     static const struct gyre_algorithm *const algorithms[] = {
         &gyre_algorithm_ring, &gyre_algorithm_direct, &gyre_algorithm_twoshot};
@@ -117,7 +117,7 @@ static void check_turns(const struct gyre_cost *cost, struct question question)
     check_folding(&shared, question);
 }
 
-static void one_rank_may_stand_for_all(void)
+TEST_CASE("one rank may stand for all")
 {
     for_all_programs(check_folding);
     for_all_programs(check_turns);
@@ -132,7 +132,7 @@ static void one_rank_may_stand_for_all(void)
 
 /* Where every variant has as many channels, one rail stands for all: also on hosts that are all
  * different, with NICs of their own and with shared ones. */
-static void one_rail_may_stand_for_all(void)
+TEST_CASE("one rail may stand for all")
 {
     static const unsigned shapes[][3] = {{4, 3, 0}, {4, 4, 2}, {5, 4, 2}, {7, 2, 0}, {6, 4, 1}};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -153,7 +153,7 @@ static void one_rail_may_stand_for_all(void)
 
 /* Ranks that exchange data with all others receive in different orders, which is ignored above 64
  * ranks. The predicted time must stay within 3 % of that of a simulation of all ranks. */
-static void one_host_may_stand_for_all_pairs(void)
+TEST_CASE("one host may stand for all pairs")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER};
     static const struct gyre_algorithm *const algorithms[] = {&gyre_algorithm_direct,
@@ -180,7 +180,7 @@ static void one_host_may_stand_for_all_pairs(void)
 }
 
 /* 16,384 ranks in the memory and time of 2048. */
-static void sixteen_thousand_ranks_are_few_steps(void)
+TEST_CASE("sixteen thousand ranks are few steps")
 {
     static struct gyre_grouping grouping;
     grouping = even_hosts(2048, 8);
@@ -211,13 +211,13 @@ static void check_extrapolation(const struct gyre_cost *cost, struct question qu
               gyre_collectives[question.coll].name, question.n_ranks, few.time_ns, all.time_ns);
 }
 
-static void few_tiles_tell_of_many(void)
+TEST_CASE("few tiles tell of many")
 {
     for_all_programs(check_extrapolation);
 }
 
 /* Thirteen ranks send eight and four peers at a time: no small number of tiles is a period. */
-static void unsteady_tiles_do_not_take_for_ever(void)
+TEST_CASE("unsteady tiles do not take for ever")
 {
     const struct question question = {.algorithm = &gyre_algorithm_direct,
                                       .n_ranks = 13,
@@ -230,7 +230,7 @@ static void unsteady_tiles_do_not_take_for_ever(void)
               (unsigned long long)prediction.n_steps);
 }
 
-static void the_same_question_has_the_same_answer(void)
+TEST_CASE("the same question has the same answer")
 {
     const struct question question = {.algorithm = &gyre_algorithm_tree,
                                       .n_ranks = 13,
@@ -246,7 +246,7 @@ static void the_same_question_has_the_same_answer(void)
 
 /* ---- large machines ----------------------------------------------------------------------- */
 
-static void four_thousand_ranks_are_answered(void)
+TEST_CASE("four thousand ranks are answered")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
     struct question question = {.algorithm = &gyre_algorithm_ring, .n_ranks = 4096};
@@ -271,7 +271,7 @@ static void four_thousand_ranks_are_answered(void)
     CHECK_TIME(&cost, &question, HOP_NS + 4095 * 1024 / BYTES_PER_NS);
 }
 
-static void what_is_too_large_is_refused(void)
+TEST_CASE("what is too large is refused")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_BROADCAST, .n_ranks = 4096};
     const struct gyre_machine machine = {.grouping = NULL};
@@ -280,7 +280,7 @@ static void what_is_too_large_is_refused(void)
                 GYRE_ERROR_UNSUPPORTED, "too many to simulate");
 }
 
-static void a_depth_that_deadlocks_is_refused(void)
+TEST_CASE("a depth that deadlocks is refused")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
     const struct gyre_machine machine = {.grouping = NULL};
@@ -299,21 +299,3 @@ static void a_depth_that_deadlocks_is_refused(void)
                 GYRE_ERROR_INVALID_ARGUMENT, "0 slots");
     gyre_simulator_close(simulator);
 }
-
-static const struct test_case cases[] = {
-    {"more bytes never take less", more_bytes_never_take_less},
-    {"a worse machine is never faster", a_worse_machine_is_never_faster},
-    {"more ranks never take less", more_ranks_never_take_less},
-    {"one rank may stand for all", one_rank_may_stand_for_all},
-    {"one rail may stand for all", one_rail_may_stand_for_all},
-    {"one host may stand for all pairs", one_host_may_stand_for_all_pairs},
-    {"sixteen thousand ranks are few steps", sixteen_thousand_ranks_are_few_steps},
-    {"few tiles tell of many", few_tiles_tell_of_many},
-    {"unsteady tiles do not take for ever", unsteady_tiles_do_not_take_for_ever},
-    {"the same question has the same answer", the_same_question_has_the_same_answer},
-    {"four thousand ranks are answered", four_thousand_ranks_are_answered},
-    {"what is too large is refused", what_is_too_large_is_refused},
-    {"a depth that deadlocks is refused", a_depth_that_deadlocks_is_refused},
-};
-
-TEST_MAIN(cases)

@@ -148,7 +148,7 @@ static void make_hosts(const int *sizes, bool is_mixed, struct gyre_shape *shape
     shape->grouping = storage;
 }
 
-static void two_levels_are_right_on_even_and_uneven_hosts(void)
+TEST_CASE("two levels are right on even and uneven hosts")
 {
     struct gyre_grouping storage;
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
@@ -176,7 +176,7 @@ static void two_levels_are_right_on_even_and_uneven_hosts(void)
 
 /* The trees of blocks along the rails, and the order in which hosts handle them, depend on the
  * number of hosts in other ways than with few hosts. */
-static void blocks_find_their_way_between_many_hosts(void)
+TEST_CASE("blocks find their way between many hosts")
 {
     const enum gyre_collective colls[] = {GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
     struct gyre_grouping storage = {.n_hosts = 0};
@@ -197,7 +197,7 @@ static void blocks_find_their_way_between_many_hosts(void)
 
 /* From 256 hosts on, several workers share the blocks of a rail. Pairs inside a host, whose lanes
  * then depend on the distance of a block, need two rails. */
-static void many_workers_share_the_blocks_of_a_rail(void)
+TEST_CASE("many workers share the blocks of a rail")
 {
     const enum gyre_collective colls[] = {GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
     struct gyre_grouping storage = {.n_hosts = 256};
@@ -222,7 +222,7 @@ static void many_workers_share_the_blocks_of_a_rail(void)
 
 /* A GPU runs all workers of all channels as thread blocks at the same time: 132 of an H100 or H200.
  * A pair has at most 64 FIFOs, and a channel uses one for each lane. */
-static void the_workers_of_two_levels_fit_a_gpu(void)
+TEST_CASE("the workers of two levels fit a GPU")
 {
     const unsigned hosts[] = {2, 3, 4, 5, 64, 255, 256, 257, 2048};
     static struct gyre_grouping storage;
@@ -273,7 +273,7 @@ static void prove_algorithm(const struct gyre_algorithm *algorithm)
     }
 }
 
-static void every_algorithm_is_proved(void)
+TEST_CASE("every algorithm is proved")
 {
     n_proved = 0;
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
@@ -362,7 +362,7 @@ static void root_keeps_quiet(struct gyre_program *program)
     program->steps[0].n_outs--; /* direct broadcast: the last output is OUT */
 }
 
-static void each_mistake_is_refused_with_its_reason(void)
+TEST_CASE("each mistake is refused with its reason")
 {
     const struct gyre_algorithm *ring = &gyre_algorithm_ring, *direct = &gyre_algorithm_direct;
     CHECK_REFUSED(ring, GYRE_COLL_ALL_REDUCE, 4, 1, no_final, false, "is not final");
@@ -402,7 +402,7 @@ static void check_place(void (*spoil)(struct gyre_program *program), int victim,
               place->worker, place->step, place->chunk);
 }
 
-static void a_finding_says_where_it_is(void)
+TEST_CASE("a finding says where it is")
 {
     const struct gyre_verify_options options = {.in_place = false};
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
@@ -445,7 +445,7 @@ static void check_texts(const char *text_of_0, const char *text_of_1, bool in_pl
     gyre_program_free(programs[1]);
 }
 
-static void hazards_are_found_exactly_where_memory_is_shared(void)
+TEST_CASE("hazards are found exactly where memory is shared")
 {
     static const char answer[] =
         HEAD("1", "1", "1") "chunk 0: from 0 + in 0 -> out 0, to 0 final\nend\n";
@@ -476,7 +476,7 @@ static void hazards_are_found_exactly_where_memory_is_shared(void)
     check_texts(race, race_answer, true, "while its worker");
 }
 
-static void placed_data_must_not_meet_what_is_still_needed(void)
+TEST_CASE("placed data must not meet what is still needed")
 {
     static const char places[] =
         HEAD("0", "1", "1") "chunk 0: in 0 -> into 1\nchunk 0: from 1 -> out 0\nend\n";
@@ -504,7 +504,7 @@ static void placed_data_must_not_meet_what_is_still_needed(void)
     "worker 0\n"
 
 /* All-to-all of two ranks that send both of their blocks, where one would be enough. */
-static void pieces_of_a_range_are_proved_each(void)
+TEST_CASE("pieces of a range are proved each")
 {
     static const char both[] = RANGE_HEAD("0") "chunks 0-1: in 0 -> to 1\n"
                                                "chunks 0-1: from 1 -> scratch 0\n"
@@ -541,7 +541,7 @@ static void pieces_of_a_range_are_proved_each(void)
     "worker 0\n"
 
 /* The chunks of a vector have different lengths, so both ends must name the same ones. */
-static void both_ends_move_the_same_chunks_of_a_vector(void)
+TEST_CASE("both ends move the same chunks of a vector")
 {
     static const char zero[] =
         VECTOR_HEAD("0") "chunks 0-2 by 2: in 0 -> to 1\n"
@@ -610,7 +610,7 @@ static const struct gyre_algorithm toy = {
     .n_chunks = toy_n_chunks,
 };
 
-static void a_new_algorithm_is_one_struct_proved_and_printed(void)
+TEST_CASE("a new algorithm is one struct, proved and printed")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 3};
     prove_algorithm(&toy);
@@ -629,24 +629,3 @@ static void a_new_algorithm_is_one_struct_proved_and_printed(void)
     free(text);
     free_programs(programs, 3);
 }
-
-static const struct test_case cases[] = {
-    {"two levels are right on even and uneven hosts",
-     two_levels_are_right_on_even_and_uneven_hosts},
-    {"blocks find their way between many hosts", blocks_find_their_way_between_many_hosts},
-    {"many workers share the blocks of a rail", many_workers_share_the_blocks_of_a_rail},
-    {"the workers of two levels fit a GPU", the_workers_of_two_levels_fit_a_gpu},
-    {"every algorithm is proved", every_algorithm_is_proved},
-    {"each mistake is refused with its reason", each_mistake_is_refused_with_its_reason},
-    {"a finding says where it is", a_finding_says_where_it_is},
-    {"hazards are found exactly where memory is shared",
-     hazards_are_found_exactly_where_memory_is_shared},
-    {"placed data must not meet what is still needed",
-     placed_data_must_not_meet_what_is_still_needed},
-    {"pieces of a range are proved each", pieces_of_a_range_are_proved_each},
-    {"both ends move the same chunks of a vector", both_ends_move_the_same_chunks_of_a_vector},
-    {"a new algorithm is one struct, proved and printed",
-     a_new_algorithm_is_one_struct_proved_and_printed},
-};
-
-TEST_MAIN(cases)

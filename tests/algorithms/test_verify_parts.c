@@ -145,7 +145,7 @@ static void follow(uint32_t n_workers, int n_turns, uint64_t max_time, bool is_r
     free(course);
 }
 
-static void clocks_know_what_plain_clocks_know(void)
+TEST_CASE("clocks know what plain clocks know")
 {
     static const uint32_t n_workers_of[] = {2, 3, 8, 33, MOST_WORKERS};
     for (size_t i = 0; i < sizeof(n_workers_of) / sizeof(n_workers_of[0]); i++) {
@@ -154,14 +154,14 @@ static void clocks_know_what_plain_clocks_know(void)
     }
 }
 
-static void a_clock_knows_all_workers_that_passed_on_its_slot(void)
+TEST_CASE("a clock knows all workers that passed on its slot")
 {
     follow(3, 1000, INT16_MAX, true);
     follow(MOST_WORKERS, 4000, INT16_MAX, true);
     follow(MOST_WORKERS, 4000, INT16_MAX + 1, true);
 }
 
-static void times_beyond_16_bits_are_kept(void)
+TEST_CASE("times beyond 16 bits are kept")
 {
     follow(2, 80000, 80000, false); /* about 40000 turns of each worker */
 }
@@ -243,19 +243,9 @@ static void reduce_at_random(uint32_t n_ranks)
     gyre_values_close(values);
 }
 
-static void values_have_the_ranks_that_plain_sets_have(void)
+TEST_CASE("values have the ranks that plain sets have")
 {
     static const uint32_t n_ranks_of[] = {1, 2, 3, 10, 64, 65, MOST_WORKERS};
     for (size_t i = 0; i < sizeof(n_ranks_of) / sizeof(n_ranks_of[0]); i++)
         reduce_at_random(n_ranks_of[i]);
 }
-
-static const struct test_case cases[] = {
-    {"clocks know what plain clocks know", clocks_know_what_plain_clocks_know},
-    {"a clock knows all workers that passed on its slot",
-     a_clock_knows_all_workers_that_passed_on_its_slot},
-    {"times beyond 16 bits are kept", times_beyond_16_bits_are_kept},
-    {"values have the ranks that plain sets have", values_have_the_ranks_that_plain_sets_have},
-};
-
-TEST_MAIN(cases)

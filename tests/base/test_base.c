@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static void a_cause_keeps_its_context(void)
+TEST_CASE("a cause keeps its context")
 {
     CHECK(gyre_fail(GYRE_ERROR_SYSTEM, "inner %d", 7) == GYRE_ERROR_SYSTEM);
     gyre_fail_context(GYRE_ERROR_SYSTEM, "outer");
@@ -25,7 +25,7 @@ static void a_cause_keeps_its_context(void)
     CHECK_FAILS(gyre_fail_errno(ENOMEM, "x"), GYRE_ERROR_OUT_OF_MEMORY, "errno 12");
 }
 
-static void a_long_cause_loses_its_end_not_its_context(void)
+TEST_CASE("a long cause loses its end, not its context")
 {
     char text[2 * GYRE_CAUSE_MAX_BYTES];
     memset(text, 'a', sizeof(text) - 1);
@@ -36,7 +36,7 @@ static void a_long_cause_loses_its_end_not_its_context(void)
     CHECK(strlen(gyre_cause()) < GYRE_CAUSE_MAX_BYTES);
 }
 
-static void numbers_and_words_do_not_depend_on_the_callers_locale(void)
+TEST_CASE("numbers and words do not depend on the caller's locale")
 {
     char text[64], *end;
     if (!test_enter_locale())
@@ -82,7 +82,7 @@ static const char *const utf8_texts[][2] = {
     {"\xe2\x82x\xf0\x9f\x98", BAD "x" BAD},
 };
 
-static void any_bytes_become_utf8(void)
+TEST_CASE("any bytes become UTF-8")
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(utf8_texts); i++) {
         const char *text = utf8_texts[i][0];
@@ -124,7 +124,7 @@ static void any_bytes_become_utf8(void)
     CHECK_MSG(strcmp(markup, "&lt;&quot;&amp; &gt;") == 0, "%s", markup);
 }
 
-static void the_first_fault_wins(void)
+TEST_CASE("the first fault wins")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -135,7 +135,7 @@ static void the_first_fault_wins(void)
     gyre_fault_fini(&fault);
 }
 
-static void edit_distance_counts_edits(void)
+TEST_CASE("edit distance counts edits")
 {
     CHECK(gyre_edit_distance("IB_HCA", "IB_HCA") == 0);
     CHECK(gyre_edit_distance("IB_HCAS", "IB_HCA") == 1);
@@ -143,7 +143,7 @@ static void edit_distance_counts_edits(void)
     CHECK(gyre_edit_distance("kitten", "sitting") == 3);
 }
 
-static void a_host_id_makes_another_host(void)
+TEST_CASE("a host id makes another host")
 {
     uint64_t real = 0, empty = 0, a = 0, b = 0;
     CHECK_OK(gyre_host_hash(NULL, &real));
@@ -153,7 +153,7 @@ static void a_host_id_makes_another_host(void)
     CHECK(real == empty && a != b && a != real);
 }
 
-static void a_rank_without_descriptors_is_no_other_host(void)
+TEST_CASE("a rank without descriptors is no other host")
 {
     struct rlimit before, none;
     uint64_t hash = 0;
@@ -167,7 +167,7 @@ static void a_rank_without_descriptors_is_no_other_host(void)
 }
 
 /* The case has a folder of its own. A pipe stands for everything that is not a regular file. */
-static void only_a_regular_file_is_replaced(void)
+TEST_CASE("only a regular file is replaced")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX", target[PATH_MAX];
     CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
@@ -215,7 +215,7 @@ static int count_names(const char *part)
     return n;
 }
 
-static void a_file_is_replaced_as_a_whole_or_not_at_all(void)
+TEST_CASE("a file is replaced as a whole or not at all")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX";
     struct stat there;
@@ -244,7 +244,7 @@ static void a_file_is_replaced_as_a_whole_or_not_at_all(void)
 }
 
 /* Somebody else could name a link beforehand, and have the user write to what it leads to. */
-static void a_planted_link_is_not_written_through(void)
+TEST_CASE("a planted link is not written through")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX";
     CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
@@ -256,7 +256,7 @@ static void a_planted_link_is_not_written_through(void)
     CHECK(rmdir(folder) == 0);
 }
 
-static void what_may_never_end_is_not_read(void)
+TEST_CASE("what may never end is not read")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX";
     char *bytes = NULL;
@@ -288,7 +288,7 @@ static void *return_at_once(void *argument)
 }
 
 /* A stack that no address space holds stands for every limit on threads. */
-static void a_thread_that_cannot_start_names_the_limits(void)
+TEST_CASE("a thread that cannot start names the limits")
 {
     pthread_t thread;
     CHECK_FAILS(gyre_thread_start(&thread, (size_t)1 << 50, return_at_once, NULL, "a helper"),
@@ -311,7 +311,7 @@ static void check_copy(size_t to, size_t from, size_t n_bytes)
 }
 
 /* Targets 1 to 31 bytes behind the source within a page go another way than others. */
-static void a_copy_is_right_at_every_distance(void)
+TEST_CASE("a copy is right at every distance")
 {
     const size_t sizes[] = {0, 1, 1023, 1024, 1025, 2048, 5000, 8191};
     for (size_t distance = 0; distance < 70; distance++)
@@ -324,23 +324,3 @@ static void a_copy_is_right_at_every_distance(void)
             check_copy(8192 + distance, 4096, sizes[i]);        /* overlaps by half */
         }
 }
-
-static const struct test_case cases[] = {
-    {"a copy is right at every distance", a_copy_is_right_at_every_distance},
-    {"a thread that cannot start names the limits", a_thread_that_cannot_start_names_the_limits},
-    {"only a regular file is replaced", only_a_regular_file_is_replaced},
-    {"a file is replaced as a whole or not at all", a_file_is_replaced_as_a_whole_or_not_at_all},
-    {"a planted link is not written through", a_planted_link_is_not_written_through},
-    {"what may never end is not read", what_may_never_end_is_not_read},
-    {"a cause keeps its context", a_cause_keeps_its_context},
-    {"a long cause loses its end, not its context", a_long_cause_loses_its_end_not_its_context},
-    {"numbers and words do not depend on the caller's locale",
-     numbers_and_words_do_not_depend_on_the_callers_locale},
-    {"any bytes become UTF-8", any_bytes_become_utf8},
-    {"the first fault wins", the_first_fault_wins},
-    {"edit distance counts edits", edit_distance_counts_edits},
-    {"a host id makes another host", a_host_id_makes_another_host},
-    {"a rank without descriptors is no other host", a_rank_without_descriptors_is_no_other_host},
-};
-
-TEST_MAIN(cases)

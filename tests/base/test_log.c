@@ -2,6 +2,7 @@
  *
  * core/foundation/base/log: levels, subsystems, the file, and what gyre_params_load() says into it.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/sock.h"
@@ -68,7 +69,7 @@ static void check_words(const char *level, const char *subsystems, const char *e
                   subsystems, words[i]);
 }
 
-static void levels_and_subsystems_decide_what_is_written(void)
+TEST_CASE("levels and subsystems decide what is written")
 {
     check_words("NONE", "ALL", "00000");
     check_words("VERSION", "ALL", "10000");
@@ -89,7 +90,7 @@ static void levels_and_subsystems_decide_what_is_written(void)
     CHECK_FAILS(gyre_log_configure("INFO", "", "/nonexistent/x"), GYRE_ERROR_SYSTEM, "/nonexist");
 }
 
-static void a_line_names_host_process_thread_and_rank(void)
+TEST_CASE("a line names host, process, thread and rank")
 {
     char head[128];
     char host[65] = "";
@@ -108,7 +109,7 @@ static void a_line_names_host_process_thread_and_rank(void)
     CHECK_MSG(strstr(text, head) != NULL, "%s", text);
 }
 
-static void logging_changes_neither_errno_nor_the_cause(void)
+TEST_CASE("logging changes neither errno nor the cause")
 {
     start_log("INFO", "");
     gyre_fail(GYRE_ERROR_SYSTEM, "the cause");
@@ -119,7 +120,7 @@ static void logging_changes_neither_errno_nor_the_cause(void)
     end_log();
 }
 
-static void a_long_line_is_cut_and_stays_one_line(void)
+TEST_CASE("a long line is cut and stays one line")
 {
     char text[5000];
     memset(text, 'y', sizeof(text) - 1);
@@ -134,7 +135,7 @@ static void a_long_line_is_cut_and_stays_one_line(void)
 }
 
 /* Last: it sets the process's log up for good. */
-static void loading_the_variables_says_what_is_ignored(void)
+TEST_CASE("loading the variables says what is ignored")
 {
     struct gyre_params params;
     char path[128];
@@ -154,7 +155,7 @@ static void loading_the_variables_says_what_is_ignored(void)
     CHECK(strstr(text, "NCCL_RAS_ENABLE has no counterpart") != NULL);
 }
 
-static void a_pipe_without_a_reader_is_no_log_file(void)
+TEST_CASE("a pipe without a reader is no log file")
 {
     char path[128], line[256] = "";
     snprintf(path, sizeof(path), "%s/pipe", directory);
@@ -191,7 +192,7 @@ static const char *caught(int fd)
     return text;
 }
 
-static void a_full_disk_is_said_once(void)
+TEST_CASE("a full disk is said once")
 {
     const int end = catch_stderr();
     CHECK_OK(gyre_log_configure("WARN", "", "/dev/full"));
@@ -203,7 +204,7 @@ static void a_full_disk_is_said_once(void)
 
 /* A log file past ulimit -f raises SIGXFSZ, a pipe without a reader SIGPIPE; each ends a program.
  */
-static void writing_raises_no_signal(void)
+TEST_CASE("writing raises no signal")
 {
     const struct rlimit small = {16, 16};
     char path[128];
@@ -232,7 +233,7 @@ static void writing_raises_no_signal(void)
 }
 
 /* A program that closed its stderr, and whose own file gets the number. */
-static void what_has_got_descriptor_2_is_not_written_to(void)
+TEST_CASE("what has got descriptor 2 is not written to")
 {
     char path[128];
     struct stat about;
@@ -250,24 +251,12 @@ static void what_has_got_descriptor_2_is_not_written_to(void)
     CHECK(failures == test_n_failures);
 }
 
-static const struct test_case cases[] = {
-    {"a pipe without a reader is no log file", a_pipe_without_a_reader_is_no_log_file},
-    {"levels and subsystems decide what is written", levels_and_subsystems_decide_what_is_written},
-    {"a line names host, process, thread and rank", a_line_names_host_process_thread_and_rank},
-    {"logging changes neither errno nor the cause", logging_changes_neither_errno_nor_the_cause},
-    {"a long line is cut and stays one line", a_long_line_is_cut_and_stays_one_line},
-    {"loading the variables says what is ignored", loading_the_variables_says_what_is_ignored},
-    {"a full disk is said once", a_full_disk_is_said_once},
-    {"writing raises no signal", writing_raises_no_signal},
-    {"what has got descriptor 2 is not written to", what_has_got_descriptor_2_is_not_written_to},
-};
-
 int main(int argc, char **argv)
 {
     snprintf(directory, sizeof(directory), "/tmp/gyre_test_log.XXXXXX");
     if (mkdtemp(directory) == NULL)
         return 1;
-    const int status = test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+    const int status = test_main(argc, argv);
     rmdir(directory);
     return status;
 }

@@ -17,7 +17,7 @@ static gyre_status load(char *a, char *b, char *c)
     return gyre_params_from(environment, &params);
 }
 
-static void defaults_hold_without_an_environment(void)
+TEST_CASE("defaults hold without an environment")
 {
     CHECK_OK(load(NULL, NULL, NULL));
     CHECK(gyre_param_number(&params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) == 120);
@@ -27,7 +27,7 @@ static void defaults_hold_without_an_environment(void)
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_SOCKET_IFNAME), "") == 0);
 }
 
-static void gyre_names_come_before_nccl_names(void)
+TEST_CASE("GYRE names come before NCCL names")
 {
     CHECK_OK(load("NCCL_IB_TC=8", "GYRE_IB_TC=106", "NCCL_IB_SL=3"));
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TC) == 106);
@@ -41,14 +41,14 @@ static void gyre_names_come_before_nccl_names(void)
     CHECK(!gyre_param_is_set(&params, GYRE_PARAM_TRANSPORT));
 }
 
-static void nccls_minus_one_means_unset(void)
+TEST_CASE("NCCL's -1 means unset")
 {
     CHECK_OK(load("NCCL_IB_TC=-1", NULL, NULL));
     CHECK(!gyre_param_is_set(&params, GYRE_PARAM_IB_TC));
     CHECK_FAILS(load("GYRE_IB_TC=-1", NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT, "0..255");
 }
 
-static void numbers_are_decimal_whole_and_in_range(void)
+TEST_CASE("numbers are decimal, whole and in range")
 {
     CHECK_OK(load("GYRE_IB_TIMEOUT=010", NULL, NULL));
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TIMEOUT) == 10); /* octal would be 8 */
@@ -62,7 +62,7 @@ static void numbers_are_decimal_whole_and_in_range(void)
                 GYRE_ERROR_INVALID_ARGUMENT, "1..31");
 }
 
-static void bytes_take_k_m_and_g(void)
+TEST_CASE("bytes take K, M and G")
 {
     CHECK_OK(load("GYRE_BUFFSIZE=64K", NULL, NULL));
     CHECK(gyre_param_number(&params, GYRE_PARAM_BUFFSIZE) == 65536);
@@ -76,7 +76,7 @@ static void bytes_take_k_m_and_g(void)
                 "K M G");
 }
 
-static void words_ignore_case(void)
+TEST_CASE("words ignore case")
 {
     static const struct {
         char *entry;
@@ -97,7 +97,7 @@ static void words_ignore_case(void)
                 "p2p shm ib socket");
 }
 
-static void a_set_has_a_bit_for_each_word(void)
+TEST_CASE("a set has a bit for each word")
 {
     CHECK_OK(load(NULL, NULL, NULL));
     CHECK(!gyre_param_has(&params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS));
@@ -115,7 +115,7 @@ static void a_set_has_a_bit_for_each_word(void)
                 "a list of: calls programs");
 }
 
-static void an_unknown_name_is_told_with_the_nearest(void)
+TEST_CASE("an unknown name is told with the nearest")
 {
     CHECK_FAILS(load("GYRE_IB_HCAS=mlx5_0", NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "unknown variable GYRE_IB_HCAS: did you mean GYRE_IB_HCA?");
@@ -123,7 +123,7 @@ static void an_unknown_name_is_told_with_the_nearest(void)
     CHECK_OK(load("NCCL_IB_HCAS=mlx5_0", "GYRATE=1", "XGYRE_FOO=1"));
 }
 
-static void a_value_too_long_is_refused(void)
+TEST_CASE("a value too long is refused")
 {
     char entry[1100] = "GYRE_SOCKET_IFNAME=";
     memset(entry + 19, 'x', GYRE_PARAM_MAX_BYTES - 1);
@@ -136,7 +136,7 @@ static void a_value_too_long_is_refused(void)
     CHECK_MSG(strstr(params.notes, "NCCL_SOCKET_IFNAME=xxx") != NULL, "%s", params.notes);
 }
 
-static void every_default_is_legal_and_every_row_is_in_the_help(void)
+TEST_CASE("every default is legal and every row is in the help")
 {
     char help[65536] = "";
     FILE *file = fmemopen(help, sizeof(help), "w");
@@ -223,7 +223,7 @@ static const struct {
     {"TOPO_FILE", "\"\"", "", NULL},
 };
 
-static void a_value_that_nccl_takes_is_never_an_error(void)
+TEST_CASE("a value that NCCL takes is never an error")
 {
     for (size_t i = 0; i < sizeof(of_nccl) / sizeof(of_nccl[0]); i++) {
         char entry[128];
@@ -243,7 +243,7 @@ static void a_value_that_nccl_takes_is_never_an_error(void)
     }
 }
 
-static void every_row_takes_any_text_of_nccl(void)
+TEST_CASE("every row takes any text of NCCL")
 {
     static const char *const texts[] = {
         "",   "0", "1", "-1", "-2147483648", "0x7fffffff", "1e6",  "auto",
@@ -279,7 +279,7 @@ static gyre_status load_file(char *const *environment, const char *text, size_t 
     return status;
 }
 
-static void a_file_of_nccl_is_read_where_the_environment_is_silent(void)
+TEST_CASE("a file of NCCL is read where the environment is silent")
 {
     static const char text[] = "# NCCL_IB_SL=1\n"
                                "  # NCCL_IB_SL=2\n"
@@ -313,7 +313,7 @@ static void a_file_of_nccl_is_read_where_the_environment_is_silent(void)
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_DEBUG), "NONE") == 0);
 }
 
-static void a_file_that_cannot_be_read_is_told_and_ends_nothing(void)
+TEST_CASE("a file that cannot be read is told and ends nothing")
 {
     static const char *const paths[] = {"/tmp", "/nonexistent/nccl.conf", "/dev/zero"};
     char *const nothing[] = {NULL};
@@ -346,7 +346,7 @@ static void a_file_that_cannot_be_read_is_told_and_ends_nothing(void)
     unsetenv("NCCL_CONF_FILE");
 }
 
-static void messages_name_the_variable_that_the_user_set(void)
+TEST_CASE("messages name the variable that the user set")
 {
     CHECK_OK(load("NCCL_IB_HCA=a", "GYRE_IB_SL=1", NULL));
     CHECK(strcmp(gyre_param_called(&params, GYRE_PARAM_IB_HCA), "NCCL_IB_HCA") == 0);
@@ -357,26 +357,3 @@ static void messages_name_the_variable_that_the_user_set(void)
     CHECK(gyre_param_forgive(&params, GYRE_PARAM_IB_SL, GYRE_ERROR_SYSTEM) == GYRE_ERROR_SYSTEM);
     CHECK(gyre_param_forgive(&params, GYRE_PARAM_IB_TC, GYRE_ERROR_SYSTEM) == GYRE_ERROR_SYSTEM);
 }
-
-static const struct test_case cases[] = {
-    {"defaults hold without an environment", defaults_hold_without_an_environment},
-    {"GYRE names come before NCCL names", gyre_names_come_before_nccl_names},
-    {"NCCL's -1 means unset", nccls_minus_one_means_unset},
-    {"numbers are decimal, whole and in range", numbers_are_decimal_whole_and_in_range},
-    {"bytes take K, M and G", bytes_take_k_m_and_g},
-    {"words ignore case", words_ignore_case},
-    {"a set has a bit for each word", a_set_has_a_bit_for_each_word},
-    {"a value that NCCL takes is never an error", a_value_that_nccl_takes_is_never_an_error},
-    {"every row takes any text of NCCL", every_row_takes_any_text_of_nccl},
-    {"a file of NCCL is read where the environment is silent",
-     a_file_of_nccl_is_read_where_the_environment_is_silent},
-    {"a file that cannot be read is told and ends nothing",
-     a_file_that_cannot_be_read_is_told_and_ends_nothing},
-    {"messages name the variable that the user set", messages_name_the_variable_that_the_user_set},
-    {"an unknown name is told with the nearest", an_unknown_name_is_told_with_the_nearest},
-    {"a value too long is refused", a_value_too_long_is_refused},
-    {"every default is legal and every row is in the help",
-     every_default_is_legal_and_every_row_is_in_the_help},
-};
-
-TEST_MAIN(cases)

@@ -57,7 +57,7 @@ static void look_at_all_threads(gyre_comm *comm, int rank, int n_ranks, void *ar
     CHECK_MSG(n_others >= 3, "%d threads of the library", n_others);
 }
 
-static void the_library_takes_no_signals(void)
+TEST_CASE("the library takes no signals")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return; /* CUDA's own threads may */
@@ -66,9 +66,3 @@ static void the_library_takes_no_signals(void)
     setenv("GYRE_NET", "Socket", 1);
     test_on_processes(2, look_at_all_threads, NULL);
 }
-
-static const struct test_case cases[] = {
-    {"the library takes no signals", the_library_takes_no_signals},
-};
-
-TEST_MAIN(cases)

@@ -54,7 +54,7 @@ static const char *chosen(const struct gyre_sock_interface *table, int n, const 
         CHECK_MSG(strcmp(seen_, expected) == 0, "\"%s\" family %d: %s", ifname, family, seen_); \
     } while (0)
 
-static void without_a_rule_fabric_comes_first_and_loopback_last(void)
+TEST_CASE("without a rule, fabric comes first and loopback last")
 {
     struct gyre_sock_interface table[] = {four("lo", "127.0.0.1"),    four("docker0", "172.17.0.1"),
                                           four("veth12", "10.9.0.1"), four("eth0", "10.0.0.1"),
@@ -65,7 +65,7 @@ static void without_a_rule_fabric_comes_first_and_loopback_last(void)
     CHECK_CHOSEN(table, "", 0, "eth0/4 eth1/4 docker0/4 veth12/4 virbr0/4 lo/4");
 }
 
-static void rules_are_prefixes_unless_exact_and_can_be_inverted(void)
+TEST_CASE("rules are prefixes unless exact, and can be inverted")
 {
     const struct gyre_sock_interface table[] = {four("lo", "127.0.0.1"), four("eth1", "10.0.1.1"),
                                                 four("eth10", "10.0.10.1"),
@@ -82,7 +82,7 @@ static void rules_are_prefixes_unless_exact_and_can_be_inverted(void)
     CHECK_CHOSEN(table, "=lo", 0, "lo/4");
 }
 
-static void blanks_in_a_list_lose_no_interface(void)
+TEST_CASE("blanks in a list lose no interface")
 {
     const struct gyre_sock_interface table[] = {four("eth0", "10.0.0.1"), four("eth1", "10.0.1.1"),
                                                 four("lo", "127.0.0.1")};
@@ -92,7 +92,7 @@ static void blanks_in_a_list_lose_no_interface(void)
     CHECK_CHOSEN(table, ",,eth1,", 0, "eth1/4");
 }
 
-static void many_virtual_addresses_do_not_crowd_out_a_real_one(void)
+TEST_CASE("many virtual addresses do not crowd out a real one")
 {
     enum { N = 1000, LAST = N - 1 };
     static struct gyre_sock_interface table[N], out[N];
@@ -120,7 +120,7 @@ static void many_virtual_addresses_do_not_crowd_out_a_real_one(void)
     }
 }
 
-static void a_link_local_address_gets_the_scopes_of_this_host(void)
+TEST_CASE("a link-local address gets the scopes of this host")
 {
     struct gyre_sock_interface own[] = {four("eth0", "10.0.0.2"), six("eth0", "fe80::2"),
                                         six("eth1", "fe80::3"), six("eth2", "fe80::4"),
@@ -140,7 +140,7 @@ static void a_link_local_address_gets_the_scopes_of_this_host(void)
     CHECK(gyre_sock_localise(own, 1, theirs, 3, 8) == 1); /* this host has no such address */
 }
 
-static void families_filter_and_scoped_addresses_come_last(void)
+TEST_CASE("families filter, and scoped addresses come last")
 {
     const struct gyre_sock_interface table[] = {six("eth0", "fe80::1"), six("eth0", "2001:db8::1"),
                                                 four("eth1", "10.0.0.1"), six("lo", "::1")};
@@ -152,7 +152,7 @@ static void families_filter_and_scoped_addresses_come_last(void)
     CHECK(n == 2 && out[0].address.bytes[0] == 0x20 && out[1].address.bytes[0] == 0xfe);
 }
 
-static void no_match_lists_what_exists(void)
+TEST_CASE("no match lists what exists")
 {
     struct gyre_sock_interface out[4];
     struct gyre_sock_interface table[] = {four("eth0", "10.0.0.1"), six("eth1", "2001:db8::1")};
@@ -164,7 +164,7 @@ static void no_match_lists_what_exists(void)
     CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_SYSTEM, "none");
 }
 
-static void a_link_that_is_not_there_comes_after_those_that_are_and_before_loopback(void)
+TEST_CASE("a link that is not there comes after those that are, and before loopback")
 {
     struct gyre_sock_interface table[] = {four("lo", "127.0.0.1"), four("eth0", "10.0.0.1"),
                                           four("docker0", "172.17.0.1")};
@@ -174,7 +174,7 @@ static void a_link_that_is_not_there_comes_after_those_that_are_and_before_loopb
     CHECK_CHOSEN(table, "^docker", 0, "eth0/4 lo/4");
 }
 
-static void a_peers_addresses_are_sorted_by_subnet(void)
+TEST_CASE("a peer's addresses are sorted by subnet")
 {
     struct gyre_sock_interface own[] = {four("eth0", "10.77.0.2"), four("docker0", "172.17.0.1"),
                                         six("eth0", "2001:db8::2")};
@@ -193,14 +193,14 @@ static void a_peers_addresses_are_sorted_by_subnet(void)
     }
 }
 
-static void interfaces_are_described_with_their_state(void)
+TEST_CASE("interfaces are described with their state")
 {
     char text[1024];
     gyre_sock_describe_interfaces(text, sizeof(text));
     CHECK_MSG(strstr(text, "lo (127.0.0.1") != NULL, "%s", text);
 }
 
-static void the_error_names_the_variable_that_is_set(void)
+TEST_CASE("the error names the variable that is set")
 {
     static struct gyre_params params;
     struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
@@ -216,7 +216,7 @@ static void the_error_names_the_variable_that_is_set(void)
     }
 }
 
-static void loopback_is_listed_only_when_it_is_alone(void)
+TEST_CASE("loopback is listed only when it is alone")
 {
     struct gyre_params params;
     struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
@@ -229,7 +229,7 @@ static void loopback_is_listed_only_when_it_is_alone(void)
         CHECK(!addresses[i].is_loopback && !addresses[0].is_loopback);
 }
 
-static void a_list_of_addresses_comes_back_as_it_was_packed(void)
+TEST_CASE("a list of addresses comes back as it was packed")
 {
     struct gyre_sock_address in[] = {four("", "10.0.0.1").address, six("", "2001:db8::1").address,
                                      six("", "fe80::1").address, four("", "10.0.0.2").address};
@@ -252,7 +252,7 @@ static void a_list_of_addresses_comes_back_as_it_was_packed(void)
     CHECK(gyre_sock_list_read(&list, out) == 0);
 }
 
-static void another_hosts_loopback_is_no_target(void)
+TEST_CASE("another host's loopback is no target")
 {
     const struct gyre_sock_address loopback = four("", "127.0.0.1").address;
     const struct gyre_sock_address real = four("", "192.0.2.1").address;
@@ -284,7 +284,7 @@ static const char *spread(const char *ifname, int position, int n_positions, int
     return table[0].name;
 }
 
-static void ranks_spread_over_the_interfaces_that_are_listed(void)
+TEST_CASE("ranks spread over the interfaces that are listed")
 {
     int n;
     for (int position = 0; position < 6; position++) {
@@ -298,7 +298,7 @@ static void ranks_spread_over_the_interfaces_that_are_listed(void)
     CHECK(strcmp(spread("", 2, 3, &n), "eth0") == 0 && n == 1);
 }
 
-static void this_machine_has_a_loopback(void)
+TEST_CASE("this machine has a loopback")
 {
     struct gyre_params params;
     struct gyre_sock_interface interface;
@@ -309,7 +309,7 @@ static void this_machine_has_a_loopback(void)
     CHECK(interface.address.bytes[0] == 127 && interface.address.port == 0);
 }
 
-static void addresses_have_a_text(void)
+TEST_CASE("addresses have a text")
 {
     char text[64];
     struct gyre_sock_interface interface = four("x", "10.0.0.1");
@@ -335,7 +335,7 @@ static void open_pair(int *a_out, int *b_out)
     gyre_sock_close(listener);
 }
 
-static void bytes_go_through_and_sockets_close_on_exec(void)
+TEST_CASE("bytes go through, and sockets close on exec")
 {
     const uint64_t deadline_ns = gyre_now_ns() + LONG_NS;
     char text[6] = "";
@@ -357,7 +357,7 @@ static void bytes_go_through_and_sockets_close_on_exec(void)
     gyre_sock_close(b);
 }
 
-static void every_wait_ends_at_its_deadline(void)
+TEST_CASE("every wait ends at its deadline")
 {
     const struct gyre_sock_interface lo = four("lo", "127.0.0.1");
     struct gyre_sock_address bound;
@@ -384,35 +384,3 @@ static void every_wait_ends_at_its_deadline(void)
     gyre_sock_close(a);
     gyre_sock_close(b);
 }
-
-static const struct test_case cases[] = {
-    {"blanks in a list lose no interface", blanks_in_a_list_lose_no_interface},
-    {"many virtual addresses do not crowd out a real one",
-     many_virtual_addresses_do_not_crowd_out_a_real_one},
-    {"a link-local address gets the scopes of this host",
-     a_link_local_address_gets_the_scopes_of_this_host},
-    {"ranks spread over the interfaces that are listed",
-     ranks_spread_over_the_interfaces_that_are_listed},
-    {"without a rule, fabric comes first and loopback last",
-     without_a_rule_fabric_comes_first_and_loopback_last},
-    {"rules are prefixes unless exact, and can be inverted",
-     rules_are_prefixes_unless_exact_and_can_be_inverted},
-    {"families filter, and scoped addresses come last",
-     families_filter_and_scoped_addresses_come_last},
-    {"no match lists what exists", no_match_lists_what_exists},
-    {"a link that is not there comes after those that are, and before loopback",
-     a_link_that_is_not_there_comes_after_those_that_are_and_before_loopback},
-    {"a peer's addresses are sorted by subnet", a_peers_addresses_are_sorted_by_subnet},
-    {"interfaces are described with their state", interfaces_are_described_with_their_state},
-    {"the error names the variable that is set", the_error_names_the_variable_that_is_set},
-    {"loopback is listed only when it is alone", loopback_is_listed_only_when_it_is_alone},
-    {"a list of addresses comes back as it was packed",
-     a_list_of_addresses_comes_back_as_it_was_packed},
-    {"another host's loopback is no target", another_hosts_loopback_is_no_target},
-    {"this machine has a loopback", this_machine_has_a_loopback},
-    {"addresses have a text", addresses_have_a_text},
-    {"bytes go through, and sockets close on exec", bytes_go_through_and_sockets_close_on_exec},
-    {"every wait ends at its deadline", every_wait_ends_at_its_deadline},
-};
-
-TEST_MAIN(cases)

@@ -16,7 +16,7 @@
 
 #include <unistd.h>
 
-static void order_statistics_are_those_of_the_definition(void)
+TEST_CASE("order statistics are those of the definition")
 {
     double samples[200];
     for (int i = 0; i < 200; i++)
@@ -32,7 +32,7 @@ static void order_statistics_are_those_of_the_definition(void)
     CHECK(bench_stats_of(NULL, 0).n_samples == 0);
 }
 
-static void bus_factors_are_those_of_nccl_tests(void)
+TEST_CASE("bus factors are those of nccl-tests")
 {
     static const struct {
         enum gyre_collective coll;
@@ -50,7 +50,7 @@ static void bus_factors_are_those_of_nccl_tests(void)
     CHECK(bench_bus_factor(GYRE_COLL_ALL_REDUCE, 1) == 0);
 }
 
-static void sizes_have_letters(void)
+TEST_CASE("sizes have letters")
 {
     size_t n_bytes = 0;
     CHECK_OK(bench_parse_bytes("8", &n_bytes));
@@ -72,7 +72,7 @@ static void sizes_have_letters(void)
                     "is not a size");
 }
 
-static void blocks_are_multiples_of_16_bytes(void)
+TEST_CASE("blocks are multiples of 16 bytes")
 {
     const struct bench_case gather = bench_case_of(
         &(struct bench_case){.coll = GYRE_COLL_ALL_GATHER, .n_bytes = 1000, .dtype = GYRE_FLOAT32},
@@ -114,7 +114,7 @@ static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_
     return n_rows;
 }
 
-static void a_fit_finds_the_machine_that_was_measured(void)
+TEST_CASE("a fit finds the machine that was measured")
 {
     struct bench_fit_row rows[MAX_ROWS] = {{0}};
     struct gyre_tuner_facts facts = {
@@ -162,7 +162,7 @@ static const char *algorithm_of(gyre_comm *comm)
                : "";
 }
 
-static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
+TEST_CASE("an option's words replace the variables and are named in errors")
 {
     gyre_comm *comms[2];
     gyre_config config = GYRE_CONFIG_INIT;
@@ -200,7 +200,7 @@ static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
         CHECK_OK(gyre_comm_destroy(comms[i]));
 }
 
-static void an_options_words_replace_choices_that_were_predicted_before(void)
+TEST_CASE("an option's words replace choices that were predicted before")
 {
     char path[] = "/tmp/gyre_bench_XXXXXX";
     gyre_comm *comms[2];
@@ -223,7 +223,7 @@ static void an_options_words_replace_choices_that_were_predicted_before(void)
     CHECK(unlink(path) == 0);
 }
 
-static void a_process_joins_the_others_over_mpi_or_at_an_address(void)
+TEST_CASE("a process joins the others over MPI or at an address")
 {
     const struct bench_launcher_ops *ops = NULL;
     gyre_launch launch;
@@ -250,7 +250,7 @@ static void a_process_joins_the_others_over_mpi_or_at_an_address(void)
 #endif
 }
 
-static void only_harmless_variables_are_reported(void)
+TEST_CASE("only harmless variables are reported")
 {
     CHECK(bench_is_reported("GYRE_ALGO=ring"));
     CHECK(bench_is_reported("NCCL_IB_HCA=mlx5_0"));
@@ -262,7 +262,7 @@ static void only_harmless_variables_are_reported(void)
     CHECK(!bench_is_secret("GYRE_ALGO=KEY"));
 }
 
-static void a_sweep_has_every_combination_once(void)
+TEST_CASE("a sweep has every combination once")
 {
     static const char *const expected[] = {"ring- -1", "ring- -16", "tree- -1", "tree- -16"};
     const struct bench_options options = {.algo = "ring,tree", .channels = "1,16"};
@@ -278,7 +278,7 @@ static void a_sweep_has_every_combination_once(void)
     CHECK(!bench_combination_find(&(struct bench_options){0}, 1, &found));
 }
 
-static void reports_of_a_sweep_keep_folder_and_extension(void)
+TEST_CASE("reports of a sweep keep folder and extension")
 {
     static const struct {
         const char *path;
@@ -302,22 +302,3 @@ static void reports_of_a_sweep_keep_folder_and_extension(void)
     CHECK_FAILS(bench_combination_path(long_name, &names[0].combination, path),
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
-
-static const struct test_case cases[] = {
-    {"a fit finds the machine that was measured", a_fit_finds_the_machine_that_was_measured},
-    {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
-    {"bus factors are those of nccl-tests", bus_factors_are_those_of_nccl_tests},
-    {"sizes have letters", sizes_have_letters},
-    {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
-    {"an option's words replace the variables and are named in errors",
-     an_options_words_replace_the_variables_and_are_named_in_errors},
-    {"an option's words replace choices that were predicted before",
-     an_options_words_replace_choices_that_were_predicted_before},
-    {"a process joins the others over MPI or at an address",
-     a_process_joins_the_others_over_mpi_or_at_an_address},
-    {"only harmless variables are reported", only_harmless_variables_are_reported},
-    {"a sweep has every combination once", a_sweep_has_every_combination_once},
-    {"reports of a sweep keep folder and extension", reports_of_a_sweep_keep_folder_and_extension},
-};
-
-TEST_MAIN(cases)

@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 #include <math.h>
 
-static void the_fastest_mode_is_the_reference(void)
+TEST_CASE("the fastest mode is the reference, and ratios are against it")
 {
     /* three rounds: gyre, mode 0, mode 1, scratch; mode 1 has the lower median */
     double medians[] = {10, 20, 30, 40, 44, 48, 30, 25, 60, 0, 0, 0};
@@ -26,7 +26,7 @@ static void the_fastest_mode_is_the_reference(void)
     CHECK(comparison.ratio == 2 && comparison.ratio_low == 1.25 && comparison.ratio_high == 3);
 }
 
-static void one_mode_is_judged_by_itself(void)
+TEST_CASE("one mode is judged by itself")
 {
     double medians[] = {10, 20, 30, 40, 44, 48, 0, 0, 0};
     struct bench_comparison comparison = {.n_rounds = 3, .n_modes = 1};
@@ -35,7 +35,7 @@ static void one_mode_is_judged_by_itself(void)
     CHECK_MSG(comparison.ratio == 44.0 / 20, "%g", comparison.ratio);
 }
 
-static void accuracy_may_differ_by_chance_only(void)
+TEST_CASE("accuracy may differ by chance only")
 {
     const struct bench_accuracy reference = {1e-6, 1e-7};
     CHECK(bench_is_as_accurate(&reference, &reference));
@@ -141,7 +141,7 @@ static void close_alone(struct alone *alone)
     bench_ranks_close(&alone->ranks);
 }
 
-static void an_engines_own_buffers_are_filled_and_checked(void)
+TEST_CASE("an engine's own buffers are filled and checked")
 {
     struct alone alone;
     open_alone(&alone);
@@ -168,7 +168,7 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     close_alone(&alone);
 }
 
-static void undefined_values_in_place_are_not_checked(void)
+TEST_CASE("values that are undefined in place are not checked")
 {
     static const struct bench_kind undefined = {.name = "test", .coll = GYRE_COLL_ALL_REDUCE};
     struct alone alone;
@@ -192,7 +192,7 @@ static void undefined_values_in_place_are_not_checked(void)
     close_alone(&alone);
 }
 
-static void what_mpi_has_no_call_for_is_refused(void)
+TEST_CASE("what MPI has no call for is refused")
 {
 #ifdef GYRE_BENCH_WITH_MPI
     struct bench_call call = {.what = {.count = 1, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
@@ -215,7 +215,7 @@ static struct fake_nccl_counts *open_fake(void **library_out)
     return *library_out == NULL ? NULL : dlsym(*library_out, "fake_nccl_counts");
 }
 
-static void windows_are_symmetric_and_hold_both_buffers(void)
+TEST_CASE("windows are symmetric and hold both buffers")
 {
     struct alone alone;
     void *library;
@@ -242,7 +242,7 @@ static void windows_are_symmetric_and_hold_both_buffers(void)
     close_alone(&alone);
 }
 
-static void registered_buffers_are_in_no_window(void)
+TEST_CASE("registered buffers are in no window")
 {
     struct alone alone;
     void *library;
@@ -261,7 +261,7 @@ static void registered_buffers_are_in_no_window(void)
     close_alone(&alone);
 }
 
-static void windows_that_cannot_be_had_are_refused(void)
+TEST_CASE("windows that cannot be had are refused")
 {
     struct alone alone;
     void *library;
@@ -289,20 +289,3 @@ static void windows_that_cannot_be_had_are_refused(void)
     bench_nccl_windows_close(&windows, true);
     close_alone(&alone);
 }
-
-static const struct test_case cases[] = {
-    {"accuracy may differ by chance only", accuracy_may_differ_by_chance_only},
-    {"the fastest mode is the reference, and ratios are against it",
-     the_fastest_mode_is_the_reference},
-    {"one mode is judged by itself", one_mode_is_judged_by_itself},
-    {"an engine's own buffers are filled and checked",
-     an_engines_own_buffers_are_filled_and_checked},
-    {"values that are undefined in place are not checked",
-     undefined_values_in_place_are_not_checked},
-    {"what MPI has no call for is refused", what_mpi_has_no_call_for_is_refused},
-    {"windows are symmetric and hold both buffers", windows_are_symmetric_and_hold_both_buffers},
-    {"registered buffers are in no window", registered_buffers_are_in_no_window},
-    {"windows that cannot be had are refused", windows_that_cannot_be_had_are_refused},
-};
-
-TEST_MAIN(cases)

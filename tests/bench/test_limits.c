@@ -11,7 +11,7 @@
 
 static const double pull = 336, push = 364, copy_engine = 390; /* GB/s */
 
-static void two_phases_take_the_sum_of_their_times(void)
+TEST_CASE("two phases take the sum of their times")
 {
     CHECK(lround(bench_ceiling_of_phases(pull, pull)) == 336);
     CHECK(lround(bench_ceiling_of_phases(pull, push)) == 349);
@@ -20,7 +20,7 @@ static void two_phases_take_the_sum_of_their_times(void)
     CHECK(lround(bench_ceiling_of_phases(copy_engine, copy_engine)) == 390);
 }
 
-static void a_rate_that_was_not_measured_gives_no_ceiling(void)
+TEST_CASE("a rate that was not measured gives no ceiling")
 {
     CHECK(bench_ceiling_of_phases(0, push) <= 0);
     CHECK(bench_ceiling_of_phases(push, -1) <= 0);
@@ -48,7 +48,7 @@ static struct bench_limits make_limits(void)
     return limits;
 }
 
-static void a_ceiling_is_of_the_fastest_path_of_each_way(void)
+TEST_CASE("a ceiling is of the fastest path of each way")
 {
     static const long expected[2][BENCH_N_CEILINGS] = {{336, 364, 390, 349, 364, 377, 390},
                                                        {0, 370, 0, 0, 370, 0, 0}};
@@ -61,7 +61,7 @@ static void a_ceiling_is_of_the_fastest_path_of_each_way(void)
         }
 }
 
-static void notes_beyond_the_room_are_dropped(void)
+TEST_CASE("notes beyond the room are dropped")
 {
     struct bench_limits limits = {0};
     for (int i = 0; i < BENCH_LIMITS_MAX_NOTES + 3; i++)
@@ -104,7 +104,7 @@ static void run_row(const char *json_path, char *text_out, size_t text_bytes)
     fclose(file);
 }
 
-static void a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit(void)
+TEST_CASE("a row ends with busbw of both halves in percent of the limit")
 {
     char text[4096];
     run_row(NULL, text, sizeof(text));
@@ -134,7 +134,7 @@ static void fini_file(const struct file *file)
     CHECK(unlink(file->path) == 0);
 }
 
-static void a_report_says_what_limit_there_was(void)
+TEST_CASE("a report says what limit there was")
 {
     const struct file file = make_file("");
     char text[16384];
@@ -148,7 +148,7 @@ static void a_report_says_what_limit_there_was(void)
     fini_file(&file);
 }
 
-static void what_is_written_is_read_by_ring_and_collective(void)
+TEST_CASE("what is written is read by ring and collective")
 {
     const struct bench_limits limits = make_limits();
     const struct file file = make_file("");
@@ -166,7 +166,7 @@ static void what_is_written_is_read_by_ring_and_collective(void)
 
 #define HEAD "{\"bench\": \"limits\", \"schema_version\": 1"
 
-static void a_file_that_says_nothing_is_refused(void)
+TEST_CASE("a file that says nothing is refused")
 {
     static const char *const wrong[][2] = {
         {"", "is not JSON"},
@@ -208,7 +208,7 @@ static void a_file_that_says_nothing_is_refused(void)
 
 #else
 
-static void without_json_c_files_are_refused_with_the_remedy(void)
+TEST_CASE("without json-c files are refused with the remedy")
 {
     const struct bench_limits limits = make_limits();
     struct bench_limit limit;
@@ -218,24 +218,3 @@ static void without_json_c_files_are_refused_with_the_remedy(void)
 }
 
 #endif
-
-static const struct test_case cases[] = {
-    {"two phases take the sum of their times", two_phases_take_the_sum_of_their_times},
-    {"a rate that was not measured gives no ceiling",
-     a_rate_that_was_not_measured_gives_no_ceiling},
-    {"a ceiling is of the fastest path of each way", a_ceiling_is_of_the_fastest_path_of_each_way},
-    {"notes beyond the room are dropped", notes_beyond_the_room_are_dropped},
-    {"a row ends with busbw of both halves in percent of the limit",
-     a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit},
-#ifdef GYRE_BENCH_WITH_JSON
-    {"a report says what limit there was", a_report_says_what_limit_there_was},
-    {"what is written is read by ring and collective",
-     what_is_written_is_read_by_ring_and_collective},
-    {"a file that says nothing is refused", a_file_that_says_nothing_is_refused},
-#else
-    {"without json-c files are refused with the remedy",
-     without_json_c_files_are_refused_with_the_remedy},
-#endif
-};
-
-TEST_MAIN(cases)

@@ -9,7 +9,7 @@
 
 #define MIB (1ULL << 20)
 
-static void the_buffers_and_the_peers_of_all_ranks_are_needed(void)
+TEST_CASE("the buffers and the peers of all ranks are needed")
 {
     const struct bench_options options = {.min_bytes = 8, .max_bytes = 32 * MIB};
     CHECK(bench_memory_needed(&options, 1, 1) == 2 * (32 * MIB + 16));
@@ -17,7 +17,7 @@ static void the_buffers_and_the_peers_of_all_ranks_are_needed(void)
     CHECK(bench_memory_needed(&options, 8, 4) == 4 * 2 * (32 * MIB + 16) + 4 * 8 * 4096);
 }
 
-static void too_little_memory_is_refused_with_both_figures(void)
+TEST_CASE("too little memory is refused with both figures")
 {
     CHECK_OK(bench_memory_check(16, 1088 * MIB, 1088 * MIB, "free in all"));
     CHECK_OK(bench_memory_check(16, 1088 * MIB, UINT64_MAX, "free in all"));
@@ -40,7 +40,7 @@ static void put_file(const char *root, const char *path, const char *text)
     CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
-static void free_memory_is_what_the_control_groups_leave(void)
+TEST_CASE("free memory is what the control groups leave")
 {
     char root[] = "/tmp/gyre_bench_XXXXXX", command[64];
     const char *what = NULL;
@@ -64,13 +64,3 @@ static void free_memory_is_what_the_control_groups_leave(void)
     snprintf(command, sizeof(command), "rm -r %s", root);
     CHECK(system(command) == 0);
 }
-
-static const struct test_case cases[] = {
-    {"the buffers and the peers of all ranks are needed",
-     the_buffers_and_the_peers_of_all_ranks_are_needed},
-    {"too little memory is refused with both figures",
-     too_little_memory_is_refused_with_both_figures},
-    {"free memory is what the control groups leave", free_memory_is_what_the_control_groups_leave},
-};
-
-TEST_MAIN(cases)

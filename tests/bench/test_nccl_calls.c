@@ -150,7 +150,7 @@ static bool open_job(struct job *job)
     return true;
 }
 
-static void every_collective_gives_its_values(void)
+TEST_CASE("every collective gives its values")
 {
     struct job job;
     if (!open_job(&job))
@@ -161,7 +161,7 @@ static void every_collective_gives_its_values(void)
     }
 }
 
-static void every_collective_takes_its_call_in_place(void)
+TEST_CASE("every collective takes its call in place")
 {
     struct job job;
     if (!open_job(&job))
@@ -173,7 +173,7 @@ static void every_collective_takes_its_call_in_place(void)
     }
 }
 
-static void sends_and_receives_stand_in_for_functions_that_are_missing(void)
+TEST_CASE("sends and receives stand in for functions that are missing")
 {
     static const enum gyre_collective newer[] = {GYRE_COLL_ALL_TO_ALL, GYRE_COLL_GATHER,
                                                  GYRE_COLL_SCATTER};
@@ -196,7 +196,7 @@ static void sends_and_receives_stand_in_for_functions_that_are_missing(void)
               "%s", text);
 }
 
-static void the_configuration_promises_no_more_than_the_library_knows(void)
+TEST_CASE("the configuration promises no more than the library knows")
 {
     const struct bench_nccl_api old = {.version = 22707};
     const struct bench_nccl_api new = {.version = 23203};
@@ -208,7 +208,7 @@ static void the_configuration_promises_no_more_than_the_library_knows(void)
     CHECK(config.net_name == NULL && config.nvlink_centric_sched == INT_MIN);
 }
 
-static void libraries_that_do_not_serve_are_refused(void)
+TEST_CASE("libraries that do not serve are refused")
 {
     struct bench_nccl_api api;
     void *opened = library();
@@ -225,15 +225,3 @@ static void libraries_that_do_not_serve_are_refused(void)
     CHECK(api.version == 22003);
     unsetenv("GYRE_NCCL_VERSION");
 }
-
-static const struct test_case cases[] = {
-    {"every collective gives its values", every_collective_gives_its_values},
-    {"every collective takes its call in place", every_collective_takes_its_call_in_place},
-    {"sends and receives stand in for functions that are missing",
-     sends_and_receives_stand_in_for_functions_that_are_missing},
-    {"the configuration promises no more than the library knows",
-     the_configuration_promises_no_more_than_the_library_knows},
-    {"libraries that do not serve are refused", libraries_that_do_not_serve_are_refused},
-};
-
-TEST_MAIN(cases)

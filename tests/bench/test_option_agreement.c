@@ -19,7 +19,7 @@ static struct bench_option_texts texts_with(const char *program, const char *opt
     return texts;
 }
 
-static void processes_with_other_options_are_named(void)
+TEST_CASE("processes with other options are named")
 {
     static const char *const telling[][3] = {
         {"-t", "2", "process 0 has 1, 1 has 2:"},
@@ -68,7 +68,7 @@ static void processes_with_other_options_are_named(void)
                 "program: process 0 has allreduce, 1 has reduce:");
 }
 
-static void what_rank_0_alone_reads_may_differ(void)
+TEST_CASE("what rank 0 alone reads may differ")
 {
     struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
     static const char *const silent[][2] = {
@@ -82,7 +82,7 @@ static void what_rank_0_alone_reads_may_differ(void)
     CHECK_OK(bench_option_texts_compare(all, 2));
 }
 
-static void long_words_differ_at_their_ends_too(void)
+TEST_CASE("long words differ at their ends too")
 {
     struct bench_option_texts all[12];
     for (int i = 0; i < 12; i++)
@@ -96,11 +96,3 @@ static void long_words_differ_at_their_ends_too(void)
     CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
                 " and so on: all need");
 }
-
-static const struct test_case cases[] = {
-    {"processes with other options are named", processes_with_other_options_are_named},
-    {"what rank 0 alone reads may differ", what_rank_0_alone_reads_may_differ},
-    {"long words differ at their ends too", long_words_differ_at_their_ends_too},
-};
-
-TEST_MAIN(cases)

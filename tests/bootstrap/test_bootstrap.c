@@ -3,6 +3,7 @@
  * The bootstrap: one conformance suite over TCP and over threads, and what only TCP can meet: ranks
  * that do not fit, strangers. Processes that die, stop or fork: test_bootstrap_processes.c.
  */
+#define TEST_OWN_MAIN
 #include "bootstrap/bootstrap_server.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
@@ -118,7 +119,7 @@ static void gather_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void all_gather_brings_every_ranks_bytes(void)
+TEST_CASE("all_gather brings every rank's bytes")
 {
     over_both(1, gather_body);
     over_both(5, gather_body);
@@ -142,7 +143,7 @@ static void gather_v_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void all_gather_v_takes_a_size_per_rank(void)
+TEST_CASE("all_gather_v takes a size per rank")
 {
     over_both(4, gather_v_body);
 }
@@ -157,7 +158,7 @@ static void uneven_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void different_sizes_in_all_gather_are_an_error_on_every_rank(void)
+TEST_CASE("different sizes in all_gather are an error on every rank")
 {
     over_both(3, uneven_body);
 }
@@ -188,7 +189,7 @@ static void post_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void posts_reach_one_or_all_others(void)
+TEST_CASE("posts reach one or all others")
 {
     over_both(4, post_body);
 }
@@ -207,7 +208,7 @@ static void left_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void goodbye_is_told_and_is_no_loss(void)
+TEST_CASE("goodbye is told and is no loss")
 {
     over_both(2, left_body);
 }
@@ -228,7 +229,7 @@ static void lost_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void a_rank_that_closes_without_goodbye_is_lost(void)
+TEST_CASE("a rank that closes without goodbye is lost")
 {
     over_both(3, lost_body);
 }
@@ -245,7 +246,7 @@ static void fail_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void giving_up_ends_the_others_wait_with_the_reason(void)
+TEST_CASE("giving up ends the others' wait with the reason")
 {
     over_both(2, fail_body);
 }
@@ -270,7 +271,7 @@ static void check_body(struct gyre_bootstrap *bootstrap)
               "%s", gyre_cause());
 }
 
-static void a_check_tells_of_a_rank_that_gave_up(void)
+TEST_CASE("a check tells of a rank that gave up")
 {
     over_both(3, check_body);
 }
@@ -296,14 +297,14 @@ static void wake_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-static void a_gather_passes_a_polling_thread_and_wake_ends_it(void)
+TEST_CASE("a gather passes a polling thread and wake ends it")
 {
     over_both(3, wake_body);
 }
 
 /* ---- only over TCP ---------------------------------------------------------------------- */
 
-static void the_id_of_a_job_that_has_ended_is_an_error_soon(void)
+TEST_CASE("the id of a job that has ended is an error soon")
 {
     const struct gyre_params params = params_with("3600");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -326,7 +327,7 @@ static void check_open_fails(struct rank_run *runs, int n, gyre_status status, c
     }
 }
 
-static void a_missing_rank_is_named_on_all_others(void)
+TEST_CASE("a missing rank is named on all others")
 {
     const struct gyre_params params = params_with("1");
     struct rank_run runs[2] = {{.params = &params, .n_ranks = 3, .rank = 0},
@@ -337,7 +338,7 @@ static void a_missing_rank_is_named_on_all_others(void)
     check_open_fails(runs, 2, GYRE_ERROR_TIMEOUT, "1 of 3 ranks have not joined: 1 ");
 }
 
-static void a_rank_twice_and_different_n_ranks_are_told_to_all(void)
+TEST_CASE("a rank twice and different n_ranks are told to all")
 {
     const struct gyre_params params = params_with("30");
     gyre_unique_id id;
@@ -351,7 +352,7 @@ static void a_rank_twice_and_different_n_ranks_are_told_to_all(void)
     check_open_fails(differ, 2, GYRE_ERROR_INVALID_USAGE, "says n_ranks is");
 }
 
-static void a_rank_that_fails_before_it_joins_ends_the_others(void)
+TEST_CASE("a rank that fails before it joins ends the others")
 {
     const struct gyre_params params = params_with("3600");
     struct rank_run runs[3] = {{.params = &params, .n_ranks = 4, .rank = 0},
@@ -379,7 +380,7 @@ static void *raise_fault(void *fault)
     return NULL;
 }
 
-static void a_rank_that_is_given_up_while_it_joins_ends_the_others(void)
+TEST_CASE("a rank that is given up while it joins ends the others")
 {
     const struct gyre_params params = params_with("3600");
     struct rank_run other = {.params = &params, .n_ranks = 3, .rank = 0};
@@ -404,7 +405,7 @@ static void a_rank_that_is_given_up_while_it_joins_ends_the_others(void)
 }
 
 /* The test gives the server its clock, so it does not wait. */
-static void lines_about_missing_ranks_become_rarer(void)
+TEST_CASE("lines about missing ranks become rarer")
 {
     static const uint64_t expected_s[] = {10, 20, 40, 80, 140, 200};
     struct gyre_server_link *ranks[2] = {NULL, NULL};
@@ -430,7 +431,7 @@ static struct gyre_id_layout layout_of(const gyre_unique_id *id)
     return layout;
 }
 
-static void a_wrong_secret_or_a_mangled_id_is_refused_soon(void)
+TEST_CASE("a wrong secret or a mangled id is refused soon")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -453,7 +454,7 @@ static void a_wrong_secret_or_a_mangled_id_is_refused_soon(void)
     bootstrap->ops->close(bootstrap);
 }
 
-static void strangers_do_not_keep_ranks_out(void)
+TEST_CASE("strangers do not keep ranks out")
 {
     enum { N_STRANGERS = 200 };
     static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -532,7 +533,7 @@ static void check_bad_frame(uint32_t type, uint32_t n_bytes)
     gyre_sock_close(fd);
 }
 
-static void a_malformed_frame_ends_only_its_own_link(void)
+TEST_CASE("a malformed frame ends only its own link")
 {
     check_bad_frame(GYRE_FRAME_GATHER, UINT32_MAX);
     check_bad_frame(GYRE_FRAME_POST, GYRE_MESSAGE_MAX_BYTES + 1);
@@ -557,7 +558,7 @@ static void *run_auth(void *context)
     return NULL;
 }
 
-static void only_the_same_secret_authenticates(void)
+TEST_CASE("only the same secret authenticates")
 {
     uint8_t secrets[2][GYRE_SECRET_BYTES];
     CHECK_OK(gyre_random_bytes(secrets, sizeof(secrets)));
@@ -580,7 +581,7 @@ static void only_the_same_secret_authenticates(void)
 
 /* The kernel reports a reset's error once, here to a send; the read after it sees the end of the
  * stream, as after a regular close. */
-static void the_words_of_a_reset_do_not_depend_on_who_saw_its_error(void)
+TEST_CASE("the words of a reset do not depend on who saw its error")
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct linger at_once = {.l_onoff = 1};
@@ -640,7 +641,7 @@ static void make_at_address(const char *address, int n_ranks)
     }
 }
 
-static void ranks_that_make_the_id_themselves_meet_at_the_address(void)
+TEST_CASE("ranks that make the id themselves meet at the address")
 {
     static const char *const hosts[] = {"127.0.0.1", "[::1]", "localhost", "127.0.0.1"};
     char address[64];
@@ -651,7 +652,7 @@ static void ranks_that_make_the_id_themselves_meet_at_the_address(void)
     }
 }
 
-static void an_address_that_is_none_is_refused_by_name(void)
+TEST_CASE("an address that is none is refused by name")
 {
     static const char *const bad[] = {"host",       "host:",   ":1",    "host:0",
                                       "host:65536", "host:9x", "::1:9", "[::1]"};
@@ -663,7 +664,7 @@ static void an_address_that_is_none_is_refused_by_name(void)
 }
 
 /* The address has ranks that disagree, and one that fails before it joins. */
-static void failures_at_the_address_are_told_to_all(void)
+TEST_CASE("failures at the address are told to all")
 {
     struct gyre_params params = params_with("30");
     char address[64];
@@ -683,40 +684,7 @@ static void failures_at_the_address_are_told_to_all(void)
               waiting[0].open_cause);
 }
 
-static const struct test_case cases[] = {
-    {"only the same secret authenticates", only_the_same_secret_authenticates},
-    {"the words of a reset do not depend on who saw its error",
-     the_words_of_a_reset_do_not_depend_on_who_saw_its_error},
-    {"all_gather brings every rank's bytes", all_gather_brings_every_ranks_bytes},
-    {"all_gather_v takes a size per rank", all_gather_v_takes_a_size_per_rank},
-    {"different sizes in all_gather are an error on every rank",
-     different_sizes_in_all_gather_are_an_error_on_every_rank},
-    {"posts reach one or all others", posts_reach_one_or_all_others},
-    {"goodbye is told and is no loss", goodbye_is_told_and_is_no_loss},
-    {"a rank that closes without goodbye is lost", a_rank_that_closes_without_goodbye_is_lost},
-    {"giving up ends the others' wait with the reason",
-     giving_up_ends_the_others_wait_with_the_reason},
-    {"a check tells of a rank that gave up", a_check_tells_of_a_rank_that_gave_up},
-    {"a gather passes a polling thread and wake ends it",
-     a_gather_passes_a_polling_thread_and_wake_ends_it},
-    {"the id of a job that has ended is an error soon",
-     the_id_of_a_job_that_has_ended_is_an_error_soon},
-    {"a missing rank is named on all others", a_missing_rank_is_named_on_all_others},
-    {"a rank that fails before it joins ends the others",
-     a_rank_that_fails_before_it_joins_ends_the_others},
-    {"a rank that is given up while it joins ends the others",
-     a_rank_that_is_given_up_while_it_joins_ends_the_others},
-    {"lines about missing ranks become rarer", lines_about_missing_ranks_become_rarer},
-    {"a rank twice and different n_ranks are told to all",
-     a_rank_twice_and_different_n_ranks_are_told_to_all},
-    {"a wrong secret or a mangled id is refused soon",
-     a_wrong_secret_or_a_mangled_id_is_refused_soon},
-    {"strangers do not keep ranks out", strangers_do_not_keep_ranks_out},
-    {"a malformed frame ends only its own link", a_malformed_frame_ends_only_its_own_link},
-    {"ranks that make the id themselves meet at the address",
-     ranks_that_make_the_id_themselves_meet_at_the_address},
-    {"an address that is none is refused by name", an_address_that_is_none_is_refused_by_name},
-    {"failures at the address are told to all", failures_at_the_address_are_told_to_all},
-};
-
-TEST_MAIN_TOGETHER(cases)
+int main(int argc, char **argv)
+{
+    return test_main_together(argc, argv, 8);
+}

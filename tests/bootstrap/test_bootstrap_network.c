@@ -4,6 +4,7 @@
  * when an interface, an address or one direction of the network goes away. Needs root and ip(8);
  * the network of this machine is not touched.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
@@ -195,14 +196,14 @@ static void lose(const char *command, bool is_at_joiner, const char *words_of_0,
     bootstrap->ops->close(bootstrap);
 }
 
-static void an_interface_that_goes_down_ends_both_ranks(void)
+TEST_CASE("an interface that goes down ends both ranks")
 {
     /* The other end of a veth pair loses its carrier, as that of a cable does. */
     lose("ip link set gy0 down", false, "interface gy0 is down", "interface gy1 has no link");
     lose("ip link set gy1 down", true, "interface gy0 has no link", "interface gy1 is down");
 }
 
-static void an_address_that_is_removed_ends_both_ranks(void)
+TEST_CASE("an address that is removed ends both ranks")
 {
     lose("ip addr del 10.77.0.1/24 dev gy0", false, "lost its address 10.77.0.1",
          "stopped answering");
@@ -211,7 +212,7 @@ static void an_address_that_is_removed_ends_both_ranks(void)
 }
 
 /* With a wrong hardware address for its peer, one end's packets arrive nowhere. */
-static void loss_in_one_direction_ends_both_ranks(void)
+TEST_CASE("loss in one direction ends both ranks")
 {
     lose("ip neigh replace 10.77.0.2 lladdr 02:00:00:00:77:99 nud permanent dev gy0", false,
          "heard nothing from this host", "stopped answering");
@@ -242,7 +243,7 @@ static void join_and_leave(const struct net *net, const struct gyre_params *para
     CHECK_MSG(strstr(text, "closed its connection") != NULL, "rank 1: \"%s\"", text);
 }
 
-static void ranks_meet_at_the_second_address_of_an_interface(void)
+TEST_CASE("ranks meet at the second address of an interface")
 {
     const struct net net = open_net();
     const struct gyre_params params = network_params();
@@ -253,7 +254,7 @@ static void ranks_meet_at_the_second_address_of_an_interface(void)
     join_and_leave(&net, &params, &id);
 }
 
-static void a_regroup_listener_is_found_at_the_second_address_of_an_interface(void)
+TEST_CASE("a regroup listener is found at the second address of an interface")
 {
     const struct net net = open_net();
     const struct gyre_params params = network_params();
@@ -269,7 +270,7 @@ static void a_regroup_listener_is_found_at_the_second_address_of_an_interface(vo
     gyre_regroup_close(listener);
 }
 
-static void the_masters_address_is_tried_first(void)
+TEST_CASE("the master's address is tried first")
 {
     const struct net net = open_net();
     const struct gyre_params params = network_params();
@@ -288,7 +289,7 @@ static void the_masters_address_is_tried_first(void)
 }
 
 /* Rank 0 has nothing but loopback, and rank 1 has a loopback of its own. */
-static void an_id_of_another_hosts_loopback_is_an_error_at_once(void)
+TEST_CASE("an id of another host's loopback is an error at once")
 {
     const struct net net = open_net();
     const struct gyre_params params = network_params();
@@ -299,19 +300,6 @@ static void an_id_of_another_hosts_loopback_is_an_error_at_once(void)
     close_net(&net, text, sizeof(text));
     CHECK_MSG(strstr(text, "on its own host alone") != NULL, "rank 1: \"%s\"", text);
 }
-
-static const struct test_case cases[] = {
-    {"an interface that goes down ends both ranks", an_interface_that_goes_down_ends_both_ranks},
-    {"an address that is removed ends both ranks", an_address_that_is_removed_ends_both_ranks},
-    {"loss in one direction ends both ranks", loss_in_one_direction_ends_both_ranks},
-    {"ranks meet at the second address of an interface",
-     ranks_meet_at_the_second_address_of_an_interface},
-    {"a regroup listener is found at the second address of an interface",
-     a_regroup_listener_is_found_at_the_second_address_of_an_interface},
-    {"the master's address is tried first", the_masters_address_is_tried_first},
-    {"an id of another host's loopback is an error at once",
-     an_id_of_another_hosts_loopback_is_an_error_at_once},
-};
 
 /* May this process make namespaces and the links between them? */
 static bool can_make_networks(void)
@@ -338,5 +326,5 @@ int main(int argc, char **argv)
                "the kernel's veth\n");
         return TEST_SKIPPED;
     }
-    return test_main_together(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), 8);
+    return test_main_together(argc, argv, 8);
 }

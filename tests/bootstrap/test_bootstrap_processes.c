@@ -2,6 +2,7 @@
  *
  * The bootstrap over TCP between processes that die, stop or fork; the server's process among them.
  */
+#define TEST_OWN_MAIN
 #include "tests/support/bootstrap_rig.h"
 
 #include <poll.h>
@@ -56,7 +57,7 @@ static pid_t fork_server(const struct gyre_params *params, int n_ranks, int rank
     return pid;
 }
 
-static void a_killed_process_is_lost_with_pid_and_words(void)
+TEST_CASE("a killed process is lost with pid and words")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -78,7 +79,7 @@ static void a_killed_process_is_lost_with_pid_and_words(void)
     waitpid(pid, NULL, 0);
 }
 
-static void the_death_of_the_servers_process_is_the_loss_of_its_rank(void)
+TEST_CASE("the death of the server's process is the loss of its rank")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -96,7 +97,7 @@ static void the_death_of_the_servers_process_is_the_loss_of_its_rank(void)
 }
 
 /* A launcher has the server. The end of the server ends the communicator, but no rank has died. */
-static void the_death_of_a_server_without_a_rank_is_nobodys_loss(void)
+TEST_CASE("the death of a server without a rank is nobody's loss")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -124,7 +125,7 @@ static pid_t fork_worker(void)
     return pid;
 }
 
-static void a_forked_child_does_not_hide_the_death_of_its_rank(void)
+TEST_CASE("a forked child does not hide the death of its rank")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -159,7 +160,7 @@ static void a_forked_child_does_not_hide_the_death_of_its_rank(void)
 
 /* A child between vfork() and exec() has all descriptors, and no handler of fork() has run. The
  * sanitizer sees a server that follows a link which is gone. */
-static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_server(void)
+TEST_CASE("a descriptor elsewhere does not keep a link in the server")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -188,7 +189,7 @@ static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_server(void)
 }
 
 /* The server can end between two goodbyes that it passes on. */
-static void nobody_waits_for_goodbyes_after_the_servers_end(void)
+TEST_CASE("nobody waits for goodbyes after the server's end")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -214,7 +215,7 @@ static void nobody_waits_for_goodbyes_after_the_servers_end(void)
     waitpid(server, NULL, 0);
 }
 
-static void a_stopped_process_is_not_lost(void)
+TEST_CASE("a stopped process is not lost")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -243,7 +244,7 @@ static void a_stopped_process_is_not_lost(void)
 }
 
 /* The rank has bytes on the way that the server's process does not read. */
-static void a_stopped_server_is_not_lost(void)
+TEST_CASE("a stopped server is not lost")
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -276,7 +277,7 @@ static void *raise_soon(void *fault)
 }
 
 /* The kernel of a stopped process takes connections all the same. */
-static void a_stopped_server_does_not_answer_and_joining_it_can_be_given_up(void)
+TEST_CASE("a stopped server does not answer, and joining it can be given up")
 {
     const struct gyre_params patient = params_with("3600");
     const struct gyre_params hasty = params_with("1");
@@ -299,22 +300,7 @@ static void a_stopped_server_does_not_answer_and_joining_it_can_be_given_up(void
     waitpid(pid, NULL, 0);
 }
 
-static const struct test_case cases[] = {
-    {"a killed process is lost with pid and words", a_killed_process_is_lost_with_pid_and_words},
-    {"the death of the server's process is the loss of its rank",
-     the_death_of_the_servers_process_is_the_loss_of_its_rank},
-    {"the death of a server without a rank is nobody's loss",
-     the_death_of_a_server_without_a_rank_is_nobodys_loss},
-    {"a forked child does not hide the death of its rank",
-     a_forked_child_does_not_hide_the_death_of_its_rank},
-    {"a descriptor elsewhere does not keep a link in the server",
-     a_descriptor_elsewhere_does_not_keep_a_link_in_the_server},
-    {"nobody waits for goodbyes after the server's end",
-     nobody_waits_for_goodbyes_after_the_servers_end},
-    {"a stopped process is not lost", a_stopped_process_is_not_lost},
-    {"a stopped server is not lost", a_stopped_server_is_not_lost},
-    {"a stopped server does not answer, and joining it can be given up",
-     a_stopped_server_does_not_answer_and_joining_it_can_be_given_up},
-};
-
-TEST_MAIN_TOGETHER(cases)
+int main(int argc, char **argv)
+{
+    return test_main_together(argc, argv, 8);
+}

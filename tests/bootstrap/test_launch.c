@@ -57,7 +57,7 @@ static gyre_status nest(const struct row *inner, const struct row *outer)
     return gyre_launch_find(environment, &launch);
 }
 
-static void each_launcher_gives_rank_and_size(void)
+TEST_CASE("each launcher gives rank and size")
 {
     read_rows();
     for (int i = 0; i < n_rows; i++) {
@@ -82,7 +82,7 @@ static bool have_common_variable(const struct row *a, const struct row *b)
     return false;
 }
 
-static void of_two_launchers_the_inner_one_counts_or_both_are_refused(void)
+TEST_CASE("of two launchers the inner one counts, or both are refused")
 {
     read_rows();
     for (int i = 0; i < n_rows; i++)
@@ -112,7 +112,7 @@ static void of_two_launchers_the_inner_one_counts_or_both_are_refused(void)
 /* gyre_launch_find() with the given entries. */
 #define FIND(...) gyre_launch_find((char *[]){__VA_ARGS__, NULL}, &launch)
 
-static void what_cannot_be_told_is_refused_with_names_and_values(void)
+TEST_CASE("what cannot be told is refused with names and values")
 {
     CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1",
                      "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"),
@@ -161,7 +161,7 @@ static void what_cannot_be_told_is_refused_with_names_and_values(void)
     CHECK(launch.name[0] == '\0' && launch.n_ranks == 1);
 }
 
-static void values_are_numbers_in_range_and_blanks_do_not_matter(void)
+TEST_CASE("values are numbers in range, and blanks do not matter")
 {
     char *const more[] = {"MASTER_ADDR= [fe80::1%eth0] ", "MASTER_PORT= 29500\n"};
     CHECK_OK(FIND("RANK= 1", "WORLD_SIZE=2 ", more[0], more[1]));
@@ -182,7 +182,7 @@ static void values_are_numbers_in_range_and_blanks_do_not_matter(void)
                 GYRE_ERROR_INVALID_ARGUMENT, "MASTER_PORT");
 }
 
-static void steps_of_one_job_have_identities_and_places_of_their_own(void)
+TEST_CASE("steps of one job have identities and places of their own")
 {
     gyre_launch first;
     char *const job = "SLURM_JOB_ID=7";
@@ -272,7 +272,7 @@ static void finish(struct guest *guest, gyre_status status, const char *words)
 }
 
 /* Whatever the address means: rank 0 listens on all, and IPv4, IPv6 and names lead there. */
-static void ranks_meet_at_every_kind_of_address(void)
+TEST_CASE("ranks meet at every kind of address")
 {
     static const char *const addresses[][2] = {{"127.0.0.1", "localhost"},
                                                {"127.0.1.1", "127.0.0.1"},
@@ -292,7 +292,7 @@ static void ranks_meet_at_every_kind_of_address(void)
 
 /* SOCKET_IFNAME tells where rank 0 listens: there, at loopback, and where the place's name leads.
  */
-static void rank_0_listens_where_it_is_told(void)
+TEST_CASE("rank 0 listens where it is told")
 {
     struct gyre_params params;
     char *const only_loopback[] = {"GYRE_SOCKET_IFNAME==lo", NULL};
@@ -311,7 +311,7 @@ static void rank_0_listens_where_it_is_told(void)
     }
 }
 
-static void ranks_of_another_job_are_told_and_the_first_job_goes_on(void)
+TEST_CASE("ranks of another job are told, and the first job goes on")
 {
     struct guest own[2];
     struct guest other[2];
@@ -329,7 +329,7 @@ static void ranks_of_another_job_are_told_and_the_first_job_goes_on(void)
 }
 
 /* Another program has the port of rank 0, on one address or on all. */
-static void a_program_at_the_port_is_named(void)
+TEST_CASE("a program at the port is named")
 {
     for (int is_any = 0; is_any < 2; is_any++) {
         struct sockaddr_in name = {.sin_family = AF_INET,
@@ -347,7 +347,7 @@ static void a_program_at_the_port_is_named(void)
     }
 }
 
-static void ranks_that_cannot_meet_are_told_why(void)
+TEST_CASE("ranks that cannot meet are told why")
 {
     struct guest guests[3];
     int port = free_port();
@@ -369,23 +369,3 @@ static void ranks_that_cannot_meet_are_told_why(void)
         finish(&guests[2], GYRE_ERROR_INVALID_ARGUMENT, "without a port");
     }
 }
-
-static const struct test_case cases[] = {
-    {"each launcher gives rank and size", each_launcher_gives_rank_and_size},
-    {"of two launchers the inner one counts, or both are refused",
-     of_two_launchers_the_inner_one_counts_or_both_are_refused},
-    {"what cannot be told is refused with names and values",
-     what_cannot_be_told_is_refused_with_names_and_values},
-    {"values are numbers in range, and blanks do not matter",
-     values_are_numbers_in_range_and_blanks_do_not_matter},
-    {"steps of one job have identities and places of their own",
-     steps_of_one_job_have_identities_and_places_of_their_own},
-    {"ranks meet at every kind of address", ranks_meet_at_every_kind_of_address},
-    {"rank 0 listens where it is told", rank_0_listens_where_it_is_told},
-    {"ranks of another job are told, and the first job goes on",
-     ranks_of_another_job_are_told_and_the_first_job_goes_on},
-    {"a program at the port is named", a_program_at_the_port_is_named},
-    {"ranks that cannot meet are told why", ranks_that_cannot_meet_are_told_why},
-};
-
-TEST_MAIN(cases)

@@ -84,7 +84,7 @@ static void swap_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *ar
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-static void a_send_and_a_receive_may_be_on_two_streams(void)
+TEST_CASE("a send and a receive may be on two streams")
 {
     test_on_threads(2, swap_on_two_streams, NULL);
 }
@@ -110,7 +110,7 @@ static void send_to_oneself_on_two_streams(gyre_comm *comm, int rank, int n_rank
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-static void a_copy_within_a_rank_holds_up_the_receiving_stream(void)
+TEST_CASE("a copy within a rank holds up the receiving stream")
 {
     test_on_threads(2, send_to_oneself_on_two_streams, NULL);
 }
@@ -144,7 +144,7 @@ static void serve_two_ranks_on_shared_streams(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void communicators_of_a_group_may_share_streams(void)
+TEST_CASE("communicators of a group may share streams")
 {
     if (test_device() == GYRE_DEVICE_HOST) {
         serve_two_ranks_on_shared_streams();
@@ -155,7 +155,7 @@ static void communicators_of_a_group_may_share_streams(void)
 }
 
 /* The threads that compare have default streams of their own: the caller's is meant. */
-static void calls_that_are_compared_keep_the_callers_default_stream(void)
+TEST_CASE("calls that are compared keep the caller's default stream")
 {
     enum { COUNT = 200000 };
     static int32_t values[2][COUNT];
@@ -211,7 +211,7 @@ static void call_and_split(gyre_comm *comm, int rank, int n_ranks, void *argumen
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_group_may_end_while_a_split_of_it_goes_on(void)
+TEST_CASE("a group may end while a split of it goes on")
 {
     test_on_threads(2, call_and_split, NULL);
 }
@@ -247,7 +247,7 @@ static void exchange_unevenly(gyre_comm *comm, int rank, int n_ranks, void *argu
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void messages_of_a_group_may_differ_in_size(void)
+TEST_CASE("messages of a group may differ in size")
 {
     test_on_processes(2, exchange_unevenly, NULL); /* forks: before there are threads */
     test_on_threads(2, exchange_unevenly, NULL);
@@ -284,7 +284,7 @@ static void ask(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void a_group_may_have_a_question_and_its_answer(void)
+TEST_CASE("a group may have a question and its answer")
 {
     test_on_threads(2, ask, NULL);
 }
@@ -314,7 +314,7 @@ static void exchange_behind_a_collective(gyre_comm *comm, int rank, int n_ranks,
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void messages_do_not_hang_behind_a_collective(void)
+TEST_CASE("messages do not hang behind a collective")
 {
     test_on_threads(2, exchange_behind_a_collective, NULL);
 }
@@ -357,7 +357,7 @@ static void pass_on_in_a_circle(gyre_comm *comm, int rank, int n_ranks, void *ar
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void messages_of_a_group_wait_for_no_other_peers_messages(void)
+TEST_CASE("messages of a group wait for no other peer's messages")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return; /* GPUs launch second messages of a pair after all first ones */
@@ -388,7 +388,7 @@ static void mix_with_a_broadcast(gyre_comm *comm, int rank, int n_ranks, void *a
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void a_group_may_name_messages_and_collectives_in_any_order(void)
+TEST_CASE("a group may name messages and collectives in any order")
 {
     setenv("GYRE_TIMEOUT", "20000", 1);
     test_on_threads(2, mix_with_a_broadcast, NULL);
@@ -428,29 +428,8 @@ static void send_very_many(void)
     }
 }
 
-static void very_many_messages_of_a_group_keep_their_order(void)
+TEST_CASE("very many messages of a group keep their order")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         send_very_many();
 }
-
-static const struct test_case cases[] = {
-    {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
-    {"a copy within a rank holds up the receiving stream",
-     a_copy_within_a_rank_holds_up_the_receiving_stream},
-    {"communicators of a group may share streams", communicators_of_a_group_may_share_streams},
-    {"calls that are compared keep the caller's default stream",
-     calls_that_are_compared_keep_the_callers_default_stream},
-    {"a group may end while a split of it goes on", a_group_may_end_while_a_split_of_it_goes_on},
-    {"messages of a group may differ in size", messages_of_a_group_may_differ_in_size},
-    {"a group may have a question and its answer", a_group_may_have_a_question_and_its_answer},
-    {"messages do not hang behind a collective", messages_do_not_hang_behind_a_collective},
-    {"messages of a group wait for no other peer's messages",
-     messages_of_a_group_wait_for_no_other_peers_messages},
-    {"a group may name messages and collectives in any order",
-     a_group_may_name_messages_and_collectives_in_any_order},
-    {"very many messages of a group keep their order",
-     very_many_messages_of_a_group_keep_their_order},
-};
-
-TEST_MAIN(cases)

@@ -95,7 +95,7 @@ static void ranks_may_name_communicators_in_any_order(void)
     test_on_threads(3, call_in_own_orders, NULL);
 }
 
-static void compared_communicators_may_share_a_stream(void)
+TEST_CASE("communicators whose calls are compared may share a stream")
 {
     setenv("GYRE_CHECK", "calls", 1);
     ranks_may_name_communicators_in_any_order();
@@ -128,7 +128,7 @@ static void skip_a_message(gyre_comm *comm, int rank, int n_ranks, void *argumen
         CHECK_OK(gyre_comm_destroy(pair));
 }
 
-static void a_message_may_skip_a_rank(void)
+TEST_CASE("a message may skip a rank")
 {
     setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
     test_on_threads(3, skip_a_message, NULL);
@@ -167,7 +167,7 @@ static void serve_two_ranks(void)
             CHECK_OK(gyre_comm_destroy(comms[i][rank]));
 }
 
-static void ranks_of_one_thread_may_name_communicators_in_any_order(void)
+TEST_CASE("ranks of one thread may name a group's communicators in any order")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return;
@@ -203,7 +203,7 @@ static void compare_numbers(gyre_comm *comm, int rank, int n_ranks, void *argume
         CHECK_OK(gyre_comm_destroy(own[i]));
 }
 
-static void communicators_have_one_order_on_all_ranks(void)
+TEST_CASE("communicators have one order on all ranks")
 {
     test_on_processes(2, compare_numbers, NULL);
 }
@@ -232,7 +232,7 @@ static void cut_groups_differently(gyre_comm *comm, int rank, int n_ranks, void 
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void compared_calls_are_launched_as_soon_as_they_are_compared(void)
+TEST_CASE("compared calls are launched as soon as they are compared")
 {
     setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
@@ -267,7 +267,7 @@ static void differ_in_one_communicator(gyre_comm *comm, int rank, int n_ranks, v
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void calls_of_a_group_that_differ_are_refused_before_data_moves(void)
+TEST_CASE("calls of a group that differ are refused before data moves")
 {
     setenv("GYRE_CHECK", "calls", 1);
     test_on_threads(2, differ_in_one_communicator, NULL);
@@ -295,7 +295,7 @@ static void compare_during_a_split(gyre_comm *comm, int rank, int n_ranks, void 
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void calls_may_be_compared_while_a_split_goes_on(void)
+TEST_CASE("calls may be compared while a split goes on")
 {
     setenv("GYRE_CHECK", "calls", 1);
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
@@ -358,7 +358,7 @@ static void stall_behind_an_obstacle(gyre_comm *comm, int rank, int n_ranks, voi
     check_sum(&sum, n_ranks, 1);
 }
 
-static void a_stall_of_compared_calls_does_not_advise_to_compare_them(void)
+TEST_CASE("a stall of compared calls does not advise to compare them")
 {
     char path[] = "/tmp/gyre_test_group_order_XXXXXX";
     const int fd = mkstemp(path);
@@ -373,22 +373,7 @@ static void a_stall_of_compared_calls_does_not_advise_to_compare_them(void)
     close(fd);
 }
 
-static const struct test_case cases[] = {
-    {"ranks may name a group's communicators in any order",
-     ranks_may_name_communicators_in_any_order},
-    {"communicators whose calls are compared may share a stream",
-     compared_communicators_may_share_a_stream},
-    {"a message may skip a rank", a_message_may_skip_a_rank},
-    {"ranks of one thread may name a group's communicators in any order",
-     ranks_of_one_thread_may_name_communicators_in_any_order},
-    {"communicators have one order on all ranks", communicators_have_one_order_on_all_ranks},
-    {"compared calls are launched as soon as they are compared",
-     compared_calls_are_launched_as_soon_as_they_are_compared},
-    {"calls of a group that differ are refused before data moves",
-     calls_of_a_group_that_differ_are_refused_before_data_moves},
-    {"calls may be compared while a split goes on", calls_may_be_compared_while_a_split_goes_on},
-    {"a stall of compared calls does not advise to compare them",
-     a_stall_of_compared_calls_does_not_advise_to_compare_them},
-};
-
-TEST_MAIN(cases)
+TEST_CASE("ranks may name a group's communicators in any order")
+{
+    ranks_may_name_communicators_in_any_order();
+}

@@ -155,7 +155,7 @@ static void run_ranks(void)
         pthread_join(threads[rank].thread, NULL);
 }
 
-static void the_file_counts_calls_and_bytes_by_collective_and_size(void)
+TEST_CASE("the file counts calls and bytes by collective and size")
 {
     char folder[] = "/tmp/gyre_metrics_XXXXXX", pattern[80], path[120];
     CHECK(mkdtemp(folder) != NULL);
@@ -188,7 +188,7 @@ static void the_file_counts_calls_and_bytes_by_collective_and_size(void)
     CHECK(rmdir(folder) == 0); /* nothing else was left there */
 }
 
-static void a_file_that_cannot_be_written_does_not_fail_the_calls(void)
+TEST_CASE("a file that cannot be written does not fail the calls")
 {
     setenv("GYRE_METRICS_FILE", "/nowhere/at/all", 1);
     run_ranks();
@@ -246,7 +246,7 @@ static void *run_rank_on_held_disk(void *argument)
     return NULL;
 }
 
-static void calls_go_on_while_the_file_cannot_be_written(void)
+TEST_CASE("calls go on while the file cannot be written")
 {
     struct test_thread threads[N];
     gyre_comm *comms[N];
@@ -277,13 +277,3 @@ static void calls_go_on_while_the_file_cannot_be_written(void)
     }
     CHECK(rmdir(folder) == 0);
 }
-
-static const struct test_case cases[] = {
-    {"the file counts calls and bytes by collective and size",
-     the_file_counts_calls_and_bytes_by_collective_and_size},
-    {"a file that cannot be written does not fail the calls",
-     a_file_that_cannot_be_written_does_not_fail_the_calls},
-    {"calls go on while the file cannot be written", calls_go_on_while_the_file_cannot_be_written},
-};
-
-TEST_MAIN(cases)

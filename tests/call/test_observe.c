@@ -159,7 +159,7 @@ static void check_seen(const struct seen *own, int rank)
     CHECK(own->calls[3].kind == GYRE_OBSERVED_RECV && own->calls[3].count == 3);
 }
 
-static void every_call_goes_through_its_stages(void)
+TEST_CASE("every call goes through its stages")
 {
     struct test_thread threads[N];
     gyre_comm *comms[N];
@@ -176,7 +176,7 @@ static void every_call_goes_through_its_stages(void)
         check_seen(&seen[rank], rank);
 }
 
-static void an_observer_that_lacks_a_function_is_refused(void)
+TEST_CASE("an observer that lacks a function is refused")
 {
     gyre_comm *comm = NULL;
     const gyre_config config = test_config(0);
@@ -236,7 +236,7 @@ static void make_one_call(gyre_comm *comm)
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
 }
 
-static void times_that_an_executor_knows_are_told_after_the_end(void)
+TEST_CASE("times that an executor knows are told after the end")
 {
     gyre_comm *comm = NULL;
     gyre_config config = GYRE_CONFIG_INIT; /* on the host */
@@ -271,12 +271,3 @@ static void times_that_an_executor_knows_are_told_after_the_end(void)
                   "%s %llu", own->stages[i], (unsigned long long)told_ns[i][0]);
     CHECK(own->n_closed == 1);
 }
-
-static const struct test_case cases[] = {
-    {"every call goes through its stages", every_call_goes_through_its_stages},
-    {"an observer that lacks a function is refused", an_observer_that_lacks_a_function_is_refused},
-    {"times that an executor knows are told after the end",
-     times_that_an_executor_knows_are_told_after_the_end},
-};
-
-TEST_MAIN(cases)

@@ -165,7 +165,7 @@ static bool completes(const struct move *moves, size_t n_moves, int n_ranks)
 #define LL128                     GYRE_PROTO_LL128
 #define SIMPLE                    GYRE_PROTO_SIMPLE
 
-static void short_and_long_messages_of_a_group_do_not_wait_for_each_other(void)
+TEST_CASE("short and long messages of a group do not wait for each other")
 {
     static const enum gyre_proto protos[] = {LL, LL128, SIMPLE};
     for (int first = 0; first < 3; first++)
@@ -185,13 +185,13 @@ static void short_and_long_messages_of_a_group_do_not_wait_for_each_other(void)
         }
 }
 
-static void a_receive_that_nobody_sends_to_hangs(void)
+TEST_CASE("a receive that nobody sends to hangs")
 {
     const struct move moves[] = {{0, true, 1, LL, 0}, {0, false, 1, LL, 0}, {1, false, 0, LL, 0}};
     CHECK(!completes(moves, GYRE_ARRAY_LENGTH(moves), 2));
 }
 
-static void messages_of_a_pair_keep_their_order(void)
+TEST_CASE("messages of a pair keep their order")
 {
     const struct move moves[] = {{0, true, 1, SIMPLE, 0},  {0, true, 1, LL, 0},
                                  {0, true, 2, LL, 0},      {0, true, 1, LL128, 0},
@@ -207,7 +207,7 @@ static void messages_of_a_pair_keep_their_order(void)
     free_ranks(ranks, 3);
 }
 
-static void sends_come_before_receives(void)
+TEST_CASE("sends come before receives")
 {
     const struct move moves[] = {
         {0, false, 1, LL, 0}, {0, false, 2, LL, 0}, {0, true, 1, LL, 0}, {0, true, 2, LL, 0}};
@@ -233,7 +233,7 @@ static int count_launches(enum gyre_proto to_other, enum gyre_proto to_itself, i
     return n_launches;
 }
 
-static void a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it(void)
+TEST_CASE("a copy to the own rank joins calls that are no faster without it")
 {
     CHECK(count_launches(SIMPLE, SIMPLE, 2) == 1);
     CHECK(count_launches(LL, LL, 2) == 2);
@@ -274,7 +274,7 @@ static void all_to_all(int n_ranks, uint32_t most_calls, int expected_launches)
     free(ranks);
 }
 
-static void more_calls_than_a_gpu_takes_are_several_launches(void)
+TEST_CASE("more calls than a GPU takes are several launches")
 {
     all_to_all(MANY_RANKS, 0, 1);
     all_to_all(66, 132, 1);
@@ -287,7 +287,7 @@ static void more_calls_than_a_gpu_takes_are_several_launches(void)
 /* Where the executor queues works, each message follows the one before it of its peer and
  * direction.
  */
-static void queued_messages_follow_those_of_their_peer(void)
+TEST_CASE("queued messages follow those of their peer")
 {
     static const struct gyre_order_place place = {0, 3, 0, true};
     struct gyre_item items[] = {
@@ -306,7 +306,7 @@ static void queued_messages_follow_those_of_their_peer(void)
                   "message %zu: launch %u, follows %u", i, run[i]->launch, run[i]->follows);
 }
 
-static void a_copy_takes_the_receives_of_a_rank_from_itself(void)
+TEST_CASE("a copy takes the receives of a rank from itself")
 {
     char buffers[3];
     struct gyre_item items[] = {
@@ -330,20 +330,3 @@ static void a_copy_takes_the_receives_of_a_rank_from_itself(void)
     CHECK_FAILS(gyre_order_join_copies(1, lone, &n), GYRE_ERROR_INVALID_USAGE,
                 "without a send to itself");
 }
-
-static const struct test_case cases[] = {
-    {"queued messages follow those of their peer", queued_messages_follow_those_of_their_peer},
-    {"a copy takes the receives of a rank from itself",
-     a_copy_takes_the_receives_of_a_rank_from_itself},
-    {"short and long messages of a group do not wait for each other",
-     short_and_long_messages_of_a_group_do_not_wait_for_each_other},
-    {"a receive that nobody sends to hangs", a_receive_that_nobody_sends_to_hangs},
-    {"messages of a pair keep their order", messages_of_a_pair_keep_their_order},
-    {"sends come before receives", sends_come_before_receives},
-    {"a copy to the own rank joins calls that are no faster without it",
-     a_copy_to_the_own_rank_joins_calls_that_are_no_faster_without_it},
-    {"more calls than a GPU takes are several launches",
-     more_calls_than_a_gpu_takes_are_several_launches},
-};
-
-TEST_MAIN(cases)

@@ -71,7 +71,7 @@ static void run_by_each_algorithm(gyre_comm *comm, int rank, int n_ranks, void *
         }
 }
 
-static void a_call_is_carried_out_by_the_algorithm_that_it_names(void)
+TEST_CASE("a call is carried out by the algorithm that it names")
 {
     test_on_threads(N, run_by_each_algorithm, NULL);
 }
@@ -102,7 +102,7 @@ static void run_every_kind(gyre_comm *comm, int rank, int n_ranks, void *argumen
     }
 }
 
-static void every_collective_has_a_kind(void)
+TEST_CASE("every collective has a kind")
 {
     test_on_threads(N, run_every_kind, NULL);
 }
@@ -123,7 +123,7 @@ static void use_empty_lists(gyre_comm *comm, int rank, int n_ranks, void *argume
     check_values(data);
 }
 
-static void empty_lists_are_no_terms(void)
+TEST_CASE("empty lists of algorithms and protocols are no terms")
 {
     setenv("GYRE_CHECK", "calls", 1);
     test_on_threads(N, use_empty_lists, NULL);
@@ -179,7 +179,7 @@ static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
     return n_simulators - n_before;
 }
 
-static void a_choice_on_several_hosts_is_predicted_once_for_its_terms(void)
+TEST_CASE("a choice on several hosts is predicted once for its terms")
 {
     gyre_comm *comms[2] = {NULL, NULL};
     struct gyre_choice ring, tree, narrow;
@@ -240,7 +240,7 @@ static void ask_for_the_impossible(gyre_comm *comm, int rank, int n_ranks, void 
     check_values(data);
 }
 
-static void terms_that_no_algorithm_meets_are_refused_before_anything_is_enqueued(void)
+TEST_CASE("terms that no algorithm meets are refused before anything is enqueued")
 {
     test_on_threads(N, ask_for_the_impossible, NULL);
 }
@@ -255,23 +255,8 @@ static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "on terms");
 }
 
-static void ranks_with_different_terms_get_an_error_that_shows_both_calls(void)
+TEST_CASE("ranks with different terms get an error that shows both calls")
 {
     setenv("GYRE_CHECK", "calls", 1);
     test_on_threads(2, differ, NULL);
 }
-
-static const struct test_case cases[] = {
-    {"a call is carried out by the algorithm that it names",
-     a_call_is_carried_out_by_the_algorithm_that_it_names},
-    {"every collective has a kind", every_collective_has_a_kind},
-    {"empty lists of algorithms and protocols are no terms", empty_lists_are_no_terms},
-    {"a choice on several hosts is predicted once for its terms",
-     a_choice_on_several_hosts_is_predicted_once_for_its_terms},
-    {"terms that no algorithm meets are refused before anything is enqueued",
-     terms_that_no_algorithm_meets_are_refused_before_anything_is_enqueued},
-    {"ranks with different terms get an error that shows both calls",
-     ranks_with_different_terms_get_an_error_that_shows_both_calls},
-};
-
-TEST_MAIN(cases)

@@ -50,7 +50,7 @@ static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-void puts_a_wait_ends_when_the_other_process_is_killed(void)
+TEST_CASE("a wait ends when the other process is killed")
 {
     struct end end = make_end(BY_KILL);
     pid_t pids[2];
@@ -61,13 +61,13 @@ void puts_a_wait_ends_when_the_other_process_is_killed(void)
     CHECK(!test_wait_rank(pids[1]));
 }
 
-void puts_a_wait_ends_when_the_other_process_aborts(void)
+TEST_CASE("a wait ends when the other process aborts")
 {
     struct end end = make_end(BY_ABORT);
     test_on_processes(2, end_instead, &end);
 }
 
-void puts_a_wait_ends_when_the_other_rank_aborts(void)
+TEST_CASE("a wait ends when the other rank aborts")
 {
     struct end end = make_end(BY_ABORT);
     test_on_threads(2, end_instead, &end);
@@ -134,14 +134,14 @@ static void take_after_goodbye(gyre_comm *comm, int rank, int n_ranks, void *arg
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-void puts_a_wait_ends_when_the_other_process_leaves(void)
+TEST_CASE("a wait ends when the other process leaves without the signal")
 {
     struct end end = make_end(BY_DESTROY);
     test_on_processes(2, leave_instead, &end);
     test_on_processes(2, take_after_goodbye, NULL);
 }
 
-void puts_a_wait_ends_when_the_other_rank_leaves(void)
+TEST_CASE("a wait ends when the other rank leaves without the signal")
 {
     struct end end = make_end(BY_DESTROY);
     test_on_threads(2, leave_instead, &end);
@@ -184,12 +184,12 @@ static void put_after_goodbye(gyre_comm *comm, int rank, int n_ranks, void *argu
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-void puts_to_a_process_that_has_left_are_errors(void)
+TEST_CASE("puts and signals to a process that has left are errors")
 {
     test_on_processes(2, put_after_goodbye, NULL);
 }
 
-void puts_to_a_rank_that_has_left_are_errors(void)
+TEST_CASE("puts and signals to a rank that has left are errors")
 {
     test_on_threads(2, put_after_goodbye, NULL);
 }
@@ -207,7 +207,7 @@ static void destroy_while_waiting(gyre_comm *comm, int rank, int n_ranks, void *
     CHECK_OK(gyre_wait_signal(&missing, 1, comm, *waiting));
 }
 
-void puts_destroy_ends_when_the_other_rank_left(void)
+TEST_CASE("destroy ends when the other rank left without the signal")
 {
     gyre_stream stream = NULL;
     if (test_most_ranks() < 2)

@@ -92,16 +92,6 @@ static inline void puts_expect_end(gyre_comm *comm, gyre_stream stream, gyre_sta
               gyre_status_name(status), gyre_comm_last_error(comm));
 }
 
-/* Cases in which the rank ends that a wait waits for (tests/comm/puts_ends.c). */
-void puts_a_wait_ends_when_the_other_process_is_killed(void);
-void puts_a_wait_ends_when_the_other_process_aborts(void);
-void puts_a_wait_ends_when_the_other_process_leaves(void);
-void puts_a_wait_ends_when_the_other_rank_aborts(void);
-void puts_a_wait_ends_when_the_other_rank_leaves(void);
-void puts_to_a_process_that_has_left_are_errors(void);
-void puts_to_a_rank_that_has_left_are_errors(void);
-void puts_destroy_ends_when_the_other_rank_left(void);
-
 #ifdef TEST_WITH_CUDA
 /** puts_in_graphs - put, signal and wait in a captured graph, which is launched several times. One
  * rank's part. */

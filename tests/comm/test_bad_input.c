@@ -43,7 +43,7 @@ static void bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument
     CHECK(out[0] == (float)n_ranks);
 }
 
-static void bad_arguments_are_refused_and_lose_nothing(void)
+TEST_CASE("bad arguments are refused and lose nothing")
 {
     test_on_threads(2, bad_arguments, NULL);
 }
@@ -66,7 +66,7 @@ static void *init_rank_0(void *argument)
 }
 
 /* Without a bound of its own: the bootstrap's timeout is an hour here. */
-static void the_others_hear_why_a_rank_cannot_init(void)
+TEST_CASE("the others hear why a rank cannot init")
 {
     struct lone_init other;
     gyre_config config = GYRE_CONFIG_INIT;
@@ -86,7 +86,7 @@ static void the_others_hear_why_a_rank_cannot_init(void)
     unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
-static void a_bad_init_names_what_is_wrong(void)
+TEST_CASE("a bad init names what is wrong")
 {
     gyre_comm *comm;
     gyre_unique_id id;
@@ -116,7 +116,7 @@ static void a_bad_init_names_what_is_wrong(void)
     CHECK_OK(gyre_comm_destroy(comm));
 }
 
-static void unknown_and_unparsable_variables_fail_at_init(void)
+TEST_CASE("unknown and unparsable variables fail at init")
 {
     gyre_comm *comm;
     gyre_config config = GYRE_CONFIG_INIT;
@@ -133,7 +133,7 @@ static void unknown_and_unparsable_variables_fail_at_init(void)
     unsetenv("GYRE_ALGO");
 }
 
-static void what_nccls_variables_say_ends_no_init(void)
+TEST_CASE("what NCCL's variables say ends no init")
 {
     /* Values that the code that uses them refuses for GYRE_*. */
     static const struct {
@@ -230,7 +230,7 @@ static const struct misfit misfits[] = {
     {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {10, 10}, {7, 7}, {0, 0}, {0, 1}},
 };
 
-static void calls_that_do_not_fit_name_both_ranks_and_calls(void)
+TEST_CASE("calls that do not fit name both ranks and calls")
 {
     for (size_t i = 0; i < sizeof(misfits) / sizeof(misfits[0]); i++) {
         struct misfit misfit = misfits[i];
@@ -240,7 +240,7 @@ static void calls_that_do_not_fit_name_both_ranks_and_calls(void)
     }
 }
 
-static void check_calls_refuses_before_data_moves(void)
+TEST_CASE("GYRE_CHECK=calls refuses before data moves")
 {
     setenv("GYRE_CHECK", "calls", 1);
     struct misfit misfit = misfits[0];
@@ -248,7 +248,7 @@ static void check_calls_refuses_before_data_moves(void)
     unsetenv("GYRE_CHECK");
 }
 
-static void a_dead_handle_is_refused(void)
+TEST_CASE("a dead handle is refused")
 {
     gyre_comm *comm;
     float data = 1.0F;
@@ -270,7 +270,7 @@ static void a_dead_handle_is_refused(void)
 }
 
 /* An abort of another rank is an error to say goodbye only if it cut work of this rank off. */
-static void a_rank_whose_work_has_ended_may_finalize(void)
+TEST_CASE("a rank whose work has ended may finalize")
 {
     enum { N = 2 };
     gyre_comm *comms[N];
@@ -307,7 +307,7 @@ static void a_rank_whose_work_has_ended_may_finalize(void)
 }
 
 /* A record reads like the call and is compared like one. */
-static void records_compare_the_two_ends_of_a_message(void)
+TEST_CASE("records compare the two ends of a message")
 {
     const struct gyre_record send = {.sequence = 3,
                                      .count = 100,
@@ -329,20 +329,3 @@ static void records_compare_the_two_ends_of_a_message(void)
     CHECK(strcmp(gyre_record_text(&send, text, sizeof(text)),
                  "send(400 B, 100 x float to rank 5, seq 3)") == 0);
 }
-
-static const struct test_case cases[] = {
-    {"bad arguments are refused and lose nothing", bad_arguments_are_refused_and_lose_nothing},
-    {"a bad init names what is wrong", a_bad_init_names_what_is_wrong},
-    {"the others hear why a rank cannot init", the_others_hear_why_a_rank_cannot_init},
-    {"unknown and unparsable variables fail at init",
-     unknown_and_unparsable_variables_fail_at_init},
-    {"what NCCL's variables say ends no init", what_nccls_variables_say_ends_no_init},
-    {"calls that do not fit name both ranks and calls",
-     calls_that_do_not_fit_name_both_ranks_and_calls},
-    {"GYRE_CHECK=calls refuses before data moves", check_calls_refuses_before_data_moves},
-    {"a dead handle is refused", a_dead_handle_is_refused},
-    {"a rank whose work has ended may finalize", a_rank_whose_work_has_ended_may_finalize},
-    {"records compare the two ends of a message", records_compare_the_two_ends_of_a_message},
-};
-
-TEST_MAIN(cases)

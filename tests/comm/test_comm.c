@@ -235,20 +235,20 @@ static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
     close_place(&place);
 }
 
-static void all_collectives_are_right_between_threads(void)
+TEST_CASE("all collectives are right between threads")
 {
     for (int n_ranks = 1; n_ranks <= 5; n_ranks++)
         test_on_threads(n_ranks, every_collective, NULL);
 }
 
-static void all_collectives_are_right_between_processes(void)
+TEST_CASE("all collectives are right between processes")
 {
     for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
         test_on_processes(n_ranks, every_collective, NULL);
     test_on_processes(3, exchange, NULL);
 }
 
-static void all_collectives_are_right_with_every_algorithm(void)
+TEST_CASE("all collectives are right with every algorithm")
 {
     static const char *const algos[] = {
         "ring", "all_reduce:tree;broadcast:tree;reduce:tree", "direct",
@@ -294,13 +294,13 @@ static void ranges_in_small_slots(gyre_comm *comm, int rank, int n_ranks, void *
     close_place(&place);
 }
 
-static void a_slot_that_is_too_small_for_a_range_is_named(void)
+TEST_CASE("a slot that is too small for a range is named")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_threads(3, ranges_in_small_slots, NULL);
 }
 
-static void all_collectives_are_right_over_sockets(void)
+TEST_CASE("all collectives are right over sockets")
 {
     setenv("GYRE_TRANSPORT", "socket", 1);
     test_on_threads(3, every_collective, NULL);
@@ -308,7 +308,7 @@ static void all_collectives_are_right_over_sockets(void)
 }
 
 /* One thread joins all ranks in a group, as users of NCCL do. */
-static void a_group_joins_all_ranks_of_one_thread(void)
+TEST_CASE("a group joins all ranks of one thread")
 {
     const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
     gyre_comm *comms[4];
@@ -329,7 +329,7 @@ static void a_group_joins_all_ranks_of_one_thread(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void one_thread_serves_all_ranks(void)
+TEST_CASE("one thread serves all ranks")
 {
     const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
     gyre_comm *comms[4];
@@ -357,7 +357,7 @@ static void one_thread_serves_all_ranks(void)
     }
 }
 
-static void messages_of_a_group_do_not_wait_for_each_other(void)
+TEST_CASE("messages of a group do not wait for each other")
 {
     test_on_threads(1, exchange, NULL);
     test_on_threads(2, exchange, NULL);
@@ -409,7 +409,7 @@ static void split_in_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_comm_destroy(half));
 }
 
-static void a_split_makes_smaller_communicators(void)
+TEST_CASE("a split makes smaller communicators")
 {
     test_on_threads(5, split_in_two, NULL);
 }
@@ -448,7 +448,7 @@ static void split_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
               n_before);
 }
 
-static void a_split_leaves_no_rendezvous_behind(void)
+TEST_CASE("a split leaves no rendezvous behind")
 {
     test_on_threads(3, split_often, NULL);
 }
@@ -473,7 +473,7 @@ static void premultiply(gyre_comm *comm, int rank, int n_ranks, void *argument)
                 "op_create_premul_sum");
 }
 
-static void a_user_scalar_multiplies_before_the_sum(void)
+TEST_CASE("a user scalar multiplies before the sum")
 {
     test_on_threads(3, premultiply, NULL);
 }
@@ -498,7 +498,7 @@ static void premultiply_in_a_group(gyre_comm *comm, int rank, int n_ranks, void 
         CHECK(values[i] == scalars[i] * (float)n_ranks);
 }
 
-static void a_user_scalar_may_go_before_its_group_ends(void)
+TEST_CASE("a user scalar may go before its group ends")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_threads(3, premultiply_in_a_group, NULL);
@@ -522,7 +522,7 @@ static void premultiply_again(gyre_comm *comm, int rank, int n_ranks, void *argu
     }
 }
 
-static void an_operations_number_may_mean_another_scalar_later(void)
+TEST_CASE("an operation's number may mean another scalar later")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_threads(3, premultiply_again, NULL);
@@ -565,7 +565,7 @@ static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
     close_place(&place);
 }
 
-static void a_group_can_be_simulated(void)
+TEST_CASE("a group can be simulated")
 {
     test_on_threads(3, simulate, NULL);
 }
@@ -596,32 +596,8 @@ static void cancel(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK(value == (float)(n_ranks * (n_ranks - 1) / 2));
 }
 
-static void a_group_can_be_cancelled(void)
+TEST_CASE("a group can be cancelled")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_threads(3, cancel, NULL);
 }
-
-static const struct test_case cases[] = {
-    {"all collectives are right between processes", all_collectives_are_right_between_processes},
-    {"all collectives are right between threads", all_collectives_are_right_between_threads},
-    {"all collectives are right with every algorithm",
-     all_collectives_are_right_with_every_algorithm},
-    {"a slot that is too small for a range is named",
-     a_slot_that_is_too_small_for_a_range_is_named},
-    {"all collectives are right over sockets", all_collectives_are_right_over_sockets},
-    {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
-    {"one thread serves all ranks", one_thread_serves_all_ranks},
-    {"a group can be simulated", a_group_can_be_simulated},
-    {"a group can be cancelled", a_group_can_be_cancelled},
-    {"messages of a group do not wait for each other",
-     messages_of_a_group_do_not_wait_for_each_other},
-    {"a split makes smaller communicators", a_split_makes_smaller_communicators},
-    {"a split leaves no rendezvous behind", a_split_leaves_no_rendezvous_behind},
-    {"a user scalar multiplies before the sum", a_user_scalar_multiplies_before_the_sum},
-    {"a user scalar may go before its group ends", a_user_scalar_may_go_before_its_group_ends},
-    {"an operation's number may mean another scalar later",
-     an_operations_number_may_mean_another_scalar_later},
-};
-
-TEST_MAIN(cases)

@@ -183,7 +183,7 @@ static struct rounds *share_rounds(void)
                 0);
 }
 
-static void threads_may_fork(void)
+TEST_CASE("threads may fork while their streams have work")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_threads(2, fork_in_each_round, share_rounds());
@@ -197,25 +197,25 @@ static void processes_may_fork_over(const char *transport)
     test_on_processes(2, fork_in_each_round, share_rounds());
 }
 
-static void processes_may_fork_over_shared_memory(void)
+TEST_CASE("processes may fork over shared memory")
 {
     processes_may_fork_over("shm");
 }
 
-static void processes_may_fork_over_sockets(void)
+TEST_CASE("processes may fork over sockets")
 {
     processes_may_fork_over("socket");
 }
 
 /* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
-static void processes_may_fork_over_rdma(void)
+TEST_CASE("processes may fork over RDMA")
 {
     if (getenv("TEST_RDMA") != NULL)
         processes_may_fork_over("ib");
 }
 
 /* The parent has used a GPU; the child may still use the host. */
-static void a_forked_child_is_refused_its_parents_gpus(void)
+TEST_CASE("a forked child is refused its parent's GPUs")
 {
     const gyre_device_kind kinds[] = {GYRE_DEVICE_CUDA, GYRE_DEVICE_AUTO};
     gyre_config config = test_config(0);
@@ -270,7 +270,7 @@ static void *make_and_end(void *argument)
     return NULL;
 }
 
-static void a_fork_beside_busy_threads_leaves_no_lock_taken(void)
+TEST_CASE("a fork beside busy threads leaves no lock taken")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return;
@@ -295,17 +295,3 @@ static void a_fork_beside_busy_threads_leaves_no_lock_taken(void)
 }
 
 #endif
-
-static const struct test_case cases[] = {
-    {"threads may fork while their streams have work", threads_may_fork},
-    {"processes may fork over shared memory", processes_may_fork_over_shared_memory},
-    {"processes may fork over sockets", processes_may_fork_over_sockets},
-    {"processes may fork over RDMA", processes_may_fork_over_rdma},
-    {"a forked child is refused its parent's GPUs", a_forked_child_is_refused_its_parents_gpus},
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-    {"a fork beside busy threads leaves no lock taken",
-     a_fork_beside_busy_threads_leaves_no_lock_taken},
-#endif
-};
-
-TEST_MAIN(cases)

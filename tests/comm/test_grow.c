@@ -84,7 +84,7 @@ static void grow_by_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK(value == N_OLD);
 }
 
-static void two_ranks_grow_to_four_and_keep_their_numbers(void)
+TEST_CASE("two ranks grow to four and keep their numbers")
 {
     test_on_threads(N_OLD, grow_by_two, NULL);
 }
@@ -116,7 +116,7 @@ static void grow_differently(gyre_comm *comm, int rank, int n_ranks, void *argum
         wait_for_newcomers(newcomers);
 }
 
-static void ranks_that_grow_differently_all_get_the_cause(void)
+TEST_CASE("ranks that grow differently all get the cause")
 {
     test_on_threads(N_OLD, grow_differently, NULL);
 }
@@ -155,7 +155,7 @@ static void grow_by_bad_pointers(gyre_comm *comm, int rank, int n_ranks, void *a
     CHECK(grown == NULL);
 }
 
-static void a_bad_argument_of_one_rank_is_an_error_of_all(void)
+TEST_CASE("a bad argument of one rank is an error of all ranks at once")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1); /* of ranks that nobody tells */
     test_on_threads(N_OLD, grow_by_a_bad_size, NULL);
@@ -179,7 +179,7 @@ static void split_with_bad_arguments(gyre_comm *comm, int rank, int n_ranks, voi
     }
 }
 
-static void so_it_is_of_a_split(void)
+TEST_CASE("a bad argument of one rank of a split is an error of its color")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     test_on_threads(N_OLD, split_with_bad_arguments, NULL);
@@ -215,12 +215,12 @@ static void ask_for_properties(gyre_comm *comm, int rank, int n_ranks, void *arg
                 "GYRE_PROPERTIES_INIT");
 }
 
-static void a_communicator_tells_its_properties(void)
+TEST_CASE("a communicator tells its properties")
 {
     test_on_threads(2, ask_for_properties, NULL);
 }
 
-static void every_variable_has_a_name_and_a_value(void)
+TEST_CASE("every variable has a name and a value")
 {
     char text[256];
     const char *name;
@@ -232,17 +232,3 @@ static void every_variable_has_a_name_and_a_value(void)
     }
     CHECK(n > 40 && gyre_get_variable_name(-1) == NULL);
 }
-
-static const struct test_case cases[] = {
-    {"two ranks grow to four and keep their numbers",
-     two_ranks_grow_to_four_and_keep_their_numbers},
-    {"ranks that grow differently all get the cause",
-     ranks_that_grow_differently_all_get_the_cause},
-    {"a bad argument of one rank is an error of all ranks at once",
-     a_bad_argument_of_one_rank_is_an_error_of_all},
-    {"a bad argument of one rank of a split is an error of its color", so_it_is_of_a_split},
-    {"a communicator tells its properties", a_communicator_tells_its_properties},
-    {"every variable has a name and a value", every_variable_has_a_name_and_a_value},
-};
-
-TEST_MAIN(cases)

@@ -9,6 +9,7 @@
  *
  * On GPUs (TEST_DEVICE=cuda) all ranks share the first one (GYRE_SHARE_GPU).
  */
+#define TEST_OWN_MAIN
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
 #include "kernels/pattern.h"
@@ -332,13 +333,13 @@ static size_t n_protos(void)
     return test_device() == GYRE_DEVICE_CUDA ? GYRE_ARRAY_LENGTH(all_protos) : 1;
 }
 
-static void random_calls_on_two_hosts_are_right(void)
+TEST_CASE("random calls on two hosts are right")
 {
     for (size_t i = 0; i < n_protos(); i++)
         run_with(all_protos[i], "", i % 2 != 0, false);
 }
 
-static void so_are_those_of_each_algorithm(void)
+TEST_CASE("so are those of each algorithm")
 {
     static const char *const algos[] = {
         "all_reduce:two_level_log;broadcast:two_level_tree;reduce:two_level_tree",
@@ -348,7 +349,7 @@ static void so_are_those_of_each_algorithm(void)
         run_with(all_protos[i % n_protos()], algos[i], false, false);
 }
 
-static void so_are_those_in_graphs(void)
+TEST_CASE("so are those in graphs")
 {
     for (size_t i = 0; i < n_protos() && test_device() == GYRE_DEVICE_CUDA; i++)
         run_with(all_protos[i], "", false, true);
@@ -356,7 +357,7 @@ static void so_are_those_in_graphs(void)
 
 /* On GPUs small calls go by lines inside the hosts, and by simple or lines between them. The host
  * device has simple alone. */
-static void the_choice_is_the_same_on_all_ranks_and_has_both_protocols(void)
+TEST_CASE("the choice is the same on all ranks and has both protocols")
 {
     struct team team;
     uint32_t n_mixed = 0;
@@ -397,7 +398,7 @@ static void the_choice_is_the_same_on_all_ranks_and_has_both_protocols(void)
     close_team(&team);
 }
 
-static void a_message_depends_on_the_link_of_its_pair(void)
+TEST_CASE("a message depends on the link of its pair")
 {
     struct team team;
     if (!open_team(&team, true))
@@ -515,7 +516,7 @@ static void between_hosts(int hosts, int per_host, void (*run)(void))
     n_per_host = before[1];
 }
 
-static void lines_over_sockets_carry_random_calls(void)
+TEST_CASE("lines over sockets carry random calls")
 {
     between_hosts(2, 1, run_lines);
     between_hosts(2, 2, run_lines);
@@ -523,19 +524,19 @@ static void lines_over_sockets_carry_random_calls(void)
     between_hosts(2, 2, run_algorithms);
 }
 
-static void over_sockets_calls_by_lines_and_others_take_turns(void)
+TEST_CASE("over sockets calls by lines and others take turns")
 {
     between_hosts(2, 2, run_in_turns);
     between_hosts(3, 1, run_in_turns);
 }
 
-static void an_abort_ends_ranks_that_wait_for_lines_over_sockets(void)
+TEST_CASE("an abort ends ranks that wait for lines over sockets")
 {
     if (test_device() == GYRE_DEVICE_HOST) /* its vectors lie in host memory */
         between_hosts(2, 2, run_abort);
 }
 
-static void other_line_protocols_are_refused_over_sockets(void)
+TEST_CASE("other line protocols are refused over sockets")
 {
     between_hosts(2, 1, run_refusals);
 }
@@ -566,67 +567,41 @@ static void run_scrambled(void)
     vm_scramble(false);
 }
 
-static void lines_between_hosts_carry_random_calls(void)
+TEST_CASE("lines between hosts carry random calls")
 {
     over_rdma(2, 2, run_lines);
     over_rdma(2, 4, run_lines);
     over_rdma(3, 2, run_lines);
 }
 
-static void so_they_do_when_their_words_come_in_another_order(void)
+TEST_CASE("so they do when their words come in another order")
 {
     over_rdma(3, 1, run_scrambled);
     over_rdma(2, 2, run_scrambled);
 }
 
-static void so_they_do_with_each_algorithm(void)
+TEST_CASE("so they do with each algorithm")
 {
     over_rdma(2, 2, run_algorithms);
 }
 
-static void calls_by_lines_and_others_may_take_turns(void)
+TEST_CASE("calls by lines and others may take turns")
 {
     over_rdma(2, 2, run_in_turns);
 }
 
-static void an_abort_ends_ranks_that_wait_for_lines(void)
+TEST_CASE("an abort ends ranks that wait for lines")
 {
     if (test_device() == GYRE_DEVICE_HOST) /* its vectors lie in host memory */
         over_rdma(2, 2, run_abort);
 }
 
-static void other_line_protocols_are_refused_between_hosts(void)
+TEST_CASE("other line protocols are refused between hosts")
 {
     over_rdma(2, 1, run_refusals);
 }
 
 #endif
-
-static const struct test_case cases[] = {
-    {"random calls on two hosts are right", random_calls_on_two_hosts_are_right},
-    {"so are those of each algorithm", so_are_those_of_each_algorithm},
-    {"so are those in graphs", so_are_those_in_graphs},
-    {"the choice is the same on all ranks and has both protocols",
-     the_choice_is_the_same_on_all_ranks_and_has_both_protocols},
-    {"a message depends on the link of its pair", a_message_depends_on_the_link_of_its_pair},
-    {"lines over sockets carry random calls", lines_over_sockets_carry_random_calls},
-    {"over sockets calls by lines and others take turns",
-     over_sockets_calls_by_lines_and_others_take_turns},
-    {"an abort ends ranks that wait for lines over sockets",
-     an_abort_ends_ranks_that_wait_for_lines_over_sockets},
-    {"other line protocols are refused over sockets",
-     other_line_protocols_are_refused_over_sockets},
-#ifdef TEST_WITH_VERBS
-    {"lines between hosts carry random calls", lines_between_hosts_carry_random_calls},
-    {"so they do when their words come in another order",
-     so_they_do_when_their_words_come_in_another_order},
-    {"so they do with each algorithm", so_they_do_with_each_algorithm},
-    {"calls by lines and others may take turns", calls_by_lines_and_others_may_take_turns},
-    {"an abort ends ranks that wait for lines", an_abort_ends_ranks_that_wait_for_lines},
-    {"other line protocols are refused between hosts",
-     other_line_protocols_are_refused_between_hosts},
-#endif
-};
 
 int main(int argc, char **argv)
 {
@@ -649,5 +624,5 @@ int main(int argc, char **argv)
         printf("1 to %d ranks a host\n", MAX_RANKS / n_hosts);
         return 1;
     }
-    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+    return test_main(argc, argv);
 }

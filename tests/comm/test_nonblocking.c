@@ -3,6 +3,7 @@
  * Communicators that do not block: init, split, finalize in the background, polled; what is refused
  * meanwhile; failures; abort and destroy before the end.
  */
+#define TEST_OWN_MAIN
 #include "tests/support/ranks.h"
 
 #include <sched.h>
@@ -42,7 +43,7 @@ static void reduce_once(gyre_comm *comm, int n_ranks)
     CHECK_OK(gyre_mem_free(data, test_device()));
 }
 
-static void one_thread_makes_all_ranks_one_after_the_other(void)
+TEST_CASE("one thread makes all ranks one after the other")
 {
     enum { N = 4 };
     gyre_comm *comms[N];
@@ -79,7 +80,7 @@ static void one_thread_makes_all_ranks_one_after_the_other(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void the_end_of_a_group_says_that_something_goes_on(void)
+TEST_CASE("the end of a group says that something goes on")
 {
     enum { N = 2 };
     gyre_comm *comms[N] = {NULL};
@@ -102,7 +103,7 @@ static void the_end_of_a_group_says_that_something_goes_on(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void splits_of_one_thread_form_a_group(void)
+TEST_CASE("splits of one thread form a group")
 {
     enum { N = 4 };
     gyre_comm *comms[N];
@@ -130,7 +131,7 @@ static void splits_of_one_thread_form_a_group(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void calls_are_refused_until_it_is_made(void)
+TEST_CASE("calls are refused until it is made")
 {
     gyre_comm *comm = NULL;
     gyre_unique_id id;
@@ -154,7 +155,7 @@ static void calls_are_refused_until_it_is_made(void)
     CHECK_FAILS(gyre_comm_destroy(comm), GYRE_ERROR_INVALID_USAGE, "was destroyed");
 }
 
-static void what_failed_in_the_background_is_the_communicators_error(void)
+TEST_CASE("what failed in the background is the communicator's error")
 {
     gyre_comm *comm = NULL;
     gyre_unique_id id;
@@ -173,7 +174,7 @@ static void what_failed_in_the_background_is_the_communicators_error(void)
     CHECK(comm == NULL);
 }
 
-static void a_peer_learns_that_an_init_was_aborted(void)
+TEST_CASE("a peer learns that an init was aborted")
 {
     enum { N = 3 };
     gyre_comm *comms[N];
@@ -215,13 +216,13 @@ static void split_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argumen
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_split_goes_on_in_the_background(void)
+TEST_CASE("a split goes on in the background")
 {
     test_on_processes(3, split_and_poll, NULL);
     test_on_threads(4, split_and_poll, NULL);
 }
 
-static void a_parent_may_go_while_its_split_is_under_way(void)
+TEST_CASE("a parent may go while its split is under way")
 {
     enum { N = 2 };
     gyre_comm *comms[N];
@@ -256,7 +257,7 @@ static void exit_while_ranks_meet(long after_ns)
 }
 
 /* libcrypto ends with the process, before the threads that prove a rank's secret do. */
-static void a_process_may_exit_while_an_init_goes_on(void)
+TEST_CASE("a process may exit while an init goes on")
 {
     enum { N_PROCESSES = 12 };
     pid_t pids[N_PROCESSES];
@@ -274,24 +275,9 @@ static void a_process_may_exit_while_an_init_goes_on(void)
     }
 }
 
-static const struct test_case cases[] = {
-    {"a split goes on in the background", a_split_goes_on_in_the_background},
-    {"one thread makes all ranks one after the other",
-     one_thread_makes_all_ranks_one_after_the_other},
-    {"the end of a group says that something goes on",
-     the_end_of_a_group_says_that_something_goes_on},
-    {"splits of one thread form a group", splits_of_one_thread_form_a_group},
-    {"calls are refused until it is made", calls_are_refused_until_it_is_made},
-    {"what failed in the background is the communicator's error",
-     what_failed_in_the_background_is_the_communicators_error},
-    {"a peer learns that an init was aborted", a_peer_learns_that_an_init_was_aborted},
-    {"a process may exit while an init goes on", a_process_may_exit_while_an_init_goes_on},
-    {"a parent may go while its split is under way", a_parent_may_go_while_its_split_is_under_way},
-};
-
 int main(int argc, char **argv)
 {
     /* A rank that waits for this limit exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

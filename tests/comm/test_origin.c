@@ -4,6 +4,7 @@
  * rank in the parent, deaths while it is made reach all of its ranks, and a set-up that fails is
  * blamed on the rank that died, not on one that gave up because of it.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm/parts.h"
 #include "tests/support/ranks.h"
@@ -86,7 +87,7 @@ static void die_in_a_split(gyre_comm *comm, int rank, int n_ranks, void *argumen
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_death_in_a_split_communicator_names_the_parents_rank(void)
+TEST_CASE("a death in a split communicator names the parent's rank")
 {
     run_ranks(die_in_a_split, 3);
 }
@@ -114,7 +115,7 @@ static void die_in_a_shrunk(gyre_comm *comm, int rank, int n_ranks, void *argume
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_death_in_a_shrunk_communicator_names_the_parents_rank(void)
+TEST_CASE("a death in a shrunk communicator names the parent's rank")
 {
     run_ranks(die_in_a_shrunk, 3);
 }
@@ -152,7 +153,7 @@ static void die_before_joining(gyre_comm *comm, int rank, int n_ranks, void *arg
     }
 }
 
-static void a_rank_that_dies_before_it_joins_a_split_is_not_waited_for(void)
+TEST_CASE("a rank that dies before it joins a split is not waited for")
 {
     char null[] = "/dev/null";
     const int own = dup(STDERR_FILENO);
@@ -203,7 +204,7 @@ static void fail_to_take_part(gyre_comm *comm, int rank, int n_ranks, void *argu
         CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_rank_that_cannot_take_part_in_a_split_tells_the_others(void)
+TEST_CASE("a rank that cannot take part in a split tells the others")
 {
     run_ranks(fail_to_take_part, -1);
 }
@@ -240,7 +241,7 @@ static void check_blame(int n_before, gyre_status status, const char *expected)
     free(comm);
 }
 
-static void a_set_up_that_fails_is_blamed_on_the_rank_that_died(void)
+TEST_CASE("a set-up that fails is blamed on the rank that died")
 {
     check_blame(3, GYRE_ERROR_REMOTE, "rank 2 is gone: pid 77 on hostC exited");
     /* Nobody died; and a cause of this rank's own is not waited over. */
@@ -248,22 +249,9 @@ static void a_set_up_that_fails_is_blamed_on_the_rank_that_died(void)
     check_blame(1, GYRE_ERROR_OUT_OF_MEMORY, "rank 1 over shm: its process has ended");
 }
 
-static const struct test_case cases[] = {
-    {"a death in a split communicator names the parent's rank",
-     a_death_in_a_split_communicator_names_the_parents_rank},
-    {"a death in a shrunk communicator names the parent's rank",
-     a_death_in_a_shrunk_communicator_names_the_parents_rank},
-    {"a rank that dies before it joins a split is not waited for",
-     a_rank_that_dies_before_it_joins_a_split_is_not_waited_for},
-    {"a rank that cannot take part in a split tells the others",
-     a_rank_that_cannot_take_part_in_a_split_tells_the_others},
-    {"a set-up that fails is blamed on the rank that died",
-     a_set_up_that_fails_is_blamed_on_the_rank_that_died},
-};
-
 int main(int argc, char **argv)
 {
     /* A rank that waits for this limit exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+    return test_main(argc, argv);
 }

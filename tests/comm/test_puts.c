@@ -45,13 +45,13 @@ static void put_around(gyre_comm *comm, int rank, int n_ranks, void *argument)
     puts_free(memory);
 }
 
-static void puts_of_processes_arrive_before_their_signal(void)
+TEST_CASE("puts of processes arrive before their signal")
 {
     for (int n_ranks = 1; n_ranks <= most_ranks(N); n_ranks++)
         test_on_processes(n_ranks, put_around, NULL);
 }
 
-static void puts_arrive_before_their_signal_and_nowhere_else(void)
+TEST_CASE("puts arrive before their signal and nowhere else")
 {
     test_on_threads(most_ranks(N), put_around, NULL);
 }
@@ -105,12 +105,12 @@ static void count_signals(gyre_comm *comm, int rank, int n_ranks, void *argument
     puts_free(memory);
 }
 
-static void signals_of_processes_are_counted(void)
+TEST_CASE("signals of processes are counted")
 {
     test_on_processes(most_ranks(N), count_signals, NULL);
 }
 
-static void signals_are_counted_by_rank_and_number(void)
+TEST_CASE("signals are counted by rank and number")
 {
     test_on_threads(most_ranks(N), count_signals, NULL);
 }
@@ -148,12 +148,12 @@ static void signal_from_streams(gyre_comm *comm, int rank, int n_ranks, void *ar
     puts_free(memory);
 }
 
-static void signals_of_several_streams_of_processes_are_all_counted(void)
+TEST_CASE("signals of several streams of processes are all counted")
 {
     test_on_processes(2, signal_from_streams, NULL);
 }
 
-static void signals_of_several_streams_are_all_counted_and_waits_hold_their_stream(void)
+TEST_CASE("signals of several streams are all counted and waits hold their stream")
 {
     test_on_threads(2, signal_from_streams, NULL);
 }
@@ -187,20 +187,20 @@ static void mix_with_collectives(gyre_comm *comm, int rank, int n_ranks, void *a
     puts_free(memory);
 }
 
-static void puts_keep_their_order_with_collectives_of_the_stream(void)
+TEST_CASE("puts keep their order with collectives of the stream")
 {
     test_on_processes(most_ranks(3), mix_with_collectives, NULL);
     test_on_threads(most_ranks(3), mix_with_collectives, NULL);
 }
 
 #ifdef TEST_WITH_CUDA
-static void captured_puts_and_waits_of_processes_replay(void)
+TEST_CASE("captured puts and waits of processes replay")
 {
     if (test_device() == GYRE_DEVICE_CUDA)
         test_on_processes(most_ranks(N), puts_in_graphs, NULL);
 }
 
-static void captured_puts_and_waits_replay(void)
+TEST_CASE("captured puts and waits replay")
 {
     if (test_device() == GYRE_DEVICE_CUDA)
         test_on_threads(most_ranks(N), puts_in_graphs, NULL);
@@ -249,7 +249,7 @@ static void pass_wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *a
     puts_free(memory);
 }
 
-static void wrong_arguments_are_refused(void)
+TEST_CASE("wrong arguments are refused")
 {
     test_on_threads(2, pass_wrong_arguments, NULL);
 }
@@ -268,7 +268,7 @@ static gyre_comm *wait_alone(int timeout_ms, gyre_stream *stream_out)
     return comm;
 }
 
-static void a_wait_without_signal_ends_by_the_timeout(void)
+TEST_CASE("a wait without signal ends by the timeout")
 {
     gyre_stream stream = NULL;
     if (test_most_ranks() < 1)
@@ -281,7 +281,7 @@ static void a_wait_without_signal_ends_by_the_timeout(void)
 }
 
 /* The queued wait of a host may outlive its communicator, and does not touch it. */
-static void a_wait_ends_when_its_communicator_is_destroyed(void)
+TEST_CASE("a wait ends when its communicator is destroyed")
 {
     gyre_stream stream = NULL;
     if (test_most_ranks() < 1)
@@ -295,42 +295,3 @@ static void a_wait_ends_when_its_communicator_is_destroyed(void)
         CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_CUDA));
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
-
-/* Cases with processes come first, because a process that has used CUDA cannot fork ranks. */
-static const struct test_case cases[] = {
-    {"puts of processes arrive before their signal", puts_of_processes_arrive_before_their_signal},
-    {"signals of processes are counted", signals_of_processes_are_counted},
-    {"signals of several streams of processes are all counted",
-     signals_of_several_streams_of_processes_are_all_counted},
-    {"puts keep their order with collectives of the stream",
-     puts_keep_their_order_with_collectives_of_the_stream},
-    {"a wait ends when the other process is killed",
-     puts_a_wait_ends_when_the_other_process_is_killed},
-    {"a wait ends when the other process aborts", puts_a_wait_ends_when_the_other_process_aborts},
-    {"a wait ends when the other process leaves without the signal",
-     puts_a_wait_ends_when_the_other_process_leaves},
-    {"puts and signals to a process that has left are errors",
-     puts_to_a_process_that_has_left_are_errors},
-#ifdef TEST_WITH_CUDA
-    {"captured puts and waits of processes replay", captured_puts_and_waits_of_processes_replay},
-    {"captured puts and waits replay", captured_puts_and_waits_replay},
-#endif
-    {"puts arrive before their signal and nowhere else",
-     puts_arrive_before_their_signal_and_nowhere_else},
-    {"signals are counted by rank and number", signals_are_counted_by_rank_and_number},
-    {"signals of several streams are all counted and waits hold their stream",
-     signals_of_several_streams_are_all_counted_and_waits_hold_their_stream},
-    {"wrong arguments are refused", wrong_arguments_are_refused},
-    {"a wait ends when the other rank aborts", puts_a_wait_ends_when_the_other_rank_aborts},
-    {"a wait ends when the other rank leaves without the signal",
-     puts_a_wait_ends_when_the_other_rank_leaves},
-    {"puts and signals to a rank that has left are errors",
-     puts_to_a_rank_that_has_left_are_errors},
-    {"destroy ends when the other rank left without the signal",
-     puts_destroy_ends_when_the_other_rank_left},
-    {"a wait without signal ends by the timeout", a_wait_without_signal_ends_by_the_timeout},
-    {"a wait ends when its communicator is destroyed",
-     a_wait_ends_when_its_communicator_is_destroyed},
-};
-
-TEST_MAIN(cases)

@@ -48,14 +48,14 @@ static void put_to_all(gyre_comm *comm, int rank, int n_ranks, void *argument)
     puts_free(memory);
 }
 
-static void puts_to_every_rank_arrive_before_their_signal(void)
+TEST_CASE("puts to every rank arrive before their signal")
 {
     over_networks(2, 1, put_to_all, NULL);
     over_networks(2, 2, put_to_all, NULL);
     over_networks(3, 1, put_to_all, NULL);
 }
 
-static void so_do_those_of_processes_without_shared_memory(void)
+TEST_CASE("so do those of processes without shared memory")
 {
     on_processes(3, put_to_all, NULL);
 }
@@ -94,7 +94,7 @@ static void signal_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
     puts_free(memory);
 }
 
-static void signals_of_several_streams_are_all_counted(void)
+TEST_CASE("signals of several streams are all counted")
 {
     over_networks(2, 1, signal_often, NULL);
 }
@@ -122,7 +122,7 @@ static void put_and_give_back(gyre_comm *comm, int rank, int n_ranks, void *argu
     puts_free(memory);
 }
 
-static void a_window_that_is_given_back_has_all_puts(void)
+TEST_CASE("a window that is given back has all puts")
 {
     over_networks(2, 2, put_and_give_back, NULL);
 }
@@ -155,7 +155,7 @@ static void reduce_in_windows(gyre_comm *comm, int rank, int n_ranks, void *argu
     puts_free(memory);
 }
 
-static void collectives_in_such_windows_are_right(void)
+TEST_CASE("collectives in such windows are right")
 {
     over_networks(2, 2, reduce_in_windows, NULL);
 }
@@ -192,13 +192,13 @@ static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void a_wait_ends_when_the_rank_of_another_host_leaves(void)
+TEST_CASE("a wait ends when the rank of another host leaves")
 {
     over_networks(2, 1, leave_instead, NULL);
     over_networks(2, 2, leave_instead, NULL);
 }
 
-static void a_wait_ends_when_the_process_without_shared_memory_leaves(void)
+TEST_CASE("a wait ends when the process without shared memory leaves")
 {
     on_processes(2, leave_instead, NULL);
 }
@@ -232,7 +232,7 @@ static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-static void a_wait_ends_when_the_process_without_shared_memory_is_killed(void)
+TEST_CASE("a wait ends when the process without shared memory is killed")
 {
     static int by_kill;
     pid_t pids[2];
@@ -243,7 +243,7 @@ static void a_wait_ends_when_the_process_without_shared_memory_is_killed(void)
     set_apart(false);
 }
 
-static void a_wait_ends_when_the_rank_of_another_host_aborts(void)
+TEST_CASE("a wait ends when the rank of another host aborts")
 {
     over_networks(2, 1, end_instead, NULL);
 }
@@ -267,7 +267,7 @@ static void put_to_a_stopped_rank(gyre_comm *comm, int rank, int n_ranks, void *
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void a_put_to_a_stopped_process_ends_by_the_timeout(void)
+TEST_CASE("a put to a stopped process ends by the timeout")
 {
     pid_t pids[2];
     set_apart(true);
@@ -304,7 +304,7 @@ static void put_late(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void a_put_into_a_window_that_was_given_back_is_an_error(void)
+TEST_CASE("a put into a window that was given back is an error")
 {
     over_networks(2, 1, put_late, NULL);
 }
@@ -344,7 +344,7 @@ static void send_bad_message(gyre_comm *comm, int rank, int n_ranks, void *argum
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-static void messages_that_mean_nothing_are_errors(void)
+TEST_CASE("messages that mean nothing are errors")
 {
     const struct bad_message messages[] = {
         {{.kind = 99, .signal = GYRE_NO_SIGNAL}, GYRE_ERROR_REMOTE, "the unknown kind 99"},
@@ -363,28 +363,3 @@ static void messages_that_mean_nothing_are_errors(void)
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
         over_sockets(2, 1, send_bad_message, (void *)(uintptr_t)&messages[i]);
 }
-
-static const struct test_case cases[] = {
-    {"so do those of processes without shared memory",
-     so_do_those_of_processes_without_shared_memory},
-    {"a wait ends when the process without shared memory leaves",
-     a_wait_ends_when_the_process_without_shared_memory_leaves},
-    {"a wait ends when the process without shared memory is killed",
-     a_wait_ends_when_the_process_without_shared_memory_is_killed},
-    {"a put to a stopped process ends by the timeout",
-     a_put_to_a_stopped_process_ends_by_the_timeout},
-    {"puts to every rank arrive before their signal",
-     puts_to_every_rank_arrive_before_their_signal},
-    {"signals of several streams are all counted", signals_of_several_streams_are_all_counted},
-    {"a window that is given back has all puts", a_window_that_is_given_back_has_all_puts},
-    {"collectives in such windows are right", collectives_in_such_windows_are_right},
-    {"a wait ends when the rank of another host leaves",
-     a_wait_ends_when_the_rank_of_another_host_leaves},
-    {"a wait ends when the rank of another host aborts",
-     a_wait_ends_when_the_rank_of_another_host_aborts},
-    {"a put into a window that was given back is an error",
-     a_put_into_a_window_that_was_given_back_is_an_error},
-    {"messages that mean nothing are errors", messages_that_mean_nothing_are_errors},
-};
-
-TEST_MAIN(cases)

@@ -33,24 +33,24 @@ static void wait_in_a_circle(gyre_comm *comm, int rank, int n_ranks, void *argum
     CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
 }
 
-static void processes_that_wait_for_each_other_end(void)
+TEST_CASE("processes that wait for each other's signals and leave get an error")
 {
     test_on_processes(2, wait_in_a_circle, NULL);
     test_on_processes(3, wait_in_a_circle, NULL);
 }
 
-static void so_do_processes_without_shared_memory(void)
+TEST_CASE("so do processes without shared memory")
 {
     on_processes(2, wait_in_a_circle, NULL);
 }
 
-static void so_do_ranks_of_one_process(void)
+TEST_CASE("so do ranks of one process")
 {
     for (int n_ranks = 1; n_ranks <= 3; n_ranks++)
         test_on_threads(n_ranks, wait_in_a_circle, NULL);
 }
 
-static void so_do_ranks_of_several_hosts(void)
+TEST_CASE("so do ranks of several hosts")
 {
     over_networks(2, 1, wait_in_a_circle, NULL);
     over_networks(2, 2, wait_in_a_circle, NULL);
@@ -86,7 +86,7 @@ static void wait_for_a_late_signal(gyre_comm *comm, int rank, int n_ranks, void 
     }
 }
 
-static void waits_whose_signals_come_late_succeed(void)
+TEST_CASE("waits whose signals come late succeed")
 {
     test_on_threads(2, wait_for_a_late_signal, NULL);
     over_networks(2, 1, wait_for_a_late_signal, NULL);
@@ -138,7 +138,7 @@ static void *send_late(void *argument)
     return NULL;
 }
 
-static void a_rank_with_other_operations_before_its_signal_is_waited_for(void)
+TEST_CASE("a rank with other operations before its signal is waited for")
 {
     const gyre_config config = test_config(0);
     struct delay delay = {0};
@@ -150,17 +150,3 @@ static void a_rank_with_other_operations_before_its_signal_is_waited_for(void)
     pthread_join(thread, NULL);
     CHECK_OK(gyre_comm_destroy(delay.alone));
 }
-
-/* Cases with processes come first, as in tests/comm/test_puts.c. */
-static const struct test_case cases[] = {
-    {"processes that wait for each other's signals and leave get an error",
-     processes_that_wait_for_each_other_end},
-    {"so do processes without shared memory", so_do_processes_without_shared_memory},
-    {"so do ranks of one process", so_do_ranks_of_one_process},
-    {"so do ranks of several hosts", so_do_ranks_of_several_hosts},
-    {"waits whose signals come late succeed", waits_whose_signals_come_late_succeed},
-    {"a rank with other operations before its signal is waited for",
-     a_rank_with_other_operations_before_its_signal_is_waited_for},
-};
-
-TEST_MAIN(cases)

@@ -23,7 +23,7 @@ static gyre_comm *make_alone(void)
     return comm;
 }
 
-static void the_same_range_is_counted(void)
+TEST_CASE("the same range is counted")
 {
     gyre_comm *comm = make_alone();
     gyre_registration first = NULL;
@@ -42,7 +42,7 @@ static void the_same_range_is_counted(void)
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-static void ranges_may_overlap(void)
+TEST_CASE("ranges may overlap")
 {
     gyre_comm *comm = make_alone();
     gyre_registration whole = NULL;
@@ -61,7 +61,7 @@ static void ranges_may_overlap(void)
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-static void many_ranges_come_and_go(void)
+TEST_CASE("many ranges come and go")
 {
     enum { N = 100 };
     gyre_comm *comm = make_alone();
@@ -79,7 +79,7 @@ static void many_ranges_come_and_go(void)
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-static void a_range_that_comes_again_has_another_handle(void)
+TEST_CASE("a range that comes again has another handle")
 {
     gyre_comm *comm = make_alone();
     gyre_registration before = NULL;
@@ -96,7 +96,7 @@ static void a_range_that_comes_again_has_another_handle(void)
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-static void unknown_handles_are_refused(void)
+TEST_CASE("unknown handles are refused")
 {
     gyre_comm *comm = make_alone();
     gyre_comm *other = make_alone();
@@ -123,7 +123,7 @@ static void unknown_handles_are_refused(void)
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-static void a_failed_communicator_gives_its_buffers_back(void)
+TEST_CASE("a failed communicator gives its buffers back")
 {
     gyre_comm *comm = make_alone();
     gyre_registration handle = NULL;
@@ -137,7 +137,7 @@ static void a_failed_communicator_gives_its_buffers_back(void)
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-static void the_communicator_may_go_first(void)
+TEST_CASE("the communicator may go first")
 {
     gyre_comm *comm = make_alone();
     gyre_registration handle = NULL;
@@ -167,7 +167,7 @@ static void *register_often(void *argument)
     return NULL;
 }
 
-static void any_thread_registers(void)
+TEST_CASE("any thread registers")
 {
     enum { N = 4 };
     struct registrar registrars[N];
@@ -183,16 +183,3 @@ static void any_thread_registers(void)
     CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
-
-static const struct test_case cases[] = {
-    {"the same range is counted", the_same_range_is_counted},
-    {"ranges may overlap", ranges_may_overlap},
-    {"many ranges come and go", many_ranges_come_and_go},
-    {"a range that comes again has another handle", a_range_that_comes_again_has_another_handle},
-    {"unknown handles are refused", unknown_handles_are_refused},
-    {"a failed communicator gives its buffers back", a_failed_communicator_gives_its_buffers_back},
-    {"the communicator may go first", the_communicator_may_go_first},
-    {"any thread registers", any_thread_registers},
-};
-
-TEST_MAIN(cases)

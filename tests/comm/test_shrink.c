@@ -3,6 +3,7 @@
  * Going on without some ranks: healthy ones that are left out, and ranks killed by SIGKILL in a
  * running all-reduce, wherever the rendezvous of the parent lived.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -75,7 +76,7 @@ static void leave_out_rank_1(gyre_comm *comm, int rank, int n_ranks, void *argum
         CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_rank_is_left_out_of_a_healthy_communicator(void)
+TEST_CASE("a rank is left out of a healthy communicator")
 {
     test_on_processes(4, leave_out_rank_1, NULL);
     test_on_threads(4, leave_out_rank_1, NULL);
@@ -108,13 +109,13 @@ static void shrink_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_communicator_of_one_rank_shrinks(void)
+TEST_CASE("a communicator of one rank shrinks")
 {
     test_on_processes(1, shrink_alone, NULL);
     test_on_threads(1, shrink_alone, NULL);
 }
 
-static void a_shrunk_communicator_shrinks_again(void)
+TEST_CASE("a shrunk communicator shrinks again")
 {
     test_on_threads(3, shrink_to_one, NULL);
 }
@@ -147,7 +148,7 @@ static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argume
     CHECK(child == NULL);
 }
 
-static void wrong_arguments_are_refused(void)
+TEST_CASE("wrong arguments are refused")
 {
     uint32_t n_there = 0;
     test_on_threads(2, wrong_arguments, &n_there);
@@ -206,7 +207,7 @@ static void refuse_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *arg
     wait_for(&refusal->n_there, n_ranks);
 }
 
-static void a_refused_config_is_an_error_on_all_ranks_at_once(void)
+TEST_CASE("a refused config is an error on all ranks at once")
 {
     for (int i = 0; i < 8; i++) {
         struct refusal refusal = {.rank = i % 2,
@@ -300,7 +301,7 @@ static const char *local_transport(void)
     return test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p";
 }
 
-static void survivors_go_on_without_a_killed_rank(void)
+TEST_CASE("survivors go on without a killed rank")
 {
     for (int dead = 0; dead < 3; dead++) { /* rank 0 takes the rendezvous with it */
         struct plan plan = {.killed = {dead}, .n_killed = 1, .n_told = 1};
@@ -308,13 +309,13 @@ static void survivors_go_on_without_a_killed_rank(void)
     }
 }
 
-static void survivors_go_on_over_sockets(void)
+TEST_CASE("survivors go on over sockets")
 {
     struct plan plan = {.killed = {0, 2}, .n_killed = 2, .n_told = 2};
     kill_and_go_on(&plan, 4, "socket");
 }
 
-static void a_second_death_is_found_out_by_the_shrink(void)
+TEST_CASE("a second death is found out by the shrink")
 {
     /* Dead before it came to the meeting it has its old number, after that its new one. */
     struct plan waited = {.killed = {1, 3}, .n_killed = 2, .n_told = 1, .words = "rank "};
@@ -359,7 +360,7 @@ static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *a
     }
 }
 
-static void strangers_at_the_regroup_listener_keep_nobody_out(void)
+TEST_CASE("strangers at the regroup listener keep nobody out")
 {
     test_on_threads(3, connect_as_strangers, NULL);
 }
@@ -385,7 +386,7 @@ static void shrink_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argume
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_shrink_goes_on_in_the_background(void)
+TEST_CASE("a shrink goes on in the background")
 {
     test_on_threads(3, shrink_and_poll, NULL);
 }
@@ -404,30 +405,14 @@ static void give_up_a_shrink(gyre_comm *comm, int rank, int n_ranks, void *argum
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-static void a_shrink_is_given_up_by_destroying_it(void)
+TEST_CASE("a shrink is given up by destroying it")
 {
     test_on_threads(2, give_up_a_shrink, NULL);
 }
-
-static const struct test_case cases[] = {
-    {"survivors go on without a killed rank", survivors_go_on_without_a_killed_rank},
-    {"survivors go on over sockets", survivors_go_on_over_sockets},
-    {"a second death is found out by the shrink", a_second_death_is_found_out_by_the_shrink},
-    {"a rank is left out of a healthy communicator", a_rank_is_left_out_of_a_healthy_communicator},
-    {"a shrunk communicator shrinks again", a_shrunk_communicator_shrinks_again},
-    {"a communicator of one rank shrinks", a_communicator_of_one_rank_shrinks},
-    {"wrong arguments are refused", wrong_arguments_are_refused},
-    {"a refused config is an error on all ranks at once",
-     a_refused_config_is_an_error_on_all_ranks_at_once},
-    {"strangers at the regroup listener keep nobody out",
-     strangers_at_the_regroup_listener_keep_nobody_out},
-    {"a shrink goes on in the background", a_shrink_goes_on_in_the_background},
-    {"a shrink is given up by destroying it", a_shrink_is_given_up_by_destroying_it},
-};
 
 int main(int argc, char **argv)
 {
     /* A rank that waits for this limit exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

@@ -2,6 +2,7 @@
  *
  * Shrinks of a healthy communicator whose ranks do not exclude the same ranks.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -51,28 +52,28 @@ static void check_lists(struct lists lists)
     test_on_threads(N, exclude_different_ranks, &lists);
 }
 
-static void two_lists_of_equal_length_are_an_error_on_both_ranks(void)
+TEST_CASE("two lists of equal length are an error on both ranks")
 {
     check_lists((struct lists){.excluded = {3, 2, NO_CALL, NO_CALL},
                                .late = NONE,
                                .words = "ranks 0 and 1 do not go on with the same ranks"});
 }
 
-static void a_lowest_rank_that_excludes_more_is_an_error_on_all_ranks(void)
+TEST_CASE("a lowest rank that excludes more is an error on all ranks")
 {
     check_lists((struct lists){.excluded = {3, NONE, NONE, NONE},
                                .late = NONE,
                                .words = "do not go on with the same ranks (4 of 4 there, 3 here)"});
 }
 
-static void a_lowest_rank_that_excludes_fewer_is_an_error_on_all_ranks(void)
+TEST_CASE("a lowest rank that excludes fewer is an error on all ranks")
 {
     check_lists((struct lists){.excluded = {NONE, 3, 3, NO_CALL},
                                .late = NONE,
                                .words = "do not go on with the same ranks (3 of 4 there, 4 here)"});
 }
 
-static void ranks_that_come_after_the_error_get_it_too(void)
+TEST_CASE("ranks that come after the error get it too")
 {
     check_lists((struct lists){.excluded = {3, NONE, 3, NO_CALL},
                                .late = 2,
@@ -85,19 +86,9 @@ static void ranks_that_come_after_the_error_get_it_too(void)
                                .words = "ranks 0 and 2 do not go on with the same ranks"});
 }
 
-static const struct test_case cases[] = {
-    {"two lists of equal length are an error on both ranks",
-     two_lists_of_equal_length_are_an_error_on_both_ranks},
-    {"a lowest rank that excludes more is an error on all ranks",
-     a_lowest_rank_that_excludes_more_is_an_error_on_all_ranks},
-    {"a lowest rank that excludes fewer is an error on all ranks",
-     a_lowest_rank_that_excludes_fewer_is_an_error_on_all_ranks},
-    {"ranks that come after the error get it too", ranks_that_come_after_the_error_get_it_too},
-};
-
 int main(int argc, char **argv)
 {
     /* A rank that waits for this limit exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

@@ -56,7 +56,7 @@ static void *register_in_vain(void *argument)
     return NULL;
 }
 
-static void a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone(void)
+TEST_CASE("a rank that pauses does not use counters of a rank that has gone")
 {
     gyre_comm *comms[2];
     pthread_t threads[2];
@@ -73,10 +73,3 @@ static void a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone(voi
         pthread_join(threads[rank], NULL);
     gyre_store_release_u32(&pause_of_rank_1.is_wanted, 0);
 }
-
-static const struct test_case cases[] = {
-    {"a rank that pauses does not use counters of a rank that has gone",
-     a_rank_that_pauses_does_not_use_counters_of_a_rank_that_has_gone},
-};
-
-TEST_MAIN(cases)

@@ -70,7 +70,7 @@ static void start_exchange(struct caller *caller, gyre_comm *comm)
         sched_yield();
 }
 
-static void a_call_beside_another_threads_is_refused(void)
+TEST_CASE("a call beside another thread's is refused")
 {
     gyre_comm *comms[2];
     struct caller caller;
@@ -92,7 +92,7 @@ static void a_call_beside_another_threads_is_refused(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void a_group_beside_another_threads_call_is_refused(void)
+TEST_CASE("a group beside another thread's call is refused")
 {
     gyre_comm *comms[2];
     struct caller caller;
@@ -107,7 +107,7 @@ static void a_group_beside_another_threads_call_is_refused(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void questions_may_be_asked_beside_a_call(void)
+TEST_CASE("questions may be asked beside a call")
 {
     gyre_comm *comms[2];
     struct caller caller;
@@ -151,7 +151,7 @@ static void *call_by_turns(void *argument)
     return NULL;
 }
 
-static void threads_may_take_turns(void)
+TEST_CASE("threads may take turns")
 {
     gyre_comm *comms[2];
     pthread_t threads[4];
@@ -180,7 +180,7 @@ static void *destroy(void *argument)
     return NULL;
 }
 
-static void one_of_several_threads_destroys(void)
+TEST_CASE("one of several threads destroys")
 {
     for (int round = 0; round < 100; round++) {
         gyre_comm *comms[2];
@@ -203,7 +203,7 @@ static void one_of_several_threads_destroys(void)
 }
 
 /* The call waits for a rank that does not come: destroying the communicator ends it. */
-static void destroying_ends_another_threads_call(void)
+TEST_CASE("destroying ends another thread's call")
 {
     gyre_comm *comms[2];
     struct caller caller;
@@ -217,7 +217,7 @@ static void destroying_ends_another_threads_call(void)
 
 /* ---- two ranks, one host stream ------------------------------------------------------------ */
 
-static void two_ranks_of_a_group_on_one_host_stream_are_refused(void)
+TEST_CASE("two ranks of a group on one host stream are refused")
 {
     gyre_comm *comms[2];
     fill();
@@ -231,7 +231,7 @@ static void two_ranks_of_a_group_on_one_host_stream_are_refused(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void two_ranks_on_one_host_stream_are_refused(void)
+TEST_CASE("two ranks on one host stream are refused")
 {
     gyre_comm *comms[2];
     gyre_stream stream;
@@ -248,7 +248,7 @@ static void two_ranks_on_one_host_stream_are_refused(void)
 }
 
 /* A launch that has ended holds up no other rank, and a copy within a rank waits for no rank. */
-static void ranks_may_use_a_host_stream_after_each_other(void)
+TEST_CASE("ranks may use a host stream after each other")
 {
     gyre_comm *comms[2];
     gyre_stream streams[2];
@@ -407,7 +407,7 @@ static void check_float_sums(const struct float_rank *own)
 
 /* Sums of float and double are compared with the processor's, and everything with the results of
  * two ranks in the default state. */
-static void the_callers_floating_point_state_does_not_reach_the_data(void)
+TEST_CASE("the caller's floating-point state does not reach the data")
 {
     static const char *const algos[] = {"direct", "ring", "tree"};
     static struct float_rank plain[2], ranks[2];
@@ -426,21 +426,3 @@ static void the_callers_floating_point_state_does_not_reach_the_data(void)
         }
     }
 }
-
-static const struct test_case cases[] = {
-    {"a call beside another thread's is refused", a_call_beside_another_threads_is_refused},
-    {"a group beside another thread's call is refused",
-     a_group_beside_another_threads_call_is_refused},
-    {"questions may be asked beside a call", questions_may_be_asked_beside_a_call},
-    {"threads may take turns", threads_may_take_turns},
-    {"one of several threads destroys", one_of_several_threads_destroys},
-    {"destroying ends another thread's call", destroying_ends_another_threads_call},
-    {"two ranks of a group on one host stream are refused",
-     two_ranks_of_a_group_on_one_host_stream_are_refused},
-    {"two ranks on one host stream are refused", two_ranks_on_one_host_stream_are_refused},
-    {"ranks may use a host stream after each other", ranks_may_use_a_host_stream_after_each_other},
-    {"the caller's floating-point state does not reach the data",
-     the_callers_floating_point_state_does_not_reach_the_data},
-};
-
-TEST_MAIN(cases)

@@ -99,7 +99,7 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
 
 #define RINGS "all_reduce:ring;all_gather:ring;broadcast:ring"
 
-static void placed_calls_are_right_between_processes(void)
+TEST_CASE("placed calls are right between processes")
 {
     const int most = test_device() == GYRE_DEVICE_HOST ? 4 : 2;
     setenv("GYRE_ALGO", RINGS, 1);
@@ -113,7 +113,7 @@ static void placed_calls_are_right_between_processes(void)
     test_on_processes(most, place, NULL); /* whatever is chosen */
 }
 
-static void placed_calls_are_right_between_threads(void)
+TEST_CASE("placed calls are right between threads")
 {
     setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
@@ -134,7 +134,7 @@ static void placed_calls_are_right_between_threads(void)
     "all_reduce:copy_engine;all_gather:placed,copy_engine;all_to_all:copy_engine;" \
     "broadcast:copy_engine"
 
-static void copy_engines_place_in_windows_of_processes(void)
+TEST_CASE("copy engines place in windows of processes")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         return;
@@ -143,7 +143,7 @@ static void copy_engines_place_in_windows_of_processes(void)
     unsetenv("GYRE_PATH");
 }
 
-static void copy_engines_place_in_windows_of_threads(void)
+TEST_CASE("copy engines place in windows of threads")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         return;
@@ -188,7 +188,7 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_mem_free(out, test_device()));
 }
 
-static void a_window_changes_calls_between_processes(void)
+TEST_CASE("a window changes calls between processes")
 {
     setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
@@ -197,7 +197,7 @@ static void a_window_changes_calls_between_processes(void)
     unsetenv("GYRE_PROTO");
 }
 
-static void a_window_changes_calls_that_came_before_it(void)
+TEST_CASE("a window changes calls that came before it")
 {
     setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
@@ -249,12 +249,12 @@ static void deregister_apart(gyre_comm *comm, int rank, int n_ranks, void *argum
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-static void ranks_that_give_back_different_windows_are_told(void)
+TEST_CASE("ranks that give back different windows are told")
 {
     test_on_threads(2, deregister_apart, NULL);
 }
 
-static void a_path_that_cannot_be_is_an_error(void)
+TEST_CASE("a path that cannot be is an error")
 {
     static char none[] = "the host device has none";
     setenv("GYRE_PATH", "placed", 1);
@@ -292,7 +292,7 @@ static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
     left[rank] = buffer;
 }
 
-static void other_places_in_the_window_are_an_error_everywhere(void)
+TEST_CASE("other places in the window are an error everywhere")
 {
     setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
@@ -332,7 +332,7 @@ static void make_apart(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_window_deregister(comm, window));
 }
 
-static void ranks_without_common_memory_make_windows_for_puts_alone(void)
+TEST_CASE("ranks without common memory make windows for puts alone")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return;
@@ -359,35 +359,13 @@ static void refuse_memory(gyre_comm *comm, int rank, int n_ranks, void *argument
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-static void memory_that_processes_cannot_share_is_refused(void)
+TEST_CASE("memory that processes cannot share is refused")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_processes(3, refuse_memory, NULL);
 }
 
-static void one_mistake_is_refused_on_every_rank(void)
+TEST_CASE("one mistake is refused on every rank")
 {
     test_on_threads(3, refuse, NULL);
 }
-
-/* Cases with processes come first, because a process that has used CUDA cannot fork ranks. */
-static const struct test_case cases[] = {
-    {"copy engines place in windows of processes", copy_engines_place_in_windows_of_processes},
-    {"placed calls are right between processes", placed_calls_are_right_between_processes},
-    {"ranks without common memory make windows for puts alone",
-     ranks_without_common_memory_make_windows_for_puts_alone},
-    {"memory that processes cannot share is refused",
-     memory_that_processes_cannot_share_is_refused},
-    {"a window changes calls between processes", a_window_changes_calls_between_processes},
-    {"placed calls are right between threads", placed_calls_are_right_between_threads},
-    {"other places in the window are an error everywhere",
-     other_places_in_the_window_are_an_error_everywhere},
-    {"one mistake is refused on every rank", one_mistake_is_refused_on_every_rank},
-    {"copy engines place in windows of threads", copy_engines_place_in_windows_of_threads},
-    {"ranks that give back different windows are told",
-     ranks_that_give_back_different_windows_are_told},
-    {"a window changes calls that came before it", a_window_changes_calls_that_came_before_it},
-    {"a path that cannot be is an error", a_path_that_cannot_be_is_an_error},
-};
-
-TEST_MAIN(cases)

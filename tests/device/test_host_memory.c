@@ -83,7 +83,7 @@ static void write_from_child(struct announced *announced)
     gyre_host_memory_release(base);
 }
 
-static void another_process_reads_and_writes_the_memory(void)
+TEST_CASE("another process reads and writes the memory")
 {
     struct announced *announced =
         mmap(NULL, sizeof(*announced), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -104,7 +104,7 @@ static void another_process_reads_and_writes_the_memory(void)
     munmap(announced, sizeof(*announced));
 }
 
-static void memory_lives_as_long_as_its_last_user(void)
+TEST_CASE("memory lives as long as its last user")
 {
     char *ptr = allocate(1);
     const struct gyre_shared_file file = find(ptr, 4096);
@@ -123,7 +123,7 @@ static void memory_lives_as_long_as_its_last_user(void)
     CHECK_OK(gyre_host_memory_free(NULL));
 }
 
-static void memory_that_is_not_allocated_is_not_freed(void)
+TEST_CASE("memory that is not allocated is not freed")
 {
     char *ptr = allocate(N_BYTES);
     char *const wrong[] = {ptr + 1, ptr + N_BYTES / 2, ptr - 1, (char *)&ptr, (char *)1};
@@ -176,26 +176,16 @@ static void short_files(void *argument)
     CHECK_FAILS(gyre_host_memory_free(ptr), GYRE_ERROR_INVALID_ARGUMENT, "freed before");
 }
 
-static void without_files_it_is_ordinary_memory(void)
+TEST_CASE("without files it is ordinary memory")
 {
     in_child(few_descriptors, NULL);
     in_child(short_files, NULL);
 }
 
-static void more_than_any_machine_has_is_refused(void)
+TEST_CASE("more than any machine has is refused")
 {
     void *ptr = NULL;
     CHECK_FAILS(gyre_host_memory_alloc(SIZE_MAX - 4, &ptr), GYRE_ERROR_OUT_OF_MEMORY, "host");
     CHECK_FAILS(gyre_host_memory_alloc(SIZE_MAX / 2, &ptr), GYRE_ERROR_OUT_OF_MEMORY, "host");
     CHECK(ptr == NULL);
 }
-
-static const struct test_case cases[] = {
-    {"another process reads and writes the memory", another_process_reads_and_writes_the_memory},
-    {"memory lives as long as its last user", memory_lives_as_long_as_its_last_user},
-    {"memory that is not allocated is not freed", memory_that_is_not_allocated_is_not_freed},
-    {"without files it is ordinary memory", without_files_it_is_ordinary_memory},
-    {"more than any machine has is refused", more_than_any_machine_has_is_refused},
-};
-
-TEST_MAIN(cases)

@@ -74,7 +74,7 @@ static const char *fix_of(const struct bench_rise *rise, char *text_out)
     return bench_fix_of_port(rise->meaning->fix, rise->port->device, rise->port->netdev, text_out);
 }
 
-static void nothing_rises_without_a_load(void)
+TEST_CASE("without a load no counter rises")
 {
     prepare();
     struct bench_counters *before = read_counters(), *after = read_counters();
@@ -86,7 +86,7 @@ static void nothing_rises_without_a_load(void)
     tear_down();
 }
 
-static void counters_that_rose_are_named_losses_first(void)
+TEST_CASE("counters that rose are named with their meaning, losses first")
 {
     prepare();
     struct bench_rise rises[8];
@@ -113,7 +113,7 @@ static void counters_that_rose_are_named_losses_first(void)
     tear_down();
 }
 
-static void a_counter_that_is_garbage_or_new_is_left_out(void)
+TEST_CASE("a counter that is garbage, new or smaller is left out")
 {
     prepare();
     struct bench_rise rise;
@@ -131,7 +131,7 @@ static void a_counter_that_is_garbage_or_new_is_left_out(void)
     tear_down();
 }
 
-static void a_fix_names_the_port(void)
+TEST_CASE("a fix names the port that it is about")
 {
     char fix[BENCH_FIX_BYTES], twice[BENCH_FIX_BYTES];
     char longest[2 * BENCH_FIX_BYTES];
@@ -149,7 +149,7 @@ static void a_fix_names_the_port(void)
 }
 
 /* A driver without a list of interfaces. */
-static void a_port_whose_interface_is_unknown_has_a_fix_in_words(void)
+TEST_CASE("a port whose interface is unknown has a fix in words")
 {
     prepare();
     struct bench_rise rise;
@@ -167,7 +167,7 @@ static void a_port_whose_interface_is_unknown_has_a_fix_in_words(void)
 }
 
 /* A bond: row 0 of the GID table is empty, and the kernel has no interface for it. */
-static void the_interface_is_that_of_the_first_row_that_names_one(void)
+TEST_CASE("the interface is that of the first row that names one")
 {
     prepare();
     put(PORT "/gid_attrs/ndevs/0", "");
@@ -182,18 +182,3 @@ static void the_interface_is_that_of_the_first_row_that_names_one(void)
     bench_counters_free(after);
     tear_down();
 }
-
-static const struct test_case cases[] = {
-    {"without a load no counter rises", nothing_rises_without_a_load},
-    {"counters that rose are named with their meaning, losses first",
-     counters_that_rose_are_named_losses_first},
-    {"a counter that is garbage, new or smaller is left out",
-     a_counter_that_is_garbage_or_new_is_left_out},
-    {"a fix names the port that it is about", a_fix_names_the_port},
-    {"a port whose interface is unknown has a fix in words",
-     a_port_whose_interface_is_unknown_has_a_fix_in_words},
-    {"the interface is that of the first row that names one",
-     the_interface_is_that_of_the_first_row_that_names_one},
-};
-
-TEST_MAIN(cases)

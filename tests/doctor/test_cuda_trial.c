@@ -29,7 +29,7 @@ static void tear_down(const char *root)
 
 static const struct bench_cuda_limits patient = {.start_ms = 60000, .gpu_ms = 60000};
 
-static void a_healthy_gpu_passes(void)
+TEST_CASE("a healthy GPU copies right, shares its memory and exports it")
 {
     struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
     char root[] = "/tmp/gyre-cuda-XXXXXX";
@@ -59,19 +59,19 @@ static void expect_timeout(const char *sickness, const struct bench_cuda_limits 
 }
 
 /* The limit of the start is longer than the test may take, so only the limit of the GPU ends it. */
-static void a_call_that_hangs_ends_in_time(void)
+TEST_CASE("a call of CUDA that hangs ends in time")
 {
     const struct bench_cuda_limits limits = {.start_ms = 600000, .gpu_ms = 300};
     expect_timeout("hang", &limits, "a call of CUDA hangs");
 }
 
-static void a_start_that_hangs_ends_in_time(void)
+TEST_CASE("a start of CUDA that hangs ends in time")
 {
     const struct bench_cuda_limits limits = {.start_ms = 300, .gpu_ms = 600000};
     expect_timeout("hang_start", &limits, "CUDA hangs while it starts");
 }
 
-static void a_root_without_cuda_says_so(void)
+TEST_CASE("a machine without CUDA says so")
 {
     struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
     int n = -1;
@@ -79,12 +79,3 @@ static void a_root_without_cuda_says_so(void)
                 "libcuda.so.1");
     CHECK(n == 0);
 }
-
-static const struct test_case cases[] = {
-    {"a healthy GPU copies right, shares its memory and exports it", a_healthy_gpu_passes},
-    {"a call of CUDA that hangs ends in time", a_call_that_hangs_ends_in_time},
-    {"a start of CUDA that hangs ends in time", a_start_that_hangs_ends_in_time},
-    {"a machine without CUDA says so", a_root_without_cuda_says_so},
-};
-
-TEST_MAIN(cases)

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <signal.h>
 
-static void every_pair_is_measured(void)
+TEST_CASE("every pair of devices is measured and verified")
 {
     struct bench_pairs pairs;
     CHECK_OK(bench_pairs_run(bench_pairs_measure, GYRE_DEVICE_HOST, 60000, &pairs));
@@ -65,7 +65,7 @@ static void lie(int fd, int kind)
     bench_pair_tell(fd, &event);
 }
 
-static void a_hanging_pair_is_named(void)
+TEST_CASE("a pair that hangs is named, and its process is ended")
 {
     struct bench_pairs pairs;
     CHECK_FAILS(bench_pairs_run(hang, 0, 200, &pairs), GYRE_ERROR_TIMEOUT, "nothing for");
@@ -74,21 +74,21 @@ static void a_hanging_pair_is_named(void)
     CHECK_MSG(waitpid(-1, NULL, WNOHANG) == -1, "the child is still there");
 }
 
-static void a_pair_that_ends_the_process_is_named(void)
+TEST_CASE("a pair that ends the process is named")
 {
     struct bench_pairs pairs;
     CHECK_FAILS(bench_pairs_run(die, 0, 60000, &pairs), GYRE_ERROR_REMOTE, "has ended");
     CHECK_MSG(pairs.from == 1 && pairs.to == 0, "%d to %d", pairs.from, pairs.to);
 }
 
-static void a_failing_pair_is_named_with_its_cause(void)
+TEST_CASE("a pair that fails is named with its cause")
 {
     struct bench_pairs pairs;
     CHECK_FAILS(bench_pairs_run(fail, 0, 60000, &pairs), GYRE_ERROR_DEVICE, "damages data");
     CHECK_MSG(pairs.from == 1 && pairs.to == 0, "%d to %d", pairs.from, pairs.to);
 }
 
-static void impossible_numbers_are_left_out(void)
+TEST_CASE("numbers of no device are left out")
 {
     struct bench_pairs pairs;
     CHECK_OK(bench_pairs_run(lie, 0, 60000, &pairs));
@@ -96,13 +96,3 @@ static void impossible_numbers_are_left_out(void)
         for (int j = 0; j < BENCH_MAX_PAIR_DEVICES; j++)
             CHECK(isnan(pairs.gbytes_per_s[i][j]));
 }
-
-static const struct test_case cases[] = {
-    {"every pair of devices is measured and verified", every_pair_is_measured},
-    {"a pair that hangs is named, and its process is ended", a_hanging_pair_is_named},
-    {"a pair that ends the process is named", a_pair_that_ends_the_process_is_named},
-    {"a pair that fails is named with its cause", a_failing_pair_is_named_with_its_cause},
-    {"numbers of no device are left out", impossible_numbers_are_left_out},
-};
-
-TEST_MAIN(cases)

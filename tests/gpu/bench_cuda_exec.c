@@ -7,6 +7,7 @@
  * bench_cuda_exec FILE [ranks [algorithms [protocols [channels [threads [sizes [collectives]]]]]]];
  * lists are separated by commas, sizes are bytes with K, M, G.
  */
+#define TEST_OWN_MAIN
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/exec.h"

@@ -3,6 +3,7 @@
  * The CUDA executor against the host executor: the same programs, the same inputs, the same bits.
  * All ranks are in this process; with fewer GPUs than ranks they share them.
  */
+#define TEST_OWN_MAIN
 #include "core/engine/plan/programs.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/exec.h"
@@ -348,13 +349,13 @@ static void run_many(bool (*random)(struct gpu_run *run, int n_ranks),
     gpu_rig_close(&gpus);
 }
 
-static void the_gpu_computes_the_same_bits_as_the_host(void)
+TEST_CASE("the GPU computes the same bits as the host")
 {
     run_many(random_run, NULL);
 }
 
 /* Some in another way than their peers, whose buffers begin elsewhere. */
-static void so_do_its_fused_kernels(void)
+TEST_CASE("so do its fused kernels")
 {
     run_many(random_fused_call, NULL);
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
@@ -365,7 +366,7 @@ static void so_do_its_fused_kernels(void)
 
 /* Every protocol inside the hosts, SIMPLE between them, in calls of both one after the other. The
  * hosts have equally many ranks, or one rank and all others, or ranks in turns. */
-static void links_between_hosts_go_by_simple_beside_lines(void)
+TEST_CASE("links between hosts go by simple beside lines")
 {
     static struct gyre_grouping grouping = {.n_hosts = 2};
     for (int which = 0; which < 3 && wanted_ranks > 2; which++) {
@@ -407,7 +408,7 @@ static void check_flags_that_wrap(enum gyre_collective coll)
 }
 
 /* In the one-shot kernel, in the interpreter, and in the kernels of lines. */
-static void flags_that_wrap_never_match_stale_lines(void)
+TEST_CASE("flags that wrap never match stale lines")
 {
     check_flags_that_wrap(GYRE_COLL_ALL_REDUCE);
     check_flags_that_wrap(GYRE_COLL_ALL_TO_ALL);
@@ -482,7 +483,7 @@ static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run
 }
 
 /* Also when counters pass 2^32, because line protocols use the lower half of a counter. */
-static void lamport_carries_every_value(void)
+TEST_CASE("lamport carries every value")
 {
     static const struct gyre_algorithm *const algorithms[] = {
         &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
@@ -503,15 +504,6 @@ static void lamport_carries_every_value(void)
     gpu_rig_close(&gpus);
 }
 
-static const struct test_case cases[] = {
-    {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
-    {"so do its fused kernels", so_do_its_fused_kernels},
-    {"links between hosts go by simple beside lines",
-     links_between_hosts_go_by_simple_beside_lines},
-    {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
-    {"lamport carries every value", lamport_carries_every_value},
-};
-
 /* test_cuda_exec [case [ranks [random runs [seed]]]] */
 int main(int argc, char **argv)
 {
@@ -526,5 +518,5 @@ int main(int argc, char **argv)
         wanted_runs = (uint32_t)atoi(argv[3]);
     if (argc > 4)
         random_state = strtoull(argv[4], NULL, 10) * 2 + 1;
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

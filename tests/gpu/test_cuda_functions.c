@@ -65,7 +65,7 @@ static void check_type(struct gyre_fused_call call, unsigned dtype, unsigned op,
             }
 }
 
-static void every_call_that_fits_has_a_function(void)
+TEST_CASE("every call that fits has a function")
 {
     struct tally tally = {0, {false}};
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
@@ -85,7 +85,7 @@ static void every_call_that_fits_has_a_function(void)
         CHECK_MSG(tally.has_run[i], "no call takes %s", gyre_cuda_fused_kernels[i].name);
 }
 
-static void every_type_and_operation_has_an_interpreter(void)
+TEST_CASE("every type and operation has an interpreter")
 {
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         for (unsigned dtype = 0; dtype < GYRE_N_DTYPES; dtype++)
@@ -103,7 +103,7 @@ static void every_type_and_operation_has_an_interpreter(void)
             }
 }
 
-static void works_of_one_launch_have_a_kernel(void)
+TEST_CASE("works of one launch have a kernel")
 {
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         for (int is_lean = 0; is_lean < 2; is_lean++) {
@@ -119,11 +119,3 @@ static void works_of_one_launch_have_a_kernel(void)
     const void *many = gyre_cuda_mixer_function(GYRE_CUDA_FEW_WORKS + 1);
     CHECK(few != NULL && many != NULL && few != many);
 }
-
-static const struct test_case cases[] = {
-    {"every call that fits has a function", every_call_that_fits_has_a_function},
-    {"every type and operation has an interpreter", every_type_and_operation_has_an_interpreter},
-    {"works of one launch have a kernel", works_of_one_launch_have_a_kernel},
-};
-
-TEST_MAIN(cases)

@@ -4,6 +4,7 @@
  * one launch and in two, with peers that choose the other way. All ranks are in this process; with
  * fewer GPUs than ranks they share them.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
@@ -275,7 +276,7 @@ static struct round random_round(void)
     return round;
 }
 
-static void what_is_sent_arrives(void)
+TEST_CASE("what is sent arrives")
 {
     struct ring ring;
     open_ring(&ring);
@@ -288,7 +289,7 @@ static void what_is_sent_arrives(void)
 }
 
 /* Full slots, then few lines in them, before and after the flags of LL come round again. */
-static void flags_that_wrap_never_match_stale_lines(void)
+TEST_CASE("flags that wrap never match stale lines")
 {
     const uint64_t period = 1ULL << 30;
     struct ring ring;
@@ -341,7 +342,7 @@ static void fill_all_slots(struct ring *ring, const struct round *round)
         unload_end(ring, rank, &ends[rank]);
 }
 
-static void sends_ahead_of_receives_free_each_others_slots(void)
+TEST_CASE("sends ahead of receives free each other's slots")
 {
     struct ring ring;
     open_ring(&ring);
@@ -358,7 +359,7 @@ static void sends_ahead_of_receives_free_each_others_slots(void)
 }
 
 /* Each rank sends as much as its FIFOs hold, then receives as much, again and again. */
-static void ranks_may_fill_fifos_before_they_receive(void)
+TEST_CASE("ranks may fill FIFOs before they receive")
 {
     struct ring ring;
     open_ring(&ring);
@@ -376,7 +377,7 @@ static void ranks_may_fill_fifos_before_they_receive(void)
 
 /* Rank 0 sends and receives in one launch, by two protocols. All other ranks send when they have
  * received. */
-static void answers_go_by_another_protocol(void)
+TEST_CASE("answers go by another protocol")
 {
     static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
     struct ring ring;
@@ -395,7 +396,7 @@ static void answers_go_by_another_protocol(void)
 
 /* Rank 0 sends and receives in two rows of blocks. The other ranks do nothing, or send as much as
  * that; nobody receives from rank 0. */
-static void an_abort_ends_messages_of_several_tiles(void)
+TEST_CASE("an abort ends messages of several tiles")
 {
     for (int is_answered = 0; is_answered < 2; is_answered++) {
         struct end sends[GPU_RIG_MAX_RANKS], receives[GPU_RIG_MAX_RANKS];
@@ -425,16 +426,6 @@ static void an_abort_ends_messages_of_several_tiles(void)
     }
 }
 
-static const struct test_case cases[] = {
-    {"what is sent arrives", what_is_sent_arrives},
-    {"ranks may fill FIFOs before they receive", ranks_may_fill_fifos_before_they_receive},
-    {"answers go by another protocol", answers_go_by_another_protocol},
-    {"sends ahead of receives free each other's slots",
-     sends_ahead_of_receives_free_each_others_slots},
-    {"an abort ends messages of several tiles", an_abort_ends_messages_of_several_tiles},
-    {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
-};
-
 /* test_cuda_messages [case [ranks [rounds [seed]]]] */
 int main(int argc, char **argv)
 {
@@ -448,5 +439,5 @@ int main(int argc, char **argv)
         wanted_rounds = (uint32_t)atoi(argv[3]);
     if (argc > 4)
         random_state = (uint32_t)atoi(argv[4]);
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

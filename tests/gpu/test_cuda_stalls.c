@@ -5,6 +5,7 @@
  * worker, step, slot and peer, and the cycle or the rank at which the chain of waits ends. The
  * kernels that wait end with the error.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/gpus.h"
 #include "tests/support/pace.h"
@@ -115,7 +116,7 @@ static void inject(const struct fault *fault)
 #define HEAD(rank) \
     "program wrong all_reduce\nranks 2 rank " rank " root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
 
-static void two_ranks_that_both_receive_first_are_a_cycle(void)
+TEST_CASE("two ranks that both receive first are a cycle")
 {
     static const struct fault fault = {
         .programs = {HEAD("0") "chunk 0: from 1 -> out 0\nchunk 0: in 0 -> to 1\nend\n",
@@ -137,7 +138,7 @@ static void two_ranks_that_both_receive_first_are_a_cycle(void)
     SENDS_4(peer)      \
     SENDS_4(peer) SENDS_4(peer) SENDS_4(peer) SENDS_4(peer) SENDS_4(peer) SENDS_4(peer)
 
-static void two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle(void)
+TEST_CASE("two ranks that send more than a FIFO holds are a cycle")
 {
     static const struct fault fault = {
         .programs = {HEAD("0") SENDS_32("1") "chunk 0: from 1 -> out 0\nend\n",
@@ -150,7 +151,7 @@ static void two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle(void)
     inject(&fault);
 }
 
-static void a_rank_whose_program_sends_too_little_ends_the_chain(void)
+TEST_CASE("a rank whose program sends too little ends the chain")
 {
     static const struct fault fault = {
         .programs = {HEAD("0") "chunk 0: from 1 -> out 0\nchunk 0: from 1 -> out 0\nend\n",
@@ -161,7 +162,7 @@ static void a_rank_whose_program_sends_too_little_ends_the_chain(void)
     inject(&fault);
 }
 
-static void a_rank_that_does_not_call_ends_the_chain(void)
+TEST_CASE("a rank that does not call ends the chain")
 {
     static const struct fault fault = {
         .absent = 1,
@@ -172,16 +173,6 @@ static void a_rank_that_does_not_call_ends_the_chain(void)
     inject(&fault);
 }
 
-static const struct test_case cases[] = {
-    {"two ranks that both receive first are a cycle",
-     two_ranks_that_both_receive_first_are_a_cycle},
-    {"two ranks that send more than a FIFO holds are a cycle",
-     two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle},
-    {"a rank whose program sends too little ends the chain",
-     a_rank_whose_program_sends_too_little_ends_the_chain},
-    {"a rank that does not call ends the chain", a_rank_that_does_not_call_ends_the_chain},
-};
-
 /* test_cuda_stalls [case] */
 int main(int argc, char **argv)
 {
@@ -189,5 +180,5 @@ int main(int argc, char **argv)
         printf("skipped: it needs two GPUs\n");
         return TEST_SKIPPED;
     }
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

@@ -3,6 +3,7 @@
  * Launches of the CUDA executor on streams: what follows what, graphs, GPUs that others keep busy,
  * aborts. All ranks are in this process; with fewer GPUs than ranks they share them.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/exec.h"
@@ -20,7 +21,7 @@
 
 static int wanted_ranks = 4;
 
-static void a_captured_graph_replays_without_the_host(void)
+TEST_CASE("a captured graph replays without the host")
 {
     for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
         struct gpu_rig gpus;
@@ -198,7 +199,7 @@ static void run_chain(const struct gpu_run *run)
     gpu_rig_close(&chain.gpus);
 }
 
-static void calls_in_a_row_read_what_the_last_one_wrote(void)
+TEST_CASE("calls in a row read what the last one wrote")
 {
     static const struct gyre_algorithm *const algorithms[] = {
         &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
@@ -264,7 +265,7 @@ static bool have_completed(const struct gpu_rig *gpus, uint64_t n_works)
 }
 
 /* One rank a GPU: blocks of many threads, as many as there are multiprocessors left. */
-static void block_places_are_filled_on_a_busy_gpu(void)
+TEST_CASE("block places are filled on a busy GPU")
 {
     struct gpu_rig gpus;
     struct hogs hogs;
@@ -419,7 +420,7 @@ static void replay_gathers(struct gathers *gathers, int32_t replay)
     free(values);
 }
 
-static void copy_engines_replay_from_graphs(void)
+TEST_CASE("copy engines replay from graphs")
 {
     struct gathers gathers;
     memset(&gathers, 0, sizeof(gathers));
@@ -466,7 +467,7 @@ static void abort_waiting(const struct gpu_run *run)
     gpu_rig_close(&gpus);
 }
 
-static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
+TEST_CASE("an abort ends kernels that wait and those behind them")
 {
     static const struct gyre_algorithm *const algorithms[] = {
         &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
@@ -515,22 +516,11 @@ static void check_mismatch(uint64_t count)
 }
 
 /* Aligned lengths have a fused kernel, other lengths are interpreted. */
-static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
+TEST_CASE("a call that does not fit is reported and waits for the abort")
 {
     check_mismatch(5000);
     check_mismatch(4999);
 }
-
-static const struct test_case cases[] = {
-    {"a captured graph replays without the host", a_captured_graph_replays_without_the_host},
-    {"calls in a row read what the last one wrote", calls_in_a_row_read_what_the_last_one_wrote},
-    {"block places are filled on a busy GPU", block_places_are_filled_on_a_busy_gpu},
-    {"copy engines replay from graphs", copy_engines_replay_from_graphs},
-    {"a call that does not fit is reported and waits for the abort",
-     a_call_that_does_not_fit_is_reported_and_waits_for_the_abort},
-    {"an abort ends kernels that wait and those behind them",
-     an_abort_ends_kernels_that_wait_and_those_behind_them},
-};
 
 /* test_cuda_streams [case [ranks]] */
 int main(int argc, char **argv)
@@ -542,5 +532,5 @@ int main(int argc, char **argv)
     gpu_rig_block_placement_bytes = 4096; /* some calls do, some do not */
     if (argc > 2)
         wanted_ranks = atoi(argv[2]);
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

@@ -5,6 +5,7 @@
  * and kernels nobody has used before, while kernels run that cannot end. A call that waits hangs;
  * the test then says where each rank stands and fails.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/gyre.h"
@@ -269,7 +270,7 @@ static void *run_turns(void *argument)
     return NULL;
 }
 
-static void a_first_call_does_not_wait_for_a_peers_kernel(void)
+TEST_CASE("a first call does not wait for a peer's kernel")
 {
     open_ranks();
     run_ranks(run_turns);
@@ -299,7 +300,7 @@ static void *run_at_random(void *argument)
     return NULL;
 }
 
-static void calls_of_many_shapes_do_not_wait_for_kernels_that_cannot_end(void)
+TEST_CASE("calls of many shapes do not wait for kernels that cannot end")
 {
     open_ranks();
     run_ranks(run_at_random);
@@ -331,7 +332,7 @@ static void *run_groups(void *argument)
     return NULL;
 }
 
-static void groups_on_several_streams_do_not_wait(void)
+TEST_CASE("groups on several streams do not wait")
 {
     open_ranks();
     run_ranks(run_groups);
@@ -363,7 +364,7 @@ static void *run_windows(void *argument)
     return NULL;
 }
 
-static void windows_are_registered_and_used_while_kernels_run(void)
+TEST_CASE("windows are registered and used while kernels run")
 {
     open_ranks();
     run_ranks(run_windows);
@@ -391,7 +392,7 @@ static void *run_destroy(void *argument)
     return NULL;
 }
 
-static void a_communicator_is_destroyed_while_kernels_of_another_run(void)
+TEST_CASE("a communicator is destroyed while kernels of another run")
 {
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_CUDA;
@@ -410,7 +411,7 @@ static size_t free_bytes(int ordinal)
 }
 
 /* Memory of ended communicators is used again, and is CUDA's again after the last one. */
-static void communicators_that_come_and_go_take_no_more_memory(void)
+TEST_CASE("communicators that come and go take no more memory")
 {
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_CUDA;
@@ -430,20 +431,6 @@ static void communicators_that_come_and_go_take_no_more_memory(void)
               free_bytes(0), n_free);
 }
 
-static const struct test_case cases[] = {
-    {"a first call does not wait for a peer's kernel",
-     a_first_call_does_not_wait_for_a_peers_kernel},
-    {"calls of many shapes do not wait for kernels that cannot end",
-     calls_of_many_shapes_do_not_wait_for_kernels_that_cannot_end},
-    {"groups on several streams do not wait", groups_on_several_streams_do_not_wait},
-    {"windows are registered and used while kernels run",
-     windows_are_registered_and_used_while_kernels_run},
-    {"a communicator is destroyed while kernels of another run",
-     a_communicator_is_destroyed_while_kernels_of_another_run},
-    {"communicators that come and go take no more memory",
-     communicators_that_come_and_go_take_no_more_memory},
-};
-
 /* test_cuda_threads [case] */
 int main(int argc, char **argv)
 {
@@ -451,5 +438,5 @@ int main(int argc, char **argv)
         printf("skipped: it needs two GPUs\n");
         return TEST_SKIPPED;
     }
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

@@ -2,6 +2,7 @@
  *
  * Failures of other ranks: kill -9 in a running all-reduce, abort, a stopped rank, a missing one.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -96,17 +97,17 @@ static void kill_each(const char *transport)
     unsetenv("GYRE_TRANSPORT");
 }
 
-static void survivors_name_the_killed_rank_on_one_host(void)
+TEST_CASE("survivors name the killed rank on one host")
 {
     kill_each(test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p");
 }
 
-static void survivors_name_the_killed_rank_over_sockets(void)
+TEST_CASE("survivors name the killed rank over sockets")
 {
     kill_each("socket");
 }
 
-static void survivors_name_the_killed_rank_over_sockets_by_lines(void)
+TEST_CASE("survivors name the killed rank over sockets by lines")
 {
     if (test_device() != GYRE_DEVICE_HOST) /* GPUs of one host have simple alone over sockets */
         return;
@@ -116,7 +117,7 @@ static void survivors_name_the_killed_rank_over_sockets_by_lines(void)
 }
 
 /* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
-static void survivors_name_the_killed_rank_over_rdma(void)
+TEST_CASE("survivors name the killed rank over rdma")
 {
     if (getenv("TEST_RDMA") != NULL)
         kill_each("ib");
@@ -150,7 +151,7 @@ static void enqueue_many_or_wait(gyre_comm *comm, int rank, int n_ranks, void *a
     CHECK_OK(gyre_mem_free(data, HOST));
 }
 
-static void an_operation_whose_record_is_gone_is_told_by_its_number(void)
+TEST_CASE("an operation whose record is gone is told by its number")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return;
@@ -179,7 +180,7 @@ static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argum
             sched_yield();
 }
 
-static void a_failure_that_one_proxy_finds_reaches_all_ranks(void)
+TEST_CASE("a failure that one proxy finds reaches all ranks")
 {
     const int n = test_most_ranks() < 3 ? test_most_ranks() : 3;
     struct shared_counts *shared = share_counts();
@@ -191,7 +192,7 @@ static void a_failure_that_one_proxy_finds_reaches_all_ranks(void)
     munmap(shared, sizeof(*shared));
 }
 
-static void a_stopped_rank_is_no_error(void)
+TEST_CASE("a stopped rank is no error")
 {
     enum { N = 3 };
     if (test_most_ranks() < N)
@@ -230,7 +231,7 @@ static void abort_or_reduce(gyre_comm *comm, int rank, int n_ranks, void *argume
     reduce_until_error(comm, rank, n_ranks, argument);
 }
 
-static void an_abort_ends_all_ranks(void)
+TEST_CASE("an abort ends all ranks")
 {
     struct shared_counts *shared = share_counts();
     struct victim victim = {shared, 1, "rank 1"};
@@ -257,7 +258,7 @@ static void abort_or_exchange(gyre_comm *comm, int rank, int n_ranks, void *argu
             sched_yield();
 }
 
-static void an_abort_ends_exchanges_of_others(void)
+TEST_CASE("an abort ends exchanges of others")
 {
     struct shared_counts *shared = share_counts();
     struct victim victim = {shared, 1, NULL};
@@ -285,7 +286,7 @@ static void exchange_alone(gyre_comm *comm, int rank, int n_ranks, void *argumen
     CHECK(status == GYRE_ERROR_REMOTE);
 }
 
-static void a_rank_that_misses_an_exchange_is_everybodys_failure(void)
+TEST_CASE("a rank that misses an exchange is everybody's failure")
 {
     if (test_most_ranks() < 2)
         return;
@@ -301,7 +302,7 @@ static void *abort_comm(void *argument)
     return NULL;
 }
 
-static void an_abort_ends_a_comparison_of_calls(void)
+TEST_CASE("an abort ends a comparison of calls")
 {
     gyre_comm *comms[2];
     float data = 0.0F;
@@ -321,7 +322,7 @@ static void an_abort_ends_a_comparison_of_calls(void)
     unsetenv("GYRE_CHECK");
 }
 
-static void a_missing_rank_is_named(void)
+TEST_CASE("a missing rank is named")
 {
     gyre_comm *comm;
     gyre_unique_id id;
@@ -384,7 +385,7 @@ static void check_few_descriptors(int victim, int n_spare)
     munmap(both, sizeof(*both));
 }
 
-static void both_ranks_learn_that_descriptors_ran_out(void)
+TEST_CASE("both ranks learn that descriptors ran out")
 {
     check_few_descriptors(0, 1); /* the rendezvous accepts nothing */
     check_few_descriptors(1, 1);
@@ -424,7 +425,7 @@ static void check_difference(const char *variable, const char *value, const char
     munmap(shared, sizeof(*shared));
 }
 
-static void settings_that_differ_are_named(void)
+TEST_CASE("settings that differ are named")
 {
     char path[] = "/tmp/gyre_test_failures_XXXXXX";
     const int fd = mkstemp(path);
@@ -435,25 +436,7 @@ static void settings_that_differ_are_named(void)
     unlink(path);
 }
 
-static const struct test_case cases[] = {
-    {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
-    {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
-    {"survivors name the killed rank over sockets by lines",
-     survivors_name_the_killed_rank_over_sockets_by_lines},
-    {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
-    {"an operation whose record is gone is told by its number",
-     an_operation_whose_record_is_gone_is_told_by_its_number},
-    {"a failure that one proxy finds reaches all ranks",
-     a_failure_that_one_proxy_finds_reaches_all_ranks},
-    {"a stopped rank is no error", a_stopped_rank_is_no_error},
-    {"settings that differ are named", settings_that_differ_are_named},
-    {"an abort ends all ranks", an_abort_ends_all_ranks},
-    {"an abort ends exchanges of others", an_abort_ends_exchanges_of_others},
-    {"an abort ends a comparison of calls", an_abort_ends_a_comparison_of_calls},
-    {"a rank that misses an exchange is everybody's failure",
-     a_rank_that_misses_an_exchange_is_everybodys_failure},
-    {"a missing rank is named", a_missing_rank_is_named},
-    {"both ranks learn that descriptors ran out", both_ranks_learn_that_descriptors_ran_out},
-};
-
-TEST_MAIN_TOGETHER(cases)
+int main(int argc, char **argv)
+{
+    return test_main_together(argc, argv, 8);
+}

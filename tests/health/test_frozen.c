@@ -4,6 +4,7 @@
  * the one that does not answer, also where it carries the rendezvous; a rank that calls nothing is
  * named as the one that is behind; and whoever is only slow goes on as if nothing had been.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/pace.h"
@@ -156,12 +157,12 @@ static void warn_and_go_on(int frozen)
     end_share(shared);
 }
 
-static void a_warning_names_a_frozen_rank_which_then_goes_on(void)
+TEST_CASE("a warning names a frozen rank, which then goes on")
 {
     warn_and_go_on(2);
 }
 
-static void a_warning_names_a_frozen_rank_that_carries_the_rendezvous(void)
+TEST_CASE("a warning names a frozen rank that carries the rendezvous")
 {
     warn_and_go_on(0);
 }
@@ -200,7 +201,7 @@ static void time_out_without(int frozen, struct shared *shared)
     unsetenv("GYRE_TIMEOUT");
 }
 
-static void the_error_names_a_frozen_rank_in_the_same_words_on_all(void)
+TEST_CASE("the error names a frozen rank in the same words on all")
 {
     struct shared *shared = share();
     time_out_without(2, shared);
@@ -210,7 +211,7 @@ static void the_error_names_a_frozen_rank_in_the_same_words_on_all(void)
     end_share(shared);
 }
 
-static void the_error_names_a_frozen_rank_that_carries_the_rendezvous(void)
+TEST_CASE("the error names a frozen rank that carries the rendezvous")
 {
     struct shared *shared = share();
     time_out_without(0, shared);
@@ -220,7 +221,7 @@ static void the_error_names_a_frozen_rank_that_carries_the_rendezvous(void)
     end_share(shared);
 }
 
-static void the_error_names_a_rank_that_is_behind_and_its_latest_call(void)
+TEST_CASE("the error names a rank that is behind and its latest call")
 {
     pid_t pids[N];
     struct shared *shared = share();
@@ -279,30 +280,17 @@ static void destroy_without(int frozen)
     end_share(shared);
 }
 
-static void destroying_does_not_wait_for_a_frozen_rank(void)
+TEST_CASE("destroying does not wait for a frozen rank")
 {
     destroy_without(2);
 }
 
-static void destroying_does_not_wait_for_a_frozen_rank_that_carries_the_rendezvous(void)
+TEST_CASE("destroying does not wait for a frozen rank that carries the rendezvous")
 {
     destroy_without(0);
 }
 
-static const struct test_case cases[] = {
-    {"a warning names a frozen rank, which then goes on",
-     a_warning_names_a_frozen_rank_which_then_goes_on},
-    {"a warning names a frozen rank that carries the rendezvous",
-     a_warning_names_a_frozen_rank_that_carries_the_rendezvous},
-    {"the error names a frozen rank in the same words on all",
-     the_error_names_a_frozen_rank_in_the_same_words_on_all},
-    {"the error names a frozen rank that carries the rendezvous",
-     the_error_names_a_frozen_rank_that_carries_the_rendezvous},
-    {"the error names a rank that is behind and its latest call",
-     the_error_names_a_rank_that_is_behind_and_its_latest_call},
-    {"destroying does not wait for a frozen rank", destroying_does_not_wait_for_a_frozen_rank},
-    {"destroying does not wait for a frozen rank that carries the rendezvous",
-     destroying_does_not_wait_for_a_frozen_rank_that_carries_the_rendezvous},
-};
-
-TEST_MAIN_TOGETHER(cases)
+int main(int argc, char **argv)
+{
+    return test_main_together(argc, argv, 8);
+}

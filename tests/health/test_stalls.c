@@ -5,6 +5,7 @@
  * The explanation is read in the error of the operation timeout, or in the warning; both come
  * within the 5 s that docs/failures.md promises.
  */
+#define TEST_OWN_MAIN
 #include "core/engine/health/watch.h"
 #include "tests/support/pace.h"
 #include "tests/support/ranks.h"
@@ -121,7 +122,7 @@ static void *run_wrong_program(void *pointer)
     return NULL;
 }
 
-static void two_ranks_that_both_receive_first_are_a_cycle(void)
+TEST_CASE("two ranks that both receive first are a cycle")
 {
     const struct wrong_programs wrong = {
         {HEAD("2", "1", "0") "worker 0\nchunk 0: from 1 -> out 0\nchunk 0: in 0 -> to 1\nend\n",
@@ -138,7 +139,7 @@ static void two_ranks_that_both_receive_first_are_a_cycle(void)
     "\nchunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer "\n"
 
 /* A FIFO has 4 slots, so the fifth needs credit that nobody gives. */
-static void two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle(void)
+TEST_CASE("two ranks that send more than a FIFO holds are a cycle")
 {
     const struct wrong_programs wrong = {
         {HEAD("2", "1", "0") "worker 0\n" SEND_5("1") "chunk 0: from 1 -> out 0\nend\n",
@@ -150,7 +151,7 @@ static void two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle(void)
     on_threads(2, 1, run_wrong_program, &wrong);
 }
 
-static void a_cycle_of_three_other_ranks_is_found(void)
+TEST_CASE("a cycle of three other ranks is found")
 {
     const struct wrong_programs wrong = {
         {HEAD("4", "1", "0") "worker 0\nchunk 0: from 1 -> out 0\nend\n",
@@ -169,7 +170,7 @@ static void a_cycle_of_three_other_ranks_is_found(void)
     "chunk 0: from " from " + in 0 -> out 0, to " a "/0, to " a "/1, to " a "/2, to " a \
     "/3, to " b "/0, to " b "/1, to " b "/2, to " c "/0 final\n"
 
-static void the_end_of_a_chain_of_long_steps_is_not_cut_off(void)
+TEST_CASE("the end of a chain of long steps is not cut off")
 {
     const struct wrong_programs wrong = {
         {HEAD("4", "4", "0") "worker 0\n" LONG_STEP("1", "1", "2", "3") "end\n",
@@ -182,7 +183,7 @@ static void the_end_of_a_chain_of_long_steps_is_not_cut_off(void)
 }
 
 /* Worker 0 of rank 1 waits for rank 0, but rank 0 waits for worker 1. */
-static void the_worker_that_holds_the_connection_is_followed_among_two(void)
+TEST_CASE("the worker that holds the connection is followed among two")
 {
     const struct wrong_programs wrong = {
         {HEAD("3", "2", "0") "worker 0\nchunk 0: from 1 -> out 0\nchunk 0: in 0 -> to 2\n"
@@ -196,7 +197,7 @@ static void the_worker_that_holds_the_connection_is_followed_among_two(void)
     on_threads(3, 1, run_wrong_program, &wrong);
 }
 
-static void a_rank_whose_program_sends_too_little_ends_the_chain(void)
+TEST_CASE("a rank whose program sends too little ends the chain")
 {
     const struct wrong_programs wrong = {
         {HEAD("2", "1", "0") "worker 0\nchunk 0: from 1 -> out 0\nchunk 0: from 1 -> out 0\nend\n",
@@ -250,14 +251,14 @@ static const struct loss lost_slot = {
       "rank 2 is at step 1 (chunk 0: from 1 + in 0 -> to 3) and waits for slot 6 from rank 1",
       "rank 1 has sent slot 6 (", "and 6 have arrived: the rest is lost"}}};
 
-static void a_lost_slot_is_told_from_one_that_was_not_sent(void)
+TEST_CASE("a lost slot is told from one that was not sent")
 {
     setenv("GYRE_ALGO", "ring", 1);
     on_threads(N, 1, lose_on_thread, &lost_slot);
 }
 
 /* Four slots can be sent without credit: slots 6 to 9. */
-static void lost_credit_is_told_from_a_slot_that_was_not_consumed(void)
+TEST_CASE("lost credit is told from a slot that was not consumed")
 {
     static const struct loss loss = {
         false,
@@ -286,17 +287,17 @@ static void lose_between_processes(const char *transport, const char *over)
     test_on_processes(N, lose_in_process, (void *)(uintptr_t)over);
 }
 
-static void a_slot_that_is_lost_between_processes_is_named(void)
+TEST_CASE("a slot that is lost between processes is named")
 {
     lose_between_processes("shm", "still under way over shm");
 }
 
-static void a_slot_that_is_lost_over_sockets_is_named(void)
+TEST_CASE("a slot that is lost over sockets is named")
 {
     lose_between_processes("socket", "still under way over socket");
 }
 
-static void a_slot_of_lines_that_is_lost_over_sockets_is_named(void)
+TEST_CASE("a slot of lines that is lost over sockets is named")
 {
     setenv("GYRE_PROTO", "/ll", 1);
     lose_between_processes("socket", "still under way over socket");
@@ -304,7 +305,7 @@ static void a_slot_of_lines_that_is_lost_over_sockets_is_named(void)
 }
 
 /* Where there is an RDMA device, or tests/nic/verbs_wire in its place. */
-static void a_slot_that_is_lost_over_rdma_is_named(void)
+TEST_CASE("a slot that is lost over rdma is named")
 {
     if (getenv("TEST_RDMA") != NULL)
         lose_between_processes("ib", "still under way over ib");
@@ -328,7 +329,7 @@ static void *all_but_rank_2_call(void *pointer)
     return NULL;
 }
 
-static void a_rank_that_does_not_call_ends_the_chain(void)
+TEST_CASE("a rank that does not call ends the chain")
 {
     setenv("GYRE_ALGO", "ring", 1);
     on_threads(N, 1, all_but_rank_2_call, NULL);
@@ -352,7 +353,7 @@ static void *call_in_other_order(void *pointer)
     return NULL;
 }
 
-static void communicators_that_are_called_in_another_order_are_told_apart(void)
+TEST_CASE("communicators that are called in another order are told apart")
 {
     on_threads(2, 2, call_in_other_order, NULL);
 }
@@ -374,7 +375,7 @@ static void receive_from_rank_1(gyre_comm *comm, int rank, int n_ranks, void *ar
     free(data);
 }
 
-static void a_message_that_is_not_sent_is_named_by_its_sender(void)
+TEST_CASE("a message that is not sent is named by its sender")
 {
     setenv("GYRE_TIMEOUT", "1000", 1);
     setenv("GYRE_TRANSPORT", "socket", 1);
@@ -421,7 +422,7 @@ static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *arg
     free(data);
 }
 
-static void a_stopped_rank_ends_the_chain(void)
+TEST_CASE("a stopped rank ends the chain")
 {
     pid_t pids[N];
     struct shared *shared = share();
@@ -472,7 +473,7 @@ static bool wait_for_line(const struct shared *shared, const struct words *words
     return is_found;
 }
 
-static void a_rank_that_calls_late_is_named_in_a_warning_and_goes_on(void)
+TEST_CASE("a rank that calls late is named in a warning and goes on")
 {
     static const struct words words = {
         {"makes no progress for ", "rank 0, channel 0, worker 0, step ", "ring all_reduce seq 5",
@@ -544,7 +545,7 @@ static void *dump_then_call(void *pointer)
     return NULL;
 }
 
-static void a_dump_tells_where_all_ranks_are_and_disturbs_no_call(void)
+TEST_CASE("a dump tells where all ranks are and disturbs no call")
 {
     pthread_barrier_t barrier;
     setenv("GYRE_ALGO", "ring", 1);
@@ -567,7 +568,7 @@ static void dump_to(gyre_comm *comm, char *text, size_t text_bytes)
 
 /* 20 ranks of which the last one has left: the dump of rank 5 begins with rank 5 and rank 19, and
  * 14 other ranks follow. */
-static void a_dump_of_many_ranks_describes_the_most_useful_ones(void)
+TEST_CASE("a dump of many ranks describes the most useful ones and counts the other ones")
 {
     enum { N_MANY = 20, N_DESCRIBED = 16 };
     gyre_comm *comms[N_MANY];
@@ -589,7 +590,7 @@ static void a_dump_of_many_ranks_describes_the_most_useful_ones(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-static void a_dump_that_cannot_be_written_is_an_error(void)
+TEST_CASE("a dump that cannot be written is an error")
 {
     gyre_comm *comm = NULL;
     const gyre_config config = config_of(NULL);
@@ -627,7 +628,7 @@ static struct gyre_progress two_of_three(const struct gyre_executor *executor)
 }
 
 /* GPUs keep steps in registers, and their executor answers as this one does. */
-static void an_executor_that_knows_no_steps_says_whether_the_call_has_begun(void)
+TEST_CASE("an executor that knows no steps says whether the call has begun")
 {
     static const struct gyre_executor_ops ops = {
         .positions = tell_no_positions, .end_state = tell_no_end, .progress = two_of_three};
@@ -677,7 +678,7 @@ static size_t fill(struct gyre_health_message *message, uint16_t n_waits)
            n_waits * sizeof(struct gyre_health_wait);
 }
 
-static void malformed_positions_are_dropped(void)
+TEST_CASE("malformed positions are dropped")
 {
     static struct gyre_health_message message;
     struct gyre_position *position = &message.waits.waits[0].position;
@@ -707,7 +708,7 @@ static void malformed_positions_are_dropped(void)
     CHECK(take(&message, n_bytes) == NULL);
 }
 
-static void text_of_other_ranks_ends_and_steers_no_terminal(void)
+TEST_CASE("text of other ranks ends, and steers no terminal")
 {
     static struct gyre_health_message message;
     struct gyre_position *position = &message.waits.waits[0].position;
@@ -722,50 +723,8 @@ static void text_of_other_ranks_ends_and_steers_no_terminal(void)
     CHECK(strspn(text, "?") == GYRE_STEP_TEXT_BYTES - 1);
 }
 
-static const struct test_case cases[] = {
-    {"two ranks that both receive first are a cycle",
-     two_ranks_that_both_receive_first_are_a_cycle},
-    {"two ranks that send more than a FIFO holds are a cycle",
-     two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle},
-    {"a cycle of three other ranks is found", a_cycle_of_three_other_ranks_is_found},
-    {"the worker that holds the connection is followed among two",
-     the_worker_that_holds_the_connection_is_followed_among_two},
-    {"the end of a chain of long steps is not cut off",
-     the_end_of_a_chain_of_long_steps_is_not_cut_off},
-    {"a rank whose program sends too little ends the chain",
-     a_rank_whose_program_sends_too_little_ends_the_chain},
-    {"a lost slot is told from one that was not sent",
-     a_lost_slot_is_told_from_one_that_was_not_sent},
-    {"lost credit is told from a slot that was not consumed",
-     lost_credit_is_told_from_a_slot_that_was_not_consumed},
-    {"a slot that is lost between processes is named",
-     a_slot_that_is_lost_between_processes_is_named},
-    {"a slot that is lost over sockets is named", a_slot_that_is_lost_over_sockets_is_named},
-    {"a slot of lines that is lost over sockets is named",
-     a_slot_of_lines_that_is_lost_over_sockets_is_named},
-    {"a slot that is lost over rdma is named", a_slot_that_is_lost_over_rdma_is_named},
-    {"a rank that does not call ends the chain", a_rank_that_does_not_call_ends_the_chain},
-    {"communicators that are called in another order are told apart",
-     communicators_that_are_called_in_another_order_are_told_apart},
-    {"a message that is not sent is named by its sender",
-     a_message_that_is_not_sent_is_named_by_its_sender},
-    {"a stopped rank ends the chain", a_stopped_rank_ends_the_chain},
-    {"a rank that calls late is named in a warning and goes on",
-     a_rank_that_calls_late_is_named_in_a_warning_and_goes_on},
-    {"a dump tells where all ranks are and disturbs no call",
-     a_dump_tells_where_all_ranks_are_and_disturbs_no_call},
-    {"a dump of many ranks describes the most useful ones and counts the other ones",
-     a_dump_of_many_ranks_describes_the_most_useful_ones},
-    {"a dump that cannot be written is an error", a_dump_that_cannot_be_written_is_an_error},
-    {"an executor that knows no steps says whether the call has begun",
-     an_executor_that_knows_no_steps_says_whether_the_call_has_begun},
-    {"malformed positions are dropped", malformed_positions_are_dropped},
-    {"text of other ranks ends, and steers no terminal",
-     text_of_other_ranks_ends_and_steers_no_terminal},
-};
-
 /* The cases spend their time waiting for deadlines, so several run at once. */
 int main(int argc, char **argv)
 {
-    return test_main_together(argc, argv, cases, GYRE_ARRAY_LENGTH(cases), N_AT_ONCE);
+    return test_main_together(argc, argv, N_AT_ONCE);
 }

@@ -58,7 +58,7 @@ static void check_ranks(const struct gyre_wait_path *path, const int *ranks, uin
                   drawn.edges[drawn.path[i]].rank);
 }
 
-static void two_ranks_that_wait_for_each_other_are_a_cycle(void)
+TEST_CASE("two ranks that wait for each other are a cycle")
 {
     begin(2);
     edge(0, 1, HELD);
@@ -72,7 +72,7 @@ static void two_ranks_that_wait_for_each_other_are_a_cycle(void)
     }
 }
 
-static void a_cycle_that_is_reached_from_outside_begins_behind_the_start(void)
+TEST_CASE("a cycle that is reached from outside begins behind the start")
 {
     const int ranks[] = {0, 2, 3, 1};
     begin(4);
@@ -87,7 +87,7 @@ static void a_cycle_that_is_reached_from_outside_begins_behind_the_start(void)
     check_ranks(&path, ranks, 4);
 }
 
-static void a_worker_that_waits_for_its_own_rank_is_a_cycle_of_one(void)
+TEST_CASE("a worker that waits for its own rank is a cycle of one")
 {
     begin(1);
     edge(0, 0, HELD);
@@ -95,7 +95,7 @@ static void a_worker_that_waits_for_its_own_rank_is_a_cycle_of_one(void)
     CHECK(path.end == GYRE_WAIT_ENDS_IN_CYCLE && path.n_edges == 1 && path.cycle_start == 0);
 }
 
-static void a_chain_ends_at_the_rank_that_does_not_wait(void)
+TEST_CASE("a chain ends at the rank that does not wait")
 {
     const int ranks[] = {0, 1, 2};
     begin(4);
@@ -108,7 +108,7 @@ static void a_chain_ends_at_the_rank_that_does_not_wait(void)
     check_ranks(&path, ranks, 3);
 }
 
-static void a_missing_answer_ends_the_chain_without_a_guess(void)
+TEST_CASE("a missing answer ends the chain without a guess")
 {
     begin(3);
     edge(0, 1, UNKNOWN);
@@ -119,7 +119,7 @@ static void a_missing_answer_ends_the_chain_without_a_guess(void)
     CHECK(path.end_rank == 1 && path.n_edges == 1);
 }
 
-static void a_rank_that_has_told_nothing_ends_the_chain(void)
+TEST_CASE("a rank that has told nothing ends the chain")
 {
     begin(3);
     edge(0, 1, HELD); /* it answered about its end and has not told where its workers are */
@@ -129,7 +129,7 @@ static void a_rank_that_has_told_nothing_ends_the_chain(void)
     CHECK(path.end_rank == 1 && path.n_edges == 1);
 }
 
-static void a_slot_that_was_sent_ends_the_chain_also_where_its_sender_waits(void)
+TEST_CASE("a slot that was sent ends the chain, also where its sender waits")
 {
     begin(3);
     edge(0, 1, HELD);
@@ -140,7 +140,7 @@ static void a_slot_that_was_sent_ends_the_chain_also_where_its_sender_waits(void
     CHECK(path.end_rank == 2 && path.n_edges == 2);
 }
 
-static void a_worker_whose_step_can_run_ends_the_chain(void)
+TEST_CASE("a worker whose step can run ends the chain")
 {
     begin(2);
     edge(0, 1, HELD);
@@ -151,7 +151,7 @@ static void a_worker_whose_step_can_run_ends_the_chain(void)
 }
 
 /* Two works of a launch, two channels, two workers: only the one that was named is followed. */
-static void only_the_worker_that_holds_the_connection_is_followed(void)
+TEST_CASE("only the worker that holds the connection is followed")
 {
     for (uint16_t named = 0; named < 8; named++) {
         const struct gyre_wait_worker first = {0, 0, 0, 0};
@@ -168,7 +168,7 @@ static void only_the_worker_that_holds_the_connection_is_followed(void)
     }
 }
 
-static void a_ring_of_2048_ranks_is_one_cycle(void)
+TEST_CASE("a ring of 2048 ranks is one cycle")
 {
     begin(MAX_RANKS);
     for (int rank = 0; rank < MAX_RANKS; rank++)
@@ -177,24 +177,3 @@ static void a_ring_of_2048_ranks_is_one_cycle(void)
     CHECK(path.end == GYRE_WAIT_ENDS_IN_CYCLE);
     CHECK(path.n_edges == MAX_RANKS && path.cycle_start == 0 && path.end_rank == 5);
 }
-
-static const struct test_case cases[] = {
-    {"two ranks that wait for each other are a cycle",
-     two_ranks_that_wait_for_each_other_are_a_cycle},
-    {"a cycle that is reached from outside begins behind the start",
-     a_cycle_that_is_reached_from_outside_begins_behind_the_start},
-    {"a worker that waits for its own rank is a cycle of one",
-     a_worker_that_waits_for_its_own_rank_is_a_cycle_of_one},
-    {"a chain ends at the rank that does not wait", a_chain_ends_at_the_rank_that_does_not_wait},
-    {"a missing answer ends the chain without a guess",
-     a_missing_answer_ends_the_chain_without_a_guess},
-    {"a rank that has told nothing ends the chain", a_rank_that_has_told_nothing_ends_the_chain},
-    {"a slot that was sent ends the chain, also where its sender waits",
-     a_slot_that_was_sent_ends_the_chain_also_where_its_sender_waits},
-    {"a worker whose step can run ends the chain", a_worker_whose_step_can_run_ends_the_chain},
-    {"only the worker that holds the connection is followed",
-     only_the_worker_that_holds_the_connection_is_followed},
-    {"a ring of 2048 ranks is one cycle", a_ring_of_2048_ranks_is_one_cycle},
-};
-
-TEST_MAIN(cases)

@@ -58,7 +58,7 @@ error_of(struct gyre_device *device, const struct gyre_accuracy_inputs *inputs, 
     return error;
 }
 
-static void inputs_are_spread_over_many_powers_of_two(void)
+TEST_CASE("inputs are spread over many powers of two")
 {
     static float values[COUNT], others[COUNT];
     struct gyre_device *device = open_host();
@@ -81,7 +81,7 @@ static void inputs_are_spread_over_many_powers_of_two(void)
     CHECK(memcmp(values, others, sizeof(values)) == 0); /* any rank computes the same */
 }
 
-static void sums_of_all_types_stay_within_the_bound(void)
+TEST_CASE("sums of all types stay within the bound")
 {
     static unsigned char result[COUNT * 8];
     struct gyre_device *device = open_host();
@@ -106,7 +106,7 @@ static void sums_of_all_types_stay_within_the_bound(void)
         }
 }
 
-static void the_bound_is_the_books(void)
+TEST_CASE("the bound is the book's")
 {
     for (size_t t = 0; t < N_TYPES; t++) {
         const double u = types[t].roundoff;
@@ -121,7 +121,7 @@ static void the_bound_is_the_books(void)
 }
 
 /* One rank's "sum" is its input, so whatever is added to it is the error. */
-static void a_wrong_digit_is_measured_as_what_it_is(void)
+TEST_CASE("a wrong digit is measured as what it is")
 {
     static double result[COUNT];
     struct gyre_device *device = open_host();
@@ -142,7 +142,7 @@ static void a_wrong_digit_is_measured_as_what_it_is(void)
     CHECK(isinf(error_of(device, &inputs, result).max));
 }
 
-static void what_has_no_accuracy_is_refused(void)
+TEST_CASE("what has no accuracy is refused")
 {
     unsigned char buffer[8];
     struct gyre_device *device = open_host();
@@ -153,13 +153,3 @@ static void what_has_no_accuracy_is_refused(void)
     CHECK_FAILS(gyre_accuracy_fill(device, &inputs, 2, 1, buffer), GYRE_ERROR_INVALID_ARGUMENT,
                 "rank 2 of 2");
 }
-
-static const struct test_case cases[] = {
-    {"inputs are spread over many powers of two", inputs_are_spread_over_many_powers_of_two},
-    {"sums of all types stay within the bound", sums_of_all_types_stay_within_the_bound},
-    {"the bound is the book's", the_bound_is_the_books},
-    {"a wrong digit is measured as what it is", a_wrong_digit_is_measured_as_what_it_is},
-    {"what has no accuracy is refused", what_has_no_accuracy_is_refused},
-};
-
-TEST_MAIN(cases)

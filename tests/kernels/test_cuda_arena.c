@@ -28,7 +28,7 @@ static void fill(void)
     }
 }
 
-static void blocks_are_aligned_and_share_no_byte(void)
+TEST_CASE("blocks are aligned and share no byte")
 {
     static const size_t sizes[] = {1, UNIT, UNIT + 1, 0, 2 * UNIT};
     const unsigned char *end = base;
@@ -44,7 +44,7 @@ static void blocks_are_aligned_and_share_no_byte(void)
     CHECK(arena.first == NULL);
 }
 
-static void what_was_used_longest_ago_makes_room(void)
+TEST_CASE("what was used longest ago makes room")
 {
     struct gyre_cuda_arena_block *more = NULL;
     fill();
@@ -56,7 +56,7 @@ static void what_was_used_longest_ago_makes_room(void)
     gyre_cuda_arena_close(&arena);
 }
 
-static void programs_of_works_that_run_keep_their_memory(void)
+TEST_CASE("programs of works that run keep their memory")
 {
     struct gyre_cuda_arena_block *more = NULL;
     fill();
@@ -68,7 +68,7 @@ static void programs_of_works_that_run_keep_their_memory(void)
     gyre_cuda_arena_close(&arena);
 }
 
-static void captured_programs_are_never_evicted(void)
+TEST_CASE("captured programs are never evicted")
 {
     struct gyre_cuda_arena_block *more = NULL;
     fill();
@@ -85,7 +85,7 @@ static void captured_programs_are_never_evicted(void)
     gyre_cuda_arena_close(&arena);
 }
 
-static void what_is_given_back_is_free_once_its_works_are_over(void)
+TEST_CASE("what is given back is free once its works are over")
 {
     struct gyre_cuda_arena_block *more = NULL;
     fill();
@@ -100,7 +100,7 @@ static void what_is_given_back_is_free_once_its_works_are_over(void)
     gyre_cuda_arena_close(&arena);
 }
 
-static void what_can_never_fit_evicts_nothing(void)
+TEST_CASE("what can never fit evicts nothing")
 {
     struct gyre_cuda_arena_block *more = NULL;
     fill();
@@ -113,7 +113,7 @@ static void what_can_never_fit_evicts_nothing(void)
 
 /* Compares the arena with a map of the owner of each unit. Blocks never overlap, and the holder of
  * an evicted block is told. */
-static void random_programs_never_share_memory(void)
+TEST_CASE("random programs never share memory")
 {
     enum { HOLDERS = 24, ROUNDS = 20000 };
     static struct gyre_cuda_arena_block *holders[HOLDERS];
@@ -147,16 +147,3 @@ static void random_programs_never_share_memory(void)
               (int)arena.n_evicted, (int)n_refused);
     gyre_cuda_arena_close(&arena);
 }
-
-static const struct test_case cases[] = {
-    {"blocks are aligned and share no byte", blocks_are_aligned_and_share_no_byte},
-    {"what was used longest ago makes room", what_was_used_longest_ago_makes_room},
-    {"programs of works that run keep their memory", programs_of_works_that_run_keep_their_memory},
-    {"captured programs are never evicted", captured_programs_are_never_evicted},
-    {"what is given back is free once its works are over",
-     what_is_given_back_is_free_once_its_works_are_over},
-    {"what can never fit evicts nothing", what_can_never_fit_evicts_nothing},
-    {"random programs never share memory", random_programs_never_share_memory},
-};
-
-TEST_MAIN(cases)

@@ -246,7 +246,7 @@ static void check_call(const struct gyre_algorithm *algorithm, enum gyre_collect
     pthread_mutex_destroy(&play.lock);
 }
 
-static void copies_bring_everything_everywhere(void)
+TEST_CASE("copies bring everything everywhere")
 {
     static const uint64_t counts[] = {0, 1, 5, 47, 1000, 1024};
     for (int n = 2; n <= MAX_RANKS; n++)
@@ -266,7 +266,7 @@ static void copies_bring_everything_everywhere(void)
 
 /* The tables of the algorithms are right: exactly these collectives have tails of copies on all
  * ranks. */
-static void the_tables_say_who_has_tails(void)
+TEST_CASE("the tables say who has tails")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
@@ -292,7 +292,7 @@ static void the_tables_say_who_has_tails(void)
                 }
 }
 
-static void what_has_no_tail_is_refused(void)
+TEST_CASE("what has no tail is refused")
 {
     static struct play play = {.n_ranks = 3, .spec = {.n_fifos = N_FIFOS, .depth = DEPTH}};
     struct gyre_connector *connectors = make_connectors(&play);
@@ -322,7 +322,7 @@ static void what_has_no_tail_is_refused(void)
 
 /* Placed data need no slot. So only the large slots of a ring limit a tile, although all ranks are
  * connected. */
-static void only_what_is_staged_limits_a_tile(void)
+TEST_CASE("only what is staged limits a tile")
 {
     enum { N = 4, NEAR = 65536, FAR = 4096 };
     struct play play = {
@@ -353,7 +353,7 @@ static void only_what_is_staged_limits_a_tile(void)
     free(connectors);
 }
 
-static void range_steps_are_not_lowered(void)
+TEST_CASE("range steps are not lowered")
 {
     const struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = 2, .slot_bytes = {4096}};
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 4};
@@ -367,13 +367,3 @@ static void range_steps_are_not_lowered(void)
                 GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
     gyre_program_free(program);
 }
-
-static const struct test_case cases[] = {
-    {"copies bring everything everywhere", copies_bring_everything_everywhere},
-    {"the tables say who has tails", the_tables_say_who_has_tails},
-    {"what has no tail is refused", what_has_no_tail_is_refused},
-    {"range steps are not lowered", range_steps_are_not_lowered},
-    {"only what is staged limits a tile", only_what_is_staged_limits_a_tile},
-};
-
-TEST_MAIN(cases)

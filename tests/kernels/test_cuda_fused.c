@@ -96,7 +96,7 @@ static void check_ends(const struct place *place, enum gyre_proto proto, int n_r
     }
 }
 
-static void the_kernel_is_told_the_ends_of_all_peers(void)
+TEST_CASE("the kernel is told the ends of all peers")
 {
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
@@ -110,7 +110,7 @@ static void the_kernel_is_told_the_ends_of_all_peers(void)
 }
 
 /* Each peer gets another block of IN, and a tile takes one slot. */
-static void an_all_to_all_names_the_block_of_each_peer(void)
+TEST_CASE("an all-to-all names the block of each peer")
 {
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++) {
         struct gyre_cuda_fused resolved;
@@ -157,7 +157,7 @@ static bool resolve_message(const struct place *place, uint16_t peer, bool sends
 }
 
 /* A peer may wait for the credit of the slots that it sent before, also while this rank sends. */
-static void a_send_before_a_receive_gives_the_credit_of_all_its_channels(void)
+TEST_CASE("a send before a receive gives the credit of all its channels")
 {
     struct gyre_cuda_fused send, receive;
     struct place place;
@@ -179,7 +179,7 @@ static void a_send_before_a_receive_gives_the_credit_of_all_its_channels(void)
     free(place.connectors);
 }
 
-static void a_send_and_a_receive_become_one_peer(void)
+TEST_CASE("a send and a receive become one peer")
 {
     struct gyre_cuda_fused send, receive;
     struct place place;
@@ -206,7 +206,7 @@ static void a_send_and_a_receive_become_one_peer(void)
     free(place.connectors);
 }
 
-static void ends_that_cannot_be_addressed_are_refused(void)
+TEST_CASE("ends that cannot be addressed are refused")
 {
     struct gyre_cuda_fused resolved;
     struct place place;
@@ -258,7 +258,7 @@ static const struct gyre_cuda_fused_kernel *row(enum gyre_cuda_fused_id id)
 
 #define NONE GYRE_CUDA_N_FUSED
 
-static void each_protocol_has_its_patterns(void)
+TEST_CASE("each protocol has its patterns")
 {
     /* Indexed by protocol and pattern. GYRE_CUDA_N_FUSED stands for no kernel. */
     static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
@@ -286,7 +286,7 @@ static void each_protocol_has_its_patterns(void)
         }
 }
 
-static void a_call_that_a_kernel_cannot_run_does_not_fit(void)
+TEST_CASE("a call that a kernel cannot run does not fit")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
     const struct gyre_cuda_fused_kernel *two_shot = row(GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT);
@@ -321,7 +321,7 @@ static void a_call_that_a_kernel_cannot_run_does_not_fit(void)
     CHECK(gyre_cuda_fused_find(&call) == NULL);
 }
 
-static void the_short_kernel_of_ll_takes_one_tile_and_any_operation(void)
+TEST_CASE("the short kernel of LL takes one tile and any operation")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL, GYRE_FUSED_ONE_SHOT);
     call.arithmetic = GYRE_FUSED_OTHER;
@@ -338,7 +338,7 @@ static void the_short_kernel_of_ll_takes_one_tile_and_any_operation(void)
 }
 
 /* A group of two peers' threads keeps six rounds of LL128 in 144 KiB. */
-static void kernels_that_want_more_shared_memory_than_there_is_do_not_fit(void)
+TEST_CASE("kernels that want more shared memory than there is do not fit")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
     call.n_peers = 2;
@@ -359,7 +359,7 @@ static struct gyre_cuda_fused_launch plan(const struct gyre_fused_call *call, ui
 }
 
 /* Blocks that only send can wait for credit. Those that send first and receive then cannot. */
-static void launches_in_two_rows_have_any_number_of_tiles(void)
+TEST_CASE("launches in two rows have any number of tiles")
 {
     static const enum gyre_fused_pattern patterns[] = {
         GYRE_FUSED_SEND, GYRE_FUSED_RECEIVE, GYRE_FUSED_SEND_RECEIVE, GYRE_FUSED_ALL_TO_ALL};
@@ -384,7 +384,7 @@ static void launches_in_two_rows_have_any_number_of_tiles(void)
     }
 }
 
-static void launches_are_as_large_as_the_data_wants(void)
+TEST_CASE("launches are as large as the data wants")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL, GYRE_FUSED_ONE_SHOT);
     CHECK(plan(&call, 8).n_threads == 3 * 64); /* two warps a peer at least */
@@ -410,7 +410,7 @@ static void launches_are_as_large_as_the_data_wants(void)
 }
 
 /* A round of three groups of 160 threads is 2400 bytes. */
-static void long_calls_of_ll128_keep_more_rounds_in_flight(void)
+TEST_CASE("long calls of LL128 keep more rounds in flight")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
     CHECK(plan(&call, 4800).unroll == 2 && plan(&call, 4801).unroll == 5);
@@ -425,7 +425,7 @@ static void long_calls_of_ll128_keep_more_rounds_in_flight(void)
     CHECK(plan(&call, 12001).unroll == 2); /* there is no other kernel for messages */
 }
 
-static void lamport_has_a_kernel_for_what_fits_its_registers(void)
+TEST_CASE("LAMPORT has a kernel for what fits its registers")
 {
     for (uint32_t n_peers = 1; n_peers <= GYRE_CUDA_MAX_PEERS; n_peers++) {
         struct gyre_fused_call call = call_of(GYRE_PROTO_LAMPORT, GYRE_FUSED_TWO_SHOT);
@@ -485,7 +485,7 @@ static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_fa
     return gyre_cuda_fused_find(&call);
 }
 
-static void what_the_tuner_takes_for_fused_is_fused(void)
+TEST_CASE("what the tuner takes for fused is fused")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
     uint32_t n_found[2] = {0, 0};
@@ -508,7 +508,7 @@ static void what_the_tuner_takes_for_fused_is_fused(void)
 }
 
 /* With two to eight ranks, every size that the tuner sends in lines. */
-static void all_gathers_and_all_to_alls_in_lines_are_fused(void)
+TEST_CASE("all-gathers and all-to-alls in lines are fused")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_ALL_TO_ALL};
     struct gyre_filter any;
@@ -532,7 +532,7 @@ static void all_gathers_and_all_to_alls_in_lines_are_fused(void)
         }
 }
 
-static void the_host_device_has_no_fused_kernels(void)
+TEST_CASE("the host device has no fused kernels")
 {
     const struct gyre_fused_call call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
     CHECK(gyre_executor_fused_tiles(GYRE_DEVICE_CUDA, &call) == 2);
@@ -557,7 +557,7 @@ static double element_of(gyre_dtype dtype, uint64_t half, unsigned i)
     }
 }
 
-static void what_lamport_cannot_carry_stays_nan(void)
+TEST_CASE("what lamport cannot carry stays NaN")
 {
     const uint64_t half = gyre_cuda_lamport_half(UINT64_MAX);
     CHECK(~half != 0 && gyre_cuda_lamport_half(half) == half);
@@ -570,32 +570,3 @@ static void what_lamport_cannot_carry_stays_nan(void)
             CHECK_MSG(isnan(element_of((gyre_dtype)dtype, half, i)), "element %u of %s", i,
                       gyre_dtype_names[dtype]);
 }
-
-static const struct test_case cases[] = {
-    {"the kernel is told the ends of all peers", the_kernel_is_told_the_ends_of_all_peers},
-    {"an all-to-all names the block of each peer", an_all_to_all_names_the_block_of_each_peer},
-    {"a send before a receive gives the credit of all its channels",
-     a_send_before_a_receive_gives_the_credit_of_all_its_channels},
-    {"a send and a receive become one peer", a_send_and_a_receive_become_one_peer},
-    {"ends that cannot be addressed are refused", ends_that_cannot_be_addressed_are_refused},
-    {"each protocol has its patterns", each_protocol_has_its_patterns},
-    {"a call that a kernel cannot run does not fit", a_call_that_a_kernel_cannot_run_does_not_fit},
-    {"the short kernel of LL takes one tile and any operation",
-     the_short_kernel_of_ll_takes_one_tile_and_any_operation},
-    {"kernels that want more shared memory than there is do not fit",
-     kernels_that_want_more_shared_memory_than_there_is_do_not_fit},
-    {"launches are as large as the data wants", launches_are_as_large_as_the_data_wants},
-    {"launches in two rows have any number of tiles",
-     launches_in_two_rows_have_any_number_of_tiles},
-    {"long calls of LL128 keep more rounds in flight",
-     long_calls_of_ll128_keep_more_rounds_in_flight},
-    {"LAMPORT has a kernel for what fits its registers",
-     lamport_has_a_kernel_for_what_fits_its_registers},
-    {"what the tuner takes for fused is fused", what_the_tuner_takes_for_fused_is_fused},
-    {"all-gathers and all-to-alls in lines are fused",
-     all_gathers_and_all_to_alls_in_lines_are_fused},
-    {"the host device has no fused kernels", the_host_device_has_no_fused_kernels},
-    {"what lamport cannot carry stays NaN", what_lamport_cannot_carry_stays_nan},
-};
-
-TEST_MAIN(cases)

@@ -115,7 +115,7 @@ static void walk(uint32_t channel, uint32_t worker)
             }
 }
 
-static void every_wait_names_its_step_and_tile(void)
+TEST_CASE("every wait names its step and tile")
 {
     static const char *const algorithms[] = {"ring", "tree", "direct"};
     for (uint32_t a = 0; a < 3; a++) {
@@ -127,7 +127,7 @@ static void every_wait_names_its_step_and_tile(void)
     }
 }
 
-static void a_wait_for_entry_names_the_step_that_places(void)
+TEST_CASE("a wait for entry names the step that places")
 {
     load("twoshot", true);
     for (uint32_t i = 0; i < program->n_connections; i++) {
@@ -148,7 +148,7 @@ static void a_wait_for_entry_names_the_step_that_places(void)
 }
 
 /* Words of an earlier launch, of other memory, or of an end that the launch does not use. */
-static void what_is_not_awaited_names_nothing(void)
+TEST_CASE("what is not awaited names nothing")
 {
     struct gyre_position position;
     struct gyre_end_state state;
@@ -162,11 +162,3 @@ static void what_is_not_awaited_names_nothing(void)
     CHECK(!gyre_cuda_end_of(&still, used, false, NULL, 0, &state));
     unload();
 }
-
-static const struct test_case cases[] = {
-    {"every wait names its step and tile", every_wait_names_its_step_and_tile},
-    {"a wait for entry names the step that places", a_wait_for_entry_names_the_step_that_places},
-    {"what is not awaited names nothing", what_is_not_awaited_names_nothing},
-};
-
-TEST_MAIN(cases)

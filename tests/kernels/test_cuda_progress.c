@@ -20,7 +20,7 @@ static void check(uint64_t n_completed, uint64_t n_begun)
               (int)progress.activity, (int)n_completed, (int)n_begun);
 }
 
-static void a_launch_is_over_when_all_that_report_have(void)
+TEST_CASE("a launch is over when all that report have")
 {
     const struct gyre_cuda_common wide = {.n_reports = 3, .n_works = 1, .ends_works = 1};
     const struct gyre_cuda_common narrow = {.n_reports = 1, .n_works = 2, .ends_works = 1};
@@ -43,7 +43,7 @@ static void a_launch_is_over_when_all_that_report_have(void)
     check(4, 4);
 }
 
-static void works_that_go_on_after_a_launch_are_not_over_with_it(void)
+TEST_CASE("works that go on after a launch are not over with it")
 {
     const struct gyre_cuda_common first = {.n_reports = 2, .n_works = 1, .ends_works = 0};
     const struct gyre_cuda_common last = {.n_reports = 1, .n_works = 1, .ends_works = 1};
@@ -58,7 +58,7 @@ static void works_that_go_on_after_a_launch_are_not_over_with_it(void)
     check(1, 1);
 }
 
-static void the_largest_launch_and_a_long_life_fit_the_word(void)
+TEST_CASE("the largest launch and a long life fit the word")
 {
     const uint64_t n_before = 1ULL << 46;
     const struct gyre_cuda_common launch = {
@@ -77,13 +77,3 @@ static void the_largest_launch_and_a_long_life_fit_the_word(void)
     CHECK(gyre_cuda_mailbox_read(&mailbox).late_signal == 6);
     CHECK(gyre_cuda_mailbox_read(&mailbox).lost_signal == 7);
 }
-
-static const struct test_case cases[] = {
-    {"a launch is over when all that report have", a_launch_is_over_when_all_that_report_have},
-    {"works that go on after a launch are not over with it",
-     works_that_go_on_after_a_launch_are_not_over_with_it},
-    {"the largest launch and a long life fit the word",
-     the_largest_launch_and_a_long_life_fit_the_word},
-};
-
-TEST_MAIN(cases)

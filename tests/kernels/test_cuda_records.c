@@ -195,7 +195,7 @@ static void check_slot(const struct gyre_trace_slot *slot, uint16_t peer, uint16
               "peer %u fifo %u number %u", slot->peer, slot->fifo, slot->number);
 }
 
-static void times_of_a_drifting_clock_are_found_within_the_error(void)
+TEST_CASE("times of a drifting clock are found within the error")
 {
     const struct gyre_cuda_clock clock = made_clock();
     CHECK(clock.n_points == 2);
@@ -207,7 +207,7 @@ static void times_of_a_drifting_clock_are_found_within_the_error(void)
     }
 }
 
-static void a_launch_ran_from_its_first_begin_to_its_last_end(void)
+TEST_CASE("a launch ran from its first begin to its last end")
 {
     static struct gyre_cuda_span spans[GYRE_CUDA_SPANS * N_BLOCKS];
     const struct gyre_cuda_clock clock = made_clock();
@@ -225,7 +225,7 @@ static void a_launch_ran_from_its_first_begin_to_its_last_end(void)
         !gyre_cuda_span_read(spans, N_BLOCKS, work + GYRE_CUDA_SPANS, &clock, &begin_ns, &end_ns));
 }
 
-static void launches_of_all_blocks_become_one(void)
+TEST_CASE("launches of all blocks become one")
 {
     empty_rings();
     put_run(0, &(struct made_run){.call = 7, .begin_ns = 100, .end_ns = 150});
@@ -239,7 +239,7 @@ static void launches_of_all_blocks_become_one(void)
     free(events.events);
 }
 
-static void a_step_has_its_times_and_the_slots_of_its_program(void)
+TEST_CASE("a step has its times and the slots of its program")
 {
     empty_rings();
     put_ends(2, 1, 40);
@@ -265,7 +265,7 @@ static void a_step_has_its_times_and_the_slots_of_its_program(void)
 }
 
 /* Three tiles, two of them in flight: step 0 of tiles 0 and 1, step 1 of both, ..., then tile 2. */
-static void steps_of_tiles_in_flight_are_told_apart(void)
+TEST_CASE("steps of tiles in flight are told apart")
 {
     empty_rings();
     put_ends(0, 0, 0);
@@ -287,7 +287,7 @@ static void steps_of_tiles_in_flight_are_told_apart(void)
     free(events.events);
 }
 
-static void the_phases_of_a_fused_program_are_steps(void)
+TEST_CASE("the phases of a fused program are steps")
 {
     empty_rings();
     put_ends(1, 0, 8);
@@ -312,7 +312,7 @@ static void the_phases_of_a_fused_program_are_steps(void)
 }
 
 /* A kernel that marks only what it has sent: the rest of its time is a wait. */
-static void a_phase_whose_arrival_is_not_marked_is_a_wait(void)
+TEST_CASE("a phase whose arrival is not marked is a wait")
 {
     empty_rings();
     put_ends(1, 0, 8);
@@ -328,7 +328,7 @@ static void a_phase_whose_arrival_is_not_marked_is_a_wait(void)
     free(events.events);
 }
 
-static void copies_take_the_time_between_the_sync_kernels(void)
+TEST_CASE("copies take the time between the sync kernels")
 {
     empty_rings();
     put_run(0, &(struct made_run){
@@ -353,7 +353,7 @@ static void copies_take_the_time_between_the_sync_kernels(void)
 
 /* A launch of one step takes 6 entries, so a ring of 64 keeps 10 launches and the run of an 11th.
  */
-static void a_full_ring_keeps_the_newest_launches_and_counts_the_other_entries(void)
+TEST_CASE("a full ring keeps the newest launches and counts the other entries")
 {
     empty_rings();
     for (uint64_t call = 0; call < 50; call++) {
@@ -377,7 +377,7 @@ static void a_full_ring_keeps_the_newest_launches_and_counts_the_other_entries(v
 }
 
 /* More entries than a ring has in one launch: its run is kept, without steps. */
-static void a_launch_that_is_longer_than_the_ring_keeps_its_run(void)
+TEST_CASE("a launch that is longer than the ring keeps its run")
 {
     empty_rings();
     put_ends(1, 0, 0);
@@ -390,28 +390,4 @@ static void a_launch_that_is_longer_than_the_ring_keeps_its_run(void)
     struct gyre_trace_events events = read_all();
     CHECK(events.n_events == 1 && run_of(&events, 2)->end_ns == 500 && events.complete_ns == 500);
     free(events.events);
-}
-
-int main(int argc, char **argv)
-{
-    static const struct test_case cases[] = {
-        {"times of a drifting clock are found within the error",
-         times_of_a_drifting_clock_are_found_within_the_error},
-        {"a launch ran from its first begin to its last end",
-         a_launch_ran_from_its_first_begin_to_its_last_end},
-        {"launches of all blocks become one", launches_of_all_blocks_become_one},
-        {"a step has its times and the slots of its program",
-         a_step_has_its_times_and_the_slots_of_its_program},
-        {"steps of tiles in flight are told apart", steps_of_tiles_in_flight_are_told_apart},
-        {"the phases of a fused program are steps", the_phases_of_a_fused_program_are_steps},
-        {"a phase whose arrival is not marked is a wait",
-         a_phase_whose_arrival_is_not_marked_is_a_wait},
-        {"copies take the time between the sync kernels",
-         copies_take_the_time_between_the_sync_kernels},
-        {"a full ring keeps the newest launches and counts the other entries",
-         a_full_ring_keeps_the_newest_launches_and_counts_the_other_entries},
-        {"a launch that is longer than the ring keeps its run",
-         a_launch_that_is_longer_than_the_ring_keeps_its_run},
-    };
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

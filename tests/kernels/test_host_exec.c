@@ -44,18 +44,18 @@ static void check_misfit(uint64_t count, uint32_t signature)
     host_rig_close(&rig);
 }
 
-static void a_slot_of_another_call_is_noticed_and_not_used(void)
+TEST_CASE("a slot of another call is noticed and not used")
 {
     check_misfit(50, 8);
 }
 
-static void a_slot_of_another_size_is_noticed_and_not_used(void)
+TEST_CASE("a slot of another size is noticed and not used")
 {
     check_misfit(51, 7);
     check_misfit(49, 7);
 }
 
-static void a_fault_ends_everything_on_every_stream(void)
+TEST_CASE("a fault ends everything on every stream")
 {
     struct host_rig rig;
     unsigned char buffer[64] = {0};
@@ -77,7 +77,7 @@ static void a_fault_ends_everything_on_every_stream(void)
     host_rig_close(&rig);
 }
 
-static void a_closed_executor_touches_nothing_any_more(void)
+TEST_CASE("a closed executor touches nothing any more")
 {
     struct host_rig rig;
     unsigned char *buffer = malloc(64);
@@ -96,7 +96,7 @@ static void a_closed_executor_touches_nothing_any_more(void)
         CHECK_OK(gyre_host_stream_destroy(rig.streams[rank]));
 }
 
-static void launches_run_in_order_over_two_streams(void)
+TEST_CASE("launches run in order over two streams")
 {
     enum { COUNT = 50000, N_ROUNDS = 30 };
     static unsigned char buffers[3][COUNT];
@@ -122,7 +122,7 @@ static void launches_run_in_order_over_two_streams(void)
 
 /* Both ranks send and receive in one launch: each would wait for ever if one work had to end
  * before the other begins, since a message is longer than a FIFO. */
-static void works_of_one_launch_run_at_the_same_time(void)
+TEST_CASE("works of one launch run at the same time")
 {
     enum { COUNT = 5000 };
     static const uint16_t orders[2][2] = {{0, 1}, {1, 0}}; /* work 0: from 0 to 1; work 1: back */
@@ -157,7 +157,7 @@ static void works_of_one_launch_run_at_the_same_time(void)
 /* Each rank sends three messages to the other one and receives three, rank 0 by one launch and rank
  * 1 by three. They share the FIFOs of the pair, so on rank 0 the first must end before the third
  * begins. The second one is empty. */
-static void a_work_begins_after_the_end_of_the_one_that_it_follows(void)
+TEST_CASE("a work begins after the end of the one that it follows")
 {
     enum { COUNT = 5000, N_MESSAGES = 3, N_WORKS = 2 * N_MESSAGES };
     static const uint16_t orders[2][2] = {{0, 1}, {1, 0}}; /* even works: from 0 to 1; odd: back */
@@ -201,7 +201,7 @@ static void a_work_begins_after_the_end_of_the_one_that_it_follows(void)
     host_rig_close(&rig);
 }
 
-static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
+TEST_CASE("what cannot be loaded or launched is refused with the reason")
 {
     struct host_rig rig;
     unsigned char buffer[64];
@@ -235,7 +235,7 @@ static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
 }
 
 /* As the GPUs' executor asks it, too. */
-static void a_work_that_does_not_suit_its_program_is_refused(void)
+TEST_CASE("a work that does not suit its program is refused")
 {
     static void *const bases[1] = {NULL};
     const struct gyre_placement by_host = {bases, NULL}, by_gpu = {bases, bases};
@@ -272,22 +272,3 @@ static void a_work_that_does_not_suit_its_program_is_refused(void)
         CHECK_FAILS(gyre_work_check(&work, &needs), GYRE_ERROR_INTERNAL, mistakes[i].words);
     }
 }
-
-static const struct test_case cases[] = {
-    {"a slot of another call is noticed and not used",
-     a_slot_of_another_call_is_noticed_and_not_used},
-    {"a slot of another size is noticed and not used",
-     a_slot_of_another_size_is_noticed_and_not_used},
-    {"a fault ends everything on every stream", a_fault_ends_everything_on_every_stream},
-    {"a closed executor touches nothing any more", a_closed_executor_touches_nothing_any_more},
-    {"launches run in order over two streams", launches_run_in_order_over_two_streams},
-    {"works of one launch run at the same time", works_of_one_launch_run_at_the_same_time},
-    {"a work begins after the end of the one that it follows",
-     a_work_begins_after_the_end_of_the_one_that_it_follows},
-    {"what cannot be loaded or launched is refused with the reason",
-     what_cannot_be_loaded_or_launched_is_refused_with_the_reason},
-    {"a work that does not suit its program is refused",
-     a_work_that_does_not_suit_its_program_is_refused},
-};
-
-TEST_MAIN(cases)

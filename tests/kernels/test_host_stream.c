@@ -63,7 +63,7 @@ static bool becomes(const uint32_t *word, uint32_t value)
     return true;
 }
 
-static void tasks_run_one_after_the_other_in_push_order(void)
+TEST_CASE("tasks run one after the other in push order")
 {
     enum { N_JOBS = 100 };
     static struct job jobs[N_JOBS];
@@ -81,7 +81,7 @@ static void tasks_run_one_after_the_other_in_push_order(void)
     CHECK_OK(gyre_host_stream_destroy(stream));
 }
 
-static void a_queue_that_nobody_synchronises_makes_progress(void)
+TEST_CASE("a queue that nobody synchronises makes progress")
 {
     uint32_t n_done = 0;
     struct job jobs[3] = {make_job(50, &n_done), make_job(50, &n_done), make_job(1, &n_done)};
@@ -98,7 +98,7 @@ static void a_queue_that_nobody_synchronises_makes_progress(void)
     CHECK_OK(gyre_host_stream_destroy(stream));
 }
 
-static void the_first_failure_is_returned_once(void)
+TEST_CASE("the first failure is returned once")
 {
     struct job jobs[4];
     gyre_stream stream = NULL;
@@ -115,7 +115,7 @@ static void the_first_failure_is_returned_once(void)
     CHECK_OK(gyre_host_stream_destroy(stream));
 }
 
-static void the_cause_survives_when_the_helper_found_it(void)
+TEST_CASE("the cause survives when the helper found it")
 {
     struct job job = make_job(3, NULL);
     gyre_stream stream = NULL;
@@ -128,7 +128,7 @@ static void the_cause_survives_when_the_helper_found_it(void)
     CHECK_OK(gyre_host_stream_destroy(stream));
 }
 
-static void a_query_never_blocks_and_drives_the_queue(void)
+TEST_CASE("a query never blocks and drives the queue")
 {
     uint32_t gate = 0;
     struct job job = make_job(10, NULL);
@@ -160,7 +160,7 @@ static void *push_to_default(void *argument)
     return NULL;
 }
 
-static void a_default_stream_ends_with_its_thread_and_finishes_its_work(void)
+TEST_CASE("a default stream ends with its thread and finishes its work")
 {
     struct thread_job own = {.job = make_job(20, NULL)};
     pthread_t thread;
@@ -179,7 +179,7 @@ static void *open_gate_through_default(void *argument)
     return NULL;
 }
 
-static void each_thread_has_its_own_default_stream(void)
+TEST_CASE("each thread has its own default stream")
 {
     /* This thread's queue is stuck until the other thread's, also NULL, has run. */
     uint32_t gate = 0;
@@ -210,7 +210,7 @@ static void *push_and_synchronise(void *argument)
     return NULL;
 }
 
-static void several_threads_may_share_a_stream(void)
+TEST_CASE("several threads may share a stream")
 {
     uint32_t n_done = 0;
     gyre_stream stream = NULL;
@@ -228,7 +228,7 @@ static void several_threads_may_share_a_stream(void)
     CHECK_OK(gyre_host_stream_destroy(stream));
 }
 
-static void the_host_device_has_memory_and_refuses_null(void)
+TEST_CASE("the host device has memory and refuses NULL")
 {
     const struct gyre_device_ops *ops = NULL;
     struct gyre_device *device = NULL;
@@ -251,7 +251,7 @@ static void the_host_device_has_memory_and_refuses_null(void)
     ops->close(device);
 }
 
-static void a_stream_that_follows_another_waits_for_what_is_there(void)
+TEST_CASE("a stream that follows another waits for what is there")
 {
     uint32_t n_done = 0;
     uint32_t gate = 0;
@@ -282,21 +282,3 @@ static void a_stream_that_follows_another_waits_for_what_is_there(void)
     for (int i = 0; i < 2; i++)
         CHECK_OK(gyre_host_stream_destroy(streams[i]));
 }
-
-static const struct test_case cases[] = {
-    {"tasks run one after the other in push order", tasks_run_one_after_the_other_in_push_order},
-    {"a queue that nobody synchronises makes progress",
-     a_queue_that_nobody_synchronises_makes_progress},
-    {"the first failure is returned once", the_first_failure_is_returned_once},
-    {"the cause survives when the helper found it", the_cause_survives_when_the_helper_found_it},
-    {"a query never blocks and drives the queue", a_query_never_blocks_and_drives_the_queue},
-    {"a default stream ends with its thread and finishes its work",
-     a_default_stream_ends_with_its_thread_and_finishes_its_work},
-    {"each thread has its own default stream", each_thread_has_its_own_default_stream},
-    {"several threads may share a stream", several_threads_may_share_a_stream},
-    {"a stream that follows another waits for what is there",
-     a_stream_that_follows_another_waits_for_what_is_there},
-    {"the host device has memory and refuses NULL", the_host_device_has_memory_and_refuses_null},
-};
-
-TEST_MAIN(cases)

@@ -224,7 +224,7 @@ static struct call random_call(const struct kind *kind, const struct host_rig *r
     return call;
 }
 
-static void every_collective_is_right_over_many_tiles(void)
+TEST_CASE("every collective is right over many tiles")
 {
     uint32_t seed = 1;
     for (int n = 1; n <= HOST_RIG_MAX_RANKS; n++) {
@@ -296,7 +296,7 @@ static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_
     return N_CALLS;
 }
 
-static void every_algorithm_gives_the_right_bits(void)
+TEST_CASE("every algorithm gives the right bits")
 {
     uint32_t n_calls = 0;
     for (int n = 1; n <= HOST_RIG_MAX_RANKS; n++) {
@@ -311,7 +311,7 @@ static void every_algorithm_gives_the_right_bits(void)
     CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
 }
 
-static void placed_data_give_the_same_bits(void)
+TEST_CASE("placed data give the same bits")
 {
     uint32_t n_calls = 0;
     for (int n = 2; n <= HOST_RIG_MAX_RANKS; n++)
@@ -325,7 +325,7 @@ static void placed_data_give_the_same_bits(void)
 }
 
 /* A rank's OUT is its own until it is in the call, however early its peers are. */
-static void nothing_is_placed_before_the_receiver_is_there(void)
+TEST_CASE("nothing is placed before the receiver is there")
 {
     const struct kind kind = {
         .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
@@ -359,7 +359,7 @@ static void nothing_is_placed_before_the_receiver_is_there(void)
 }
 
 /* A program that places data cannot run without knowing where. */
-static void a_placement_is_asked_for(void)
+TEST_CASE("a placement is asked for")
 {
     const struct kind kind = {
         .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
@@ -376,14 +376,3 @@ static void a_placement_is_asked_for(void)
     gyre_executor_host.unload(rig.executors[0], work.loaded);
     host_rig_close(&rig);
 }
-
-static const struct test_case cases[] = {
-    {"every collective is right over many tiles", every_collective_is_right_over_many_tiles},
-    {"every algorithm gives the right bits", every_algorithm_gives_the_right_bits},
-    {"placed data give the same bits", placed_data_give_the_same_bits},
-    {"nothing is placed before the receiver is there",
-     nothing_is_placed_before_the_receiver_is_there},
-    {"a placement is asked for", a_placement_is_asked_for},
-};
-
-TEST_MAIN(cases)

@@ -105,7 +105,7 @@ static unsigned code_of(const struct format *format, double value)
     }
 }
 
-static void every_code_widens_to_its_value(void)
+TEST_CASE("every code of a small float widens to its value and comes back")
 {
     for (size_t f = 0; f < N_FORMATS; f++) {
         const struct format *format = &formats[f];
@@ -140,7 +140,7 @@ static void check_narrow(const struct format *format, float value)
               expected);
 }
 
-static void narrowing_rounds_to_the_nearest_even_code(void)
+TEST_CASE("narrowing rounds to the nearest even code")
 {
     for (size_t f = 0; f < N_FORMATS; f++) {
         const struct format *format = &formats[f];
@@ -171,7 +171,7 @@ static void narrowing_rounds_to_the_nearest_even_code(void)
     }
 }
 
-static void fp8_saturates_at_its_largest_finite_value(void)
+TEST_CASE("fp8 saturates at its largest finite value")
 {
     CHECK(gyre_f32_to_f8e4m3(INFINITY) == 0x7e && gyre_f32_to_f8e4m3(-1e9F) == 0xfe);
     CHECK(gyre_f32_to_f8e5m2(INFINITY) == 0x7b && gyre_f32_to_f8e5m2(-1e9F) == 0xfb);
@@ -179,7 +179,7 @@ static void fp8_saturates_at_its_largest_finite_value(void)
     CHECK(gyre_f32_to_f16(65520.0F) == 0x7c00 && gyre_f32_to_f16(65519.0F) == 0x7bff);
 }
 
-static void max_and_min_order_zeros_and_keep_nans(void)
+TEST_CASE("max and min order zeros and keep NaNs")
 {
     const float values[] = {-INFINITY, -2, -0.0F, 0.0F, 1, 3, INFINITY, NAN};
     for (int i = 0; i < 8; i++) {
@@ -204,7 +204,7 @@ static void max_and_min_order_zeros_and_keep_nans(void)
     }
 }
 
-static void integers_wrap_and_divide_towards_zero(void)
+TEST_CASE("integers wrap and divide towards zero")
 {
     CHECK(gyre_op_sum_i8(127, 1) == -128);
     CHECK(gyre_op_prod_u8(16, 17) == 16);
@@ -218,7 +218,7 @@ static void integers_wrap_and_divide_towards_zero(void)
     CHECK(gyre_op_max_u32(1, UINT32_MAX) == UINT32_MAX && gyre_op_max_i32(1, -1) == 1);
 }
 
-static void the_average_factor_is_one_nth_rounded_once(void)
+TEST_CASE("the average's factor is 1/n rounded once")
 {
     static const gyre_dtype dtypes[] = {GYRE_FLOAT16, GYRE_BFLOAT16, GYRE_FLOAT8_E4M3,
                                         GYRE_FLOAT8_E5M2};
@@ -230,15 +230,3 @@ static void the_average_factor_is_one_nth_rounded_once(void)
     }
     CHECK(gyre_premultiply_scalar(GYRE_INT32, 4) == 1);
 }
-
-static const struct test_case cases[] = {
-    {"every code of a small float widens to its value and comes back",
-     every_code_widens_to_its_value},
-    {"narrowing rounds to the nearest even code", narrowing_rounds_to_the_nearest_even_code},
-    {"fp8 saturates at its largest finite value", fp8_saturates_at_its_largest_finite_value},
-    {"max and min order zeros and keep NaNs", max_and_min_order_zeros_and_keep_nans},
-    {"integers wrap and divide towards zero", integers_wrap_and_divide_towards_zero},
-    {"the average's factor is 1/n rounded once", the_average_factor_is_one_nth_rounded_once},
-};
-
-TEST_MAIN(cases)

@@ -69,7 +69,7 @@ static void expect_right(struct gyre_device *device, const struct gyre_pattern *
               errors.n_wrong, errors.first_wrong, errors.got, errors.expected);
 }
 
-static void the_expected_reduction_is_right_in_every_order(void)
+TEST_CASE("the expected reduction is right in every order")
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 128, 300, 512, 1000, 1024};
     static unsigned char result[MAX_BYTES];
@@ -93,7 +93,7 @@ static void the_expected_reduction_is_right_in_every_order(void)
     }
 }
 
-static void any_part_of_a_pattern_is_the_same_pattern(void)
+TEST_CASE("any part of a pattern is the same pattern")
 {
     static unsigned char whole[MAX_BYTES];
     static unsigned char part[MAX_BYTES];
@@ -110,7 +110,7 @@ static void any_part_of_a_pattern_is_the_same_pattern(void)
     }
 }
 
-static void a_wrong_element_is_found_and_named(void)
+TEST_CASE("a wrong element is found and named")
 {
     static unsigned char buffer[MAX_BYTES];
     struct gyre_device *device = open_host();
@@ -127,7 +127,7 @@ static void a_wrong_element_is_found_and_named(void)
 }
 
 /* Would a reduction that counts one rank twice and leaves another out be noticed? */
-static void patterns_tell_ranks_seeds_and_places_apart(void)
+TEST_CASE("patterns tell ranks, seeds and places apart")
 {
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         for (int op = 0; op < GYRE_N_OPS; op++) {
@@ -150,7 +150,7 @@ static void patterns_tell_ranks_seeds_and_places_apart(void)
     }
 }
 
-static void a_rank_that_is_not_there_is_refused(void)
+TEST_CASE("a rank that is not there is refused")
 {
     struct gyre_device *device = open_host();
     struct gyre_pattern pattern = {GYRE_FLOAT32, GYRE_SUM, 4, 1};
@@ -161,14 +161,3 @@ static void a_rank_that_is_not_there_is_refused(void)
     CHECK_FAILS(gyre_pattern_fill(device, &pattern, 0, 0, 1, &value), GYRE_ERROR_INVALID_ARGUMENT,
                 "rank 0 of 0");
 }
-
-static const struct test_case cases[] = {
-    {"the expected reduction is right in every order",
-     the_expected_reduction_is_right_in_every_order},
-    {"any part of a pattern is the same pattern", any_part_of_a_pattern_is_the_same_pattern},
-    {"a wrong element is found and named", a_wrong_element_is_found_and_named},
-    {"patterns tell ranks, seeds and places apart", patterns_tell_ranks_seeds_and_places_apart},
-    {"a rank that is not there is refused", a_rank_that_is_not_there_is_refused},
-};
-
-TEST_MAIN(cases)

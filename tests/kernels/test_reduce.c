@@ -198,7 +198,7 @@ static struct gyre_reduce_step make_step(const struct gyre_reduction *reduction,
 static const uint64_t counts[] = {0, 1, 3, 15, 33, 257, 1023, 1025, 2050, 4999};
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
 
-static void every_type_operation_and_fan_in_is_right(void)
+TEST_CASE("every type, operation and fan-in is right")
 {
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         for (int op = GYRE_SUM; op <= GYRE_MIN; op++) {
@@ -217,7 +217,7 @@ static void every_type_operation_and_fan_in_is_right(void)
     }
 }
 
-static void an_output_may_be_the_very_input(void)
+TEST_CASE("an output may be the very input")
 {
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         for (uint32_t n_ins = 1; n_ins <= 4; n_ins++) {
@@ -234,7 +234,7 @@ static void an_output_may_be_the_very_input(void)
     }
 }
 
-static void inputs_are_multiplied_and_rounded_before_they_are_reduced(void)
+TEST_CASE("inputs are multiplied and rounded before they are reduced")
 {
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         struct gyre_reduction reduction = {.dtype = (uint8_t)dtype, .premultiply = 1};
@@ -256,7 +256,7 @@ static void inputs_are_multiplied_and_rounded_before_they_are_reduced(void)
     }
 }
 
-static void integer_averages_divide_the_result_towards_zero(void)
+TEST_CASE("integer averages divide the result towards zero")
 {
     static const uint32_t divisors[] = {2, 3, 200, 1024};
     for (int dtype = GYRE_INT8; dtype <= GYRE_UINT64; dtype++) {
@@ -269,14 +269,3 @@ static void integer_averages_divide_the_result_towards_zero(void)
         }
     }
 }
-
-static const struct test_case cases[] = {
-    {"every type, operation and fan-in is right", every_type_operation_and_fan_in_is_right},
-    {"an output may be the very input", an_output_may_be_the_very_input},
-    {"inputs are multiplied and rounded before they are reduced",
-     inputs_are_multiplied_and_rounded_before_they_are_reduced},
-    {"integer averages divide the result towards zero",
-     integer_averages_divide_the_result_towards_zero},
-};
-
-TEST_MAIN(cases)

@@ -92,7 +92,7 @@ static void check_refused(const struct rank *ranks, const char *words)
                   "rank %d: %s, not: %s", r, ranks[r].cause, words);
 }
 
-static void the_first_row_that_differs_is_named(void)
+TEST_CASE("the first row that differs is named")
 {
     static struct rank ranks[N_RANKS];
     for (uint32_t first = 0; first < N_ROWS; first++) {
@@ -110,7 +110,7 @@ static void the_first_row_that_differs_is_named(void)
     }
 }
 
-static void a_rank_with_fewer_rows_is_refused(void)
+TEST_CASE("a rank with fewer rows is refused")
 {
     static struct rank ranks[N_RANKS];
     make_ranks(ranks);
@@ -123,7 +123,7 @@ static void a_rank_with_fewer_rows_is_refused(void)
     check_refused(ranks, "\"no row\" on rank 0, \"x.rows:1: row\" on rank 1");
 }
 
-static void ranks_with_the_same_rows_agree(void)
+TEST_CASE("ranks with the same rows agree")
 {
     static struct rank ranks[N_RANKS];
     make_ranks(ranks);
@@ -132,11 +132,3 @@ static void ranks_with_the_same_rows_agree(void)
     for (int r = 0; r < N_RANKS; r++)
         CHECK_MSG(ranks[r].status == GYRE_SUCCESS, "rank %d: %s", r, ranks[r].cause);
 }
-
-static const struct test_case cases[] = {
-    {"the first row that differs is named", the_first_row_that_differs_is_named},
-    {"a rank with fewer rows is refused", a_rank_with_fewer_rows_is_refused},
-    {"ranks with the same rows agree", ranks_with_the_same_rows_agree},
-};
-
-TEST_MAIN(cases)

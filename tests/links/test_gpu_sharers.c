@@ -46,7 +46,7 @@ static const int process_of_rank[N_RANKS] = {7, 8, 9, 10, 11, 12};
 static char *const unset[] = {NULL};
 static char *const allowed[] = {(char *)(uintptr_t) "GYRE_SHARE_GPU=1", NULL};
 
-static void two_ranks_on_a_gpu_are_refused_by_name(void)
+TEST_CASE("two ranks on a GPU are refused by name")
 {
     struct gyre_member member;
     uint32_t n_sharers;
@@ -56,7 +56,7 @@ static void two_ranks_on_a_gpu_are_refused_by_name(void)
                 "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
 }
 
-static void ranks_with_gpus_of_their_own_keep_all_of_them(void)
+TEST_CASE("ranks with GPUs of their own keep all of them")
 {
     struct gyre_member member;
     uint32_t n_sharers;
@@ -64,7 +64,7 @@ static void ranks_with_gpus_of_their_own_keep_all_of_them(void)
     CHECK(n_sharers == 1 && member.config.sm_budget == -1);
 }
 
-static void ranks_that_share_a_gpu_get_equal_parts(void)
+TEST_CASE("ranks that share a GPU get equal parts")
 {
     struct gyre_member member;
     uint32_t n_sharers;
@@ -79,7 +79,7 @@ static void ranks_that_share_a_gpu_get_equal_parts(void)
     CHECK_MSG(member.config.sm_budget == 2, "%d", member.config.sm_budget);
 }
 
-static void the_part_is_the_same_on_gpus_of_two_sizes(void)
+TEST_CASE("the part is the same on GPUs of two sizes")
 {
     static const int large_first[N_RANKS] = {0, SMALL_GPU, 0, SMALL_GPU, 0, SMALL_GPU};
     static const int small_first[N_RANKS] = {SMALL_GPU, 0, SMALL_GPU, 0, SMALL_GPU, 0};
@@ -90,13 +90,3 @@ static void the_part_is_the_same_on_gpus_of_two_sizes(void)
     CHECK_MSG(large.config.sm_budget == N_SMS / 24 && small.config.sm_budget == N_SMS / 24,
               "%d, %d", large.config.sm_budget, small.config.sm_budget);
 }
-
-static const struct test_case cases[] = {
-    {"two ranks on a GPU are refused by name", two_ranks_on_a_gpu_are_refused_by_name},
-    {"ranks with GPUs of their own keep all of them",
-     ranks_with_gpus_of_their_own_keep_all_of_them},
-    {"ranks that share a GPU get equal parts", ranks_that_share_a_gpu_get_equal_parts},
-    {"the part is the same on GPUs of two sizes", the_part_is_the_same_on_gpus_of_two_sizes},
-};
-
-TEST_MAIN(cases)

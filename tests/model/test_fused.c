@@ -166,7 +166,7 @@ static void check_play(const struct gyre_algorithm *algorithm, enum gyre_collect
                       play.out[rank][i], expected(&play, rank, i));
 }
 
-static void programs_between_all_pairs_are_fused_and_do_the_same(void)
+TEST_CASE("programs between all pairs are fused, and do the same")
 {
     for (int n = 2; n <= MOST_REDUCING; n++) {
         check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, false, n, GYRE_FUSED_ONE_SHOT);
@@ -180,7 +180,7 @@ static void programs_between_all_pairs_are_fused_and_do_the_same(void)
     }
 }
 
-static void so_are_those_that_place_their_results(void)
+TEST_CASE("so are those that place their results")
 {
     for (int n = 2; n <= MOST_REDUCING; n++) {
         check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, true, n, GYRE_FUSED_ALL_GATHER);
@@ -192,7 +192,7 @@ static void so_are_those_that_place_their_results(void)
     check_play(&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, true, 2, GYRE_FUSED_ALL_GATHER);
 }
 
-static void other_programs_are_not_fused(void)
+TEST_CASE("other programs are not fused")
 {
     static const struct {
         const struct gyre_algorithm *algorithm;
@@ -227,7 +227,7 @@ static void other_programs_are_not_fused(void)
           GYRE_FUSED_NONE);
 }
 
-static void a_send_and_a_receive_have_one_end_each(void)
+TEST_CASE("a send and a receive have one end each")
 {
     for (int root = 0; root < 2; root++)
         for (int rank = 0; rank < 2; rank++) {
@@ -374,7 +374,7 @@ static void place_one_result_less(struct gyre_program *program)
         }
 }
 
-static void a_program_with_one_thing_changed_is_not_fused(void)
+TEST_CASE("a program with one thing changed is not fused")
 {
     static void (*const changes[])(struct gyre_program *) = {
         lose_the_last_step,         take_two_workers,         forget_that_the_result_is_final,
@@ -390,7 +390,7 @@ static void a_program_with_one_thing_changed_is_not_fused(void)
     CHECK(pattern_after(coll, place_one_result_less, true) == GYRE_FUSED_NONE);
 }
 
-static void nor_is_an_all_to_all(void)
+TEST_CASE("nor is an all-to-all")
 {
     static void (*const changes[])(struct gyre_program *) = {
         lose_the_last_step,   take_two_workers,   send_from_out,          store_in_scratch,
@@ -402,16 +402,3 @@ static void nor_is_an_all_to_all(void)
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(changes); i++)
         CHECK_MSG(pattern_after(coll, changes[i], false) == GYRE_FUSED_NONE, "change %zu", i);
 }
-
-static const struct test_case cases[] = {
-    {"programs between all pairs are fused, and do the same",
-     programs_between_all_pairs_are_fused_and_do_the_same},
-    {"so are those that place their results", so_are_those_that_place_their_results},
-    {"other programs are not fused", other_programs_are_not_fused},
-    {"a send and a receive have one end each", a_send_and_a_receive_have_one_end_each},
-    {"a program with one thing changed is not fused",
-     a_program_with_one_thing_changed_is_not_fused},
-    {"nor is an all-to-all", nor_is_an_all_to_all},
-};
-
-TEST_MAIN(cases)

@@ -32,7 +32,7 @@ static int add_shape(const struct gyre_algorithm *algorithm, enum gyre_collectiv
     return n_ranks;
 }
 
-static void programs_of_several_shapes_are_read_as_one_set_each(void)
+TEST_CASE("programs of several shapes are read as one set each")
 {
     struct gyre_program_file file = {0};
     text[0] = '\0';
@@ -64,7 +64,7 @@ static uint64_t hash_of_text(void)
     return hash;
 }
 
-static void the_hash_is_that_of_the_programs_and_not_of_their_text(void)
+TEST_CASE("the hash is that of the programs and not of their text")
 {
     text[0] = '\0';
     add_shape(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, 3);
@@ -82,7 +82,7 @@ static void the_hash_is_that_of_the_programs_and_not_of_their_text(void)
     CHECK(hash_of_text() != plain);
 }
 
-static void what_is_wrong_is_named_with_the_file_and_the_line(void)
+TEST_CASE("what is wrong is named with the file and the line")
 {
     struct gyre_program_file file = {0};
     char empty[] = "  \n# nothing\n";
@@ -110,14 +110,3 @@ static void what_is_wrong_is_named_with_the_file_and_the_line(void)
     CHECK_FAILS(gyre_program_file_parse(text, "bad.gyre", &file), GYRE_ERROR_INVALID_ARGUMENT,
                 expected);
 }
-
-static const struct test_case cases[] = {
-    {"programs of several shapes are read as one set each",
-     programs_of_several_shapes_are_read_as_one_set_each},
-    {"the hash is that of the programs and not of their text",
-     the_hash_is_that_of_the_programs_and_not_of_their_text},
-    {"what is wrong is named with the file and the line",
-     what_is_wrong_is_named_with_the_file_and_the_line},
-};
-
-TEST_MAIN(cases)

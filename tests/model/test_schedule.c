@@ -15,7 +15,7 @@ static struct gyre_builder *open_builder(const struct gyre_shape *shape, int n_c
     return builder;
 }
 
-static void a_step_is_stored_as_it_was_given(void)
+TEST_CASE("a step is stored as it was given")
 {
     struct gyre_builder *builder = open_builder(&four, 4);
     struct gyre_program *p = NULL;
@@ -52,7 +52,7 @@ static struct gyre_program *range_of(const struct gyre_shape *shape, int n_chunk
 }
 
 /* The chunks of a step are what the rule of struct gyre_chunks says, counted round. */
-static void a_range_counts_its_chunks_round(void)
+TEST_CASE("a range counts its chunks round")
 {
     static const struct {
         struct gyre_chunks chunks;
@@ -87,7 +87,7 @@ static void a_range_counts_its_chunks_round(void)
     }
 }
 
-static void a_range_that_does_not_fit_is_refused(void)
+TEST_CASE("a range that does not fit is refused")
 {
     const struct gyre_shape scatter = {.coll = GYRE_COLL_REDUCE_SCATTER, .n_ranks = 4};
     const struct gyre_shape gather = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 4};
@@ -119,7 +119,7 @@ static void a_range_that_does_not_fit_is_refused(void)
 }
 
 /* A piece must not be read where another piece is written: pieces may run in any order. */
-static void a_range_is_not_moved_within_one_buffer(void)
+TEST_CASE("a range is not moved within one buffer")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL, .n_ranks = 4};
     const struct gyre_chunks two = {.first = 0, .n = 2};
@@ -137,7 +137,7 @@ static void a_range_is_not_moved_within_one_buffer(void)
     }
 }
 
-static void a_worker_without_steps_is_dropped(void)
+TEST_CASE("a worker without steps is dropped")
 {
     struct gyre_builder *builder = open_builder(&four, 1);
     struct gyre_program *p = NULL;
@@ -151,7 +151,7 @@ static void a_worker_without_steps_is_dropped(void)
     gyre_program_free(p);
 }
 
-static void a_long_reduction_is_a_chain_over_groups_of_eight(void)
+TEST_CASE("a long reduction is a chain over groups of eight")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_REDUCE, .n_ranks = 20};
     struct gyre_builder *builder = open_builder(&shape, 1);
@@ -175,7 +175,7 @@ static void a_long_reduction_is_a_chain_over_groups_of_eight(void)
     gyre_program_free(p);
 }
 
-static void a_scatter_orders_the_local_output_after_the_rest(void)
+TEST_CASE("a scatter orders the local output after the rest")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 20};
     for (int n = 1; n < 20; n++) {
@@ -205,7 +205,7 @@ static void a_scatter_orders_the_local_output_after_the_rest(void)
     }
 }
 
-static void the_first_error_sticks_until_close(void)
+TEST_CASE("the first error sticks until close")
 {
     struct gyre_builder *builder = open_builder(&four, 1);
     struct gyre_program *p = NULL;
@@ -280,7 +280,7 @@ SPOIL(chunk, p->steps[0].chunk = 1)
 SPOIL(local_ins, (p->steps[0].n_ins = 3, p->steps[0].ins[1] = (struct gyre_operand){1, 0, 0},
                   p->steps[0].ins[2] = (struct gyre_operand){2, 0, 0}))
 
-static void each_kind_of_malformed_program_is_refused(void)
+TEST_CASE("each kind of malformed program is refused")
 {
     static const struct {
         void (*spoil)(struct gyre_program *p);
@@ -331,7 +331,7 @@ static void each_kind_of_malformed_program_is_refused(void)
     }
 }
 
-static void a_connection_or_scratch_of_two_workers_is_refused(void)
+TEST_CASE("a connection or scratch of two workers is refused")
 {
     const struct gyre_ref in = gyre_in(0), to = gyre_peer(1, 0), scratch = gyre_scratch(0);
     for (int i = 0; i < 2; i++) {
@@ -345,7 +345,7 @@ static void a_connection_or_scratch_of_two_workers_is_refused(void)
     }
 }
 
-static void a_step_keeps_to_its_own_chunk_of_a_vector(void)
+TEST_CASE("a step keeps to its own chunk of a vector")
 {
     struct gyre_builder *builder = open_builder(&four, 4);
     struct gyre_program *p = NULL;
@@ -354,7 +354,7 @@ static void a_step_keeps_to_its_own_chunk_of_a_vector(void)
     CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "moves chunk 2");
 }
 
-static void equal_programs_hash_equal_and_any_change_shows(void)
+TEST_CASE("equal programs hash equal and any change shows")
 {
     struct gyre_program *a = sample(), *b = NULL;
     if (a == NULL)
@@ -392,7 +392,7 @@ static void equal_programs_hash_equal_and_any_change_shows(void)
     gyre_program_free(b);
 }
 
-static void impossible_shapes_are_refused(void)
+TEST_CASE("impossible shapes are refused")
 {
     struct gyre_program *p = NULL;
     struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {1, 0, 0, 0}};
@@ -418,7 +418,7 @@ static void impossible_shapes_are_refused(void)
                 GYRE_ERROR_INVALID_ARGUMENT, "no all_to_all");
 }
 
-static void every_rank_count_can_be_emitted(void)
+TEST_CASE("every rank count can be emitted")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int c = 0; c < GYRE_N_COLLECTIVES; c++)
@@ -462,7 +462,7 @@ static void check_ring(const struct gyre_shape *shape, const uint16_t *expected)
         CHECK(order[i] == expected[i]);
 }
 
-static void hosts_are_kept_together_whatever_the_placement(void)
+TEST_CASE("hosts are kept together whatever the placement")
 {
     struct gyre_grouping grouping = {
         .n_hosts = 3, .n_nics = 1, .host_of = {0, 1, 2, 0, 1, 2, 0, 1}};
@@ -480,7 +480,7 @@ static void hosts_are_kept_together_whatever_the_placement(void)
 
 /* Two hosts of four: over the variants each rank sends to the other host once and receives from it
  * once, and data cross between ranks at the same position. */
-static void variants_cross_at_every_rank(void)
+TEST_CASE("variants cross at every rank")
 {
     struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {0, 0, 0, 0, 1, 1, 1, 1}};
     struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 8, .grouping = &grouping};
@@ -506,29 +506,3 @@ static void variants_cross_at_every_rank(void)
     grouping.n_nics = 2;
     CHECK(gyre_algorithm_variants(&gyre_algorithm_ring, &shape) == 2);
 }
-
-static const struct test_case cases[] = {
-    {"a step is stored as it was given", a_step_is_stored_as_it_was_given},
-    {"a range counts its chunks round", a_range_counts_its_chunks_round},
-    {"a range that does not fit is refused", a_range_that_does_not_fit_is_refused},
-    {"a range is not moved within one buffer", a_range_is_not_moved_within_one_buffer},
-    {"a worker without steps is dropped", a_worker_without_steps_is_dropped},
-    {"a long reduction is a chain over groups of eight",
-     a_long_reduction_is_a_chain_over_groups_of_eight},
-    {"a scatter orders the local output after the rest",
-     a_scatter_orders_the_local_output_after_the_rest},
-    {"the first error sticks until close", the_first_error_sticks_until_close},
-    {"each kind of malformed program is refused", each_kind_of_malformed_program_is_refused},
-    {"a connection or scratch of two workers is refused",
-     a_connection_or_scratch_of_two_workers_is_refused},
-    {"a step keeps to its own chunk of a vector", a_step_keeps_to_its_own_chunk_of_a_vector},
-    {"equal programs hash equal and any change shows",
-     equal_programs_hash_equal_and_any_change_shows},
-    {"impossible shapes are refused", impossible_shapes_are_refused},
-    {"every rank count can be emitted", every_rank_count_can_be_emitted},
-    {"hosts are kept together whatever the placement",
-     hosts_are_kept_together_whatever_the_placement},
-    {"variants cross at every rank", variants_cross_at_every_rank},
-};
-
-TEST_MAIN(cases)

@@ -39,7 +39,7 @@ static void round_trip(const struct gyre_program *p)
     free(again);
 }
 
-static void every_program_reads_back_as_itself(void)
+TEST_CASE("every program reads back as itself")
 {
     static const int n_ranks_of[] = {1, 2, 3, 4, 5, 7, 8, 9, 10, 17, 33, 64};
     struct gyre_grouping storage;
@@ -66,7 +66,7 @@ static void every_program_reads_back_as_itself(void)
             }
 }
 
-static void comments_blanks_and_tight_spacing_are_read(void)
+TEST_CASE("comments, blanks and tight spacing are read")
 {
     struct gyre_program *p = NULL, *emitted = NULL;
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 3};
@@ -78,7 +78,7 @@ static void comments_blanks_and_tight_spacing_are_read(void)
 }
 
 /* Bruck's all-to-all of four ranks, at rank 3: OUT is counted round. */
-static void ranges_are_printed_by_their_first_and_last_chunk(void)
+TEST_CASE("ranges are printed by their first and last chunk")
 {
     static const char expected[] = "ranks 4 rank 3 root 0 chunks 1 lanes 1 depth 1 range 2\n";
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL, .n_ranks = 4};
@@ -99,7 +99,7 @@ static void ranges_are_printed_by_their_first_and_last_chunk(void)
     "program x all_to_all\nranks 16 rank 1 root 0 chunks 1 lanes 1 depth 2 range 9\n" \
     "worker 0\n"
 
-static void ranges_are_read_with_gaps_and_round_the_end(void)
+TEST_CASE("ranges are read with gaps and round the end")
 {
     static const struct {
         const char *line;
@@ -138,7 +138,7 @@ static void ranges_are_read_with_gaps_and_round_the_end(void)
 
 #define HEAD "program x all_reduce\nranks 3 rank 1 root 0 chunks 3 lanes 1 depth 2\n"
 
-static void malformed_text_is_refused_with_its_line(void)
+TEST_CASE("malformed text is refused with its line")
 {
     static const struct {
         const char *text;
@@ -202,7 +202,7 @@ static void malformed_text_is_refused_with_its_line(void)
 }
 
 /* A damaged text is either read as a valid program or refused. Nothing else happens. */
-static void random_damage_is_refused_or_still_a_program(void)
+TEST_CASE("random damage is refused or still a program")
 {
     static const char letters[] = "0123456789 \n:,+/->#chunkfromtoinoutscratchworkerend\x80\xff";
     uint64_t state = 7;
@@ -229,7 +229,7 @@ static void random_damage_is_refused_or_still_a_program(void)
     CHECK(n_refused > 0 && n_read > 0);
 }
 
-static void rounds_show_all_ranks_of_a_ring(void)
+TEST_CASE("rounds show all ranks of a ring")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
     struct gyre_program **programs = emit_all(&gyre_algorithm_ring, &shape);
@@ -249,16 +249,3 @@ static void rounds_show_all_ranks_of_a_ring(void)
     free(text);
     free_programs(programs, 4);
 }
-
-static const struct test_case cases[] = {
-    {"every program reads back as itself", every_program_reads_back_as_itself},
-    {"comments, blanks and tight spacing are read", comments_blanks_and_tight_spacing_are_read},
-    {"ranges are printed by their first and last chunk",
-     ranges_are_printed_by_their_first_and_last_chunk},
-    {"ranges are read with gaps and round the end", ranges_are_read_with_gaps_and_round_the_end},
-    {"malformed text is refused with its line", malformed_text_is_refused_with_its_line},
-    {"random damage is refused or still a program", random_damage_is_refused_or_still_a_program},
-    {"rounds show all ranks of a ring", rounds_show_all_ranks_of_a_ring},
-};
-
-TEST_MAIN(cases)

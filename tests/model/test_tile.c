@@ -48,7 +48,7 @@ static void check_split(const struct gyre_split *split)
               next, split->count, split->n_channels, split->n_chunks);
 }
 
-static void ranges_part_the_vector_exactly(void)
+TEST_CASE("ranges part the vector exactly")
 {
     static const uint64_t counts[] = {0,  1,  2,  3,   7,    8,    15,   16,   17,
                                       63, 64, 65, 100, 1000, 4096, 4097, 65537};
@@ -69,7 +69,7 @@ static void ranges_part_the_vector_exactly(void)
                     }
 }
 
-static void parts_differ_by_at_most_one_unit(void)
+TEST_CASE("parts differ by at most one unit")
 {
     for (uint64_t count = 0; count < 300; count += 7)
         for (uint32_t n_chunks = 1; n_chunks < 9; n_chunks++) {
@@ -83,7 +83,7 @@ static void parts_differ_by_at_most_one_unit(void)
         }
 }
 
-static void huge_counts_do_not_overflow(void)
+TEST_CASE("huge counts do not overflow")
 {
     const struct gyre_split split = {UINT64_MAX / 2, 64, 1024, 1U << 20, 16};
     const struct gyre_range last = gyre_chunk_range(&split, 63, 1023);
@@ -93,7 +93,7 @@ static void huge_counts_do_not_overflow(void)
     CHECK(gyre_tile_range(&split, 0, 0, n_tiles).n_elems == 0);
 }
 
-static void a_collective_of_blocks_has_one_range_for_all(void)
+TEST_CASE("a collective of blocks has one range for all")
 {
     const struct gyre_split split = {1000, 2, 1, 64, 16};
     for (uint32_t block = 0; block < 12; block++) {
@@ -102,12 +102,3 @@ static void a_collective_of_blocks_has_one_range_for_all(void)
         CHECK(range.first_elem == first.first_elem && range.n_elems == first.n_elems);
     }
 }
-
-static const struct test_case cases[] = {
-    {"ranges part the vector exactly", ranges_part_the_vector_exactly},
-    {"parts differ by at most one unit", parts_differ_by_at_most_one_unit},
-    {"huge counts do not overflow", huge_counts_do_not_overflow},
-    {"a collective of blocks has one range for all", a_collective_of_blocks_has_one_range_for_all},
-};
-
-TEST_MAIN(cases)

@@ -45,7 +45,7 @@ static void check_symbols(const char *list)
     }
 }
 
-static void every_symbol_that_torch_and_nccl_tests_need_is_there(void)
+TEST_CASE("every symbol that torch and nccl-tests need is there")
 {
     check_symbols(torch_symbols);
     check_symbols(tests_symbols);
@@ -144,12 +144,12 @@ static void *run_client(void *argument)
     return NULL;
 }
 
-static void an_nccl_program_runs_on_the_host_device(void)
+TEST_CASE("an NCCL program runs on the host device")
 {
     start_clients(run_client, 4, 1);
 }
 
-static void a_communicator_that_does_not_block_is_polled(void)
+TEST_CASE("a communicator that does not block is polled")
 {
     start_clients(run_client, 4, 0);
 }
@@ -201,7 +201,7 @@ static void *make_children(void *argument)
     return NULL;
 }
 
-static void communicators_split_and_shrink(void)
+TEST_CASE("communicators split and shrink")
 {
     pthread_barrier_init(&splits_have_ended, NULL, 4);
     start_clients(make_children, 4, 1);
@@ -210,7 +210,7 @@ static void communicators_split_and_shrink(void)
 }
 
 /* One thread for all ranks: every call that makes communicators stands in a group. */
-static void a_group_makes_communicators(void)
+TEST_CASE("a group makes communicators")
 {
     enum { N = 3 };
     for (int blocking = 0; blocking <= 1; blocking++) {
@@ -261,7 +261,7 @@ static void a_group_makes_communicators(void)
     }
 }
 
-static void an_init_that_nobody_joins_is_aborted(void)
+TEST_CASE("an init that nobody joins is aborted")
 {
     ncclComm_t comm = NULL;
     ncclUniqueId id;
@@ -276,7 +276,7 @@ static void an_init_that_nobody_joins_is_aborted(void)
     CHECK(ncclCommAbort(comm) == ncclSuccess);
 }
 
-static void the_version_is_the_one_that_callers_were_built_for(void)
+TEST_CASE("the version is the one that callers were built for")
 {
     int version = 0;
     CHECK(ncclGetVersion(&version) == ncclSuccess);
@@ -284,7 +284,7 @@ static void the_version_is_the_one_that_callers_were_built_for(void)
     CHECK(strcmp(ncclGetErrorString(ncclSuccess), "no error") == 0);
 }
 
-static void a_variable_sets_the_reported_version(void)
+TEST_CASE("a variable sets the reported version")
 {
     static const struct {
         const char *text;
@@ -303,18 +303,3 @@ static void a_variable_sets_the_reported_version(void)
             CHECK(strstr(ncclGetLastError(NULL), "GYRE_NCCL_VERSION") != NULL);
     }
 }
-
-static const struct test_case cases[] = {
-    {"every symbol that torch and nccl-tests need is there",
-     every_symbol_that_torch_and_nccl_tests_need_is_there},
-    {"an NCCL program runs on the host device", an_nccl_program_runs_on_the_host_device},
-    {"a communicator that does not block is polled", a_communicator_that_does_not_block_is_polled},
-    {"communicators split and shrink", communicators_split_and_shrink},
-    {"a group makes communicators", a_group_makes_communicators},
-    {"an init that nobody joins is aborted", an_init_that_nobody_joins_is_aborted},
-    {"the version is the one that callers were built for",
-     the_version_is_the_one_that_callers_were_built_for},
-    {"a variable sets the reported version", a_variable_sets_the_reported_version},
-};
-
-TEST_MAIN(cases)

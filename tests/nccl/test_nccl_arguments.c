@@ -116,7 +116,7 @@ static ncclComm_t make_alone(void)
     return comm;
 }
 
-static void a_handle_that_is_none_is_refused_by_every_call(void)
+TEST_CASE("a handle that is none is refused by every call")
 {
     ncclComm_t live = make_alone(), destroyed = make_alone(), aborted = make_alone();
     CHECK(ncclCommDestroy(destroyed) == ncclSuccess);
@@ -144,7 +144,7 @@ static void a_handle_that_is_none_is_refused_by_every_call(void)
 }
 
 /* As NCCL's documentation orders them. */
-static void a_communicator_ends_once(void)
+TEST_CASE("a communicator ends once")
 {
     ncclComm_t comm = make_alone();
     CHECK(ncclCommFinalize(comm) == ncclSuccess);
@@ -169,7 +169,7 @@ static void a_communicator_ends_once(void)
     CHECK(ncclCommDestroy(child) == ncclSuccess);
 }
 
-static void a_forked_child_is_refused_its_parents_handles(void)
+TEST_CASE("a forked child is refused its parent's handles")
 {
     static ncclResult_t (*const calls[])(ncclComm_t comm) = {
         call_CommCount, call_CommGetAsyncError, call_CommFinalize, call_CommRevoke,
@@ -204,7 +204,7 @@ static void *end_it(void *argument)
     return NULL;
 }
 
-static void one_of_several_threads_ends_a_communicator(void)
+TEST_CASE("one of several threads ends a communicator")
 {
     enum { N_THREADS = 4, N_ROUNDS = 20 };
     pthread_t threads[N_THREADS];
@@ -220,7 +220,7 @@ static void one_of_several_threads_ends_a_communicator(void)
 
 /* ---- other arguments ---------------------------------------------------------------------- */
 
-static void wrong_arguments_of_every_call_are_refused(void)
+TEST_CASE("wrong arguments of every call are refused")
 {
     ncclComm_t comm = make_alone();
     ncclComm_t comms[2];
@@ -349,7 +349,7 @@ static void check_refused(const char *name)
 }
 
 /* The caller's number stands in the text, not gyre's. */
-static void an_operation_that_does_not_exist_is_named_by_its_number(void)
+TEST_CASE("an operation that does not exist is named by its number")
 {
     const int ops[] = {5, 6, 15, 16, 17, 99, 4711, INT_MAX, -1, -7, INT_MIN};
     ncclComm_t comm = make_alone(), other = make_alone();
@@ -380,17 +380,3 @@ static void an_operation_that_does_not_exist_is_named_by_its_number(void)
     check_refused(words + 3);
     CHECK(ncclCommDestroy(comm) == ncclSuccess && ncclCommDestroy(other) == ncclSuccess);
 }
-
-static const struct test_case cases[] = {
-    {"a handle that is none is refused by every call",
-     a_handle_that_is_none_is_refused_by_every_call},
-    {"a communicator ends once", a_communicator_ends_once},
-    {"a forked child is refused its parent's handles",
-     a_forked_child_is_refused_its_parents_handles},
-    {"one of several threads ends a communicator", one_of_several_threads_ends_a_communicator},
-    {"wrong arguments of every call are refused", wrong_arguments_of_every_call_are_refused},
-    {"an operation that does not exist is named by its number",
-     an_operation_that_does_not_exist_is_named_by_its_number},
-};
-
-TEST_MAIN(cases)

@@ -28,7 +28,7 @@ static void *poll_for_a_cause(void *argument)
     return NULL;
 }
 
-static void the_cause_of_an_asynchronous_failure_is_the_last_error(void)
+TEST_CASE("the cause of an asynchronous failure is the last error")
 {
     start_clients(poll_for_a_cause, 2, 1);
 }
@@ -48,7 +48,7 @@ static void check_config(const ncclConfig_t *asked, ncclResult_t expected, const
     CHECK(ncclCommDestroy(comm) == ncclSuccess);
 }
 
-static void a_config_is_checked_as_nccl_does(void)
+TEST_CASE("a config is checked as NCCL does")
 {
     const struct {
         size_t offset;
@@ -82,7 +82,7 @@ static void a_config_is_checked_as_nccl_does(void)
 }
 
 /* Size, magic number and version of a config. NCCL 2.14 had the first, of 24 bytes. */
-static void a_config_that_was_not_initialised_is_refused(void)
+TEST_CASE("a config that was not initialised is refused")
 {
     const ncclConfig_t blank = NCCL_CONFIG_INITIALIZER;
     const struct {
@@ -141,7 +141,7 @@ static void *join_with_net(void *argument)
     return NULL;
 }
 
-static void a_network_leaves_ranks_of_one_host_alone(void)
+TEST_CASE("a network leaves ranks of one host alone")
 {
     setenv("GYRE_IB_DISABLE", "1", 1);
     const char *const names[] = {"IB", "ib"};
@@ -175,7 +175,7 @@ static void *pass_wrong_arguments(void *argument)
     return NULL;
 }
 
-static void wrong_arguments_are_refused_and_write_nothing(void)
+TEST_CASE("wrong arguments are refused and write nothing")
 {
     start_clients(pass_wrong_arguments, 1, 1);
 }
@@ -204,7 +204,7 @@ static void *refuse_for_all(void *argument)
     return NULL;
 }
 
-static void a_config_that_one_rank_gives_wrong_fails_on_all(void)
+TEST_CASE("a config that one rank gives wrong fails on all")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1); /* above this test's own limit */
     start_clients(refuse_for_all, 3, 1);
@@ -238,7 +238,7 @@ static void *give_back(void *argument)
     return NULL;
 }
 
-static void what_a_failed_communicator_has_can_be_given_back(void)
+TEST_CASE("what a failed communicator has can be given back")
 {
     start_clients(give_back, 2, 1);
 }
@@ -251,7 +251,7 @@ static void check_refused(const char *name)
               ncclGetLastError(NULL));
 }
 
-static void the_device_api_is_refused_by_name(void)
+TEST_CASE("the device API is refused by name")
 {
     const ncclTeam_t team = {2, 1, 1};
     CHECK(ncclTeamWorld(NULL).nRanks == 0);
@@ -274,20 +274,3 @@ static void the_device_api_is_refused_by_name(void)
     check_refused("ncclLLA2ACreateRequirement");
     ncclResetDebugInit();
 }
-
-static const struct test_case cases[] = {
-    {"the cause of an asynchronous failure is the last error",
-     the_cause_of_an_asynchronous_failure_is_the_last_error},
-    {"a config is checked as NCCL does", a_config_is_checked_as_nccl_does},
-    {"a config that was not initialised is refused", a_config_that_was_not_initialised_is_refused},
-    {"a network leaves ranks of one host alone", a_network_leaves_ranks_of_one_host_alone},
-    {"wrong arguments are refused and write nothing",
-     wrong_arguments_are_refused_and_write_nothing},
-    {"a config that one rank gives wrong fails on all",
-     a_config_that_one_rank_gives_wrong_fails_on_all},
-    {"what a failed communicator has can be given back",
-     what_a_failed_communicator_has_can_be_given_back},
-    {"the device API is refused by name", the_device_api_is_refused_by_name},
-};
-
-TEST_MAIN(cases)

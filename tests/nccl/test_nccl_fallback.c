@@ -101,7 +101,7 @@ static void run_windows(void)
     CHECK(counts->n_destroyed == N - 1 && counts->n_aborted == 1);
 }
 
-static void unsupported_calls_reach_the_other_library(void)
+TEST_CASE("unsupported calls reach the other library")
 {
     in_a_process(FAKE_NCCL, run_windows);
 }
@@ -122,7 +122,7 @@ static void run_failing(void)
     CHECK(counts->n_inits == 0 && counts->n_destroyed == 0);
 }
 
-static void its_failure_is_every_ranks_error(void)
+TEST_CASE("its failure is every rank's error")
 {
     in_a_process(FAKE_NCCL, run_failing);
 }
@@ -151,21 +151,12 @@ static void run_refused(void)
     CHECK(counts->n_ids == 0 && counts->n_inits == 0);
 }
 
-static void it_is_off_by_default(void)
+TEST_CASE("it is off by default")
 {
     in_a_process(NULL, run_refused);
 }
 
-static void a_library_that_cannot_be_loaded_is_named(void)
+TEST_CASE("a library that cannot be loaded is named")
 {
     in_a_process("/nowhere/libnccl.so.2", run_refused);
 }
-
-static const struct test_case cases[] = {
-    {"unsupported calls reach the other library", unsupported_calls_reach_the_other_library},
-    {"its failure is every rank's error", its_failure_is_every_ranks_error},
-    {"it is off by default", it_is_off_by_default},
-    {"a library that cannot be loaded is named", a_library_that_cannot_be_loaded_is_named},
-};
-
-TEST_MAIN(cases)

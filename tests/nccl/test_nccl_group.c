@@ -38,7 +38,7 @@ static void *fail_in_a_group(void *argument)
     return NULL;
 }
 
-static void a_group_with_a_failed_call_launches_nothing(void)
+TEST_CASE("a group with a failed call launches nothing")
 {
     start_clients(fail_in_a_group, 2, 1);
 }
@@ -46,7 +46,7 @@ static void a_group_with_a_failed_call_launches_nothing(void)
 /* ---- handles ------------------------------------------------------------------------------ */
 
 /* Rank 0 twice: no communicator is made. */
-static void an_init_that_fails_in_a_group_is_no_longer_in_progress(void)
+TEST_CASE("an init that fails in a group is no longer in progress")
 {
     ncclComm_t comms[2] = {NULL, NULL};
     ncclUniqueId id;
@@ -67,7 +67,7 @@ static void an_init_that_fails_in_a_group_is_no_longer_in_progress(void)
 }
 
 /* Given back before the group's end writes to it. */
-static void a_handle_may_go_before_its_group_ends(void)
+TEST_CASE("a handle may go before its group ends")
 {
     for (int aborts = 0; aborts < 2; aborts++) {
         ncclComm_t comms[2] = {NULL, NULL};
@@ -105,7 +105,7 @@ static void *register_many(void *argument)
     return NULL;
 }
 
-static void a_group_makes_any_number_of_windows(void)
+TEST_CASE("a group makes any number of windows")
 {
     start_clients(register_many, 2, 1);
 }
@@ -130,7 +130,7 @@ static void *fail_a_window(void *argument)
     return NULL;
 }
 
-static void a_failed_window_is_not_lost_behind_progress(void)
+TEST_CASE("a failed window is not lost behind progress")
 {
     start_clients(fail_a_window, 2, 1);
 }
@@ -155,20 +155,7 @@ static void *simulate_inside(void *argument)
     return NULL;
 }
 
-static void a_refused_simulation_leaves_the_group_its_windows(void)
+TEST_CASE("a refused simulation leaves the group its windows")
 {
     start_clients(simulate_inside, 2, 1);
 }
-
-static const struct test_case cases[] = {
-    {"a group with a failed call launches nothing", a_group_with_a_failed_call_launches_nothing},
-    {"an init that fails in a group is no longer in progress",
-     an_init_that_fails_in_a_group_is_no_longer_in_progress},
-    {"a handle may go before its group ends", a_handle_may_go_before_its_group_ends},
-    {"a group makes any number of windows", a_group_makes_any_number_of_windows},
-    {"a failed window is not lost behind progress", a_failed_window_is_not_lost_behind_progress},
-    {"a refused simulation leaves the group its windows",
-     a_refused_simulation_leaves_the_group_its_windows},
-};
-
-TEST_MAIN(cases)

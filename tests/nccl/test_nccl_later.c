@@ -71,7 +71,7 @@ static void *grow(void *argument)
     return NULL;
 }
 
-static void a_communicator_grows_by_a_new_rank(void)
+TEST_CASE("a communicator grows by a new rank")
 {
     start_clients(grow, 2, 1);
     start_clients(grow, 2, 0);
@@ -120,7 +120,7 @@ static void *grow_wrongly(void *argument)
 }
 
 /* Without the cause, the other ranks would wait until their bootstrap times out. */
-static void a_wrong_argument_of_one_rank_ends_the_growth_and_the_split_of_all(void)
+TEST_CASE("a wrong argument of one rank ends the growth and the split of all ranks")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     start_clients(grow_wrongly, 2, 1);
@@ -140,7 +140,7 @@ static void *init_wrongly(void *argument)
     return NULL;
 }
 
-static void a_wrong_argument_of_one_rank_ends_the_init_of_all(void)
+TEST_CASE("a wrong argument of one rank ends the init of all ranks")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     start_clients(init_wrongly, 2, 1);
@@ -177,7 +177,7 @@ static void *revoke_and_shrink(void *argument)
     return NULL;
 }
 
-static void a_revoked_communicator_is_quiet_and_can_be_shrunk(void)
+TEST_CASE("a revoked communicator is quiet and can be shrunk")
 {
     pthread_barrier_init(&call_is_made, NULL, 2);
     start_clients(revoke_and_shrink, 2, 1);
@@ -216,7 +216,7 @@ static void *ask(void *argument)
     return NULL;
 }
 
-static void properties_and_memory_can_be_asked_for(void)
+TEST_CASE("properties and memory can be asked for")
 {
     start_clients(ask, 2, 1);
 }
@@ -239,7 +239,7 @@ static void *find_window(void *argument)
     return NULL;
 }
 
-static void a_window_tells_its_buffer(void)
+TEST_CASE("a window tells its buffer")
 {
     start_clients(find_window, 2, 1);
 }
@@ -282,13 +282,13 @@ static void *put(void *argument)
     return NULL;
 }
 
-static void a_put_arrives_with_its_signal(void)
+TEST_CASE("a put arrives with its signal")
 {
     start_clients(put, 2, 1);
 }
 
 /* As between hosts: the ranks talk over sockets. */
-static void so_it_does_between_ranks_without_common_memory(void)
+TEST_CASE("so it does between ranks without common memory")
 {
     setenv("GYRE_P2P_DISABLE", "1", 1);
     setenv("GYRE_SHM_DISABLE", "1", 1);
@@ -345,14 +345,14 @@ static void *call_with_config(void *argument)
     return NULL;
 }
 
-static void a_call_takes_its_own_config(void)
+TEST_CASE("a call takes its own config")
 {
     start_clients(call_with_config, 2, 1);
 }
 
 /* ---- parameters and encryption ------------------------------------------------------------ */
 
-static void parameters_are_gyres_variables(void)
+TEST_CASE("parameters are gyre's variables")
 {
     ncclParamHandle_t handle = NULL;
     const char **keys = NULL;
@@ -382,7 +382,7 @@ static void parameters_are_gyres_variables(void)
         CHECK(ncclParamGetParameter(keys[i], &text, &n_bytes) == ncclSuccess);
 }
 
-static void encryption_is_refused_and_plain_text_accepted(void)
+TEST_CASE("encryption is refused and plain text accepted")
 {
     ncclEncryptionConfig_t config = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
     CHECK(ncclSetEncryption(&config) == ncclSuccess);
@@ -396,7 +396,7 @@ static void encryption_is_refused_and_plain_text_accepted(void)
 
 /* ---- the device API ----------------------------------------------------------------------- */
 
-static void the_later_device_api_is_refused_by_name(void)
+TEST_CASE("the later device API is refused by name")
 {
     const ncclTeam_t team = {2, 1, 1};
     const ncclMultimemHandle_t multimem = {NULL};
@@ -423,25 +423,3 @@ static void the_later_device_api_is_refused_by_name(void)
     CHECK(ncclTeamCftMultimem(NULL).nRanks == 0);
     check_cause("ncclTeamCftMultimem");
 }
-
-static const struct test_case cases[] = {
-    {"a communicator grows by a new rank", a_communicator_grows_by_a_new_rank},
-    {"a wrong argument of one rank ends the growth and the split of all ranks",
-     a_wrong_argument_of_one_rank_ends_the_growth_and_the_split_of_all},
-    {"a wrong argument of one rank ends the init of all ranks",
-     a_wrong_argument_of_one_rank_ends_the_init_of_all},
-    {"a revoked communicator is quiet and can be shrunk",
-     a_revoked_communicator_is_quiet_and_can_be_shrunk},
-    {"properties and memory can be asked for", properties_and_memory_can_be_asked_for},
-    {"a window tells its buffer", a_window_tells_its_buffer},
-    {"a put arrives with its signal", a_put_arrives_with_its_signal},
-    {"so it does between ranks without common memory",
-     so_it_does_between_ranks_without_common_memory},
-    {"a call takes its own config", a_call_takes_its_own_config},
-    {"parameters are gyre's variables", parameters_are_gyres_variables},
-    {"encryption is refused and plain text accepted",
-     encryption_is_refused_and_plain_text_accepted},
-    {"the later device API is refused by name", the_later_device_api_is_refused_by_name},
-};
-
-TEST_MAIN(cases)

@@ -57,7 +57,7 @@ static void *register_without_memory(void *argument)
     return NULL;
 }
 
-static void a_rank_without_memory_for_a_window_ends_the_others_at_once(void)
+TEST_CASE("a rank without memory for a window ends the others at once")
 {
     for (n_allocations_before = 0; n_allocations_before < 2; n_allocations_before++)
         run(register_without_memory);
@@ -77,17 +77,8 @@ static void *hand_over_without_memory(void *argument)
     return NULL;
 }
 
-static void a_rank_without_memory_for_a_twin_ends_the_others_at_once(void)
+TEST_CASE("a rank without memory for a twin ends the others at once")
 {
     setenv("GYRE_NCCL_FALLBACK", FAKE_NCCL, 1);
     run(hand_over_without_memory);
 }
-
-static const struct test_case cases[] = {
-    {"a rank without memory for a window ends the others at once",
-     a_rank_without_memory_for_a_window_ends_the_others_at_once},
-    {"a rank without memory for a twin ends the others at once",
-     a_rank_without_memory_for_a_twin_ends_the_others_at_once},
-};
-
-TEST_MAIN(cases)

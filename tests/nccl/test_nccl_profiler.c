@@ -207,22 +207,22 @@ static void run_version(const char *plugin, int version)
     CHECK(!is_loaded(plugin));
 }
 
-static void a_plugin_of_version_5_gets_the_whole_tree(void)
+TEST_CASE("a plugin of version 5 gets the whole tree")
 {
     run_version(PLUGIN_5, 5);
 }
 
-static void a_plugin_of_version_6_gets_the_same(void)
+TEST_CASE("a plugin of version 6 gets the same")
 {
     run_version(PLUGIN_6, 6);
 }
 
-static void a_plugin_of_version_4_gets_groups_calls_and_channels(void)
+TEST_CASE("a plugin of version 4 gets groups, calls and channels")
 {
     run_version(PLUGIN_4, 4);
 }
 
-static void communicators_that_do_not_block_are_profiled_too(void)
+TEST_CASE("communicators that do not block are profiled too")
 {
     use(PLUGIN_5);
     start_clients(run_job, N, 0);
@@ -232,7 +232,7 @@ static void communicators_that_do_not_block_are_profiled_too(void)
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-static void only_what_is_asked_for_and_its_parents_are_told(void)
+TEST_CASE("only what is asked for and its parents are told")
 {
     use(PLUGIN_5);
     records.first_mask = NCCL_EVENT_COLL;
@@ -257,7 +257,7 @@ static void *change_mask(void *argument)
     return NULL;
 }
 
-static void a_plugin_may_ask_for_events_later(void)
+TEST_CASE("a plugin may ask for events later")
 {
     use(PLUGIN_5);
     records.first_mask = 0;
@@ -267,7 +267,7 @@ static void a_plugin_may_ask_for_events_later(void)
         CHECK(count_of(NCCL_EVENT_COLL, rank) >= 3 && count_of(NCCL_EVENT_COLL, rank) <= 6);
 }
 
-static void without_a_mask_nothing_is_told(void)
+TEST_CASE("without a mask nothing is told")
 {
     use(PLUGIN_5);
     records.first_mask = 0;
@@ -296,7 +296,7 @@ static void *cancel_group(void *argument)
     return NULL;
 }
 
-static void calls_that_are_never_launched_end_too(void)
+TEST_CASE("calls that are never launched end too")
 {
     use(PLUGIN_5);
     start_clients(cancel_group, N, 1);
@@ -327,7 +327,7 @@ static void *abort_job(void *argument)
     return NULL;
 }
 
-static void the_events_of_an_aborted_call_end(void)
+TEST_CASE("the events of an aborted call end")
 {
     use(PLUGIN_5);
     pthread_barrier_init(&has_called, NULL, N);
@@ -368,38 +368,38 @@ static void expect_warning(const char *plugin, const char *words)
     unlink(path);
 }
 
-static void a_file_that_is_not_there_is_one_warning(void)
+TEST_CASE("a file that is not there is one warning")
 {
     expect_warning("/nowhere/libnccl-profiler-x.so", "/nowhere/libnccl-profiler-x.so");
 }
 
-static void a_short_name_is_tried_as_a_library(void)
+TEST_CASE("a short name is tried as a library")
 {
     expect_warning("no_such_thing", "libnccl-profiler-no_such_thing.so");
 }
 
-static void a_library_without_a_table_is_one_warning(void)
+TEST_CASE("a library without a table is one warning")
 {
     expect_warning(PLUGIN_0, "none of ncclProfiler_v6, _v5 and _v4");
 }
 
-static void a_table_without_a_function_is_one_warning(void)
+TEST_CASE("a table without a function is one warning")
 {
     expect_warning(PLUGIN_1, "is NULL");
 }
 
-static void an_init_that_fails_is_one_warning(void)
+TEST_CASE("an init that fails is one warning")
 {
     records.fails = 1;
     expect_warning(PLUGIN_5, "returned 2");
 }
 
-static void a_static_plugin_is_refused(void)
+TEST_CASE("a static plugin is refused")
 {
     expect_warning("STATIC_PLUGIN", "STATIC_PLUGIN is not supported");
 }
 
-static void no_plugin_is_loaded_unless_one_is_named(void)
+TEST_CASE("no plugin is loaded unless one is named")
 {
     use("none");
     start_clients(run_job, N, 1);
@@ -407,27 +407,3 @@ static void no_plugin_is_loaded_unless_one_is_named(void)
     start_clients(run_job, N, 1);
     CHECK(records.n_comms == 0 && records.n_events == 0);
 }
-
-static const struct test_case cases[] = {
-    {"a plugin of version 5 gets the whole tree", a_plugin_of_version_5_gets_the_whole_tree},
-    {"a plugin of version 6 gets the same", a_plugin_of_version_6_gets_the_same},
-    {"a plugin of version 4 gets groups, calls and channels",
-     a_plugin_of_version_4_gets_groups_calls_and_channels},
-    {"communicators that do not block are profiled too",
-     communicators_that_do_not_block_are_profiled_too},
-    {"only what is asked for and its parents are told",
-     only_what_is_asked_for_and_its_parents_are_told},
-    {"a plugin may ask for events later", a_plugin_may_ask_for_events_later},
-    {"without a mask nothing is told", without_a_mask_nothing_is_told},
-    {"calls that are never launched end too", calls_that_are_never_launched_end_too},
-    {"the events of an aborted call end", the_events_of_an_aborted_call_end},
-    {"a file that is not there is one warning", a_file_that_is_not_there_is_one_warning},
-    {"a short name is tried as a library", a_short_name_is_tried_as_a_library},
-    {"a library without a table is one warning", a_library_without_a_table_is_one_warning},
-    {"a table without a function is one warning", a_table_without_a_function_is_one_warning},
-    {"an init that fails is one warning", an_init_that_fails_is_one_warning},
-    {"a static plugin is refused", a_static_plugin_is_refused},
-    {"no plugin is loaded unless one is named", no_plugin_is_loaded_unless_one_is_named},
-};
-
-TEST_MAIN(cases)

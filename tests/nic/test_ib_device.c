@@ -23,7 +23,7 @@ static const char *widened_by(const char *text, const char *name)
     return widened;
 }
 
-static void names_are_prefixes_unless_exact(void)
+TEST_CASE("names are prefixes unless exact")
 {
     CHECK(takes("", "mlx5_0", 1));
     CHECK(takes("mlx5", "mlx5_3", 1) && !takes("mlx5", "rxe0", 1));
@@ -41,7 +41,7 @@ static void names_are_prefixes_unless_exact(void)
     CHECK(!takes("^mlx5_1", "mlx5_10", 1) && takes("^=mlx5_1", "mlx5_10", 1));
 }
 
-static void ports_are_part_of_the_rule(void)
+TEST_CASE("ports are part of the rule")
 {
     CHECK(takes("mlx5_0:1", "mlx5_0", 1) && !takes("mlx5_0:1", "mlx5_0", 2));
     CHECK(takes("mlx5_0:", "mlx5_0", 2));
@@ -49,7 +49,7 @@ static void ports_are_part_of_the_rule(void)
     CHECK(!takes("^mlx5_0:2", "mlx5_0", 2) && takes("^mlx5_0:2", "mlx5_0", 1));
 }
 
-static void a_prefix_that_catches_more_than_it_names_is_noticed(void)
+TEST_CASE("a prefix that catches more than it names is noticed")
 {
     CHECK(widened_by("mlx5_1", "mlx5_10") != NULL);
     CHECK(strcmp(widened_by("mlx5_1", "mlx5_10"), "mlx5_1") == 0);
@@ -59,7 +59,7 @@ static void a_prefix_that_catches_more_than_it_names_is_noticed(void)
     CHECK(widened_by("mlx5_1,mlx5_10", "mlx5_10") == NULL);
 }
 
-static void what_does_not_parse_is_refused(void)
+TEST_CASE("what does not parse is refused")
 {
     static const char *const wrong[] = {"^",          "=",           "^,",
                                         "=^mlx5_0",   "mlx5_0:zero", "mlx5_0:0",
@@ -100,21 +100,21 @@ static void scan(char *variable, const char *expected)
     CHECK(vm_uninstall());
 }
 
-static void active_ports_are_listed_in_one_order_everywhere(void)
+TEST_CASE("active ports are listed in one order everywhere")
 {
     scan("GYRE_IB_HCA=mlx5", "[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE");
     scan("GYRE_IB_HCA=^mlx5_0", "[0]mlx5_1:1/RoCE");
     scan("NCCL_IB_HCA==mlx5_0:1", "[0]mlx5_0:1/IB");
 }
 
-static void why_no_port_is_left_is_said_of_each(void)
+TEST_CASE("why no port is left is said of each")
 {
     scan("GYRE_IB_HCA=mlx5_1:2",
          "no usable RDMA port: mlx5_1:1 is left out by GYRE_IB_HCA, mlx5_1:2 is "
          "not active, mlx5_0:1 is left out by GYRE_IB_HCA");
 }
 
-static void distances_follow_the_pci_tree(void)
+TEST_CASE("distances follow the PCI tree")
 {
     const char *gpu = "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0";
     CHECK(gyre_ib_distance("", -1, gpu, 0) == GYRE_IB_DISTANCE_LOC);
@@ -140,7 +140,7 @@ static void distances_follow_the_pci_tree(void)
           GYRE_IB_DISTANCE_SYS);
 }
 
-static void distances_have_names_and_legacy_numbers(void)
+TEST_CASE("distances have names and legacy numbers")
 {
     enum gyre_ib_distance distance;
     CHECK_OK(gyre_ib_parse_distance("pxb", &distance));
@@ -153,18 +153,3 @@ static void distances_have_names_and_legacy_numbers(void)
                 "\"6\": legal are LOC");
     CHECK_FAILS(gyre_ib_parse_distance("NEAR", &distance), GYRE_ERROR_INVALID_ARGUMENT, "NEAR");
 }
-
-static const struct test_case cases[] = {
-    {"names are prefixes unless exact", names_are_prefixes_unless_exact},
-    {"ports are part of the rule", ports_are_part_of_the_rule},
-    {"a prefix that catches more than it names is noticed",
-     a_prefix_that_catches_more_than_it_names_is_noticed},
-    {"what does not parse is refused", what_does_not_parse_is_refused},
-    {"active ports are listed in one order everywhere",
-     active_ports_are_listed_in_one_order_everywhere},
-    {"why no port is left is said of each", why_no_port_is_left_is_said_of_each},
-    {"distances follow the PCI tree", distances_follow_the_pci_tree},
-    {"distances have names and legacy numbers", distances_have_names_and_legacy_numbers},
-};
-
-TEST_MAIN(cases)

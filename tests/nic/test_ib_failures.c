@@ -3,6 +3,7 @@
  * The ib transport over the verbs device in memory: completions that fail, ports that go down,
  * fatal events.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/nic/ib_rig.h"
@@ -31,7 +32,7 @@ static void start_ranks(struct ib_rig *rig, uint32_t slot_bytes)
     CHECK(ib_rig_exchange(rig, 5));
 }
 
-static void each_completion_error_is_put_in_words(void)
+TEST_CASE("each completion error is put in words")
 {
     static const struct {
         enum ibv_wc_status status;
@@ -68,7 +69,7 @@ static void each_completion_error_is_put_in_words(void)
     }
 }
 
-static void a_failed_receive_is_an_error_too(void)
+TEST_CASE("a failed receive is an error too")
 {
     struct ib_rig rig;
     start_ranks(&rig, 1024);
@@ -79,7 +80,7 @@ static void a_failed_receive_is_an_error_too(void)
     ib_rig_close(&rig);
 }
 
-static void a_port_that_comes_back_costs_nothing_but_time(void)
+TEST_CASE("a port that comes back costs nothing but time")
 {
     struct ib_rig rig;
     start_ranks(&rig, 4096);
@@ -99,7 +100,7 @@ static void a_port_that_comes_back_costs_nothing_but_time(void)
     ib_rig_close(&rig);
 }
 
-static void a_port_that_stays_down_ends_in_retry_exceeded(void)
+TEST_CASE("a port that stays down ends in retry exceeded")
 {
     struct ib_rig rig;
     start_ranks(&rig, 4096);
@@ -115,7 +116,7 @@ static void a_port_that_stays_down_ends_in_retry_exceeded(void)
     ib_rig_close(&rig);
 }
 
-static void a_rank_that_only_receives_notices_its_dead_port(void)
+TEST_CASE("a rank that only receives notices its dead port")
 {
     struct ib_rig rig = {.n_ranks = 0};
     char *environment[] = {"GYRE_IB_TIMEOUT=1", "GYRE_IB_RETRY_CNT=0", NULL};
@@ -129,7 +130,7 @@ static void a_rank_that_only_receives_notices_its_dead_port(void)
     ib_rig_close(&rig);
 }
 
-static void a_peer_that_is_silent_is_asked_for_a_sign_of_life(void)
+TEST_CASE("a peer that is silent is asked for a sign of life")
 {
     struct ib_rig rig;
     start_ranks(&rig, 200);
@@ -147,7 +148,7 @@ static void a_peer_that_is_silent_is_asked_for_a_sign_of_life(void)
     ib_rig_close(&rig);
 }
 
-static void fatal_events_end_the_communicator_and_other_ports_do_not(void)
+TEST_CASE("fatal events end the communicator and other ports do not")
 {
     static const struct {
         enum ibv_event_type type;
@@ -167,19 +168,7 @@ static void fatal_events_end_the_communicator_and_other_ports_do_not(void)
     }
 }
 
-static const struct test_case cases[] = {
-    {"each completion error is put in words", each_completion_error_is_put_in_words},
-    {"a failed receive is an error too", a_failed_receive_is_an_error_too},
-    {"a port that comes back costs nothing but time",
-     a_port_that_comes_back_costs_nothing_but_time},
-    {"a port that stays down ends in retry exceeded",
-     a_port_that_stays_down_ends_in_retry_exceeded},
-    {"a rank that only receives notices its dead port",
-     a_rank_that_only_receives_notices_its_dead_port},
-    {"a peer that is silent is asked for a sign of life",
-     a_peer_that_is_silent_is_asked_for_a_sign_of_life},
-    {"fatal events end the communicator and other ports do not",
-     fatal_events_end_the_communicator_and_other_ports_do_not},
-};
-
-TEST_MAIN_TOGETHER(cases)
+int main(int argc, char **argv)
+{
+    return test_main_together(argc, argv, 8);
+}

@@ -38,7 +38,7 @@ static int chosen(const struct gyre_ib_gid_row *rows, int n, const struct gyre_i
                : -1;
 }
 
-static void the_usual_table_gives_ipv4_over_v2(void)
+TEST_CASE("the usual table gives IPv4 over v2")
 {
     const struct gyre_ib_gid_row rows[] = {
         row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(2, 1, "10.0.0.1", "eth0"),
@@ -47,7 +47,7 @@ static void the_usual_table_gives_ipv4_over_v2(void)
     CHECK(chosen(rows, 4, &rules) == 3);
 }
 
-static void a_sparse_table_of_a_container_gives_the_row_that_can_be_read(void)
+TEST_CASE("a sparse table of a container gives the row that can be read")
 {
     const struct gyre_ib_gid_row rows[] = {
         row(0, 0, "fe80::1", ""), row(2, 0, "10.0.0.7", ""), row(6, 1, "10.1.0.1", "eth0"),
@@ -61,7 +61,7 @@ static void a_sparse_table_of_a_container_gives_the_row_that_can_be_read(void)
     CHECK(reasons[3][0] == '\0');
 }
 
-static void of_two_ipv4_addresses_the_range_decides(void)
+TEST_CASE("of two IPv4 addresses the range decides")
 {
     const struct gyre_ib_gid_row rows[] = {row(0, 2, "192.168.1.5", "eth0"),
                                            row(1, 2, "10.2.0.5", "eth0"),
@@ -78,7 +78,7 @@ static void of_two_ipv4_addresses_the_range_decides(void)
     CHECK(chosen(rows, 3, &rules) == 0);
 }
 
-static void a_range_that_matches_nothing_is_an_error_with_every_reason(void)
+TEST_CASE("a range that matches nothing is an error with every reason")
 {
     const struct gyre_ib_gid_row rows[] = {
         row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(3, 2, "10.0.0.1", "eth0")};
@@ -91,7 +91,7 @@ static void a_range_that_matches_nothing_is_an_error_with_every_reason(void)
     CHECK(position == 42);
 }
 
-static void an_ipv6_only_fabric_works_without_any_variable(void)
+TEST_CASE("an IPv6-only fabric works without any variable")
 {
     const struct gyre_ib_gid_row rows[] = {
         row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(2, 1, "fd00:1::5", "eth0"),
@@ -105,7 +105,7 @@ static void an_ipv6_only_fabric_works_without_any_variable(void)
     CHECK(chosen(rows, 4, &rules) == -1);
 }
 
-static void link_local_is_used_when_there_is_nothing_else(void)
+TEST_CASE("link-local is used when there is nothing else")
 {
     const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"),
                                            row(1, 2, "fe80::1", "eth0")};
@@ -113,7 +113,7 @@ static void link_local_is_used_when_there_is_nothing_else(void)
     CHECK(chosen(rows, 2, &rules) == 1);
 }
 
-static void a_forced_family_wins_over_the_order_of_classes(void)
+TEST_CASE("a forced family wins over the order of classes")
 {
     const struct gyre_ib_gid_row rows[] = {row(0, 2, "10.0.0.1", "eth0"),
                                            row(1, 2, "fd00::1", "eth0")};
@@ -122,7 +122,7 @@ static void a_forced_family_wins_over_the_order_of_classes(void)
     CHECK(chosen(rows, 2, &rules) == 1);
 }
 
-static void only_v1_is_refused_unless_v1_is_asked_for(void)
+TEST_CASE("only v1 is refused unless v1 is asked for")
 {
     const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"),
                                            row(1, 1, "10.0.0.1", "eth0")};
@@ -132,7 +132,7 @@ static void only_v1_is_refused_unless_v1_is_asked_for(void)
     CHECK(chosen(rows, 2, &rules) == 1);
 }
 
-static void index_zero_is_chosen_for_what_it_is_only(void)
+TEST_CASE("index zero is chosen for what it is only")
 {
     const struct gyre_ib_gid_row good[] = {row(0, 2, "10.0.0.1", "eth0")};
     const struct gyre_ib_gid_row outside[] = {row(0, 2, "10.0.0.1", "eth0"),
@@ -146,7 +146,7 @@ static void index_zero_is_chosen_for_what_it_is_only(void)
     CHECK(chosen(outside, 2, &rules) == 1);
 }
 
-static void a_bond_s_row_is_taken_and_an_interface_that_is_down_is_not(void)
+TEST_CASE("a bond's row is taken and an interface that is down is not")
 {
     struct gyre_ib_gid_row rows[] = {row(0, 2, "10.0.0.1", "eth0"), row(1, 2, "10.0.0.2", "bond0")};
     const struct gyre_ib_gid_rules rules = any_rules();
@@ -154,7 +154,7 @@ static void a_bond_s_row_is_taken_and_an_interface_that_is_down_is_not(void)
     CHECK(chosen(rows, 2, &rules) == 1);
 }
 
-static void the_port_s_own_interface_comes_before_a_vlan(void)
+TEST_CASE("the port's own interface comes before a VLAN")
 {
     struct gyre_ib_gid_row rows[] = {row(0, 2, "10.1.0.1", "eth0.100"),
                                      row(1, 2, "10.0.0.1", "eth0")};
@@ -165,7 +165,7 @@ static void the_port_s_own_interface_comes_before_a_vlan(void)
     CHECK(chosen(rows, 2, &rules) == 0);
 }
 
-static void a_forced_index_must_exist_and_be_usable(void)
+TEST_CASE("a forced index must exist and be usable")
 {
     const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"), row(2, 0, "10.0.0.1", "")};
     struct gyre_ib_gid_rules rules = any_rules();
@@ -180,7 +180,7 @@ static void a_forced_index_must_exist_and_be_usable(void)
                 "no such usable row. GIDs: [0] fe80::1 v1 eth0");
 }
 
-static void the_index_may_differ_per_device(void)
+TEST_CASE("the index may differ per device")
 {
     int index;
     CHECK_OK(gyre_ib_gid_parse_index("", "mlx5_0", &index));
@@ -201,7 +201,7 @@ static void the_index_may_differ_per_device(void)
                 "\"2\" is not device=number");
 }
 
-static void a_range_that_does_not_parse_is_refused(void)
+TEST_CASE("a range that does not parse is refused")
 {
     static const char *const wrong[] = {"10.0.0.0/33", "10.0.0/8",    "fd00::/129", "eth0",
                                         "10.0.0.0/",   "10.0.0.0/8x", "/8",         "10.0.0.0/-1"};
@@ -213,7 +213,7 @@ static void a_range_that_does_not_parse_is_refused(void)
     }
 }
 
-static void a_pair_prefers_one_subnet_whatever_the_order(void)
+TEST_CASE("a pair prefers one subnet whatever the order")
 {
     const struct gyre_ib_gid_row a[] = {row(3, 2, "10.0.1.1", "eth0"),
                                         row(5, 2, "10.0.2.1", "eth0")};
@@ -227,7 +227,7 @@ static void a_pair_prefers_one_subnet_whatever_the_order(void)
     CHECK(x == 1 && y == 0);
 }
 
-static void a_pair_falls_back_to_the_family_that_both_have(void)
+TEST_CASE("a pair falls back to the family that both have")
 {
     const struct gyre_ib_gid_row a[] = {row(3, 2, "10.0.1.1", "eth0"), row(5, 2, "fd00::1", "eth0"),
                                         row(1, 2, "fe80::1", "eth0")};
@@ -241,7 +241,7 @@ static void a_pair_falls_back_to_the_family_that_both_have(void)
     CHECK(x == 0 && y == 1);
 }
 
-static void a_pair_that_does_not_fit_prints_both_tables(void)
+TEST_CASE("a pair that does not fit prints both tables")
 {
     const struct gyre_ib_gid_row a[] = {row(3, 2, "10.0.1.1", "eth0")};
     const struct gyre_ib_gid_row b[] = {row(1, 2, "fd00::2", "eth0")};
@@ -252,32 +252,3 @@ static void a_pair_that_does_not_fit_prints_both_tables(void)
                 "one has [3] 10.0.1.1 v2 eth0; the other [1] fd00::2 v2 eth0");
     CHECK_FAILS(gyre_ib_gid_pair(a, 1, c, 1, &x, &y), GYRE_ERROR_UNSUPPORTED, "v1");
 }
-
-static const struct test_case cases[] = {
-    {"the usual table gives IPv4 over v2", the_usual_table_gives_ipv4_over_v2},
-    {"a sparse table of a container gives the row that can be read",
-     a_sparse_table_of_a_container_gives_the_row_that_can_be_read},
-    {"of two IPv4 addresses the range decides", of_two_ipv4_addresses_the_range_decides},
-    {"a range that matches nothing is an error with every reason",
-     a_range_that_matches_nothing_is_an_error_with_every_reason},
-    {"an IPv6-only fabric works without any variable",
-     an_ipv6_only_fabric_works_without_any_variable},
-    {"link-local is used when there is nothing else",
-     link_local_is_used_when_there_is_nothing_else},
-    {"a forced family wins over the order of classes",
-     a_forced_family_wins_over_the_order_of_classes},
-    {"only v1 is refused unless v1 is asked for", only_v1_is_refused_unless_v1_is_asked_for},
-    {"index zero is chosen for what it is only", index_zero_is_chosen_for_what_it_is_only},
-    {"a bond's row is taken and an interface that is down is not",
-     a_bond_s_row_is_taken_and_an_interface_that_is_down_is_not},
-    {"the port's own interface comes before a VLAN", the_port_s_own_interface_comes_before_a_vlan},
-    {"a forced index must exist and be usable", a_forced_index_must_exist_and_be_usable},
-    {"the index may differ per device", the_index_may_differ_per_device},
-    {"a range that does not parse is refused", a_range_that_does_not_parse_is_refused},
-    {"a pair prefers one subnet whatever the order", a_pair_prefers_one_subnet_whatever_the_order},
-    {"a pair falls back to the family that both have",
-     a_pair_falls_back_to_the_family_that_both_have},
-    {"a pair that does not fit prints both tables", a_pair_that_does_not_fit_prints_both_tables},
-};
-
-TEST_MAIN(cases)

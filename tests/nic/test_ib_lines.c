@@ -123,7 +123,7 @@ static void pass(const struct ib_rig *rig, struct pipe pipes[N_FIFOS], uint64_t 
 
 /* ---- cases ---------------------------------------------------------------------------------- */
 
-static void lines_of_every_length_arrive_in_whatever_order_their_halves_come(void)
+TEST_CASE("lines of every length arrive in whatever order their halves come")
 {
     static const uint32_t sizes[] = {256, 4096, 2 * MOST_BYTES};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
@@ -137,7 +137,7 @@ static void lines_of_every_length_arrive_in_whatever_order_their_halves_come(voi
     }
 }
 
-static void the_receiving_proxy_is_told_of_no_slot(void)
+TEST_CASE("the receiving proxy is told of no slot")
 {
     struct ib_rig rig;
     struct pipe pipes[N_FIFOS];
@@ -151,7 +151,7 @@ static void the_receiving_proxy_is_told_of_no_slot(void)
     ib_rig_close(&rig);
 }
 
-static void long_slots_are_cut_into_messages_that_the_port_takes(void)
+TEST_CASE("long slots are cut into messages that the port takes")
 {
     struct vm_device devices[] = {ib_rig_one_nic[0], {.name = NULL}};
     struct ib_rig rig;
@@ -164,7 +164,7 @@ static void long_slots_are_cut_into_messages_that_the_port_takes(void)
     ib_rig_close(&rig);
 }
 
-static void lines_go_over_all_queue_pairs_and_rails(void)
+TEST_CASE("lines go over all queue pairs and rails")
 {
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
     struct vm_device devices[] = {ib_rig_one_nic[0], ib_rig_one_nic[0], {.name = NULL}};
@@ -179,7 +179,7 @@ static void lines_go_over_all_queue_pairs_and_rails(void)
     ib_rig_close(&rig);
 }
 
-static void a_slot_is_not_released_before_it_is_acknowledged(void)
+TEST_CASE("a slot is not released before it is acknowledged")
 {
     struct ib_rig rig;
     struct pipe pipes[N_FIFOS];
@@ -201,7 +201,7 @@ static void a_slot_is_not_released_before_it_is_acknowledged(void)
 }
 
 /* A GPU that has nothing to read from a slot may be ahead of the sender. */
-static void slots_may_be_returned_before_they_are_sent(void)
+TEST_CASE("slots may be returned before they are sent")
 {
     struct ib_rig rig;
     struct pipe pipes[N_FIFOS];
@@ -228,7 +228,7 @@ static void slots_may_be_returned_before_they_are_sent(void)
     ib_rig_close(&rig);
 }
 
-static void a_peer_that_is_gone_raises_the_fault_of_the_sender(void)
+TEST_CASE("a peer that is gone raises the fault of the sender")
 {
     struct ib_rig rig;
     struct pipe pipes[N_FIFOS];
@@ -244,7 +244,7 @@ static void a_peer_that_is_gone_raises_the_fault_of_the_sender(void)
     ib_rig_close(&rig);
 }
 
-static void depths_that_leave_no_room_for_the_lengths_are_refused(void)
+TEST_CASE("depths that leave no room for the lengths are refused")
 {
     struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(ib_rig_one_nic));
@@ -259,7 +259,7 @@ static void depths_that_leave_no_room_for_the_lengths_are_refused(void)
 
 /* ---- flags ---------------------------------------------------------------------------------- */
 
-static void flags_never_match_fresh_memory_or_the_round_before(void)
+TEST_CASE("flags never match fresh memory or the round before")
 {
     enum { DEPTH = 4, WORDS = 8 };
     static const uint64_t numbers[] = {0, 1, 5, (1ULL << 31) - 1, 1ULL << 31, (1ULL << 40) + 3};
@@ -300,7 +300,7 @@ static void make_late(unsigned char *blob)
     send->fifo.credit->head[GYRE_PROTO_LL] = LATE_NUMBER;
 }
 
-static void once_in_two_to_the_thirty_slots_all_lines_of_a_slot_are_sent(void)
+TEST_CASE("once in 2^30 slots all lines of a slot are sent")
 {
     enum { LINE_BYTES = 256, N_WORDS = LINE_BYTES / 8, N_SLOTS = 8 };
     struct ib_rig rig = {.spoil = make_late};
@@ -335,29 +335,4 @@ static void once_in_two_to_the_thirty_slots_all_lines_of_a_slot_are_sent(void)
     }
     CHECK(!ib_rig_has_fault(&rig));
     ib_rig_close(&rig);
-}
-
-static const struct test_case cases[] = {
-    {"lines of every length arrive in whatever order their halves come",
-     lines_of_every_length_arrive_in_whatever_order_their_halves_come},
-    {"the receiving proxy is told of no slot", the_receiving_proxy_is_told_of_no_slot},
-    {"long slots are cut into messages that the port takes",
-     long_slots_are_cut_into_messages_that_the_port_takes},
-    {"lines go over all queue pairs and rails", lines_go_over_all_queue_pairs_and_rails},
-    {"a slot is not released before it is acknowledged",
-     a_slot_is_not_released_before_it_is_acknowledged},
-    {"slots may be returned before they are sent", slots_may_be_returned_before_they_are_sent},
-    {"a peer that is gone raises the fault of the sender",
-     a_peer_that_is_gone_raises_the_fault_of_the_sender},
-    {"depths that leave no room for the lengths are refused",
-     depths_that_leave_no_room_for_the_lengths_are_refused},
-    {"flags never match fresh memory or the round before",
-     flags_never_match_fresh_memory_or_the_round_before},
-    {"once in 2^30 slots all lines of a slot are sent",
-     once_in_two_to_the_thirty_slots_all_lines_of_a_slot_are_sent},
-};
-
-int main(int argc, char **argv)
-{
-    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
 }

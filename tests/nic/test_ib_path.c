@@ -40,17 +40,17 @@ static void run_exchange(const struct vm_device *devices, char **environment, in
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static void numbered_slots_pass_every_fifo_in_both_directions(void)
+TEST_CASE("numbered slots pass every FIFO in both directions")
 {
     run_exchange(ib_rig_one_nic, NULL, 2, 5, 4096);
 }
 
-static void four_ranks_exchange_with_each_other(void)
+TEST_CASE("four ranks exchange with each other")
 {
     run_exchange(ib_rig_one_nic, NULL, 4, 2, 1024);
 }
 
-static void far_pairs_have_sizes_of_their_own(void)
+TEST_CASE("far pairs have sizes of their own")
 {
     static const struct gyre_fifo_size sizes[] = {{2, 256}, {1, 1200}, {3, 4096}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
@@ -71,7 +71,7 @@ static void far_pairs_have_sizes_of_their_own(void)
     }
 }
 
-static void small_slots_travel_in_one_message(void)
+TEST_CASE("small slots travel in one message")
 {
     struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(ib_rig_one_nic));
@@ -106,7 +106,7 @@ static uint32_t queue_pairs_used(uint32_t expected)
     return (uint32_t)vm_counters().n_queue_pairs_used;
 }
 
-static void slots_are_striped_over_queue_pairs_and_rails(void)
+TEST_CASE("slots are striped over queue pairs and rails")
 {
     struct vm_device devices[3];
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
@@ -142,7 +142,7 @@ static void check_pairs(const struct gyre_ib_rail_list *mine,
     CHECK_MSG(strcmp(text, expected) == 0, "cross %d: %s instead of %s", cross, text, expected);
 }
 
-static void rails_are_paired_as_cross_nic_says(void)
+TEST_CASE("rails are paired as GYRE_CROSS_NIC says")
 {
     const struct gyre_ib_rail_list both = {2, {0, 1}};
     const struct gyre_ib_rail_list swapped = {2, {1, 0}};
@@ -166,7 +166,7 @@ static void rails_are_paired_as_cross_nic_says(void)
 }
 
 /* Rank 1 has one rail less than rank 0, so its channels are numbered otherwise. */
-static void ranks_with_different_numbers_of_rails_use_those_that_both_have(void)
+TEST_CASE("ranks with different numbers of rails use those that both have")
 {
     struct vm_device devices[3];
     char *fewer[] = {"GYRE_IB_QPS_PER_CONNECTION=2", "GYRE_IB_HCA==mem0", NULL};
@@ -203,7 +203,7 @@ static bool is_there_with_its_tail(struct ib_rig *rig, uint32_t n_bytes)
 
 /* Rails, several queue pairs, every size of slot, on memory that shows what a NIC wrote only to a
  * read through that NIC. */
-static void a_fence_comes_between_a_nics_writes_and_the_tail(void)
+TEST_CASE("a fence comes between a NIC's writes and the tail")
 {
     static char never[] = "GYRE_NET_GDR_FENCE=0", always[] = "GYRE_NET_GDR_FENCE=1";
     struct vm_device devices[3];
@@ -229,7 +229,7 @@ static void a_fence_comes_between_a_nics_writes_and_the_tail(void)
     }
 }
 
-static void a_fence_that_fails_is_an_error(void)
+TEST_CASE("a fence that fails is an error")
 {
     char *environment[] = {"GYRE_NET_GDR_FENCE=1", NULL};
     struct ib_rig rig = {.n_ranks = 0};
@@ -246,7 +246,7 @@ static void a_fence_that_fails_is_an_error(void)
     ib_rig_close(&rig);
 }
 
-static void a_message_is_never_longer_than_the_port_takes(void)
+TEST_CASE("a message is never longer than the port takes")
 {
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
@@ -254,7 +254,7 @@ static void a_message_is_never_longer_than_the_port_takes(void)
     run_exchange(devices, NULL, 2, 2, 30000);
 }
 
-static void queues_of_the_size_that_was_asked_for_never_overrun(void)
+TEST_CASE("queues of the size that was asked for never overrun")
 {
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
@@ -262,7 +262,7 @@ static void queues_of_the_size_that_was_asked_for_never_overrun(void)
     run_exchange(devices, NULL, 2, 5, 4096);
 }
 
-static void a_rank_has_as_many_queue_pairs_as_can_be_told_apart(void)
+TEST_CASE("a rank has as many queue pairs as can be told apart")
 {
     struct gyre_params params;
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=4", NULL};
@@ -277,7 +277,7 @@ static void tell_of_four_rails(unsigned char *blob)
     memcpy(blob + 2 * sizeof(n_rails), &n_rails, sizeof(n_rails));
 }
 
-static void a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for(void)
+TEST_CASE("a peer cannot tell of more queue pairs than there is room for")
 {
     struct ib_rig rig = {.spoil = tell_of_four_rails};
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=16", NULL};
@@ -289,7 +289,7 @@ static void a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for(void)
 }
 
 /* A NIC may write the event of a completion after the completion was seen. */
-static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
+TEST_CASE("an event that comes late does not keep the proxy awake")
 {
     struct ib_rig rig = {.n_ranks = 0};
     const uint64_t one = 1;
@@ -318,7 +318,7 @@ static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
     ib_rig_close(&rig);
 }
 
-static void a_completion_queue_that_cannot_hold_all_is_refused(void)
+TEST_CASE("a completion queue that cannot hold all is refused")
 {
     struct ib_rig rig = {.n_ranks = 0};
     struct vm_device devices[2];
@@ -333,7 +333,7 @@ static void a_completion_queue_that_cannot_hold_all_is_refused(void)
 
 /* ---- what was chosen ------------------------------------------------------------------------ */
 
-static void the_path_uses_the_class_and_the_smaller_mtu(void)
+TEST_CASE("the path uses the class and the smaller MTU")
 {
     struct ib_rig rig = {.n_ranks = 0};
     struct vm_device devices[3];
@@ -351,7 +351,7 @@ static void the_path_uses_the_class_and_the_smaller_mtu(void)
     ib_rig_close(&rig);
 }
 
-static void infiniband_needs_no_gid(void)
+TEST_CASE("InfiniBand needs no GID")
 {
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
@@ -373,7 +373,7 @@ static void expect_refusal(const struct vm_device *devices, char **environment, 
     ib_rig_close(&rig);
 }
 
-static void no_usable_gid_prints_the_table_with_the_reasons(void)
+TEST_CASE("no usable GID prints the table with the reasons")
 {
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
@@ -383,14 +383,14 @@ static void no_usable_gid_prints_the_table_with_the_reasons(void)
                    "fe80::5054:ff:fe77:1 v2: outside GYRE_IB_ADDR_RANGE");
 }
 
-static void a_forced_index_of_an_empty_row_is_refused(void)
+TEST_CASE("a forced index of an empty row is refused")
 {
     char *environment[] = {"GYRE_IB_GID_INDEX=9", NULL};
     expect_refusal(ib_rig_one_nic, environment, GYRE_ERROR_INVALID_ARGUMENT,
                    "IB_GID_INDEX=9: the GID table has no such usable row");
 }
 
-static void a_port_that_is_down_is_named(void)
+TEST_CASE("a port that is down is named")
 {
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
@@ -398,12 +398,12 @@ static void a_port_that_is_down_is_named(void)
     expect_refusal(devices, NULL, GYRE_ERROR_UNSUPPORTED, "mem0:1 is not active");
 }
 
-static void a_machine_without_devices_says_so(void)
+TEST_CASE("a machine without devices says so")
 {
     expect_refusal(&ib_rig_one_nic[1], NULL, GYRE_ERROR_UNSUPPORTED, "there is no RDMA device");
 }
 
-static void memlock_is_explained_with_numbers(void)
+TEST_CASE("memlock is explained with numbers")
 {
     for (int after = 0; after < 4; after++) {
         struct ib_rig rig = {.n_ranks = 0};
@@ -417,7 +417,7 @@ static void memlock_is_explained_with_numbers(void)
     }
 }
 
-static void each_errno_of_address_resolution_is_explained(void)
+TEST_CASE("each errno of address resolution is explained")
 {
     static const struct {
         int error_number;
@@ -440,7 +440,7 @@ static void each_errno_of_address_resolution_is_explained(void)
     }
 }
 
-static void a_peer_that_resolves_late_is_tried_again(void)
+TEST_CASE("a peer that resolves late is tried again")
 {
     struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(ib_rig_one_nic));
@@ -452,7 +452,7 @@ static void a_peer_that_resolves_late_is_tried_again(void)
     ib_rig_close(&rig);
 }
 
-static void probing_says_why_there_is_no_rdma(void)
+TEST_CASE("probing says why there is no RDMA")
 {
     struct gyre_params params;
     struct gyre_peer_info info;
@@ -472,44 +472,3 @@ static void probing_says_why_there_is_no_rdma(void)
     CHECK(info.ib_usable == 0 && strstr(info.ib_reason, "left out by GYRE_IB_HCA") != NULL);
     CHECK(vm_uninstall());
 }
-
-static const struct test_case cases[] = {
-    {"numbered slots pass every FIFO in both directions",
-     numbered_slots_pass_every_fifo_in_both_directions},
-    {"four ranks exchange with each other", four_ranks_exchange_with_each_other},
-    {"far pairs have sizes of their own", far_pairs_have_sizes_of_their_own},
-    {"small slots travel in one message", small_slots_travel_in_one_message},
-    {"slots are striped over queue pairs and rails", slots_are_striped_over_queue_pairs_and_rails},
-    {"rails are paired as GYRE_CROSS_NIC says", rails_are_paired_as_cross_nic_says},
-    {"ranks with different numbers of rails use those that both have",
-     ranks_with_different_numbers_of_rails_use_those_that_both_have},
-    {"a fence comes between a NIC's writes and the tail",
-     a_fence_comes_between_a_nics_writes_and_the_tail},
-    {"a fence that fails is an error", a_fence_that_fails_is_an_error},
-    {"a message is never longer than the port takes",
-     a_message_is_never_longer_than_the_port_takes},
-    {"queues of the size that was asked for never overrun",
-     queues_of_the_size_that_was_asked_for_never_overrun},
-    {"a rank has as many queue pairs as can be told apart",
-     a_rank_has_as_many_queue_pairs_as_can_be_told_apart},
-    {"a peer cannot tell of more queue pairs than there is room for",
-     a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for},
-    {"an event that comes late does not keep the proxy awake",
-     an_event_that_comes_late_does_not_keep_the_proxy_awake},
-    {"a completion queue that cannot hold all is refused",
-     a_completion_queue_that_cannot_hold_all_is_refused},
-    {"the path uses the class and the smaller MTU", the_path_uses_the_class_and_the_smaller_mtu},
-    {"InfiniBand needs no GID", infiniband_needs_no_gid},
-    {"no usable GID prints the table with the reasons",
-     no_usable_gid_prints_the_table_with_the_reasons},
-    {"a forced index of an empty row is refused", a_forced_index_of_an_empty_row_is_refused},
-    {"a port that is down is named", a_port_that_is_down_is_named},
-    {"a machine without devices says so", a_machine_without_devices_says_so},
-    {"memlock is explained with numbers", memlock_is_explained_with_numbers},
-    {"each errno of address resolution is explained",
-     each_errno_of_address_resolution_is_explained},
-    {"a peer that resolves late is tried again", a_peer_that_resolves_late_is_tried_again},
-    {"probing says why there is no RDMA", probing_says_why_there_is_no_rdma},
-};
-
-TEST_MAIN(cases)

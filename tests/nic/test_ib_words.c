@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-static void timers_are_four_microseconds_times_a_power_of_two(void)
+TEST_CASE("timers are four microseconds times a power of two")
 {
     CHECK(gyre_ib_ack_timeout_ns(0) == 0);
     CHECK(gyre_ib_ack_timeout_ns(14) == 67108864);   /* 67 ms */
@@ -17,7 +17,7 @@ static void timers_are_four_microseconds_times_a_power_of_two(void)
     CHECK(gyre_ib_retry_window_ns(16, 0) == 268435456ULL);
 }
 
-static void traffic_classes_are_decoded(void)
+TEST_CASE("traffic classes are decoded")
 {
     char text[64];
     CHECK(strcmp(gyre_ib_class_to_text(106, text, sizeof(text)), "TC 106 = DSCP 26 + ECT(0)") == 0);
@@ -27,7 +27,7 @@ static void traffic_classes_are_decoded(void)
     CHECK(strcmp(gyre_ib_class_to_text(255, text, sizeof(text)), "TC 255 = DSCP 63 + CE") == 0);
 }
 
-static void classes_that_hardly_mean_what_they_say_are_explained(void)
+TEST_CASE("classes that hardly mean what they say are explained")
 {
     char text[320];
     CHECK(gyre_ib_class_warning(106, true, text, sizeof(text)) == NULL);
@@ -38,7 +38,7 @@ static void classes_that_hardly_mean_what_they_say_are_explained(void)
     CHECK(strstr(gyre_ib_class_warning(107, true, text, sizeof(text)), "104 or 106") != NULL);
 }
 
-static void every_completion_status_has_a_name_and_a_hint(void)
+TEST_CASE("every completion status has a name and a hint")
 {
     static const enum ibv_wc_status statuses[] = {
         IBV_WC_LOC_LEN_ERR,  IBV_WC_LOC_QP_OP_ERR,  IBV_WC_LOC_PROT_ERR,      IBV_WC_WR_FLUSH_ERR,
@@ -51,13 +51,13 @@ static void every_completion_status_has_a_name_and_a_hint(void)
     CHECK(strcmp(gyre_ib_wc_name(IBV_WC_RETRY_EXC_ERR), "RETRY_EXC") == 0);
 }
 
-static void path_mtus_are_bytes(void)
+TEST_CASE("path MTUs are bytes")
 {
     CHECK(gyre_ib_mtu_bytes(IBV_MTU_256) == 256 && gyre_ib_mtu_bytes(IBV_MTU_1024) == 1024);
     CHECK(gyre_ib_mtu_bytes(IBV_MTU_4096) == 4096 && gyre_ib_mtu_bytes((enum ibv_mtu)0) == 0);
 }
 
-static void random_psns_have_24_bits_and_differ(void)
+TEST_CASE("random PSNs have 24 bits and differ")
 {
     uint32_t all = 0;
     uint32_t first;
@@ -70,17 +70,3 @@ static void random_psns_have_24_bits_and_differ(void)
     }
     CHECK(all > 0xffff);
 }
-
-static const struct test_case cases[] = {
-    {"timers are four microseconds times a power of two",
-     timers_are_four_microseconds_times_a_power_of_two},
-    {"traffic classes are decoded", traffic_classes_are_decoded},
-    {"classes that hardly mean what they say are explained",
-     classes_that_hardly_mean_what_they_say_are_explained},
-    {"every completion status has a name and a hint",
-     every_completion_status_has_a_name_and_a_hint},
-    {"path MTUs are bytes", path_mtus_are_bytes},
-    {"random PSNs have 24 bits and differ", random_psns_have_24_bits_and_differ},
-};
-
-TEST_MAIN(cases)

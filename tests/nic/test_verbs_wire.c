@@ -79,12 +79,12 @@ static void read_all(struct rig_end *end)
     rig_close(end);
 }
 
-static void bytes_are_there_when_the_immediate_value_is(void)
+TEST_CASE("bytes are there when the immediate value is")
 {
     rig_on_two(write_all, read_all);
 }
 
-static void bytes_are_there_too_when_they_go_by_the_ring(void)
+TEST_CASE("bytes are there too when they go by the ring")
 {
     setenv("VERBS_WIRE_MOVE", "ring", 1);
     rig_on_two(write_all, read_all);
@@ -136,7 +136,7 @@ static void wake_other(struct rig_end *end)
     rig_close(end);
 }
 
-static void an_armed_channel_wakes_a_sleeping_peer_once(void)
+TEST_CASE("an armed channel wakes a sleeping peer, once")
 {
     rig_on_two(wake_other, sleep_for_event);
 }
@@ -211,7 +211,7 @@ static void stay_read_only(struct rig_end *end)
     stay(end);
 }
 
-static void keys_ranges_and_access_are_checked_at_both_ends(void)
+TEST_CASE("keys, ranges and access are checked at both ends")
 {
     rig_on_two(write_with_wrong_key, stay);
     rig_on_two(write_past_the_end, stay);
@@ -230,7 +230,7 @@ static void write_unasked(struct rig_end *end)
     rig_close(end);
 }
 
-static void a_missing_receive_ends_in_rnr(void)
+TEST_CASE("a missing receive ends in RNR")
 {
     rig_on_two(write_unasked, stay);
 }
@@ -261,7 +261,7 @@ static void receive_late(struct rig_end *end)
     rig_close(end);
 }
 
-static void a_late_receive_is_waited_for_in_order(void)
+TEST_CASE("a late receive is waited for, in order")
 {
     rig_on_two(write_early, receive_late);
 }
@@ -302,7 +302,7 @@ static void die(struct rig_end *end)
     raise(SIGKILL);
 }
 
-static void a_killed_peer_ends_in_retry_exceeded_after_the_retry_time(void)
+TEST_CASE("a killed peer ends in retry exceeded, after the retry time")
 {
     rig_on_two(outlive, die);
 }
@@ -334,7 +334,7 @@ static void write_to_stopped(struct rig_end *end)
     rig_close(end);
 }
 
-static void a_stopped_pair_flushes_and_answers_no_more(void)
+TEST_CASE("a stopped pair flushes and answers no more")
 {
     rig_on_two(write_to_stopped, stop);
 }
@@ -386,22 +386,7 @@ static void do_nothing(struct rig_end *end)
     (void)end;
 }
 
-static void gpu_memory_needs_a_real_dma_buf(void)
+TEST_CASE("GPU memory needs a real dma-buf")
 {
     rig_on_two(register_gpu_memory, do_nothing);
 }
-
-static const struct test_case cases[] = {
-    {"bytes are there when the immediate value is", bytes_are_there_when_the_immediate_value_is},
-    {"bytes are there too when they go by the ring", bytes_are_there_too_when_they_go_by_the_ring},
-    {"an armed channel wakes a sleeping peer, once", an_armed_channel_wakes_a_sleeping_peer_once},
-    {"keys, ranges and access are checked at both ends",
-     keys_ranges_and_access_are_checked_at_both_ends},
-    {"a missing receive ends in RNR", a_missing_receive_ends_in_rnr},
-    {"a late receive is waited for, in order", a_late_receive_is_waited_for_in_order},
-    {"a killed peer ends in retry exceeded, after the retry time",
-     a_killed_peer_ends_in_retry_exceeded_after_the_retry_time},
-    {"a stopped pair flushes and answers no more", a_stopped_pair_flushes_and_answers_no_more},
-    {"GPU memory needs a real dma-buf", gpu_memory_needs_a_real_dma_buf},
-};
-TEST_MAIN(cases)

@@ -128,17 +128,17 @@ static void check_chains_of_four(struct rig_end *end)
     check_chains(end);
 }
 
-static void one_pair_keeps_its_order(void)
+TEST_CASE("one pair keeps its order, whatever memory its requests name")
 {
     rig_on_two(write_chains, check_chains);
 }
 
-static void pairs_keep_their_orders(void)
+TEST_CASE("pairs keep their orders beside each other")
 {
     rig_on_two(write_chains_of_four, check_chains_of_four);
 }
 
-static void order_is_kept_where_host_memory_is_closed(void)
+TEST_CASE("order is kept where host memory is closed")
 {
     setenv("VERBS_WIRE_MOVE", "ring", 1);
     rig_on_two(write_chains, check_chains);
@@ -191,7 +191,7 @@ static void see_all(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void a_process_that_closes_carries_on_where_the_nic_stopped(void)
+TEST_CASE("a process that closes carries on where the NIC stopped")
 {
     rig_on_two(write_from_locked, see_all);
 }
@@ -267,7 +267,7 @@ static void receive_sends(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void host_memory_and_messages_come_after_the_writes_before_them(void)
+TEST_CASE("host memory and messages come after the writes before them")
 {
     rig_on_two(write_then_send, receive_sends);
 }
@@ -309,7 +309,7 @@ static void do_not_look(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void a_read_sees_the_writes_before_it(void)
+TEST_CASE("a read sees the writes before it")
 {
     rig_on_two(write_and_read, do_not_look);
 }
@@ -352,28 +352,13 @@ static void write_behind(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void a_port_catches_up_before_the_next_wait(void)
+TEST_CASE("a port catches up before the next wait")
 {
     setenv("VERBS_WIRE_GBIT", "100", 1);
     rig_on_two(write_behind, do_not_look);
 }
 
-static void writes_that_are_posted_at_once_are_waited_for_at_once(void)
+TEST_CASE("writes that are posted at once are waited for at once")
 {
     rig_on_two(write_at_once, do_not_look);
 }
-
-static const struct test_case cases[] = {
-    {"one pair keeps its order, whatever memory its requests name", one_pair_keeps_its_order},
-    {"pairs keep their orders beside each other", pairs_keep_their_orders},
-    {"order is kept where host memory is closed", order_is_kept_where_host_memory_is_closed},
-    {"a process that closes carries on where the NIC stopped",
-     a_process_that_closes_carries_on_where_the_nic_stopped},
-    {"host memory and messages come after the writes before them",
-     host_memory_and_messages_come_after_the_writes_before_them},
-    {"a read sees the writes before it", a_read_sees_the_writes_before_it},
-    {"writes that are posted at once are waited for at once",
-     writes_that_are_posted_at_once_are_waited_for_at_once},
-    {"a port catches up before the next wait", a_port_catches_up_before_the_next_wait},
-};
-TEST_MAIN(cases)

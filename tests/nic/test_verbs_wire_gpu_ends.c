@@ -66,7 +66,7 @@ static void see_first_write(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void a_refused_request_comes_after_the_copies_before_it(void)
+TEST_CASE("a refused request comes after the copies before it")
 {
     rig_on_two(write_with_wrong_key, see_first_write);
     if (is_failing())
@@ -118,7 +118,7 @@ static void see_nothing_after_it(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void a_copy_that_fails_ends_its_pair_alone(void)
+TEST_CASE("a copy that fails ends its pair alone")
 {
     if (is_failing())
         rig_on_two(write_that_fails, see_nothing_after_it);
@@ -153,7 +153,7 @@ static void die(struct rig_end *end)
     raise(SIGKILL);
 }
 
-static void a_peer_that_dies_ends_its_writes(void)
+TEST_CASE("a peer that dies ends its writes")
 {
     rig_on_two(outlive, die);
 }
@@ -264,7 +264,7 @@ static void see_no_secret(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void no_copy_is_under_way_in_memory_that_was_taken_away(void)
+TEST_CASE("no copy is under way in memory that was taken away")
 {
     rig_on_two(write_until_refused, take_away);
     rig_on_two(take_own_away, see_no_secret);
@@ -311,20 +311,9 @@ static void see_late(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void copies_begin_when_their_requests_are_due(void)
+TEST_CASE("copies begin when their requests are due")
 {
     setenv("VERBS_WIRE_US", "100000", 1);
     setenv("VERBS_WIRE_GBIT", "1", 1);
     rig_on_two(write_late, see_late);
 }
-
-static const struct test_case cases[] = {
-    {"a refused request comes after the copies before it",
-     a_refused_request_comes_after_the_copies_before_it},
-    {"a copy that fails ends its pair alone", a_copy_that_fails_ends_its_pair_alone},
-    {"a peer that dies ends its writes", a_peer_that_dies_ends_its_writes},
-    {"no copy is under way in memory that was taken away",
-     no_copy_is_under_way_in_memory_that_was_taken_away},
-    {"copies begin when their requests are due", copies_begin_when_their_requests_are_due},
-};
-TEST_MAIN(cases)

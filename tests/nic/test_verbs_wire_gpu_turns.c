@@ -103,7 +103,7 @@ static void receive_slots(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void slots_and_their_labels_are_waited_for_at_once(void)
+TEST_CASE("slots and their labels are waited for at once")
 {
     rig_on_two(send_slots, receive_slots);
 }
@@ -151,7 +151,7 @@ static void see_labels(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void no_label_is_seen_before_its_slot(void)
+TEST_CASE("no label is seen before its slot")
 {
     rig_on_two(send_in_rounds, see_labels);
 }
@@ -209,7 +209,7 @@ static void receive_in_locked(struct rig_end *end)
     places_close(end, &places);
 }
 
-static void labels_that_the_kernel_refuses_to_write_go_by_the_ring(void)
+TEST_CASE("labels that the kernel refuses to write go by the ring")
 {
     rig_on_two(send_to_locked, receive_in_locked);
 }
@@ -307,12 +307,12 @@ static void receive_only_one(struct rig_end *end)
     see_one_label(end, 1);
 }
 
-static void labels_do_not_arrive_when_a_copy_of_their_batch_fails(void)
+TEST_CASE("labels do not arrive when a copy of their batch fails")
 {
     rig_on_two(send_copy_that_fails, see_no_label);
 }
 
-static void a_refused_label_comes_after_those_before_it(void)
+TEST_CASE("a refused label comes after those before it")
 {
     rig_on_two(send_wrong_key, see_one_of_two);
     rig_on_two(send_one_too_many, receive_only_one);
@@ -355,7 +355,7 @@ static void die_when_all_are_started(struct rig_end *end)
     raise(SIGKILL);
 }
 
-static void a_label_to_a_peer_that_has_died_fails_after_the_retry_time(void)
+TEST_CASE("a label to a peer that has died fails after the retry time")
 {
     char job[64];
     snprintf(job, sizeof(job), "slow-%d", (int)getpid());
@@ -363,17 +363,3 @@ static void a_label_to_a_peer_that_has_died_fails_after_the_retry_time(void)
     rig_on_two(send_to_dying, die_when_all_are_started);
     unsetenv("VERBS_WIRE_JOB");
 }
-
-static const struct test_case cases[] = {
-    {"slots and their labels are waited for at once",
-     slots_and_their_labels_are_waited_for_at_once},
-    {"no label is seen before its slot", no_label_is_seen_before_its_slot},
-    {"labels that the kernel refuses to write go by the ring",
-     labels_that_the_kernel_refuses_to_write_go_by_the_ring},
-    {"labels do not arrive when a copy of their batch fails",
-     labels_do_not_arrive_when_a_copy_of_their_batch_fails},
-    {"a refused label comes after those before it", a_refused_label_comes_after_those_before_it},
-    {"a label to a peer that has died fails after the retry time",
-     a_label_to_a_peer_that_has_died_fails_after_the_retry_time},
-};
-TEST_MAIN(cases)

@@ -108,7 +108,7 @@ static void check_use(gyre_comm *comm, int rank, int n_ranks, void *argument)
     check_sum(comm, rank, n_ranks);
 }
 
-static void programs_of_a_file_carry_out_the_calls_that_they_fit(void)
+TEST_CASE("programs of a file carry out the calls that they fit")
 {
     struct text_file text = open_text();
     struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
@@ -135,7 +135,7 @@ static void init_is_refused(const char *path, const char *words)
     unsetenv("GYRE_ALGO_FILE");
 }
 
-static void init_refuses_programs_that_are_wrong_with_what_is_wrong(void)
+TEST_CASE("init refuses programs that are wrong, with what is wrong")
 {
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
     /* found by the verifier; by the parser; by counting the programs */
@@ -161,7 +161,7 @@ static void init_refuses_programs_that_are_wrong_with_what_is_wrong(void)
 }
 
 /* Two ranks with different files: both must say so. */
-static void ranks_with_different_programs_are_told(void)
+TEST_CASE("ranks with different programs are told")
 {
     struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
     struct text_file of_rank[2];
@@ -240,7 +240,7 @@ static gyre_status read_shape(const struct gyre_algorithm *algorithm,
     return status;
 }
 
-static void what_a_communicator_cannot_give_is_refused_with_what_would_help(void)
+TEST_CASE("what a communicator cannot give is refused, with what would help")
 {
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
     struct gyre_algo_terms host = terms_of(GYRE_DEVICE_HOST, 4);
@@ -301,7 +301,7 @@ static void compare_choices(const struct gyre_algorithm *algorithm, const struct
     free_programs(programs, shape->n_ranks);
 }
 
-static void given_programs_are_chosen_as_the_algorithm_that_emits_them(void)
+TEST_CASE("given programs are chosen as the algorithm that emits them")
 {
     const gyre_device_kind kinds[] = {GYRE_DEVICE_HOST, GYRE_DEVICE_CUDA};
     for (int kind = 0; kind < 2; kind++)
@@ -323,7 +323,7 @@ static void given_programs_are_chosen_as_the_algorithm_that_emits_them(void)
             }
 }
 
-static void programs_of_no_built_in_algorithm_have_the_traits_of_their_steps(void)
+TEST_CASE("programs of no built-in algorithm have the traits of their steps")
 {
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
     struct gyre_program **programs = emit_all(&gyre_algorithm_ring, &shape);
@@ -404,7 +404,7 @@ static void check_call(gyre_comm *comm, int rank, int n_ranks, void *argument)
     check_sum(comm, rank, n_ranks);
 }
 
-static void with_a_check_every_program_is_proved_before_its_first_use(void)
+TEST_CASE("with GYRE_CHECK=programs every program is proved before its first use")
 {
     struct text_file log = open_text();
     char text[4096] = "";
@@ -425,7 +425,7 @@ static void with_a_check_every_program_is_proved_before_its_first_use(void)
 /* The root of this gather has two workers, the other rank one. A GPU runs workers as thread blocks,
  * so the number of channels follows from the number of workers, and both ranks must find the same
  * number. */
-static void ranks_with_different_numbers_of_workers_find_the_same_number(void)
+TEST_CASE("ranks with different numbers of workers find the same number")
 {
     static const char *const texts[2] = {
         "program apart gather\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\n"
@@ -450,25 +450,3 @@ static void ranks_with_different_numbers_of_workers_find_the_same_number(void)
     for (int rank = 0; rank < 2; rank++)
         gyre_program_free(own[rank]);
 }
-
-static const struct test_case cases[] = {
-    {"programs of a file carry out the calls that they fit",
-     programs_of_a_file_carry_out_the_calls_that_they_fit},
-    {"init refuses programs that are wrong, with what is wrong",
-     init_refuses_programs_that_are_wrong_with_what_is_wrong},
-    {"ranks with different programs are told", ranks_with_different_programs_are_told},
-    {"what a communicator cannot give is refused, with what would help",
-     what_a_communicator_cannot_give_is_refused_with_what_would_help},
-    {"given programs are chosen as the algorithm that emits them",
-     given_programs_are_chosen_as_the_algorithm_that_emits_them},
-    {"programs of no built-in algorithm have the traits of their steps",
-     programs_of_no_built_in_algorithm_have_the_traits_of_their_steps},
-    {"ranks with different numbers of workers find the same number",
-     ranks_with_different_numbers_of_workers_find_the_same_number},
-    {"a proof refuses what is wrong, and bounds its cost",
-     a_proof_refuses_what_is_wrong_and_bounds_its_cost},
-    {"with GYRE_CHECK=programs every program is proved before its first use",
-     with_a_check_every_program_is_proved_before_its_first_use},
-};
-
-TEST_MAIN(cases)

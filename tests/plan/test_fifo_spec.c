@@ -15,7 +15,7 @@
 
 static const int some_ranks[] = {2, 3, 4, 5, 8, 16, 33, 64, 128};
 
-static void connection_memory_stays_within_the_budget(void)
+TEST_CASE("connection memory stays within the budget")
 {
     for (int kind = 0; kind < 2; kind++)
         for (int proxied = 0; proxied < 2; proxied++)
@@ -38,7 +38,7 @@ static void connection_memory_stays_within_the_budget(void)
             }
 }
 
-static void rings_on_gpus_have_large_slots(void)
+TEST_CASE("rings on GPUs have large slots")
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_ranks); i++) {
         const uint32_t n_ranks = (uint32_t)some_ranks[i];
@@ -60,7 +60,7 @@ static void rings_on_gpus_have_large_slots(void)
     CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.ring_slot_bytes == 0);
 }
 
-static void the_fewest_channels_leave_every_lane_a_fifo(void)
+TEST_CASE("the fewest channels leave every lane a FIFO")
 {
     for (uint16_t n_ranks = 2; n_ranks <= 17; n_ranks++) {
         const struct gyre_fifo_spec spec =
@@ -122,7 +122,7 @@ static void check_edges(const struct gyre_algorithm *algorithm, enum gyre_collec
     }
 }
 
-static void algorithms_that_follow_the_ring_do(void)
+TEST_CASE("algorithms that follow the ring do")
 {
     int n_found = 0;
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
@@ -144,7 +144,7 @@ static void algorithms_that_follow_the_ring_do(void)
 /* The FIFOs of communicators on one host as they were when the speed of GPUs was measured
  * (docs/performance.md, 2026-11), before pairs had classes. A change here asks for new
  * measurements. */
-static void one_host_keeps_the_sizes_that_were_measured(void)
+TEST_CASE("one host keeps the sizes that were measured")
 {
     static const struct {
         gyre_device_kind kind;
@@ -270,7 +270,7 @@ static void check_programs(const struct gyre_algorithm *algorithm, enum gyre_col
     }
 }
 
-static void algorithms_that_keep_near_do(void)
+TEST_CASE("algorithms that keep near do")
 {
     int n_found = 0;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_hosts); i++)
@@ -288,7 +288,7 @@ static void algorithms_that_keep_near_do(void)
     CHECK(n_found > 0);
 }
 
-static void both_ends_of_a_pair_find_the_same(void)
+TEST_CASE("both ends of a pair find the same")
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_hosts); i++) {
         struct gyre_grouping grouping;
@@ -313,7 +313,7 @@ static void both_ends_of_a_pair_find_the_same(void)
 
 /* A rank has near peers on its rail only, at powers of two and at one distance more, in both
  * directions: of 512 hosts those are 1, 2, ..., 256, 255 and 257, and 511, 510, ..., 384. */
-static void near_peers_are_few(void)
+TEST_CASE("near peers are few")
 {
     static struct gyre_grouping grouping;
     struct gyre_peer_counts counts;
@@ -339,7 +339,7 @@ static uint64_t slots_of_rank(const struct gyre_fifo_spec *spec,
            2ULL * peers->n_far * spec->far.n_fifos * far;
 }
 
-static void the_budget_holds_on_any_number_of_hosts(void)
+TEST_CASE("the budget holds on any number of hosts")
 {
     static const char *const hosts[] = {"2x1",   "2x8",    "3x5",    "8x8",   "16x1", "64x8", "7+8",
                                         "512x8", "1024x4", "2048x8", "96x16", "31x8", "1+8+8"};
@@ -369,17 +369,3 @@ static void the_budget_holds_on_any_number_of_hosts(void)
                   spec.far.slot_bytes <= spec.slot_bytes[GYRE_PROTO_SIMPLE]);
         }
 }
-
-static const struct test_case cases[] = {
-    {"connection memory stays within the budget", connection_memory_stays_within_the_budget},
-    {"rings on GPUs have large slots", rings_on_gpus_have_large_slots},
-    {"the fewest channels leave every lane a FIFO", the_fewest_channels_leave_every_lane_a_fifo},
-    {"algorithms that follow the ring do", algorithms_that_follow_the_ring_do},
-    {"one host keeps the sizes that were measured", one_host_keeps_the_sizes_that_were_measured},
-    {"algorithms that keep near do", algorithms_that_keep_near_do},
-    {"both ends of a pair find the same", both_ends_of_a_pair_find_the_same},
-    {"near peers are few", near_peers_are_few},
-    {"the budget holds on any number of hosts", the_budget_holds_on_any_number_of_hosts},
-};
-
-TEST_MAIN(cases)

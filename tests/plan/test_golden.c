@@ -9,6 +9,7 @@
  *                                out; `diff` of the output of two builds shows every change
  *   test_golden --write > tests/plan/golden.txt     keep the choices of this build
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan_choice.h"
@@ -587,7 +588,7 @@ static void explain(int number, const struct line *line, const char *expected)
               number, block.words.chars, n_changed, N_CASES, n, text.chars, number);
 }
 
-static void calls_are_carried_out_as_golden_txt_says(void)
+TEST_CASE("calls are carried out as golden.txt says")
 {
     FILE *golden = fopen(GOLDEN_FILE, "r");
     char expected[N_CASES + 1];
@@ -605,15 +606,11 @@ static void calls_are_carried_out_as_golden_txt_says(void)
     fclose(golden);
 }
 
-static const struct test_case cases[] = {
-    {"calls are carried out as golden.txt says", calls_are_carried_out_as_golden_txt_says},
-};
-
 int main(int argc, char **argv)
 {
     const bool writes = argc > 1 && strcmp(argv[1], "--write") == 0;
     if (!writes && (argc < 2 || strcmp(argv[1], "--print") != 0))
-        return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+        return test_main(argc, argv);
     const int first = argc > 2 ? atoi(argv[2]) : 0;
     const int last = argc > 3 ? atoi(argv[3]) : argc > 2 ? first : N_BLOCKS - 1;
     load_file();

@@ -17,7 +17,7 @@
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
-static void a_list_of_protocols_has_a_part_for_each_kind_of_link(void)
+TEST_CASE("a list of protocols has a part for each kind of link")
 {
     const uint32_t all = BIT(SIMPLE) | BIT(LL) | BIT(LL128) | BIT(LAMPORT);
     const struct {
@@ -96,7 +96,7 @@ static gyre_status choose(const struct gyre_tuner_facts *facts, const char *prot
 }
 
 /* A program of two levels has steps of both kinds, so it gains whatever its size. */
-static void small_calls_on_several_hosts_go_by_lines_inside_them(void)
+TEST_CASE("small calls on several hosts go by lines inside them")
 {
     struct gyre_tuner_facts facts = facts_across();
     struct gyre_choice choice, simple;
@@ -122,7 +122,7 @@ static void small_calls_on_several_hosts_go_by_lines_inside_them(void)
 }
 
 /* Also that a tile fits the slots of both kinds. */
-static void each_kind_of_link_can_be_forced(void)
+TEST_CASE("each kind of link can be forced")
 {
     static const struct {
         const char *text;
@@ -154,7 +154,7 @@ static void each_kind_of_link_can_be_forced(void)
 }
 
 /* Far pairs have short slots, and a tile has to go through them too. */
-static void tiles_fit_the_slots_between_hosts(void)
+TEST_CASE("tiles fit the slots between hosts")
 {
     struct gyre_tuner_facts facts = facts_across();
     struct gyre_choice choice;
@@ -167,7 +167,7 @@ static void tiles_fit_the_slots_between_hosts(void)
     }
 }
 
-static void impossible_protocols_are_refused_for_each_kind_of_link(void)
+TEST_CASE("impossible protocols are refused for each kind of link")
 {
     struct gyre_tuner_facts facts = facts_across();
     struct gyre_choice choice;
@@ -208,7 +208,7 @@ static struct gyre_tuner_facts facts_inside(void)
     return facts;
 }
 
-static void a_message_inside_a_host_goes_as_in_a_communicator_of_one_host(void)
+TEST_CASE("a message inside a host goes as in a communicator of one host")
 {
     const struct gyre_tuner_facts across = facts_across();
     const struct gyre_tuner_pair inside = {.n_ranks_inside = 4, .is_near = true};
@@ -233,7 +233,7 @@ static void a_message_inside_a_host_goes_as_in_a_communicator_of_one_host(void)
 
 /* A broadcast from rank 0 by ring, of two hosts of two ranks. It goes to both ranks of the other
  * host and then to rank 1, so it crosses between the hosts twice, and one hop is inside. */
-static void predictions_know_the_protocol_of_each_link(void)
+TEST_CASE("predictions know the protocol of each link")
 {
     static struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {0, 0, 1, 1}};
     const struct gyre_shape shape = {
@@ -286,7 +286,7 @@ static void fill_ends(const struct gyre_fifo_spec *spec, struct gyre_connector *
     }
 }
 
-static void a_program_for_lines_keeps_proxied_connections_in_simple(void)
+TEST_CASE("a program for lines keeps proxied connections in simple")
 {
     const struct gyre_fifo_spec spec = {.n_fifos = 2, .depth = 4, .slot_bytes = {4096, 4096, 8192}};
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = N_RANKS};
@@ -319,7 +319,7 @@ static void a_program_for_lines_keeps_proxied_connections_in_simple(void)
 }
 
 /* A communicator of hosts of one GPU each: all connections have slots of lines of the proxies. */
-static void a_program_for_hosts_of_one_gpu_goes_by_lines_of_proxies(void)
+TEST_CASE("a program for hosts of one GPU goes by lines of proxies")
 {
     static struct gyre_grouping grouping = {
         .n_hosts = N_RANKS, .host_of = {0, 1, 2, 3}, .n_nics = 1};
@@ -353,7 +353,7 @@ static void a_program_for_hosts_of_one_gpu_goes_by_lines_of_proxies(void)
 
 /* Over RDMA and on the host device lines between hosts are used only where they are asked for, and
  * on GPUs only beside ll. */
-static void lines_between_hosts_are_used_where_they_are_asked_for(void)
+TEST_CASE("lines between hosts are used where they are asked for")
 {
     static const struct {
         gyre_device_kind kind;
@@ -401,7 +401,7 @@ static struct gyre_tuner_facts facts_of_one_gpu_a_host(void)
     return facts;
 }
 
-static void between_hosts_of_one_gpu_both_protocols_are_the_same(void)
+TEST_CASE("between hosts of one GPU both protocols are the same")
 {
     static const struct {
         const char *protos;
@@ -445,7 +445,7 @@ static void between_hosts_of_one_gpu_both_protocols_are_the_same(void)
 
 /* Several GPUs a host over TCP: small calls take lines between the hosts if lines inside go with
  * them, and large calls do not. */
-static void gpus_over_tcp_take_lines_for_small_calls(void)
+TEST_CASE("GPUs over TCP take lines for small calls")
 {
     static const char *const protos[] = {"", "ll", "^ll128,lamport", "/simple", "ll128/"};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(protos); i++)
@@ -467,7 +467,7 @@ static void gpus_over_tcp_take_lines_for_small_calls(void)
 }
 
 /* What all slots take stays within the share of the budget that the header names. */
-static void slots_of_lines_between_hosts_fit_their_share_of_memory(void)
+TEST_CASE("slots of lines between hosts fit their share of memory")
 {
     static const uint32_t n_peers[] = {1, 7, 63, 511, 4095, 16383};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(n_peers); i++)
@@ -483,30 +483,3 @@ static void slots_of_lines_between_hosts_fit_their_share_of_memory(void)
             CHECK(2 * (bytes > 0 ? bytes : 128) * n_slots > most || bytes == 16384);
         }
 }
-
-static const struct test_case cases[] = {
-    {"lines between hosts are used where they are asked for",
-     lines_between_hosts_are_used_where_they_are_asked_for},
-    {"GPUs over TCP take lines for small calls", gpus_over_tcp_take_lines_for_small_calls},
-    {"between hosts of one GPU both protocols are the same",
-     between_hosts_of_one_gpu_both_protocols_are_the_same},
-    {"slots of lines between hosts fit their share of memory",
-     slots_of_lines_between_hosts_fit_their_share_of_memory},
-    {"a list of protocols has a part for each kind of link",
-     a_list_of_protocols_has_a_part_for_each_kind_of_link},
-    {"small calls on several hosts go by lines inside them",
-     small_calls_on_several_hosts_go_by_lines_inside_them},
-    {"each kind of link can be forced", each_kind_of_link_can_be_forced},
-    {"tiles fit the slots between hosts", tiles_fit_the_slots_between_hosts},
-    {"impossible protocols are refused for each kind of link",
-     impossible_protocols_are_refused_for_each_kind_of_link},
-    {"a message inside a host goes as in a communicator of one host",
-     a_message_inside_a_host_goes_as_in_a_communicator_of_one_host},
-    {"predictions know the protocol of each link", predictions_know_the_protocol_of_each_link},
-    {"a program for hosts of one GPU goes by lines of proxies",
-     a_program_for_hosts_of_one_gpu_goes_by_lines_of_proxies},
-    {"a program for lines keeps proxied connections in simple",
-     a_program_for_lines_keeps_proxied_connections_in_simple},
-};
-
-TEST_MAIN(cases)

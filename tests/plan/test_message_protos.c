@@ -116,7 +116,7 @@ static void check_message(struct ranks *ranks, int from, int to, uint64_t count)
               receives.tile_bytes);
 }
 
-static void both_ends_of_a_message_choose_the_same(void)
+TEST_CASE("both ends of a message choose the same")
 {
     static const int hosts[][8] = {{2}, {3}, {8}, {1, 1}, {2, 2}, {1, 2, 4}, {3, 1, 1, 1}, {4, 4}};
     for (size_t h = 0; h < GYRE_ARRAY_LENGTH(hosts); h++) {
@@ -129,9 +129,3 @@ static void both_ends_of_a_message_choose_the_same(void)
         close_ranks(&ranks);
     }
 }
-
-static const struct test_case cases[] = {
-    {"both ends of a message choose the same", both_ends_of_a_message_choose_the_same},
-};
-
-TEST_MAIN(cases)

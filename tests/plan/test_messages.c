@@ -36,7 +36,7 @@ static struct gyre_choice choose(const struct gyre_tuner_facts *communicator, ui
     return choice;
 }
 
-static void the_blocks_of_a_group_fit_a_gpu(void)
+TEST_CASE("the blocks of a group fit a GPU")
 {
     struct gyre_tuner_facts facts = two_gpus(132);
     CHECK(gyre_tuner_pair_channels(&facts, GYRE_PROTO_LL128) == 64);
@@ -63,7 +63,7 @@ static void the_blocks_of_a_group_fit_a_gpu(void)
 }
 
 /* With half as many channels, 4 MiB are faster by SIMPLE. */
-static void long_messages_go_by_lines_where_there_are_channels_for_them(void)
+TEST_CASE("long messages go by lines where there are channels for them")
 {
     const struct gyre_tuner_facts many = two_gpus(132), few = two_gpus(114);
     CHECK(choose(&many, 2 << 20).proto == GYRE_PROTO_LL128);
@@ -76,7 +76,7 @@ static void long_messages_go_by_lines_where_there_are_channels_for_them(void)
     CHECK(choose(&many, 16 << 20).proto == GYRE_PROTO_SIMPLE);
 }
 
-static void messages_over_rdma_are_long(void)
+TEST_CASE("messages over RDMA are long")
 {
     struct gyre_tuner_facts facts = two_gpus(132);
     facts.n_hosts = 2;
@@ -90,12 +90,3 @@ static void messages_over_rdma_are_long(void)
     facts.is_tcp = true;
     CHECK(choose(&facts, 1 << 20).n_channels == 16);
 }
-
-static const struct test_case cases[] = {
-    {"the blocks of a group fit a GPU", the_blocks_of_a_group_fit_a_gpu},
-    {"long messages go by lines where there are channels for them",
-     long_messages_go_by_lines_where_there_are_channels_for_them},
-    {"messages over RDMA are long", messages_over_rdma_are_long},
-};
-
-TEST_MAIN(cases)

@@ -15,7 +15,7 @@ static bool is_near(double a, double b)
     return fabs(a - b) <= 1e-9 * fabs(b);
 }
 
-static void the_shipped_constants_are_those_of_the_networks_they_stand_for(void)
+TEST_CASE("the shipped constants are those of the networks they stand for")
 {
     const struct gyre_network rdma = {
         .is_rdma = true, .nic_mbit_per_s = 400000, .latency_ns = 2000};
@@ -34,7 +34,7 @@ static void the_shipped_constants_are_those_of_the_networks_they_stand_for(void)
 
 /* A prediction of a call by lines once left the wire's latency out: 4.15 us over a wire of 300 us.
  */
-static void every_protocol_waits_for_the_wire(void)
+TEST_CASE("every protocol waits for the wire")
 {
     const struct gyre_network slow = {.is_rdma = true, .latency_ns = 300000};
     const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &slow);
@@ -43,14 +43,14 @@ static void every_protocol_waits_for_the_wire(void)
                       gyre_cost_h200.hop_ns[proto][GYRE_LINK_NETWORK] + 298000));
 }
 
-static void what_is_unknown_stays_as_shipped(void)
+TEST_CASE("what is unknown stays as shipped")
 {
     const struct gyre_network nothing = {.is_rdma = true};
     const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &nothing);
     CHECK(memcmp(&cost, &gyre_cost_h200, sizeof(cost)) == 0);
 }
 
-static void constants_inside_hosts_do_not_depend_on_the_network(void)
+TEST_CASE("constants inside hosts do not depend on the network")
 {
     const struct gyre_network slow = {.nic_mbit_per_s = 100, .latency_ns = 5000000};
     const struct gyre_cost cost = gyre_network_cost(&gyre_cost_host, &slow);
@@ -61,7 +61,7 @@ static void constants_inside_hosts_do_not_depend_on_the_network(void)
     CHECK(is_near(cost.worker_read_bytes_per_ns, gyre_cost_host.worker_read_bytes_per_ns));
 }
 
-static void round_trips_fall_into_classes_of_powers_of_two(void)
+TEST_CASE("round trips fall into classes of powers of two")
 {
     CHECK(gyre_network_round(0) == 0);
     CHECK(gyre_network_round(1) == 1000);
@@ -73,7 +73,7 @@ static void round_trips_fall_into_classes_of_powers_of_two(void)
     CHECK(gyre_network_round(UINT64_MAX) > UINT64_MAX / 8192);
 }
 
-static void rates_fall_into_ten_classes_for_a_power_of_ten(void)
+TEST_CASE("rates fall into ten classes for a power of ten")
 {
     CHECK(gyre_network_round_rate(0) == 0);
     CHECK(gyre_network_round_rate(1) == 1);
@@ -87,7 +87,7 @@ static void rates_fall_into_ten_classes_for_a_power_of_ten(void)
     CHECK(gyre_network_round_rate(UINT64_MAX) == 4000000000);
 }
 
-static void the_median_leaves_out_ranks_that_know_nothing(void)
+TEST_CASE("the median leaves out ranks that know nothing")
 {
     uint64_t none[] = {0, 0}, one[] = {0, 7, 0}, odd[] = {9, 0, 1, 5}, outlier[] = {4, 4, 1000, 0};
     CHECK(gyre_network_median(none, 2) == 0);
@@ -95,20 +95,3 @@ static void the_median_leaves_out_ranks_that_know_nothing(void)
     CHECK(gyre_network_median(odd, 4) == 5);
     CHECK(gyre_network_median(outlier, 4) == 4);
 }
-
-static const struct test_case cases[] = {
-    {"the shipped constants are those of the networks they stand for",
-     the_shipped_constants_are_those_of_the_networks_they_stand_for},
-    {"every protocol waits for the wire", every_protocol_waits_for_the_wire},
-    {"what is unknown stays as shipped", what_is_unknown_stays_as_shipped},
-    {"constants inside hosts do not depend on the network",
-     constants_inside_hosts_do_not_depend_on_the_network},
-    {"rates fall into ten classes for a power of ten",
-     rates_fall_into_ten_classes_for_a_power_of_ten},
-    {"round trips fall into classes of powers of two",
-     round_trips_fall_into_classes_of_powers_of_two},
-    {"the median leaves out ranks that know nothing",
-     the_median_leaves_out_ranks_that_know_nothing},
-};
-
-TEST_MAIN(cases)

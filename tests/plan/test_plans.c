@@ -25,7 +25,7 @@ static const struct gyre_plan *find(struct gyre_plan_table *table, uint64_t coun
     return gyre_plan_table_find(table, &key);
 }
 
-static void every_byte_of_a_key_counts(void)
+TEST_CASE("every byte of a key counts")
 {
     static struct gyre_plan_table table;
     struct gyre_plan *plan = plan_of(1000);
@@ -61,7 +61,7 @@ static void find_neighbours(uint64_t *counts, int n)
     CHECK(n_found == n);
 }
 
-static void the_plan_that_was_not_used_for_the_longest_time_is_replaced(void)
+TEST_CASE("the plan that was not used for the longest time is replaced")
 {
     static struct gyre_plan_table table;
     uint64_t counts[GYRE_PLAN_PER_SET + 1];
@@ -88,7 +88,7 @@ static void the_plan_that_was_not_used_for_the_longest_time_is_replaced(void)
 }
 
 /* As many keys as an application has: most of them stay. */
-static void hundreds_of_plans_are_kept(void)
+TEST_CASE("hundreds of plans are kept")
 {
     static struct gyre_plan_table table;
     int n_kept = 0;
@@ -386,7 +386,7 @@ static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argum
     free(own);
 }
 
-static void a_plan_is_made_once_for_each_key(void)
+TEST_CASE("a plan is made once for each key")
 {
     char path[] = "/tmp/gyre_test_plans_XXXXXX";
     FILE *to = fdopen(mkstemp(path), "w");
@@ -449,7 +449,7 @@ static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
     free(own);
 }
 
-static void sends_and_receives_of_groups_are_planned_once(void)
+TEST_CASE("sends and receives of groups are planned once")
 {
     test_on_threads(2, call_groups, NULL);
     test_on_threads(5, call_groups, NULL);
@@ -498,23 +498,9 @@ static void call_at_random(gyre_comm *comm, int rank, int n_ranks, void *argumen
     free(own);
 }
 
-static void calls_with_one_key_are_right_whatever_came_before(void)
+TEST_CASE("calls with one key are right whatever came before")
 {
     test_on_threads(1, call_at_random, NULL);
     test_on_threads(2, call_at_random, NULL);
     test_on_threads(4, call_at_random, NULL);
 }
-
-static const struct test_case cases[] = {
-    {"every byte of a key counts", every_byte_of_a_key_counts},
-    {"the plan that was not used for the longest time is replaced",
-     the_plan_that_was_not_used_for_the_longest_time_is_replaced},
-    {"hundreds of plans are kept", hundreds_of_plans_are_kept},
-    {"a plan is made once for each key", a_plan_is_made_once_for_each_key},
-    {"sends and receives of groups are planned once",
-     sends_and_receives_of_groups_are_planned_once},
-    {"calls with one key are right whatever came before",
-     calls_with_one_key_are_right_whatever_came_before},
-};
-
-TEST_MAIN(cases)

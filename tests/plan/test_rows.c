@@ -17,7 +17,7 @@ static const struct gyre_row *parse_one(const char *text)
     return &rows.rows[0];
 }
 
-static void shipped_rows_parse_and_say_where_they_were_measured(void)
+TEST_CASE("shipped rows parse, and say where they were measured")
 {
     static const struct {
         const char *name;
@@ -43,7 +43,7 @@ static void shipped_rows_parse_and_say_where_they_were_measured(void)
     }
 }
 
-static void words_that_mean_nothing_are_refused(void)
+TEST_CASE("words that mean nothing are refused")
 {
     static const struct {
         const char *line, *words;
@@ -93,7 +93,7 @@ static void words_that_mean_nothing_are_refused(void)
                 "more than 199 letters");
 }
 
-static void facts_of_one_rank_are_refused(void)
+TEST_CASE("facts of one rank are refused")
 {
     static const char *const local[] = {"aligned", "!in_place", "recorded", "traced", "captured"};
     char text[128];
@@ -109,7 +109,7 @@ static bool finds(const struct gyre_row_call *call)
     return gyre_rows_find(&rows, call, NULL) != NULL;
 }
 
-static void all_conditions_of_a_row_hold(void)
+TEST_CASE("all conditions of a row hold")
 {
     (void)parse_one(
         "# a comment\n\n" MEASURED "  way all_reduce,reduce  ranks=3..4 hosts<=2 "
@@ -157,7 +157,7 @@ static void all_conditions_of_a_row_hold(void)
     CHECK(!finds(&call));
 }
 
-static void the_first_row_wins_and_the_search_goes_on_behind_it(void)
+TEST_CASE("the first row wins, and the search goes on behind it")
 {
     CHECK_OK(gyre_rows_parse(MEASURED "way reduce bytes<=1K -> tree simple\n"
                                       "way reduce bytes<=1M -> direct simple\n"
@@ -171,7 +171,7 @@ static void the_first_row_wins_and_the_search_goes_on_behind_it(void)
     CHECK(gyre_rows_find(&rows, &call, &rows.rows[2]) == NULL);
 }
 
-static void the_hash_counts_what_a_row_decides(void)
+TEST_CASE("the hash counts what a row decides")
 {
     const uint64_t hash = gyre_row_hash(parse_one(MEASURED "way reduce bytes<=1K -> ring ll"));
     CHECK(gyre_row_hash(parse_one("measured elsewhere\n\nway reduce  bytes<=1024 -> ring ll")) ==
@@ -202,7 +202,7 @@ static void the_hash_counts_what_a_row_decides(void)
 }
 
 /* Whatever the user's rows are, a call finds its sizes. */
-static void every_machine_has_sizes_for_every_call(void)
+TEST_CASE("every machine has sizes for every call")
 {
     static const enum gyre_row_file files[] = {GYRE_ROWS_H200, GYRE_ROWS_GPU_HOST_MEMORY,
                                                GYRE_ROWS_HOST};
@@ -218,17 +218,3 @@ static void every_machine_has_sizes_for_every_call(void)
                 CHECK(gyre_rows_find(gyre_rows_of(files[f]), &call, NULL) != NULL);
             }
 }
-
-static const struct test_case cases[] = {
-    {"shipped rows parse, and say where they were measured",
-     shipped_rows_parse_and_say_where_they_were_measured},
-    {"words that mean nothing are refused", words_that_mean_nothing_are_refused},
-    {"facts of one rank are refused", facts_of_one_rank_are_refused},
-    {"all conditions of a row hold", all_conditions_of_a_row_hold},
-    {"the first row wins, and the search goes on behind it",
-     the_first_row_wins_and_the_search_goes_on_behind_it},
-    {"the hash counts what a row decides", the_hash_counts_what_a_row_decides},
-    {"every machine has sizes for every call", every_machine_has_sizes_for_every_call},
-};
-
-TEST_MAIN(cases)

@@ -58,7 +58,7 @@ static void exclude_all(enum gyre_collective coll, char *text_out, size_t text_b
     CHECK((size_t)n < text_bytes);
 }
 
-static void impossible_choices_are_errors(void)
+TEST_CASE("impossible choices are errors")
 {
     struct gyre_choice choice;
     char no_all_reduce[256];
@@ -87,7 +87,7 @@ static void impossible_choices_are_errors(void)
                 "a proxy serves");
 }
 
-static void a_choice_names_its_row(void)
+TEST_CASE("a choice names its row")
 {
     const struct gyre_tuner_facts gpus = gpu_facts(4), host = host_facts(4, NULL);
     const struct gyre_tuner_facts predicted = host_facts(4, &gyre_cost_host);
@@ -124,7 +124,7 @@ static bool needs_no_scratch(const struct gyre_algorithm *algorithm, struct gyre
 }
 
 /* A GPU that has few peers keeps no memory for long sums, and counts on the algorithms' word. */
-static void algorithms_that_keep_sums_in_scratch_say_so(void)
+TEST_CASE("algorithms that keep sums in scratch say so")
 {
     static struct gyre_grouping grouping;
     for (uint16_t n = 2; gyre_cuda_has_small_areas(n); n++)
@@ -147,7 +147,7 @@ static void algorithms_that_keep_sums_in_scratch_say_so(void)
         }
 }
 
-static void tiles_on_gpus_fit_their_scratch_areas(void)
+TEST_CASE("tiles on GPUs fit their scratch areas")
 {
     for (uint32_t n = 4; n <= 16; n += 12) {
         struct gyre_choice choice = {0};
@@ -160,7 +160,7 @@ static void tiles_on_gpus_fit_their_scratch_areas(void)
 }
 
 /* GPUs have no range steps: nothing takes such an algorithm there, and who asks is told. */
-static void range_steps_are_for_the_host_device(void)
+TEST_CASE("range steps are for the host device")
 {
     for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
         struct gyre_tuner_facts gpus = gpu_facts(4);
@@ -186,7 +186,7 @@ static void range_steps_are_for_the_host_device(void)
 }
 
 /* What the tables say of an algorithm is what its programs do. */
-static void the_tables_say_who_moves_ranges(void)
+TEST_CASE("the tables say who moves ranges")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
@@ -203,7 +203,7 @@ static void the_tables_say_who_moves_ranges(void)
         }
 }
 
-static void words_that_mean_nothing_are_errors(void)
+TEST_CASE("words that mean nothing are errors")
 {
     struct gyre_filter filter;
     CHECK_FAILS(gyre_filter_parse("rings", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
@@ -238,7 +238,7 @@ static bool allows(const struct gyre_filter *filter, enum gyre_collective coll, 
     return gyre_filter_allows(filter, coll, gyre_algorithm_find(name));
 }
 
-static void nccl_algo_takes_what_is_known_and_notes_the_rest(void)
+TEST_CASE("NCCL_ALGO takes what is known and notes the rest")
 {
     static struct gyre_params params;
     struct gyre_filter filter;
@@ -265,7 +265,7 @@ static void nccl_algo_takes_what_is_known_and_notes_the_rest(void)
     CHECK(allows(&filter, GYRE_COLL_BROADCAST, "ring"));
 }
 
-static void a_misspelt_nccl_algo_is_ignored_and_nccls_names_in_gyre_algo_are_errors(void)
+TEST_CASE("a misspelt NCCL_ALGO is ignored, and NCCL's names in GYRE_ALGO are errors")
 {
     static struct gyre_params params;
     struct gyre_filter filter;
@@ -296,7 +296,7 @@ static double best_ns(const struct gyre_tuner_facts *facts, const char *name,
     return time_ns;
 }
 
-static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
+TEST_CASE("no algorithm is predicted to be faster than the chosen one")
 {
     for (uint32_t n = 2; n <= 9; n++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
@@ -316,7 +316,7 @@ static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
             }
 }
 
-static void choices_fit_the_communicator(void)
+TEST_CASE("choices fit the communicator")
 {
     struct gyre_filter filter;
     CHECK_OK(gyre_filter_parse("", "", "", &filter));
@@ -339,7 +339,7 @@ static void choices_fit_the_communicator(void)
 }
 
 /* With the tables of GPUs, in windows and without, every size has a tile that fits into a slot. */
-static void choices_on_gpus_fit_the_communicator(void)
+TEST_CASE("choices on GPUs fit the communicator")
 {
     static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
     for (uint32_t n = 2; n <= 9; n++)
@@ -371,7 +371,7 @@ static void choices_on_gpus_fit_the_communicator(void)
 }
 
 /* A second tile of lines fills a FIFO's slots, or makes blocks meet: 2 to 4 us. */
-static void lines_of_small_calls_are_one_tile(void)
+TEST_CASE("lines of small calls are one tile")
 {
     static const struct {
         enum gyre_collective coll;
@@ -405,7 +405,7 @@ static bool is_same_choice(const struct gyre_choice *a, const struct gyre_choice
            a->tile_bytes == b->tile_bytes;
 }
 
-static void lamport_is_for_sums_of_floating_point(void)
+TEST_CASE("lamport is for sums of floating point")
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
     struct gyre_choice choice;
@@ -451,7 +451,7 @@ static void lamport_is_for_sums_of_floating_point(void)
 }
 
 /* Kernels of two-shots take two tiles, which slots must hold, and sums of floating point. */
-static void two_shots_in_simple_are_two_tiles(void)
+TEST_CASE("two-shots in simple are two tiles")
 {
     for (uint32_t n_ranks = 2; n_ranks <= 9; n_ranks++) {
         uint64_t n_found = 0;
@@ -498,7 +498,7 @@ static bool is_fused(struct gyre_tuner_facts facts, const char *algos, const cha
     return is_one;
 }
 
-static void fused_kernels_of_simple_can_be_forbidden(void)
+TEST_CASE("fused kernels of simple can be forbidden")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
     struct gyre_tuner_facts facts = gpu_facts(4);
@@ -539,7 +539,7 @@ static bool is_fused_call(const struct gyre_tuner_facts *facts, enum gyre_collec
 }
 
 /* Long slots do not make them longer than was measured, and odd lengths have no kernel. */
-static void fused_kernels_of_simple_are_of_middle_size(void)
+TEST_CASE("fused kernels of simple are of middle size")
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
     facts.has_lamport = facts.is_unscaled = true;
@@ -573,7 +573,7 @@ static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
     return choice;
 }
 
-static void paths_are_chosen_and_forced(void)
+TEST_CASE("paths are chosen and forced")
 {
     CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path == GYRE_PATH_COPY_ENGINE);
     CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).path == GYRE_PATH_COPY_ENGINE);
@@ -612,7 +612,7 @@ static void paths_are_chosen_and_forced(void)
 }
 
 /* One constant at a time decides. */
-static void the_constants_decide(void)
+TEST_CASE("the constants decide")
 {
     struct gyre_cost cost = {0};
     cost.wire_efficiency[GYRE_PROTO_SIMPLE] = 1;
@@ -632,7 +632,7 @@ static void the_constants_decide(void)
     CHECK(choice.n_channels == facts.max_channels); /* each worker adds its rate */
 }
 
-static void size_classes_are_fine_and_ordered(void)
+TEST_CASE("size classes are fine and ordered")
 {
     uint64_t before = 0;
     for (uint64_t n_bytes = 0; n_bytes < 1ULL << 40; n_bytes = n_bytes * 33 / 32 + 1) {
@@ -655,7 +655,7 @@ static void write_file(char *path, const char *text)
     close(fd);
 }
 
-static void a_file_of_constants_counts_not_its_words(void)
+TEST_CASE("a file of constants counts, not its words")
 {
     char path[64], other_path[64];
     struct gyre_tuning tuning, other, third;
@@ -688,7 +688,7 @@ static struct gyre_choice choose_tuned(const struct gyre_tuning *tuning, const c
     return choice;
 }
 
-static void rows_of_the_user_come_first(void)
+TEST_CASE("rows of the user come first")
 {
     static const char rows[] = "measured here, 2026-11\n"
                                "way all_reduce bytes=1000..2000 -> tree simple\n"
@@ -744,7 +744,7 @@ static bool can_do_pow2(const struct gyre_shape *shape, struct gyre_ability *can
     return (shape->n_ranks & (shape->n_ranks - 1)) == 0;
 }
 
-static void an_algorithm_for_some_shapes_leaves_the_others_to_the_next_row(void)
+TEST_CASE("an algorithm for some shapes leaves the others to the next row")
 {
     static struct gyre_algorithm pow2;
     static struct gyre_why why;
@@ -794,7 +794,7 @@ static void an_algorithm_for_some_shapes_leaves_the_others_to_the_next_row(void)
     gyre_algorithms_drop(n);
 }
 
-static void bad_files_are_named(void)
+TEST_CASE("bad files are named")
 {
     char path[64];
     char *text = malloc(20000);
@@ -834,7 +834,7 @@ static void check_that_ll_stands_in_for_ll128(uint32_t n_ranks, enum gyre_collec
 
 /* Small all-gathers of two GPUs, and small all-to-alls, go by ll128; where it cannot be used, or is
  * not allowed, by ll and not by simple. */
-static void what_is_next_best_stands_in_for_ll128(void)
+TEST_CASE("what is next best stands in for ll128")
 {
     check_that_ll_stands_in_for_ll128(2, GYRE_COLL_ALL_GATHER);
     check_that_ll_stands_in_for_ll128(2, GYRE_COLL_ALL_TO_ALL);
@@ -842,7 +842,7 @@ static void what_is_next_best_stands_in_for_ll128(void)
 }
 
 /* Both send the same lines in the same kernel. */
-static void all_to_alls_in_lines_go_as_all_gathers_do(void)
+TEST_CASE("all-to-alls in lines go as all-gathers do")
 {
     struct gyre_filter any;
     CHECK_OK(gyre_filter_parse("", "", "", &any));
@@ -859,7 +859,7 @@ static void all_to_alls_in_lines_go_as_all_gathers_do(void)
 }
 
 /* As above, for small sums. */
-static void what_is_next_best_stands_in_for_lamport(void)
+TEST_CASE("what is next best stands in for lamport")
 {
     struct gyre_tuner_facts facts = gpu_facts(2);
     struct gyre_choice choice;
@@ -869,39 +869,3 @@ static void what_is_next_best_stands_in_for_lamport(void)
     CHECK_OK(choose(&facts, "", "^lamport", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_LL);
 }
-
-static const struct test_case cases[] = {
-    {"a choice names its row", a_choice_names_its_row},
-    {"impossible choices are errors", impossible_choices_are_errors},
-    {"algorithms that keep sums in scratch say so", algorithms_that_keep_sums_in_scratch_say_so},
-    {"tiles on GPUs fit their scratch areas", tiles_on_gpus_fit_their_scratch_areas},
-    {"range steps are for the host device", range_steps_are_for_the_host_device},
-    {"the tables say who moves ranges", the_tables_say_who_moves_ranges},
-    {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
-    {"NCCL_ALGO takes what is known and notes the rest",
-     nccl_algo_takes_what_is_known_and_notes_the_rest},
-    {"a misspelt NCCL_ALGO is ignored, and NCCL's names in GYRE_ALGO are errors",
-     a_misspelt_nccl_algo_is_ignored_and_nccls_names_in_gyre_algo_are_errors},
-    {"no algorithm is predicted to be faster than the chosen one",
-     no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
-    {"choices fit the communicator", choices_fit_the_communicator},
-    {"choices on GPUs fit the communicator", choices_on_gpus_fit_the_communicator},
-    {"lines of small calls are one tile", lines_of_small_calls_are_one_tile},
-    {"lamport is for sums of floating point", lamport_is_for_sums_of_floating_point},
-    {"two-shots in simple are two tiles", two_shots_in_simple_are_two_tiles},
-    {"fused kernels of simple can be forbidden", fused_kernels_of_simple_can_be_forbidden},
-    {"fused kernels of simple are of middle size", fused_kernels_of_simple_are_of_middle_size},
-    {"paths are chosen and forced", paths_are_chosen_and_forced},
-    {"the constants decide", the_constants_decide},
-    {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
-    {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
-    {"rows of the user come first", rows_of_the_user_come_first},
-    {"bad files are named", bad_files_are_named},
-    {"an algorithm for some shapes leaves the others to the next row",
-     an_algorithm_for_some_shapes_leaves_the_others_to_the_next_row},
-    {"what is next best stands in for ll128", what_is_next_best_stands_in_for_ll128},
-    {"all-to-alls in lines go as all-gathers do", all_to_alls_in_lines_go_as_all_gathers_do},
-    {"what is next best stands in for lamport", what_is_next_best_stands_in_for_lamport},
-};
-
-TEST_MAIN(cases)

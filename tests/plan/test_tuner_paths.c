@@ -69,7 +69,7 @@ static struct gyre_choice choose(const struct gyre_tuner_facts *facts, enum gyre
 }
 
 /* At 100 Gbit/s. */
-static void large_calls_of_gpus_over_rdma_have_long_messages(void)
+TEST_CASE("large calls of GPUs over RDMA have long messages")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE,     GYRE_COLL_ALL_GATHER,
                                                  GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_BROADCAST,
@@ -88,7 +88,7 @@ static void large_calls_of_gpus_over_rdma_have_long_messages(void)
         }
 }
 
-static void calls_of_gpus_over_tcp_have_a_channel_for_128_kib(void)
+TEST_CASE("calls of GPUs over TCP have a channel for 128 KiB")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                  GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_BROADCAST};
@@ -102,7 +102,7 @@ static void calls_of_gpus_over_tcp_have_a_channel_for_128_kib(void)
         }
 }
 
-static void two_ranks_on_two_hosts_talk_directly(void)
+TEST_CASE("two ranks on two hosts talk directly")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                  GYRE_COLL_REDUCE_SCATTER};
@@ -119,7 +119,7 @@ static void two_ranks_on_two_hosts_talk_directly(void)
     CHECK(choice.algorithm != &gyre_algorithm_direct);
 }
 
-static void only_tcp_needs_them(void)
+TEST_CASE("only TCP needs them")
 {
     struct gyre_tuner_facts facts = facts_of_tcp();
     facts.is_tcp = false;
@@ -129,7 +129,7 @@ static void only_tcp_needs_them(void)
 }
 
 /* A gain of a few percent is not worth many messages. */
-static void calls_of_gpus_over_verbs_have_few_channels(void)
+TEST_CASE("calls of GPUs over verbs have few channels")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
     struct gyre_tuner_facts facts = facts_of_rdma();
@@ -170,7 +170,7 @@ static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_b
     return choose(&facts, coll, MIB);
 }
 
-static void a_tile_takes_at_most_a_millisecond_over_slow_tcp(void)
+TEST_CASE("a tile takes at most a millisecond over slow TCP")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER,
                                                  GYRE_COLL_ALL_GATHER, GYRE_COLL_BROADCAST};
@@ -186,7 +186,7 @@ static void a_tile_takes_at_most_a_millisecond_over_slow_tcp(void)
 }
 
 /* A channel has at most as many lines of 8 bytes of data as one warp reads: 256 bytes. */
-static void a_warp_reads_all_lines_of_a_channel_in_host_memory(void)
+TEST_CASE("a warp reads all lines of a channel in host memory")
 {
     static const struct {
         enum gyre_collective coll;
@@ -215,7 +215,7 @@ static void a_warp_reads_all_lines_of_a_channel_in_host_memory(void)
     }
 }
 
-static void few_channels_go_by_other_choices_in_host_memory(void)
+TEST_CASE("few channels go by other choices in host memory")
 {
     struct gyre_tuner_facts facts = facts_of_shm();
     facts.max_channels = 32;
@@ -224,7 +224,7 @@ static void few_channels_go_by_other_choices_in_host_memory(void)
     CHECK(choose(&facts, GYRE_COLL_ALL_REDUCE, 16 * KIB).proto == GYRE_PROTO_SIMPLE);
 }
 
-static void large_blocks_go_by_slots_in_host_memory(void)
+TEST_CASE("large blocks go by slots in host memory")
 {
     const struct gyre_tuner_facts facts = facts_of_shm();
     CHECK(choose(&facts, GYRE_COLL_ALL_TO_ALL, 128 * KIB).proto == GYRE_PROTO_LL);
@@ -232,7 +232,7 @@ static void large_blocks_go_by_slots_in_host_memory(void)
     CHECK(choose(&facts, GYRE_COLL_SEND_RECV, 512 * KIB).proto == GYRE_PROTO_SIMPLE);
 }
 
-static void chains_keep_their_lines_in_host_memory(void)
+TEST_CASE("chains keep their lines in host memory")
 {
     const struct gyre_tuner_facts facts = facts_of_shm();
     CHECK(choose(&facts, GYRE_COLL_BROADCAST, 16 * KIB).proto == GYRE_PROTO_LL);
@@ -261,7 +261,7 @@ static struct gyre_tuner_facts facts_of_four_hosts(struct gyre_cost *cost)
     return facts;
 }
 
-static void large_blocks_go_by_rings_over_tcp(void)
+TEST_CASE("large blocks go by rings over TCP")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
     struct gyre_cost cost;
@@ -291,7 +291,7 @@ static uint32_t count_sending_hosts(const struct gyre_algorithm *algorithm,
     return (uint32_t)__builtin_popcount(hosts & ~1U);
 }
 
-static void two_level_algorithms_that_fan_in_say_so(void)
+TEST_CASE("two-level algorithms that fan in say so")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
@@ -303,25 +303,3 @@ static void two_level_algorithms_that_fan_in_say_so(void)
                           algorithm->name, gyre_collectives[colls[i]].name);
         }
 }
-
-static const struct test_case cases[] = {
-    {"large calls of GPUs over RDMA have long messages",
-     large_calls_of_gpus_over_rdma_have_long_messages},
-    {"calls of GPUs over TCP have a channel for 128 KiB",
-     calls_of_gpus_over_tcp_have_a_channel_for_128_kib},
-    {"two ranks on two hosts talk directly", two_ranks_on_two_hosts_talk_directly},
-    {"only TCP needs them", only_tcp_needs_them},
-    {"calls of GPUs over verbs have few channels", calls_of_gpus_over_verbs_have_few_channels},
-    {"a tile takes at most a millisecond over slow TCP",
-     a_tile_takes_at_most_a_millisecond_over_slow_tcp},
-    {"a warp reads all lines of a channel in host memory",
-     a_warp_reads_all_lines_of_a_channel_in_host_memory},
-    {"few channels go by other choices in host memory",
-     few_channels_go_by_other_choices_in_host_memory},
-    {"large blocks go by slots in host memory", large_blocks_go_by_slots_in_host_memory},
-    {"chains keep their lines in host memory", chains_keep_their_lines_in_host_memory},
-    {"large blocks go by rings over TCP", large_blocks_go_by_rings_over_tcp},
-    {"two-level algorithms that fan in say so", two_level_algorithms_that_fan_in_say_so},
-};
-
-TEST_MAIN(cases)

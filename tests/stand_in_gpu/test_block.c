@@ -55,7 +55,7 @@ static void write_then_read(const void *function, const void *args)
     }
 }
 
-static void a_barrier_holds_all_threads(void)
+TEST_CASE("a barrier holds all threads")
 {
     run(write_then_read);
     CHECK(shared.n_wrong == 0);
@@ -70,7 +70,7 @@ static void vote(const void *function, const void *args)
     expect(stand_in_barrier(0, 0, true) == THREADS - 5);
 }
 
-static void a_barrier_counts_votes_of_threads_that_have_not_ended(void)
+TEST_CASE("a barrier counts votes of threads that have not ended")
 {
     run(vote);
     CHECK(shared.n_wrong == 0);
@@ -90,7 +90,7 @@ static void produce(const void *function, const void *args)
         expect(shared.values[i] == 1);
 }
 
-static void threads_arrive_without_waiting(void)
+TEST_CASE("threads arrive without waiting")
 {
     run(produce);
     CHECK(shared.n_wrong == 0);
@@ -110,7 +110,7 @@ static void exchange(const void *function, const void *args)
     }
 }
 
-static void lanes_exchange_values(void)
+TEST_CASE("lanes exchange values")
 {
     run(exchange);
     CHECK(shared.n_wrong == 0);
@@ -129,7 +129,7 @@ static void store_together(const void *function, const void *args)
     }
 }
 
-static void lanes_go_on_in_ascending_order(void)
+TEST_CASE("lanes go on in ascending order")
 {
     run(store_together);
     CHECK(shared.n_wrong == 0 && shared.n_here == ROUNDS * STAND_IN_WARP_LANES);
@@ -145,7 +145,7 @@ static void poll(const void *function, const void *args)
         stand_in_polled(&shared.word);
 }
 
-static void a_thread_that_polls_lets_others_run(void)
+TEST_CASE("a thread that polls lets others run")
 {
     run(poll);
     CHECK(shared.word == 7);
@@ -184,22 +184,9 @@ static void disagree_on_a_barrier(const void *function, const void *args)
     (void)stand_in_barrier(1, own_index() == 0 ? THREADS : THREADS / 2, false);
 }
 
-static void mistakes_end_the_process(void)
+TEST_CASE("mistakes end the process")
 {
     CHECK(aborts(meet_in_two_lines));
     CHECK(aborts(wait_at_two_barriers));
     CHECK(aborts(disagree_on_a_barrier));
 }
-
-static const struct test_case cases[] = {
-    {"a barrier holds all threads", a_barrier_holds_all_threads},
-    {"a barrier counts votes of threads that have not ended",
-     a_barrier_counts_votes_of_threads_that_have_not_ended},
-    {"threads arrive without waiting", threads_arrive_without_waiting},
-    {"lanes exchange values", lanes_exchange_values},
-    {"lanes go on in ascending order", lanes_go_on_in_ascending_order},
-    {"a thread that polls lets others run", a_thread_that_polls_lets_others_run},
-    {"mistakes end the process", mistakes_end_the_process},
-};
-
-TEST_MAIN(cases)

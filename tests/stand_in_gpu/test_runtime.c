@@ -3,6 +3,7 @@
  * The CUDA runtime of the stand-in GPU. A kernel of these tests is a function of the host, of which
  * one thread of each block does the work.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/device/driver_cuda.h"
 #include "tests/stand_in_gpu/block.h"
@@ -139,7 +140,7 @@ static void follow(cudaStream_t stream, cudaStream_t other)
 
 /* ---- streams and events ------------------------------------------------------------------- */
 
-static void a_stream_runs_its_work_in_order(void)
+TEST_CASE("a stream runs its work in order")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     uint32_t *memory = NULL, values[N_WORDS], got[N_WORDS];
@@ -165,7 +166,7 @@ static void a_stream_runs_its_work_in_order(void)
     FAILS(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
 }
 
-static void rows_are_copied_with_their_pitch(void)
+TEST_CASE("rows are copied with their pitch")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     char from[] = "abc.def.ghi.", to[] = "------------";
@@ -176,7 +177,7 @@ static void rows_are_copied_with_their_pitch(void)
           cudaErrorInvalidValue);
 }
 
-static void a_stream_waits_for_an_event_of_another_one(void)
+TEST_CASE("a stream waits for an event of another one")
 {
     cudaStream_t first = new_stream(cudaStreamNonBlocking);
     cudaStream_t second = new_stream(cudaStreamNonBlocking);
@@ -198,7 +199,7 @@ static void a_stream_waits_for_an_event_of_another_one(void)
     check_log("213");
 }
 
-static void the_null_stream_waits_for_blocking_streams_only(void)
+TEST_CASE("the NULL stream waits for blocking streams only")
 {
     cudaStream_t blocking = new_stream(cudaStreamDefault);
     cudaStream_t other = new_stream(cudaStreamNonBlocking);
@@ -222,7 +223,7 @@ static void the_null_stream_waits_for_blocking_streams_only(void)
     check_log("1234");
 }
 
-static void events_measure_what_lies_between_them(void)
+TEST_CASE("events measure what lies between them")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     cudaEvent_t begin, end, untimed = new_event();
@@ -247,7 +248,7 @@ static void events_measure_what_lies_between_them(void)
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 
-static void all_blocks_of_a_kernel_run_at_once(void)
+TEST_CASE("all blocks of a kernel run at once")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     uint32_t n_begun[2] = {0, 0};
@@ -258,7 +259,7 @@ static void all_blocks_of_a_kernel_run_at_once(void)
     CHECK(n_begun[0] == 2500 && n_begun[1] == 500);
 }
 
-static void launches_that_cannot_run_are_refused(void)
+TEST_CASE("launches that cannot run are refused")
 {
     uint32_t n = 0;
     struct args args = {&n, 0};
@@ -284,7 +285,7 @@ static void launches_that_cannot_run_are_refused(void)
 }
 
 /* The process ends, with a message. */
-static void a_kernel_that_hangs_ends_the_process(void)
+TEST_CASE("a kernel that hangs ends the process")
 {
     int ends[2], status = 0;
     char text[500] = "";
@@ -319,7 +320,7 @@ static cudaGraphExec_t end_capture(cudaStream_t stream)
     return exec;
 }
 
-static void a_captured_fork_and_join_replays(void)
+TEST_CASE("a captured fork and join replays")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     cudaStream_t side = new_stream(cudaStreamNonBlocking);
@@ -347,7 +348,7 @@ static void a_captured_fork_and_join_replays(void)
     check_log("1231231234");
 }
 
-static void replays_of_a_graph_on_two_streams_run_one_after_the_other(void)
+TEST_CASE("replays of a graph on two streams run one after the other")
 {
     cudaStream_t streams[] = {new_stream(cudaStreamNonBlocking), new_stream(cudaStreamNonBlocking)};
     OK(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal));
@@ -366,7 +367,7 @@ static void replays_of_a_graph_on_two_streams_run_one_after_the_other(void)
 }
 
 /* Only a launch that asks for it overlaps, and only with a kernel. */
-static void edges_say_which_launches_overlap(void)
+TEST_CASE("edges say which launches overlap")
 {
     static uint32_t n;
     struct args args = {&n, 0};
@@ -412,7 +413,7 @@ static void check_end(cudaStream_t stream, cudaError_t expected)
     CHECK(graph == NULL);
 }
 
-static void wrong_captures_fail(void)
+TEST_CASE("wrong captures fail")
 {
     cudaStream_t first = new_stream(cudaStreamNonBlocking);
     cudaStream_t second = new_stream(cudaStreamNonBlocking);
@@ -461,7 +462,7 @@ static cudaError_t alloc_elsewhere(void)
     return error;
 }
 
-static void unsafe_calls_end_captures_unless_the_thread_allows_them(void)
+TEST_CASE("unsafe calls end captures unless the thread allows them")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -482,7 +483,7 @@ static void unsafe_calls_end_captures_unless_the_thread_allows_them(void)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static void fresh_memory_is_aligned_and_not_zero(void)
+TEST_CASE("fresh memory is aligned and not zero")
 {
     unsigned char *memory = NULL, *pinned = NULL;
     size_t n_free[2], n_all;
@@ -507,7 +508,7 @@ static void *open_in_thread(void *unused)
     return unused;
 }
 
-static void freeing_memory_waits_for_the_gpu(void)
+TEST_CASE("freeing memory waits for the GPU")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
     pthread_t thread;
@@ -539,7 +540,7 @@ static void check_pointer(void *ptr, enum cudaMemoryType type, int gpu)
     CHECK(seen_gpu == gpu);
 }
 
-static void pointers_are_told_apart(void)
+TEST_CASE("pointers are told apart")
 {
     static char plain[8192];
     char *memory = NULL, *pinned = NULL;
@@ -578,7 +579,7 @@ static void import(int from, int to)
     CHECK(write(to, &word, sizeof(word)) == (ssize_t)sizeof(word));
 }
 
-static void memory_is_shared_between_processes(void)
+TEST_CASE("memory is shared between processes")
 {
     int there[2], back[2], status = 0;
     cudaIpcMemHandle_t handle;
@@ -606,7 +607,7 @@ static void memory_is_shared_between_processes(void)
 
 /* ---- devices ------------------------------------------------------------------------------ */
 
-static void gpus_are_peers(void)
+TEST_CASE("GPUs are peers")
 {
     char id[16];
     int n_gpus = 0, value = 0, gpu = -1;
@@ -625,34 +626,10 @@ static void gpus_are_peers(void)
     CHECK_MSG(gpu == 1, "%s", id);
 }
 
-static const struct test_case cases[] = {
-    {"a stream runs its work in order", a_stream_runs_its_work_in_order},
-    {"rows are copied with their pitch", rows_are_copied_with_their_pitch},
-    {"a stream waits for an event of another one", a_stream_waits_for_an_event_of_another_one},
-    {"the NULL stream waits for blocking streams only",
-     the_null_stream_waits_for_blocking_streams_only},
-    {"events measure what lies between them", events_measure_what_lies_between_them},
-    {"all blocks of a kernel run at once", all_blocks_of_a_kernel_run_at_once},
-    {"launches that cannot run are refused", launches_that_cannot_run_are_refused},
-    {"a kernel that hangs ends the process", a_kernel_that_hangs_ends_the_process},
-    {"a captured fork and join replays", a_captured_fork_and_join_replays},
-    {"replays of a graph on two streams run one after the other",
-     replays_of_a_graph_on_two_streams_run_one_after_the_other},
-    {"edges say which launches overlap", edges_say_which_launches_overlap},
-    {"wrong captures fail", wrong_captures_fail},
-    {"unsafe calls end captures unless the thread allows them",
-     unsafe_calls_end_captures_unless_the_thread_allows_them},
-    {"fresh memory is aligned and not zero", fresh_memory_is_aligned_and_not_zero},
-    {"freeing memory waits for the GPU", freeing_memory_waits_for_the_gpu},
-    {"pointers are told apart", pointers_are_told_apart},
-    {"memory is shared between processes", memory_is_shared_between_processes},
-    {"GPUs are peers", gpus_are_peers},
-};
-
 int main(int argc, char **argv)
 {
     setenv("STAND_IN_GPUS", "2", 1);
     add_kernels();
     setenv("STAND_IN_LIMIT_S", "60", 1); /* before a case that hangs ends */
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The little that every test needs: a check that says what it saw, and a main that runs named
- * cases. A case's name is a sentence that is true when it passes.
+ * The little that every test needs: a check that says what it saw, cases that have a sentence for a
+ * name, and a main that runs them.
  */
 #ifndef GYRE_TESTS_CHECK_H
 #define GYRE_TESTS_CHECK_H
@@ -56,6 +56,36 @@ struct test_case {
     void (*run)(void);
 };
 
+/* Weak, as test_n_failures. A binary has its cases in the order of their definitions. */
+__attribute__((weak)) struct test_case test_cases[64];
+__attribute__((weak)) size_t test_n_cases;
+
+static inline void test_add(const char *name, void (*run)(void))
+{
+    if (test_n_cases == sizeof(test_cases) / sizeof(test_cases[0]))
+        abort();
+    test_cases[test_n_cases++] = (struct test_case){name, run};
+}
+
+/** A case with its body: TEST_CASE("a sentence that is true when it passes") { ... } */
+#define TEST_CASE(sentence)        TEST_CASE_AT(sentence, __LINE__)
+#define TEST_CASE_AT(sentence, at) TEST_CASE_OF(sentence, at)
+#define TEST_CASE_OF(sentence, at)                                      \
+    static void test_case_##at(void);                                   \
+    __attribute__((constructor)) static void test_case_##at##_add(void) \
+    {                                                                   \
+        test_add(sentence, test_case_##at);                             \
+    }                                                                   \
+    static void test_case_##at(void)
+
+/** A table of cases, for files that have not moved to TEST_CASE. */
+#define TEST_MAIN(cases)                                                \
+    __attribute__((constructor)) static void test_add_all(void)         \
+    {                                                                   \
+        for (size_t i = 0; i < sizeof(cases) / sizeof((cases)[0]); i++) \
+            test_add(cases[i].name, cases[i].run);                      \
+    }
+
 /** Within a case: the machine or the build lacks what the case is about. */
 static inline _Noreturn void test_skip_case(const char *reason)
 {
@@ -109,53 +139,46 @@ static inline int test_end(const struct test_results *results)
 }
 
 /** Run all cases, or those whose name contains argv[1]. Returns the exit status. */
-static inline int test_main(int argc, char **argv, const struct test_case *cases, size_t n_cases)
+static inline int test_main(int argc, char **argv)
 {
     struct test_results results = {0};
-    for (size_t i = 0; i < n_cases; i++)
-        if (argc <= 1 || strstr(cases[i].name, argv[1]) != NULL)
-            test_note(&results, cases[i].name, test_run_case(&cases[i]));
+    for (size_t i = 0; i < test_n_cases; i++)
+        if (argc <= 1 || strstr(test_cases[i].name, argv[1]) != NULL)
+            test_note(&results, test_cases[i].name, test_run_case(&test_cases[i]));
     return test_end(&results);
 }
 
 /** As test_main(), but `most` cases run at once: for cases that mostly wait for deadlines. */
-static inline int test_main_together(int argc, char **argv, const struct test_case *cases,
-                                     size_t n_cases, size_t most)
+static inline int test_main_together(int argc, char **argv, size_t most)
 {
     struct test_results results = {0};
-    for (size_t first = 0; first < n_cases; first += most) {
+    for (size_t first = 0; first < test_n_cases; first += most) {
         pid_t pids[64] = {0};
-        for (size_t i = first; i < n_cases && i < first + most && i - first < 64; i++) {
-            if (argc > 1 && strstr(cases[i].name, argv[1]) == NULL)
+        for (size_t i = first; i < test_n_cases && i < first + most; i++) {
+            if (argc > 1 && strstr(test_cases[i].name, argv[1]) == NULL)
                 continue;
             fflush(NULL);
             pids[i - first] = fork();
             if (pids[i - first] == 0)
-                exit(test_run_case(&cases[i]));
+                exit(test_run_case(&test_cases[i]));
         }
-        for (size_t i = first; i < n_cases && i < first + most && i - first < 64; i++) {
+        for (size_t i = first; i < test_n_cases && i < first + most; i++) {
             int status = 1;
             if (pids[i - first] == 0)
                 continue;
             const bool has_ended = waitpid(pids[i - first], &status, 0) == pids[i - first];
-            test_note(&results, cases[i].name,
+            test_note(&results, test_cases[i].name,
                       has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
         }
     }
     return test_end(&results);
 }
 
-#define TEST_MAIN(cases)                                                         \
-    int main(int argc, char **argv)                                              \
-    {                                                                            \
-        return test_main(argc, argv, cases, sizeof(cases) / sizeof((cases)[0])); \
-    }
-
-/** For cases that spend their time waiting: several at once. */
-#define TEST_MAIN_TOGETHER(cases)                                                            \
-    int main(int argc, char **argv)                                                          \
-    {                                                                                        \
-        return test_main_together(argc, argv, cases, sizeof(cases) / sizeof((cases)[0]), 8); \
-    }
+#ifndef TEST_OWN_MAIN /* defined by a file whose main prepares something */
+__attribute__((weak)) int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
+#endif
 
 #endif

@@ -143,7 +143,7 @@ static enum gyre_topo_level level(const struct gyre_topo *topo, const char *a, c
                   gyre_topo_level_name(level(topo, b, a)));                \
     } while (0)
 
-static void two_gpus_behind_one_switch_are_pix(void)
+TEST_CASE("two GPUs behind one switch are PIX")
 {
     struct gyre_topo topo;
     begin_tree(1);
@@ -193,7 +193,7 @@ static void build_dgx(void)
     }
 }
 
-static void an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each(void)
+TEST_CASE("an NVSwitch host has NVL between GPUs and a NIC each")
 {
     struct gyre_topo topo;
     build_dgx();
@@ -221,7 +221,7 @@ static void an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each(void)
     end_tree();
 }
 
-static void equal_machines_hash_equal_and_others_do_not(void)
+TEST_CASE("equal machines hash equal and others do not")
 {
     struct gyre_topo a, b, without_nvlink;
     build_dgx();
@@ -244,7 +244,7 @@ static void equal_machines_hash_equal_and_others_do_not(void)
     end_tree();
 }
 
-static void a_pc_has_its_gpu_and_its_interface_at_phb(void)
+TEST_CASE("a PC has its GPU and its interface at PHB")
 {
     struct gyre_topo topo;
     begin_tree(0);
@@ -270,7 +270,7 @@ static void a_pc_has_its_gpu_and_its_interface_at_phb(void)
  * itself in two other domains, by four lanes each. There is no NVLink. GPU and NIC meet in the
  * processor, farther apart than GPUDirect RDMA goes by default (PXB), so slots lie in host memory.
  */
-static void a_gpu_in_the_processor_is_at_phb_of_its_nics(void)
+TEST_CASE("a GPU in the processor is at PHB of its NICs")
 {
     static const char gpu_path[] = "pci000f:00/000f:00:00.0/000f:01:00.0";
     static const char nic_path[] = "pci0000:00/0000:00:00.0/0000:01:00.0";
@@ -295,7 +295,7 @@ static void a_gpu_in_the_processor_is_at_phb_of_its_nics(void)
     end_tree();
 }
 
-static void a_vm_with_one_bus_spreads_its_gpus_over_its_nics(void)
+TEST_CASE("a VM with one bus spreads its GPUs over its NICs")
 {
     struct gyre_topo topo;
     int32_t nets[2][2] = {{-1, -1}, {-1, -1}};
@@ -317,7 +317,7 @@ static void a_vm_with_one_bus_spreads_its_gpus_over_its_nics(void)
     end_tree();
 }
 
-static void a_callers_bus_ids_decide_which_gpus_and_their_order(void)
+TEST_CASE("a caller's bus ids decide which GPUs and their order")
 {
     struct gyre_topo topo;
     const char *ids[] = {"83:00.0", "00000000:13:00.0"};
@@ -335,7 +335,7 @@ static void a_callers_bus_ids_decide_which_gpus_and_their_order(void)
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-static void levels_parse_as_words_and_legacy_numbers(void)
+TEST_CASE("levels parse as words and legacy numbers")
 {
     enum gyre_topo_level at = GYRE_TOPO_LOC;
     const struct {
@@ -359,7 +359,7 @@ static void levels_parse_as_words_and_legacy_numbers(void)
     }
 }
 
-static void bus_ids_have_one_form(void)
+TEST_CASE("bus ids have one form")
 {
     char id[GYRE_TOPO_BUS_ID_BYTES];
     CHECK_OK(gyre_topo_bus_id_parse("00000000:1A:00.0", id));
@@ -371,7 +371,7 @@ static void bus_ids_have_one_form(void)
         CHECK_MSG(gyre_topo_bus_id_parse(bad[i], id) == GYRE_ERROR_INVALID_ARGUMENT, "%s", bad[i]);
 }
 
-static void a_ports_interface_is_that_of_the_first_row_that_names_one(void)
+TEST_CASE("a port's interface is that of the first row that names one")
 {
     struct gyre_topo topo;
     begin_tree(1);
@@ -394,7 +394,7 @@ static void a_ports_interface_is_that_of_the_first_row_that_names_one(void)
     end_tree();
 }
 
-static void numbers_of_sysfs_are_read_in_every_locale(void)
+TEST_CASE("numbers of sysfs are read in every locale")
 {
     struct gyre_topo topo;
     begin_tree(1);
@@ -419,7 +419,7 @@ static gyre_status parse(const char *text, struct gyre_topo *topo)
     return gyre_topo_xml_parse("test.xml", text, strlen(text), topo);
 }
 
-static void what_is_written_reads_back_equal(void)
+TEST_CASE("what is written reads back equal")
 {
     struct gyre_topo topo, again = {0};
     char *first = NULL, *second = NULL;
@@ -442,7 +442,7 @@ static void what_is_written_reads_back_equal(void)
     end_tree();
 }
 
-static void a_dump_replaces_files_and_nothing_else(void)
+TEST_CASE("a dump replaces files and nothing else")
 {
     struct gyre_topo topo, again = {0};
     struct stat there;
@@ -467,7 +467,7 @@ static void a_dump_replaces_files_and_nothing_else(void)
     end_tree();
 }
 
-static void gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c(void)
+TEST_CASE("GPUs joined by bridges and package links have NVB, C2C and P2C")
 {
 #define GPU(bus, links)                                                            \
     "<pci busid='0000:" bus ":00.0' class='0x030200' link_speed='16.0 GT/s PCIe' " \
@@ -492,7 +492,7 @@ static void gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c(void)
     gyre_topo_fini(&topo);
 }
 
-static void malformed_xml_is_refused_with_a_reason(void)
+TEST_CASE("malformed XML is refused with a reason")
 {
     const struct {
         const char *text, *words;
@@ -516,7 +516,7 @@ static void malformed_xml_is_refused_with_a_reason(void)
     "speed='100000' port='1' latency='0.0' coll='1' keep='1'/></nic></pci>"
 
 /* What other tools write, and gyre does not use, is skipped and counted; the rest is there. */
-static void what_is_not_needed_is_skipped_and_counted(void)
+TEST_CASE("what is not needed is skipped and counted")
 {
     const struct {
         const char *inside; /* <system> */
@@ -591,7 +591,7 @@ static void what_is_not_needed_is_skipped_and_counted(void)
     }
 }
 
-static void parts_of_a_gpu_are_the_same_device_and_xgmi_has_its_own_rate(void)
+TEST_CASE("parts of a GPU are the same device, and xGMI has its own rate")
 {
     struct gyre_topo topo;
     CHECK_OK(
@@ -606,7 +606,7 @@ static void parts_of_a_gpu_are_the_same_device_and_xgmi_has_its_own_rate(void)
     gyre_topo_fini(&topo);
 }
 
-static void xml_of_any_encoding_is_read(void)
+TEST_CASE("XML of any encoding is read")
 {
     static const char ascii[] = "<system>\r\n<cpu numaid='0' vendor='v'/>\r\n</system>\r\n";
     char utf16[2 * sizeof(ascii)] = "\xff\xfe", text[256];
@@ -630,7 +630,7 @@ static void xml_of_any_encoding_is_read(void)
     gyre_topo_fini(&topo);
 }
 
-static void huge_xml_is_refused(void)
+TEST_CASE("huge XML is refused")
 {
     struct gyre_topo topo;
     const size_t n_bytes = (4u << 20) + 1;
@@ -658,7 +658,7 @@ static void huge_xml_is_refused(void)
     free(text);
 }
 
-static void damaged_xml_never_breaks_the_reader(void)
+TEST_CASE("damaged XML never breaks the reader")
 {
     struct gyre_topo topo;
     char *text = NULL;
@@ -688,7 +688,7 @@ static void damaged_xml_never_breaks_the_reader(void)
 
 #else
 
-static void without_libxml2_reading_names_the_fix(void)
+TEST_CASE("without libxml2 reading names the fix")
 {
     struct gyre_topo topo;
     CHECK_FAILS(gyre_topo_xml_read("x", &topo), GYRE_ERROR_UNSUPPORTED, "libxml2-dev");
@@ -696,7 +696,7 @@ static void without_libxml2_reading_names_the_fix(void)
 
 #endif
 
-static void clocks_are_those_of_the_gpu_that_was_asked_for(void)
+TEST_CASE("clocks are those of the GPU that was asked for")
 {
     struct gyre_nvml_clocks *clocks = NULL;
     unsigned sm_mhz = 0, memory_mhz = 0;
@@ -710,40 +710,3 @@ static void clocks_are_those_of_the_gpu_that_was_asked_for(void)
                 GYRE_ERROR_UNSUPPORTED, "no NVML");
     gyre_nvml_clocks_close(NULL);
 }
-
-static const struct test_case cases[] = {
-    {"clocks are those of the GPU that was asked for",
-     clocks_are_those_of_the_gpu_that_was_asked_for},
-    {"two GPUs behind one switch are PIX", two_gpus_behind_one_switch_are_pix},
-    {"an NVSwitch host has NVL between GPUs and a NIC each",
-     an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each},
-    {"equal machines hash equal and others do not", equal_machines_hash_equal_and_others_do_not},
-    {"a PC has its GPU and its interface at PHB", a_pc_has_its_gpu_and_its_interface_at_phb},
-    {"a GPU in the processor is at PHB of its NICs", a_gpu_in_the_processor_is_at_phb_of_its_nics},
-    {"a VM with one bus spreads its GPUs over its NICs",
-     a_vm_with_one_bus_spreads_its_gpus_over_its_nics},
-    {"a caller's bus ids decide which GPUs and their order",
-     a_callers_bus_ids_decide_which_gpus_and_their_order},
-    {"levels parse as words and legacy numbers", levels_parse_as_words_and_legacy_numbers},
-    {"bus ids have one form", bus_ids_have_one_form},
-    {"a port's interface is that of the first row that names one",
-     a_ports_interface_is_that_of_the_first_row_that_names_one},
-    {"numbers of sysfs are read in every locale", numbers_of_sysfs_are_read_in_every_locale},
-#ifdef GYRE_WITH_LIBXML2
-    {"what is written reads back equal", what_is_written_reads_back_equal},
-    {"a dump replaces files and nothing else", a_dump_replaces_files_and_nothing_else},
-    {"GPUs joined by bridges and package links have NVB, C2C and P2C",
-     gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c},
-    {"malformed XML is refused with a reason", malformed_xml_is_refused_with_a_reason},
-    {"what is not needed is skipped and counted", what_is_not_needed_is_skipped_and_counted},
-    {"parts of a GPU are the same device, and xGMI has its own rate",
-     parts_of_a_gpu_are_the_same_device_and_xgmi_has_its_own_rate},
-    {"XML of any encoding is read", xml_of_any_encoding_is_read},
-    {"huge XML is refused", huge_xml_is_refused},
-    {"damaged XML never breaks the reader", damaged_xml_never_breaks_the_reader},
-#else
-    {"without libxml2 reading names the fix", without_libxml2_reading_names_the_fix},
-#endif
-};
-
-TEST_MAIN(cases)

@@ -75,13 +75,13 @@ static void run_bad_init(const struct bad_init *bad)
     munmap(shared, sizeof(*shared));
 }
 
-static void a_bad_level_word_fails_on_every_rank_and_lists_the_legal_ones(void)
+TEST_CASE("a bad level word fails on every rank and lists the legal ones")
 {
     run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", -1});
     run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", 2});
 }
 
-static void a_bad_topology_file_fails_on_every_rank(void)
+TEST_CASE("a bad topology file fails on every rank")
 {
     char path[64];
     run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", "/nowhere/topo.xml", "/nowhere/topo.xml", 1});
@@ -93,7 +93,7 @@ static void a_bad_topology_file_fails_on_every_rank(void)
     CHECK(unlink(path) == 0);
 }
 
-static void a_dump_that_cannot_be_written_fails_on_every_rank(void)
+TEST_CASE("a dump that cannot be written fails on every rank")
 {
     run_bad_init(
         &(struct bad_init){"GYRE_TOPO_DUMP_FILE", "/nowhere/dump.xml", "GYRE_TOPO_DUMP_FILE", -1});
@@ -109,7 +109,7 @@ static void nothing(gyre_comm *comm, int rank, int n_ranks, void *argument)
     (void)argument;
 }
 
-static void what_is_read_is_dumped_once_a_host(void)
+TEST_CASE("what is read is dumped once a host")
 {
 #ifdef GYRE_WITH_LIBXML2
     char path[64], directory[] = "/tmp/gyre_topology_XXXXXX", dump[64];
@@ -135,7 +135,7 @@ static void what_is_read_is_dumped_once_a_host(void)
 #endif
 }
 
-static void the_machine_is_dumped_when_no_file_is_given(void)
+TEST_CASE("the machine is dumped when no file is given")
 {
     char directory[] = "/tmp/gyre_topology_XXXXXX", dump[64];
     struct stat stats;
@@ -177,7 +177,7 @@ static bool is_ruled_out(const char *level, const struct gyre_peer_info *mine,
            strstr(why, "GYRE_P2P_LEVEL allows") != NULL;
 }
 
-static void p2p_level_limits_the_path_between_gpus(void)
+TEST_CASE("P2P_LEVEL limits the path between GPUs")
 {
     struct gyre_topo topo;
     CHECK_OK(gyre_topo_xml_parse("test", machine_xml, sizeof(machine_xml) - 1, &topo));
@@ -210,22 +210,9 @@ static void p2p_level_limits_the_path_between_gpus(void)
 
 #else
 
-static void p2p_level_limits_the_path_between_gpus(void)
+TEST_CASE("P2P_LEVEL limits the path between GPUs")
 {
     test_skip_case("built without libxml2");
 }
 
 #endif
-
-static const struct test_case cases[] = {
-    {"a bad level word fails on every rank and lists the legal ones",
-     a_bad_level_word_fails_on_every_rank_and_lists_the_legal_ones},
-    {"a bad topology file fails on every rank", a_bad_topology_file_fails_on_every_rank},
-    {"a dump that cannot be written fails on every rank",
-     a_dump_that_cannot_be_written_fails_on_every_rank},
-    {"what is read is dumped once a host", what_is_read_is_dumped_once_a_host},
-    {"the machine is dumped when no file is given", the_machine_is_dumped_when_no_file_is_given},
-    {"P2P_LEVEL limits the path between GPUs", p2p_level_limits_the_path_between_gpus},
-};
-
-TEST_MAIN(cases)

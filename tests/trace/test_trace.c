@@ -112,7 +112,7 @@ static void add_launches(struct gyre_trace *trace, unsigned n)
             .kind = GYRE_TRACE_LAUNCH, .begin_ns = 1000 * (i + 1), .end_ns = 1000 * (i + 1) + 1};
 }
 
-static void ranks_of_one_file_have_different_pids(void)
+TEST_CASE("ranks of one file have different pids")
 {
     unsigned pids[MAX_LINES];
     make_place();
@@ -125,7 +125,7 @@ static void ranks_of_one_file_have_different_pids(void)
     remove_place();
 }
 
-static void a_failed_write_leaves_what_the_file_had(void)
+TEST_CASE("a failed write leaves what the file had")
 {
     const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
     size_t n_before, n_after;
@@ -151,7 +151,7 @@ static void a_failed_write_leaves_what_the_file_had(void)
     remove_place();
 }
 
-static void another_process_of_this_run_adds_to_the_file(void)
+TEST_CASE("another process of this run adds to the file")
 {
     make_place();
     struct gyre_trace *second = open_trace("t.json", 1, 2, 0xb);
@@ -181,7 +181,7 @@ gyre_status __wrap_gyre_trace_file_add(const struct gyre_trace_part *part)
     return status;
 }
 
-static void a_file_system_that_hangs_does_not_hang_the_end(void)
+TEST_CASE("a file system that hangs does not hang the end of a trace")
 {
     make_place();
     close_ns = 50000000;
@@ -199,7 +199,7 @@ static void a_file_system_that_hangs_does_not_hang_the_end(void)
 }
 
 /* The file server's clock is far behind this host's, or far ahead of it. */
-static void clocks_do_not_say_which_run_a_file_is_of(void)
+TEST_CASE("clocks do not say which run a file is of")
 {
     const struct timespec times[][2] = {{{1000, 0}, {1000, 0}}, {{1LL << 33, 0}, {1LL << 33, 0}}};
     for (int i = 0; i < 2; i++) {
@@ -216,7 +216,7 @@ static void clocks_do_not_say_which_run_a_file_is_of(void)
     }
 }
 
-static void an_event_that_is_not_kept_replaces_no_kept_event(void)
+TEST_CASE("an event that is not kept replaces no kept event")
 {
     size_t n_bytes;
     make_place();
@@ -234,7 +234,7 @@ static void an_event_that_is_not_kept_replaces_no_kept_event(void)
     remove_place();
 }
 
-static void calls_of_programs_that_a_trace_has_no_room_for_run(void)
+TEST_CASE("calls of programs that a trace has no room for run")
 {
     enum { COUNT = 1000, N_PROGRAMS = 4096 };
     static unsigned char in[COUNT], out[COUNT];
@@ -280,7 +280,7 @@ static void split_by_parity(gyre_comm *comm, int rank, int n_ranks, void *argume
         CHECK_OK(gyre_comm_destroy(half));
 }
 
-static void ranks_of_a_split_write_the_files_of_their_parent_s_ranks(void)
+TEST_CASE("ranks of a split write the files of their parent's ranks")
 {
     make_place();
     setenv("GYRE_TRACE_FILE", path_of("%r.json"), 1);
@@ -311,7 +311,7 @@ static void count_folder_warnings(gyre_comm *comm, int rank, int n_ranks, void *
     free(log);
 }
 
-static void a_folder_that_does_not_exist_is_a_warning_at_init(void)
+TEST_CASE("a folder that does not exist is a warning at init")
 {
     unsigned n_expected = 0;
     make_place();
@@ -326,26 +326,4 @@ static void a_folder_that_does_not_exist_is_a_warning_at_init(void)
     unsetenv("GYRE_TRACE_FILE");
     unsetenv("GYRE_DEBUG_FILE");
     remove_place();
-}
-
-int main(int argc, char **argv)
-{
-    static const struct test_case cases[] = {
-        {"ranks of one file have different pids", ranks_of_one_file_have_different_pids},
-        {"a failed write leaves what the file had", a_failed_write_leaves_what_the_file_had},
-        {"another process of this run adds to the file",
-         another_process_of_this_run_adds_to_the_file},
-        {"a file system that hangs does not hang the end of a trace",
-         a_file_system_that_hangs_does_not_hang_the_end},
-        {"clocks do not say which run a file is of", clocks_do_not_say_which_run_a_file_is_of},
-        {"an event that is not kept replaces no kept event",
-         an_event_that_is_not_kept_replaces_no_kept_event},
-        {"calls of programs that a trace has no room for run",
-         calls_of_programs_that_a_trace_has_no_room_for_run},
-        {"ranks of a split write the files of their parent's ranks",
-         ranks_of_a_split_write_the_files_of_their_parent_s_ranks},
-        {"a folder that does not exist is a warning at init",
-         a_folder_that_does_not_exist_is_a_warning_at_init},
-    };
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -48,7 +48,7 @@ static void check_net(const char *net, const char *expected)
         pthread_join(threads[rank], NULL);
 }
 
-static void a_network_leaves_ranks_of_one_host_alone(void)
+TEST_CASE("a network leaves ranks of one host alone")
 {
     setenv("GYRE_IB_DISABLE", "1", 1);
     check_net("IB", NULL);
@@ -56,7 +56,7 @@ static void a_network_leaves_ranks_of_one_host_alone(void)
     check_net("SOCKET", NULL);
 }
 
-static void a_network_of_the_config_comes_before_the_variable(void)
+TEST_CASE("a network of the config comes before the variable")
 {
     setenv("GYRE_P2P_DISABLE", "1", 1);
     setenv("GYRE_SHM_DISABLE", "1", 1);
@@ -69,11 +69,3 @@ static void a_network_of_the_config_comes_before_the_variable(void)
     check_net(NULL, NULL);
     check_net("ib", "config.net=IB rules sockets out");
 }
-
-static const struct test_case cases[] = {
-    {"a network leaves ranks of one host alone", a_network_leaves_ranks_of_one_host_alone},
-    {"a network of the config comes before the variable",
-     a_network_of_the_config_comes_before_the_variable},
-};
-
-TEST_MAIN(cases)

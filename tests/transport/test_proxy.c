@@ -39,7 +39,7 @@ static bool reaches(const uint32_t *word, uint32_t value)
     return gyre_load_acquire_u32(word) >= value;
 }
 
-static void all_clients_are_polled_until_they_are_done(void)
+TEST_CASE("all clients are polled until they are done")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -58,7 +58,7 @@ static void all_clients_are_polled_until_they_are_done(void)
     gyre_fault_fini(&fault);
 }
 
-static void idle_naps_and_wakes_leave_the_thread_usable(void)
+TEST_CASE("idle naps and wakes leave the thread usable")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -79,7 +79,7 @@ static void idle_naps_and_wakes_leave_the_thread_usable(void)
     gyre_fault_fini(&fault);
 }
 
-static void an_idle_thread_polls_rarely_until_its_descriptor_is_ready(void)
+TEST_CASE("an idle thread polls rarely until its descriptor is ready")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -148,7 +148,7 @@ static bool count_settling(void *context)
     return false;
 }
 
-static void help_shares_the_clients_with_the_thread(void)
+TEST_CASE("help shares the clients with the thread")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -184,7 +184,7 @@ static struct gyre_proxy_client settling_client(struct shared_work *work)
         .poll = count_alone, .is_behind = has_uncounted, .settle = count_settling, .context = work};
 }
 
-static void the_thread_finishes_what_help_leaves(void)
+TEST_CASE("the thread finishes what help leaves")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -206,7 +206,7 @@ static void the_thread_finishes_what_help_leaves(void)
 /* What help leaves may have to wait for room in the kernel, which only the thread's descriptors
  * announce. While an executor helps, the thread sleeps for 10 ms without them. It must not begin
  * such a sleep after the last help. */
-static void the_thread_watches_its_descriptors_after_the_last_help(void)
+TEST_CASE("the thread watches its descriptors after the last help")
 {
     const uint64_t helped_nap_ns = 10000000; /* as in transport/proxy.c */
     struct gyre_fault fault;
@@ -235,7 +235,7 @@ static void the_thread_watches_its_descriptors_after_the_last_help(void)
     gyre_fault_fini(&fault);
 }
 
-static void a_raised_fault_ends_the_thread(void)
+TEST_CASE("a raised fault ends the thread")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
@@ -259,7 +259,7 @@ static void a_raised_fault_ends_the_thread(void)
     gyre_fault_fini(&fault);
 }
 
-static void proxied_ends_have_memory_of_their_own(void)
+TEST_CASE("proxied ends have memory of their own")
 {
     enum { N = 6, DEPTH = 3 };
     static const uint32_t slot_bytes[N] = {5000, 5000, 100, 0, 100, 5000};
@@ -298,18 +298,3 @@ static void proxied_ends_have_memory_of_their_own(void)
     }
     device->ops->host_free(device, memory);
 }
-
-static const struct test_case cases[] = {
-    {"all clients are polled until they are done", all_clients_are_polled_until_they_are_done},
-    {"idle naps and wakes leave the thread usable", idle_naps_and_wakes_leave_the_thread_usable},
-    {"an idle thread polls rarely until its descriptor is ready",
-     an_idle_thread_polls_rarely_until_its_descriptor_is_ready},
-    {"help shares the clients with the thread", help_shares_the_clients_with_the_thread},
-    {"the thread finishes what help leaves", the_thread_finishes_what_help_leaves},
-    {"the thread watches its descriptors after the last help",
-     the_thread_watches_its_descriptors_after_the_last_help},
-    {"a raised fault ends the thread", a_raised_fault_ends_the_thread},
-    {"proxied ends have memory of their own", proxied_ends_have_memory_of_their_own},
-};
-
-TEST_MAIN(cases)

@@ -3,6 +3,7 @@
  * Ranks that die, fail or give up while data sockets connect: all others end with the name of the
  * rank and the cause, and not after GYRE_BOOTSTRAP_TIMEOUT, which exceeds the test's own limit.
  */
+#define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/gyre.h"
@@ -121,12 +122,12 @@ static void victim_ends(enum way the_way, void (*body)(int rank))
     munmap(shared, sizeof(*shared));
 }
 
-static void a_rank_that_dies_while_sockets_connect_ends_the_others_set_up(void)
+TEST_CASE("a rank that dies while sockets connect ends the others' set-up")
 {
     victim_ends(DIES, expect_death);
 }
 
-static void a_rank_that_fails_while_sockets_connect_ends_the_others_set_up(void)
+TEST_CASE("a rank that fails while sockets connect ends the others' set-up")
 {
     victim_ends(FAILS, expect_report);
 }
@@ -151,7 +152,7 @@ static void expect_death_of_1(int rank)
 }
 
 /* Rank 0 then waits in a handshake with a rank that is stopped. */
-static void a_handshake_that_stands_still_is_left_when_a_third_rank_dies(void)
+TEST_CASE("a handshake that stands still is left when a third rank dies")
 {
     pid_t pids[N_RANKS];
     int status = 0;
@@ -177,7 +178,7 @@ static void abort_or_hear_of_it(int rank)
     CHECK_OK(gyre_comm_destroy(comm)); /* waits for the thread that made it */
 }
 
-static void an_abort_ends_set_up_on_all_ranks(void)
+TEST_CASE("an abort ends set-up on all ranks")
 {
     pid_t pids[N_RANKS];
     make_shared(STOPS);
@@ -187,20 +188,10 @@ static void an_abort_ends_set_up_on_all_ranks(void)
     end_stopped_victim(pids);
 }
 
-static const struct test_case cases[] = {
-    {"a rank that dies while sockets connect ends the others' set-up",
-     a_rank_that_dies_while_sockets_connect_ends_the_others_set_up},
-    {"a rank that fails while sockets connect ends the others' set-up",
-     a_rank_that_fails_while_sockets_connect_ends_the_others_set_up},
-    {"a handshake that stands still is left when a third rank dies",
-     a_handshake_that_stands_still_is_left_when_a_third_rank_dies},
-    {"an abort ends set-up on all ranks", an_abort_ends_set_up_on_all_ranks},
-};
-
 int main(int argc, char **argv)
 {
     setenv("GYRE_TRANSPORT", "socket", 1);
     setenv("GYRE_SOCKET_IFNAME", "=lo", 1);
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+    return test_main(argc, argv);
 }

@@ -64,7 +64,7 @@ static void check_spec(const struct gyre_fifo_spec *spec, uint32_t n_peers, uint
     free(parts);
 }
 
-static void parts_of_a_slab_never_overlap(void)
+TEST_CASE("parts of a slab never overlap")
 {
     static const uint32_t sizes[] = {1, 64, 4095, 4096, 4097, 131072};
     static const uint32_t n_peers[] = {1, 2, 7, 33};
@@ -86,7 +86,7 @@ static void parts_of_a_slab_never_overlap(void)
                     }
 }
 
-static void a_slab_without_peers_has_one_page(void)
+TEST_CASE("a slab without peers has one page")
 {
     const struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 2, .slot_bytes = {4096}};
     struct gyre_slab_layout layout;
@@ -94,7 +94,7 @@ static void a_slab_without_peers_has_one_page(void)
     CHECK(layout.n_bytes == GYRE_SLAB_PAGE_BYTES);
 }
 
-static void impossible_specs_are_refused(void)
+TEST_CASE("impossible specs are refused")
 {
     struct gyre_slab_layout layout;
     struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_MAX_DEPTH + 1, .slot_bytes = {64}};
@@ -122,7 +122,7 @@ static void count_release(void *base, size_t n_bytes)
     n_released++;
 }
 
-static void a_slab_lives_until_its_last_user_left(void)
+TEST_CASE("a slab lives until its last user left")
 {
     const uint8_t token[GYRE_SLAB_TOKEN_BYTES] = "token of a slab";
     const uint8_t other[GYRE_SLAB_TOKEN_BYTES] = "of another slab";
@@ -142,12 +142,3 @@ static void a_slab_lives_until_its_last_user_left(void)
     CHECK(n_released == 1);
     CHECK(gyre_slab_registry_count() == 0);
 }
-
-static const struct test_case cases[] = {
-    {"parts of a slab never overlap", parts_of_a_slab_never_overlap},
-    {"a slab without peers has one page", a_slab_without_peers_has_one_page},
-    {"impossible specs are refused", impossible_specs_are_refused},
-    {"a slab lives until its last user left", a_slab_lives_until_its_last_user_left},
-};
-
-TEST_MAIN(cases)

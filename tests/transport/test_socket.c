@@ -123,7 +123,7 @@ static int call(const struct duo *duo, int rank)
     return fd;
 }
 
-static void strangers_do_not_stall_set_up(void)
+TEST_CASE("strangers do not stall set-up")
 {
     enum { N = 300 }; /* more than are served at a time */
     static struct duo duo;
@@ -151,7 +151,7 @@ static void strangers_do_not_stall_set_up(void)
     duo_close(&duo);
 }
 
-static void a_rank_with_another_secret_is_not_let_in(void)
+TEST_CASE("a rank with another secret is not let in")
 {
     static struct duo duo;
     duo_open(&duo, (const uint8_t *)"another secret, 32 bytes long ..");
@@ -165,7 +165,7 @@ static void a_rank_with_another_secret_is_not_let_in(void)
     duo_close(&duo);
 }
 
-static void who_waits_in_vain_names_the_missing_rank(void)
+TEST_CASE("who waits in vain names the missing rank")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -222,7 +222,7 @@ gyre_status __wrap_gyre_thread_start(pthread_t *thread_out, size_t stack_bytes,
 }
 
 /* The calling thread may get no processor before the thread that connects has failed. */
-static void a_failure_before_the_first_look_is_not_lost(void)
+TEST_CASE("a failure before the first look is not lost")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -238,7 +238,7 @@ static void a_failure_before_the_first_look_is_not_lost(void)
     duo_close(&duo);
 }
 
-static void set_up_ends_when_the_fault_is_raised(void)
+TEST_CASE("set-up ends when the fault is raised")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -250,7 +250,7 @@ static void set_up_ends_when_the_fault_is_raised(void)
     duo_close(&duo);
 }
 
-static void a_blob_that_is_none_is_refused(void)
+TEST_CASE("a blob that is none is refused")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -263,7 +263,7 @@ static void a_blob_that_is_none_is_refused(void)
 }
 
 /* As the second subnet of an interface that the other host has no route to. */
-static void an_address_that_cannot_be_reached_is_passed_over(void)
+TEST_CASE("an address that cannot be reached is passed over")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -280,7 +280,7 @@ static void an_address_that_cannot_be_reached_is_passed_over(void)
     duo_close(&duo);
 }
 
-static void loopback_alone_is_refused_between_networks(void)
+TEST_CASE("loopback alone is refused between networks")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -297,7 +297,7 @@ static void loopback_alone_is_refused_between_networks(void)
 
 /* ---- ends --------------------------------------------------------------------------------- */
 
-static void an_orderly_end_is_no_fault(void)
+TEST_CASE("an orderly end is no fault")
 {
     static struct duo duo;
     for (int first = 0; first < 2; first++) {
@@ -318,7 +318,7 @@ static void an_orderly_end_is_no_fault(void)
     }
 }
 
-static void sending_to_a_rank_that_left_is_a_fault(void)
+TEST_CASE("sending to a rank that left is a fault")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -344,7 +344,7 @@ static uint64_t round_trip_ns(const struct duo *duo)
 }
 
 /* The proxy closes the link of a peer that leaves, on a thread of its own. */
-static void the_round_trip_is_known_after_the_peer_has_left(void)
+TEST_CASE("the round trip is known after the peer has left")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -380,7 +380,7 @@ static void duo_open_two_hosts(struct duo *duo, uint32_t mbit_per_s, uint32_t is
 }
 
 /* On a machine that is busy for milliseconds no rate may be found, so there are several tries. */
-static void the_rate_is_measured_where_no_hardware_tells_it(void)
+TEST_CASE("the rate is measured where no hardware tells it")
 {
     static struct duo duo;
     bool is_measured[2] = {false, false};
@@ -398,7 +398,7 @@ static void the_rate_is_measured_where_no_hardware_tells_it(void)
     CHECK(is_measured[0] && is_measured[1]);
 }
 
-static void a_rate_that_is_known_is_not_measured(void)
+TEST_CASE("a rate that is known is not measured")
 {
     static struct duo duo;
     duo_open_two_hosts(&duo, 25000, 0);
@@ -449,7 +449,7 @@ static gyre_status check_after_close(void *context)
                : gyre_fail(GYRE_ERROR_REMOTE, "rank 1 has no descriptors left");
 }
 
-static void the_cause_of_a_rank_that_leaves_while_the_network_is_measured_is_told(void)
+TEST_CASE("the cause of a rank that leaves while the network is measured is told")
 {
     static struct duo duo;
     duo_open_two_hosts(&duo, 0, 0);
@@ -460,7 +460,7 @@ static void the_cause_of_a_rank_that_leaves_while_the_network_is_measured_is_tol
     duo_close(&duo);
 }
 
-static void a_rank_that_leaves_while_the_network_is_measured_is_named(void)
+TEST_CASE("a rank that leaves while the network is measured is named")
 {
     static struct duo duo;
     duo_open_two_hosts(&duo, 0, 0);
@@ -472,7 +472,7 @@ static void a_rank_that_leaves_while_the_network_is_measured_is_named(void)
 }
 
 /* The other ranks then blame the rank that failed, not the rank that passed the cause on. */
-static void a_rank_that_failed_passes_its_cause_on(void)
+TEST_CASE("a rank that failed passes its cause on")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -488,7 +488,7 @@ static void a_rank_that_failed_passes_its_cause_on(void)
 }
 
 /* All links share the time for goodbyes, and one to a rank that does not read may take all. */
-static void a_cause_is_told_also_when_no_time_is_left(void)
+TEST_CASE("a cause is told also when no time is left")
 {
     static struct duo duo;
     duo_open(&duo, NULL);
@@ -522,7 +522,7 @@ static void die_in_the_middle(struct gyre_transport *transport, struct gyre_conn
               "%s", self->fault.cause);
 }
 
-static void a_killed_peer_is_named(void)
+TEST_CASE("a killed peer is named")
 {
     rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
                                   .spec = duo_spec,
@@ -564,13 +564,13 @@ static void have_four_threads(const char *n_threads)
                                   .body = count_threads});
 }
 
-static void each_connection_may_have_a_thread_of_its_own(void)
+TEST_CASE("each connection may have a thread of its own")
 {
     have_four_threads("GYRE_SOCKET_NTHREADS=16");
     have_four_threads("NCCL_SOCKET_NTHREADS=2"); /* in each direction */
 }
 
-static void a_rank_with_one_processor_has_one_thread(void)
+TEST_CASE("a rank with one processor has one thread")
 {
     static struct duo duo;
     cpu_set_t before, one;
@@ -603,7 +603,7 @@ static void breaks_protocol(const struct socket_header *header, const char *word
     duo_close(&duo);
 }
 
-static void frames_that_break_the_protocol_are_refused(void)
+TEST_CASE("frames that break the protocol are refused")
 {
     breaks_protocol(&(struct socket_header){.kind = 9, .fifo = 0}, "no such kind");
     breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = 4}, "no such FIFO");
@@ -619,7 +619,7 @@ static void frames_that_break_the_protocol_are_refused(void)
         "another header of its batch was due");
 }
 
-static void a_batch_counts_down_its_headers(void)
+TEST_CASE("a batch counts down its headers")
 {
     static struct duo duo;
     const struct socket_header headers[2] = {{.kind = SOCKET_FRAME_DATA, .n_following = 2},
@@ -635,7 +635,7 @@ static void a_batch_counts_down_its_headers(void)
     duo_close(&duo);
 }
 
-static void slots_without_credit_are_refused(void)
+TEST_CASE("slots without credit are refused")
 {
     static struct duo duo;
     struct socket_header headers[5];
@@ -651,36 +651,3 @@ static void slots_without_credit_are_refused(void)
     CHECK_MSG(strstr(duo.faults[0].cause, "no credit") != NULL, "%s", duo.faults[0].cause);
     duo_close(&duo);
 }
-
-static const struct test_case cases[] = {
-    {"strangers do not stall set-up", strangers_do_not_stall_set_up},
-    {"a rank with another secret is not let in", a_rank_with_another_secret_is_not_let_in},
-    {"who waits in vain names the missing rank", who_waits_in_vain_names_the_missing_rank},
-    {"a failure before the first look is not lost", a_failure_before_the_first_look_is_not_lost},
-    {"set-up ends when the fault is raised", set_up_ends_when_the_fault_is_raised},
-    {"an address that cannot be reached is passed over",
-     an_address_that_cannot_be_reached_is_passed_over},
-    {"loopback alone is refused between networks", loopback_alone_is_refused_between_networks},
-    {"a blob that is none is refused", a_blob_that_is_none_is_refused},
-    {"an orderly end is no fault", an_orderly_end_is_no_fault},
-    {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
-    {"the round trip is known after the peer has left",
-     the_round_trip_is_known_after_the_peer_has_left},
-    {"the rate is measured where no hardware tells it",
-     the_rate_is_measured_where_no_hardware_tells_it},
-    {"a rate that is known is not measured", a_rate_that_is_known_is_not_measured},
-    {"a rank that leaves while the network is measured is named",
-     a_rank_that_leaves_while_the_network_is_measured_is_named},
-    {"the cause of a rank that leaves while the network is measured is told",
-     the_cause_of_a_rank_that_leaves_while_the_network_is_measured_is_told},
-    {"a rank that failed passes its cause on", a_rank_that_failed_passes_its_cause_on},
-    {"a cause is told also when no time is left", a_cause_is_told_also_when_no_time_is_left},
-    {"a killed peer is named", a_killed_peer_is_named},
-    {"frames that break the protocol are refused", frames_that_break_the_protocol_are_refused},
-    {"slots without credit are refused", slots_without_credit_are_refused},
-    {"a batch counts down its headers", a_batch_counts_down_its_headers},
-    {"each connection may have a thread of its own", each_connection_may_have_a_thread_of_its_own},
-    {"a rank with one processor has one thread", a_rank_with_one_processor_has_one_thread},
-};
-
-TEST_MAIN(cases)

@@ -41,7 +41,7 @@ static void die(struct gyre_transport *transport, struct gyre_connector *connect
     CHECK_MSG(strstr(self->fault.cause, "peer rank 1 (") != NULL, "%s", self->fault.cause);
 }
 
-static void a_killed_peer_is_named(void)
+TEST_CASE("a killed peer is named")
 {
     line_run(&line_spec, 3, true, die);
 }
@@ -69,7 +69,7 @@ static void leave(struct gyre_transport *transport, struct gyre_connector *conne
     rig_barrier(self);
 }
 
-static void sending_to_a_rank_that_left_is_a_fault(void)
+TEST_CASE("sending to a rank that left is a fault")
 {
     line_run(&line_spec, 2, false, leave);
 }
@@ -122,7 +122,7 @@ static void break_protocol(struct gyre_transport *transport, struct gyre_connect
     rig_barrier(self);
 }
 
-static void frames_of_lines_that_break_the_protocol_are_refused(void)
+TEST_CASE("frames of lines that break the protocol are refused")
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(breaches); i++) {
         breach = &breaches[i];
@@ -130,7 +130,7 @@ static void frames_of_lines_that_break_the_protocol_are_refused(void)
     }
 }
 
-static void depths_that_leave_no_room_for_announcements_are_refused(void)
+TEST_CASE("depths that leave no room for announcements are refused")
 {
     struct gyre_params params;
     struct gyre_peer_info info;
@@ -153,14 +153,3 @@ static void depths_that_leave_no_room_for_announcements_are_refused(void)
     CHECK_MSG(strstr(gyre_cause(), "and these have 5") != NULL, "%s", gyre_cause());
     gyre_fault_fini(&fault);
 }
-
-static const struct test_case cases[] = {
-    {"a killed peer is named", a_killed_peer_is_named},
-    {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
-    {"frames of lines that break the protocol are refused",
-     frames_of_lines_that_break_the_protocol_are_refused},
-    {"depths that leave no room for announcements are refused",
-     depths_that_leave_no_room_for_announcements_are_refused},
-};
-
-TEST_MAIN(cases)

@@ -26,7 +26,7 @@ static void pass_all(struct gyre_transport *transport, struct gyre_connector *co
     rig_barrier(self);
 }
 
-static void lines_of_every_length_arrive(void)
+TEST_CASE("lines of every length arrive")
 {
     static const uint32_t sizes[] = {256, 4096, 2 * LINE_MOST_BYTES};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
@@ -36,7 +36,7 @@ static void lines_of_every_length_arrive(void)
     }
 }
 
-static void so_they_do_between_far_ranks(void)
+TEST_CASE("so they do between far ranks")
 {
     struct gyre_fifo_spec spec = line_spec;
     spec.far = (struct gyre_fifo_size){.n_fifos = 1, .slot_bytes = 512};
@@ -76,7 +76,7 @@ static void announce_early(struct gyre_transport *transport, struct gyre_connect
     rig_barrier(self);
 }
 
-static void lines_may_come_after_their_announcement(void)
+TEST_CASE("lines may come after their announcement")
 {
     line_run(&line_spec, 2, false, announce_early);
 }
@@ -105,7 +105,7 @@ static void return_early(struct gyre_transport *transport, struct gyre_connector
     rig_barrier(self);
 }
 
-static void slots_may_be_returned_before_they_are_sent(void)
+TEST_CASE("slots may be returned before they are sent")
 {
     line_run(&line_spec, 2, false, return_early);
 }
@@ -134,7 +134,7 @@ static void keep_credit(struct gyre_transport *transport, struct gyre_connector 
     rig_barrier(self);
 }
 
-static void a_receiver_may_keep_the_credit_of_a_whole_fifo(void)
+TEST_CASE("a receiver may keep the credit of a whole FIFO")
 {
     line_run(&line_spec, 2, false, keep_credit);
 }
@@ -181,20 +181,7 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
     }
 }
 
-static void once_in_two_to_the_thirty_slots_both_ends_clean_a_slot(void)
+TEST_CASE("once in 2^30 slots both ends clean a slot")
 {
     line_run(&line_spec, 2, false, pass_late);
 }
-
-static const struct test_case cases[] = {
-    {"lines of every length arrive", lines_of_every_length_arrive},
-    {"so they do between far ranks", so_they_do_between_far_ranks},
-    {"lines may come after their announcement", lines_may_come_after_their_announcement},
-    {"slots may be returned before they are sent", slots_may_be_returned_before_they_are_sent},
-    {"a receiver may keep the credit of a whole FIFO",
-     a_receiver_may_keep_the_credit_of_a_whole_fifo},
-    {"once in 2^30 slots both ends clean a slot",
-     once_in_two_to_the_thirty_slots_both_ends_clean_a_slot},
-};
-
-TEST_MAIN(cases)

@@ -15,7 +15,7 @@
 
 #define N_SLOTS 80 /* ten times around the longest ring */
 
-static void every_transport_has_every_operation(void)
+TEST_CASE("every transport has every operation")
 {
     for (int i = 0; gyre_transports[i] != NULL; i++) {
         const struct gyre_transport_ops *ops = gyre_transports[i];
@@ -46,7 +46,7 @@ static void conform(const struct gyre_transport_ops *ops, bool use_processes)
 }
 
 /* The previous rank in the ring may send larger slots than the other ranks. */
-static void large_slots_from_the_rank_before(void)
+TEST_CASE("large slots from the rank before")
 {
     for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
         rig_run(&(struct rig_options){.ops = &gyre_transport_p2p,
@@ -60,7 +60,7 @@ static void large_slots_from_the_rank_before(void)
 }
 
 /* Far pairs have fewer and shorter slots than near ones; fewer FIFOs than connections, too. */
-static void far_pairs_over_socket_have_sizes_of_their_own(void)
+TEST_CASE("far pairs over socket have sizes of their own")
 {
     static const struct gyre_fifo_spec specs[] = {
         {.n_fifos = 4, .depth = 4, .slot_bytes = {5000}, .far = {2, 256}},
@@ -75,28 +75,28 @@ static void far_pairs_over_socket_have_sizes_of_their_own(void)
                                           .ifname = "=lo"});
 }
 
-static void threads_exchange_every_byte_over_p2p(void)
+TEST_CASE("threads exchange every byte over p2p")
 {
     conform(&gyre_transport_p2p, false);
     CHECK(gyre_slab_registry_count() == 0);
 }
 
-static void processes_exchange_every_byte_over_shm(void)
+TEST_CASE("processes exchange every byte over shm")
 {
     conform(&gyre_transport_shm, true);
 }
 
-static void threads_exchange_every_byte_over_shm(void)
+TEST_CASE("threads exchange every byte over shm")
 {
     conform(&gyre_transport_shm, false);
 }
 
-static void processes_exchange_every_byte_over_socket(void)
+TEST_CASE("processes exchange every byte over socket")
 {
     conform(&gyre_transport_socket, true);
 }
 
-static void threads_exchange_every_byte_over_socket(void)
+TEST_CASE("threads exchange every byte over socket")
 {
     conform(&gyre_transport_socket, false);
 }
@@ -122,7 +122,7 @@ static void write_after_close(struct gyre_transport *transport, struct gyre_conn
     gyre_store_release_u64(&to_0->inbox->tail[0], 1);
 }
 
-static void a_closed_slab_stays_while_peers_write_to_it(void)
+TEST_CASE("a closed slab stays while peers write to it")
 {
     rig_run(&(struct rig_options){.ops = &gyre_transport_p2p,
                                   .spec = {.n_fifos = 1, .depth = 4, .slot_bytes = {65536}},
@@ -131,7 +131,7 @@ static void a_closed_slab_stays_while_peers_write_to_it(void)
     CHECK(gyre_slab_registry_count() == 0);
 }
 
-static void p2p_says_why_not(void)
+TEST_CASE("p2p says why not")
 {
     struct gyre_params params;
     struct gyre_peer_info mine, peer;
@@ -155,7 +155,7 @@ static void p2p_says_why_not(void)
 
 /* ---- shm ---------------------------------------------------------------------------------- */
 
-static void shm_says_why_not(void)
+TEST_CASE("shm says why not")
 {
     struct gyre_params params;
     struct gyre_peer_info mine, peer;
@@ -209,7 +209,7 @@ static struct gyre_transport_config pair_config(struct pair *pair, int rank)
     };
 }
 
-static void too_little_shared_memory_is_a_clear_error(void)
+TEST_CASE("too little shared memory is a clear error")
 {
     fflush(NULL);
     const pid_t pid = fork(); /* the limit is the process's */
@@ -285,7 +285,7 @@ static void name_another_process(unsigned char *blob, size_t blob_bytes,
     pair->infos[1].pid = 4194304; /* pids end below it */
 }
 
-static void a_recycled_pid_or_a_wrong_blob_is_noticed(void)
+TEST_CASE("a recycled pid or a wrong blob is noticed")
 {
     connect_damaged(flip_token, GYRE_ERROR_REMOTE, "token");
     connect_damaged(flip_magic, GYRE_ERROR_REMOTE, "rank 1");
@@ -295,7 +295,7 @@ static void a_recycled_pid_or_a_wrong_blob_is_noticed(void)
 /* ---- descriptions of ranks
  * --------------------------------------------------------------------------- */
 
-static void a_forked_child_is_another_process(void)
+TEST_CASE("a forked child is another process")
 {
     struct gyre_params params;
     struct gyre_peer_info mine, again, child;
@@ -319,23 +319,3 @@ static void a_forked_child_is_another_process(void)
     CHECK(child.process_id != mine.process_id);
     CHECK(child.host_hash == mine.host_hash && child.pid_namespace == mine.pid_namespace);
 }
-
-static const struct test_case cases[] = {
-    {"every transport has every operation", every_transport_has_every_operation},
-    {"large slots from the rank before", large_slots_from_the_rank_before},
-    {"threads exchange every byte over p2p", threads_exchange_every_byte_over_p2p},
-    {"processes exchange every byte over shm", processes_exchange_every_byte_over_shm},
-    {"threads exchange every byte over shm", threads_exchange_every_byte_over_shm},
-    {"processes exchange every byte over socket", processes_exchange_every_byte_over_socket},
-    {"far pairs over socket have sizes of their own",
-     far_pairs_over_socket_have_sizes_of_their_own},
-    {"threads exchange every byte over socket", threads_exchange_every_byte_over_socket},
-    {"a closed slab stays while peers write to it", a_closed_slab_stays_while_peers_write_to_it},
-    {"p2p says why not", p2p_says_why_not},
-    {"shm says why not", shm_says_why_not},
-    {"too little shared memory is a clear error", too_little_shared_memory_is_a_clear_error},
-    {"a recycled pid or a wrong blob is noticed", a_recycled_pid_or_a_wrong_blob_is_noticed},
-    {"a forked child is another process", a_forked_child_is_another_process},
-};
-
-TEST_MAIN(cases)

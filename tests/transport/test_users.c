@@ -83,7 +83,7 @@ static void check_log(const char *path)
     CHECK(first != NULL && strstr(first + 1, "start all ranks as one user") == NULL);
 }
 
-static void ranks_of_other_users_take_sockets(void)
+TEST_CASE("ranks of other users take sockets")
 {
     char path[] = "/tmp/gyre_users_XXXXXX";
     struct test_rendezvous *shared =
@@ -118,15 +118,11 @@ static void ranks_of_other_users_take_sockets(void)
     munmap(shared, sizeof(*shared));
 }
 
-static const struct test_case cases[] = {
-    {"ranks of other users take sockets", ranks_of_other_users_take_sockets},
-};
-
 int main(int argc, char **argv)
 {
     if (geteuid() != 0) {
         printf("only root can start ranks as another user\n");
         return 77;
     }
-    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    return test_main(argc, argv);
 }
