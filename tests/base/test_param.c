@@ -343,7 +343,6 @@ TEST_CASE("a file that cannot be read is told and ends nothing")
                 "/tmp/gyre_test_param.");
     CHECK_FAILS(load_file(nothing, unknown, sizeof(unknown) - 1), GYRE_ERROR_INVALID_ARGUMENT,
                 ": unknown variable GYRE_IB_TCC");
-    unsetenv("NCCL_CONF_FILE");
 }
 
 TEST_CASE("messages name the variable that the user set")

@@ -67,12 +67,11 @@ static void check_message(gyre_comm *comm, struct message *message, int from, in
 }
 
 /* Launched one after the other, both sends would wait for receives that wait for them. */
-static void swap_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a send and a receive may be on two streams", 2)
 {
     const int peer = n_ranks - 1 - rank;
     struct message message = make_message(comm, rank, peer, N_LONG);
     gyre_stream streams[2] = {make_stream(comm), make_stream(comm)};
-    (void)argument;
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, peer, comm, streams[0]));
     CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, peer, comm, streams[1]));
@@ -84,20 +83,13 @@ static void swap_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *ar
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-TEST_CASE("a send and a receive may be on two streams")
-{
-    test_on_threads(2, swap_on_two_streams, NULL);
-}
-
 /* Every stream of a group waits for all of it, and the group for every stream: here the receiving
  * stream for the copy, which waits for the all-reduce ahead of the send. */
-static void send_to_oneself_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a copy within a rank holds up the receiving stream", 2)
 {
     struct message sum = make_message(comm, 0, 0, N_LONG);
     struct message message = make_message(comm, rank, rank, N_LONG);
     gyre_stream streams[2] = {make_stream(comm), make_stream(comm)};
-    (void)n_ranks;
-    (void)argument;
     CHECK_OK(gyre_broadcast(sum.out, sum.in, N_LONG, GYRE_INT32, 0, comm, streams[0]));
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, rank, comm, streams[1]));
@@ -108,11 +100,6 @@ static void send_to_oneself_on_two_streams(gyre_comm *comm, int rank, int n_rank
     check_message(comm, &sum, 0, 0);
     for (int i = 0; i < 2; i++)
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
-}
-
-TEST_CASE("a copy within a rank holds up the receiving stream")
-{
-    test_on_threads(2, send_to_oneself_on_two_streams, NULL);
 }
 
 /* One thread serves both ranks, which have a stream in common: neither rank's calls may begin to
@@ -185,19 +172,16 @@ TEST_CASE("calls that are compared keep the caller's default stream")
     CHECK_OK(gyre_stream_destroy(streams[1], GYRE_DEVICE_HOST));
     for (int rank = 0; rank < 2; rank++)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
-    unsetenv("GYRE_CHECK");
 }
 
 /* The split is under way when the group's calls are launched. */
-static void call_and_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a group may end while a split of it goes on", 2)
 {
     gyre_comm *child = NULL;
     gyre_config config = test_config(rank);
     gyre_status status = GYRE_IN_PROGRESS;
     struct message message = make_message(comm, 0, 0, 1000);
     gyre_stream stream = make_stream(comm);
-    (void)n_ranks;
-    (void)argument;
     config.blocking = 0;
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_broadcast(message.out, message.in, 1000, GYRE_INT32, 0, comm, stream));
@@ -209,11 +193,6 @@ static void call_and_split(gyre_comm *comm, int rank, int n_ranks, void *argumen
     check_message(comm, &message, 0, 0);
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
     CHECK_OK(gyre_comm_destroy(child));
-}
-
-TEST_CASE("a group may end while a split of it goes on")
-{
-    test_on_threads(2, call_and_split, NULL);
 }
 
 /* Every rank sends to every other: 0, 1, a few, many elements, by other protocols on GPUs. */
@@ -256,13 +235,11 @@ TEST_CASE("messages of a group may differ in size")
 
 /* Rank 0 sends a question and receives the answer in one group. Rank 1 sends the answer when it has
  * received the question. On GPUs the sizes go by different protocols. */
-static void ask(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a group may have a question and its answer", 2)
 {
     const size_t sizes[] = {1, 3000, 400000, N_LONG};
     const size_t n_sizes = GYRE_ARRAY_LENGTH(sizes);
     gyre_stream stream = make_stream(comm);
-    (void)n_ranks;
-    (void)argument;
     for (size_t i = 0; i < n_sizes * n_sizes; i++) {
         struct message question = make_message(comm, 0, 1, sizes[i / n_sizes]);
         struct message answer = make_message(comm, 1, 0, sizes[i % n_sizes]);
@@ -284,14 +261,9 @@ static void ask(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-TEST_CASE("a group may have a question and its answer")
-{
-    test_on_threads(2, ask, NULL);
-}
-
 /* On two GPUs the all-reduce fills all slots that the messages use, and each rank's send is
  * launched before its receive. */
-static void exchange_behind_a_collective(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("messages do not hang behind a collective", 2)
 {
     const size_t n_reduced = 3 << 20;
     const size_t sizes[] = {400000, 700000};
@@ -299,8 +271,6 @@ static void exchange_behind_a_collective(gyre_comm *comm, int rank, int n_ranks,
     struct message sum = make_message(comm, 0, 0, n_reduced);
     struct message out = make_message(comm, rank, 1 - rank, sizes[rank]);
     struct message in = make_message(comm, 1 - rank, rank, sizes[1 - rank]);
-    (void)n_ranks;
-    (void)argument;
     CHECK_OK(gyre_all_reduce(sum.out, sum.in, n_reduced, GYRE_FLOAT32, GYRE_SUM, comm, stream));
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_send(out.out, out.n_elems, GYRE_INT32, 1 - rank, comm, stream));
@@ -312,11 +282,6 @@ static void exchange_behind_a_collective(gyre_comm *comm, int rank, int n_ranks,
     check_message(comm, &out, rank, 1 - rank);
     check_message(comm, &in, 1 - rank, rank);
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
-}
-
-TEST_CASE("messages do not hang behind a collective")
-{
-    test_on_threads(2, exchange_behind_a_collective, NULL);
 }
 
 static gyre_status send_message(struct message *message, int to, gyre_comm *comm,

@@ -178,13 +178,11 @@ TEST_CASE("ranks of one thread may name a group's communicators in any order")
 }
 
 /* Rank 1 has made communicators of its own before. */
-static void compare_numbers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_PROCESSES("communicators have one order on all ranks", 2)
 {
     const gyre_config config = test_config(rank);
     gyre_comm *own[3], *children[2];
     uint64_t numbers[3], all[2][3];
-    (void)n_ranks;
-    (void)argument;
     for (int i = 0; rank == 1 && i < 3; i++) {
         const int ordinal = rank;
         CHECK_OK(gyre_comm_init_all(&own[i], 1, &ordinal, &config));
@@ -201,11 +199,6 @@ static void compare_numbers(gyre_comm *comm, int rank, int n_ranks, void *argume
         CHECK_OK(gyre_comm_destroy(children[i]));
     for (int i = 0; rank == 1 && i < 3; i++)
         CHECK_OK(gyre_comm_destroy(own[i]));
-}
-
-TEST_CASE("communicators have one order on all ranks")
-{
-    test_on_processes(2, compare_numbers, NULL);
 }
 
 /* Rank 1 waits for the first sum before it calls the second; rank 0 has both in one group. */

@@ -52,11 +52,10 @@ static void check_algorithm(gyre_comm *comm, const gyre_call_args *args, const c
         CHECK_MSG(summary.n_channels <= (unsigned)args->max_channels, "%u", summary.n_channels);
 }
 
-static void run_by_each_algorithm(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a call is carried out by the algorithm that it names", N)
 {
     static const char *const algorithms[] = {"ring", "tree", "twoshot"};
     float data[COUNT];
-    (void)n_ranks, (void)argument;
     for (int repeat = 0; repeat < 2; repeat++)
         for (int i = 0; i < 3; i++) {
             gyre_call_args args = all_reduce_of(data);
@@ -71,15 +70,9 @@ static void run_by_each_algorithm(gyre_comm *comm, int rank, int n_ranks, void *
         }
 }
 
-TEST_CASE("a call is carried out by the algorithm that it names")
-{
-    test_on_threads(N, run_by_each_algorithm, NULL);
-}
-
-static void run_every_kind(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("every collective has a kind", N)
 {
     float in[N], out[N];
-    (void)argument;
     for (int kind = GYRE_CALL_ALL_REDUCE; kind <= GYRE_CALL_SCATTER; kind++) {
         gyre_call_args args = GYRE_CALL_ARGS_INIT;
         for (int i = 0; i < n_ranks; i++) {
@@ -102,11 +95,6 @@ static void run_every_kind(gyre_comm *comm, int rank, int n_ranks, void *argumen
     }
 }
 
-TEST_CASE("every collective has a kind")
-{
-    test_on_threads(N, run_every_kind, NULL);
-}
-
 static void use_empty_lists(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     float data[COUNT];
@@ -127,7 +115,6 @@ TEST_CASE("empty lists of algorithms and protocols are no terms")
 {
     setenv("GYRE_CHECK", "calls", 1);
     test_on_threads(N, use_empty_lists, NULL);
-    unsetenv("GYRE_CHECK");
 }
 
 /* ---- predictions --------------------------------------------------------------------------- */
@@ -203,12 +190,11 @@ TEST_CASE("a choice on several hosts is predicted once for its terms")
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-static void ask_for_the_impossible(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("terms that no algorithm meets are refused before anything is enqueued", N)
 {
     float data[COUNT];
     gyre_status status;
     gyre_call_args args = all_reduce_of(data);
-    (void)n_ranks, (void)argument;
     fill(data, rank);
     args.algorithm = "rings";
     CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
@@ -238,11 +224,6 @@ static void ask_for_the_impossible(gyre_comm *comm, int rank, int n_ranks, void 
     CHECK_OK(gyre_collective(&args, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     check_values(data);
-}
-
-TEST_CASE("terms that no algorithm meets are refused before anything is enqueued")
-{
-    test_on_threads(N, ask_for_the_impossible, NULL);
 }
 
 static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)

@@ -7,10 +7,8 @@
 
 #define HOST GYRE_DEVICE_HOST
 
-static void bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("bad arguments are refused and lose nothing", 2)
 {
-    (void)rank;
-    (void)argument;
     float data[64];
     float out[64];
     CHECK_FAILS(gyre_all_reduce(NULL, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
@@ -41,11 +39,6 @@ static void bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument
     CHECK_OK(gyre_all_reduce(data, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, HOST));
     CHECK(out[0] == (float)n_ranks);
-}
-
-TEST_CASE("bad arguments are refused and lose nothing")
-{
-    test_on_threads(2, bad_arguments, NULL);
 }
 
 struct lone_init {
@@ -83,7 +76,6 @@ TEST_CASE("the others hear why a rank cannot init")
     CHECK_MSG(other.status == GYRE_ERROR_REMOTE &&
                   strstr(other.cause, "rank 1 failed: config.timeout_ms is -5") != NULL,
               "%s", other.cause);
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 TEST_CASE("a bad init names what is wrong")
@@ -130,7 +122,6 @@ TEST_CASE("unknown and unparsable variables fail at init")
     unsetenv("GYRE_IB_TC");
     setenv("GYRE_ALGO", "rign", 1);
     CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT, "ring");
-    unsetenv("GYRE_ALGO");
 }
 
 TEST_CASE("what NCCL's variables say ends no init")
@@ -175,7 +166,6 @@ TEST_CASE("what NCCL's variables say ends no init")
             unsetenv(variable);
         }
     }
-    unsetenv("GYRE_MAX_NCHANNELS");
 }
 
 /* One rank's call that differs from the calls of all other ranks. */
@@ -245,7 +235,6 @@ TEST_CASE("GYRE_CHECK=calls refuses before data moves")
     setenv("GYRE_CHECK", "calls", 1);
     struct misfit misfit = misfits[0];
     test_on_threads(3, misfitting_call, &misfit);
-    unsetenv("GYRE_CHECK");
 }
 
 TEST_CASE("a dead handle is refused")

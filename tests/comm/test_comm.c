@@ -268,15 +268,12 @@ TEST_CASE("all collectives are right with every algorithm")
         test_on_threads(3, every_collective, &is_short);
         test_on_threads(6, every_collective, &is_short);
     }
-    unsetenv("GYRE_ALGO");
 }
 
 /* Of three ranks two are folded, so a step moves all three blocks. Four slots of 48 bytes hold 16
  * bytes of each. */
-static void ranges_in_small_slots(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_HOST_THREADS("a slot that is too small for a range is named", 3)
 {
-    (void)rank;
-    (void)argument;
     struct place place = open_place(comm);
     struct gyre_choice choice = {.algorithm = &gyre_algorithm_halving, .tile_bytes = 32};
     int32_t in[100] = {0}, out[300];
@@ -294,17 +291,10 @@ static void ranges_in_small_slots(gyre_comm *comm, int rank, int n_ranks, void *
     close_place(&place);
 }
 
-TEST_CASE("a slot that is too small for a range is named")
-{
-    if (test_device() == GYRE_DEVICE_HOST)
-        test_on_threads(3, ranges_in_small_slots, NULL);
-}
-
 TEST_CASE("all collectives are right over sockets")
 {
     setenv("GYRE_TRANSPORT", "socket", 1);
     test_on_threads(3, every_collective, NULL);
-    unsetenv("GYRE_TRANSPORT");
 }
 
 /* One thread joins all ranks in a group, as users of NCCL do. */
@@ -384,9 +374,8 @@ static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gy
     return status;
 }
 
-static void split_in_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a split makes smaller communicators", 5)
 {
-    (void)argument;
     gyre_comm *half = NULL;
     const int color = rank == n_ranks - 1 ? GYRE_SPLIT_NOCOLOR : rank % 2;
     CHECK_OK(gyre_comm_split(comm, color, -rank, &half, NULL));
@@ -409,11 +398,6 @@ static void split_in_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_comm_destroy(half));
 }
 
-TEST_CASE("a split makes smaller communicators")
-{
-    test_on_threads(5, split_in_two, NULL);
-}
-
 /* Counts the threads of this process. */
 static int count_threads(void)
 {
@@ -428,13 +412,11 @@ static int count_threads(void)
     return n;
 }
 
-static void split_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a split leaves no rendezvous behind", 3)
 {
     enum { N_SPLITS = 20 };
     const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
     const int n_before = count_threads();
-    (void)n_ranks;
-    (void)argument;
     for (int i = 0; i < N_SPLITS; i++) {
         gyre_comm *child = NULL;
         CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
@@ -448,14 +430,8 @@ static void split_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
               n_before);
 }
 
-TEST_CASE("a split leaves no rendezvous behind")
+TEST_ON_THREADS("a user scalar multiplies before the sum", 3)
 {
-    test_on_threads(3, split_often, NULL);
-}
-
-static void premultiply(gyre_comm *comm, int rank, int n_ranks, void *argument)
-{
-    (void)argument;
     const float scalar = (float)(rank + 1);
     gyre_op op;
     CHECK_OK(gyre_op_create_premul_sum(&op, &scalar, GYRE_FLOAT32, comm));
@@ -473,18 +449,11 @@ static void premultiply(gyre_comm *comm, int rank, int n_ranks, void *argument)
                 "op_create_premul_sum");
 }
 
-TEST_CASE("a user scalar multiplies before the sum")
-{
-    test_on_threads(3, premultiply, NULL);
-}
-
 /* An operation may go, and its number to another, before the group's end launches its call. */
-static void premultiply_in_a_group(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_HOST_THREADS("a user scalar may go before its group ends", 3)
 {
     static const float scalars[2] = {2.0F, 10.0F};
     float values[2] = {1.0F, 1.0F};
-    (void)rank;
-    (void)argument;
     CHECK_OK(gyre_group_start());
     for (int i = 0; i < 2; i++) {
         gyre_op op;
@@ -498,19 +467,11 @@ static void premultiply_in_a_group(gyre_comm *comm, int rank, int n_ranks, void 
         CHECK(values[i] == scalars[i] * (float)n_ranks);
 }
 
-TEST_CASE("a user scalar may go before its group ends")
-{
-    if (test_device() == GYRE_DEVICE_HOST)
-        test_on_threads(3, premultiply_in_a_group, NULL);
-}
-
 /* The second call differs from the first in nothing but what its operation's number stands for. */
-static void premultiply_again(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_HOST_THREADS("an operation's number may mean another scalar later", 3)
 {
     static const float scalars[2] = {2.0F, 10.0F};
     float value;
-    (void)rank;
-    (void)argument;
     for (int i = 0; i < 2; i++) {
         gyre_op op;
         value = 1.0F;
@@ -522,14 +483,8 @@ static void premultiply_again(gyre_comm *comm, int rank, int n_ranks, void *argu
     }
 }
 
-TEST_CASE("an operation's number may mean another scalar later")
-{
-    if (test_device() == GYRE_DEVICE_HOST)
-        test_on_threads(3, premultiply_again, NULL);
-}
-
 /* Nothing is moved; more data take longer; later calls run again. */
-static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a group can be simulated", 3)
 {
     enum { N = 65536 };
     struct place place = open_place(comm);
@@ -537,7 +492,6 @@ static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
     float value = (float)rank, sum = 0;
     double few_us = 0, many_us = 0, unset_us = -1;
     void *memory = NULL;
-    (void)argument;
     CHECK_OK(device->ops->mem_alloc(device, N * sizeof(float), &memory));
     CHECK_OK(device->ops->copy(device, memory, &value, sizeof(value)));
     CHECK_FAILS(gyre_group_simulate_end(&few_us), GYRE_ERROR_INVALID_USAGE, "without group_start");
@@ -565,18 +519,12 @@ static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
     close_place(&place);
 }
 
-TEST_CASE("a group can be simulated")
-{
-    test_on_threads(3, simulate, NULL);
-}
-
 /* Nothing of it is launched, the calls of inner groups neither; what it makes is made. */
-static void cancel(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_HOST_THREADS("a group can be cancelled", 3)
 {
     gyre_comm *child = NULL;
     float value = (float)rank;
     int count = 0;
-    (void)argument;
     CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "without group_start");
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
@@ -594,10 +542,4 @@ static void cancel(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     CHECK(value == (float)(n_ranks * (n_ranks - 1) / 2));
-}
-
-TEST_CASE("a group can be cancelled")
-{
-    if (test_device() == GYRE_DEVICE_HOST)
-        test_on_threads(3, cancel, NULL);
 }

@@ -60,13 +60,12 @@ static void wait_for_newcomers(struct newcomer *newcomers)
 }
 
 /* Rank 1 gives the rendezvous. */
-static void grow_by_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("two ranks grow to four and keep their numbers", N_OLD)
 {
     struct newcomer newcomers[N_NEW];
     gyre_unique_id id;
     gyre_comm *grown = NULL;
     int value = -1;
-    (void)n_ranks, (void)argument;
     if (rank == 1) {
         CHECK_OK(gyre_get_unique_id(&id));
         start_newcomers(newcomers, &id, GYRE_SUCCESS);
@@ -84,18 +83,12 @@ static void grow_by_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK(value == N_OLD);
 }
 
-TEST_CASE("two ranks grow to four and keep their numbers")
-{
-    test_on_threads(N_OLD, grow_by_two, NULL);
-}
-
 /* Without an id no rendezvous is known; with one the new ranks must not wait for it. */
-static void grow_differently(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("ranks that grow differently all get the cause", N_OLD)
 {
     struct newcomer newcomers[N_NEW];
     gyre_unique_id id;
     gyre_comm *grown = NULL;
-    (void)n_ranks, (void)argument;
     CHECK_FAILS(gyre_comm_grow(comm, N_OLD, NULL, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "legal is 3..");
     CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
@@ -114,11 +107,6 @@ static void grow_differently(gyre_comm *comm, int rank, int n_ranks, void *argum
     CHECK(grown == NULL);
     if (rank == 0)
         wait_for_newcomers(newcomers);
-}
-
-TEST_CASE("ranks that grow differently all get the cause")
-{
-    test_on_threads(N_OLD, grow_differently, NULL);
 }
 
 /* Rank 1 gives the id and a size that is too small. */
@@ -160,7 +148,6 @@ TEST_CASE("a bad argument of one rank is an error of all ranks at once")
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1); /* of ranks that nobody tells */
     test_on_threads(N_OLD, grow_by_a_bad_size, NULL);
     test_on_threads(N_OLD, grow_by_bad_pointers, NULL);
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 static void split_with_bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
@@ -183,17 +170,15 @@ TEST_CASE("a bad argument of one rank of a split is an error of its color")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     test_on_threads(N_OLD, split_with_bad_arguments, NULL);
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 /* ---- properties --------------------------------------------------------------------------- */
 
-static void ask_for_properties(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a communicator tells its properties", 2)
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
     uint64_t ids[2] = {0, 0};
     unsigned char before;
-    (void)argument;
     CHECK_OK(gyre_comm_properties(comm, &facts));
     CHECK(facts.rank == rank && facts.n_ranks == n_ranks && facts.n_hosts == 1);
     CHECK(facts.device_kind == GYRE_DEVICE_HOST && facts.device_ordinal == -1);
@@ -213,11 +198,6 @@ static void ask_for_properties(gyre_comm *comm, int rank, int n_ranks, void *arg
     old.version = 0;
     CHECK_FAILS(gyre_comm_properties(comm, &old), GYRE_ERROR_INVALID_ARGUMENT,
                 "GYRE_PROPERTIES_INIT");
-}
-
-TEST_CASE("a communicator tells its properties")
-{
-    test_on_threads(2, ask_for_properties, NULL);
 }
 
 TEST_CASE("every variable has a name and a value")

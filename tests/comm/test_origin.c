@@ -176,7 +176,6 @@ TEST_CASE("a rank that dies before it joins a split is not waited for")
     }
     close(fd);
     close(own);
-    unsetenv("GYRE_DEBUG");
 }
 
 /* ---- failures on one rank ----------------------------------------------------------------- */

@@ -209,12 +209,11 @@ TEST_CASE("captured puts and waits replay")
 
 /* ---- failures ----------------------------------------------------------------------------- */
 
-static void pass_wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("wrong arguments are refused", 2)
 {
     char on_host[64] = "";
     int *memory = puts_buffer(comm, 16), *source = puts_buffer(comm, 16);
     const gyre_signal_wait waits[] = {{0, GYRE_N_SIGNALS, 1}, {0, 0, -1}};
-    (void)rank, (void)argument;
     CHECK_FAILS(gyre_signal(0, 0, comm, NULL), GYRE_ERROR_INVALID_USAGE, "register one first");
     const gyre_window window = puts_window(comm, memory, 16);
     gyre_put_target target = {0, window, 60, 0};
@@ -247,11 +246,6 @@ static void pass_wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *a
     CHECK_OK(gyre_window_deregister(comm, window));
     puts_free(source);
     puts_free(memory);
-}
-
-TEST_CASE("wrong arguments are refused")
-{
-    test_on_threads(2, pass_wrong_arguments, NULL);
 }
 
 /* A communicator of one rank that waits for a signal of its own. */

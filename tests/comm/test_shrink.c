@@ -82,12 +82,11 @@ TEST_CASE("a rank is left out of a healthy communicator")
     test_on_threads(4, leave_out_rank_1, NULL);
 }
 
-static void shrink_to_one(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a shrunk communicator shrinks again", 3)
 {
     gyre_comm *first = NULL;
     gyre_comm *second = NULL;
     const int all_others[] = {0, 1};
-    (void)argument;
     CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &first, NULL));
     check_sum(first, rank, (float)(n_ranks * (n_ranks - 1) / 2));
     if (rank == 2) { /* of a shrunk communicator, to the very end */
@@ -113,11 +112,6 @@ TEST_CASE("a communicator of one rank shrinks")
 {
     test_on_processes(1, shrink_alone, NULL);
     test_on_threads(1, shrink_alone, NULL);
-}
-
-TEST_CASE("a shrunk communicator shrinks again")
-{
-    test_on_threads(3, shrink_to_one, NULL);
 }
 
 /* Come to a point that n ranks come to. */
@@ -331,7 +325,7 @@ TEST_CASE("a second death is found out by the shrink")
 enum { N_SILENT = 200 };
 
 /* Connect without knowing the secret: saying nothing, saying something else, going at once. */
-static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("strangers at the regroup listener keep nobody out", 3)
 {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     const uint64_t deadline_ns = gyre_now_ns() + 60000000000ULL;
@@ -340,7 +334,6 @@ static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *a
     int silent[N_SILENT];
     int noisy = -1;
     int gone = -1;
-    (void)argument;
     if (rank == 1) {
         CHECK(gyre_sock_list_read(&comm->links.infos[0].regroup_addresses, addresses) > 0);
         CHECK_OK(gyre_sock_connect(&addresses[0], deadline_ns, &gone));
@@ -360,20 +353,14 @@ static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *a
     }
 }
 
-TEST_CASE("strangers at the regroup listener keep nobody out")
-{
-    test_on_threads(3, connect_as_strangers, NULL);
-}
-
 /* ---- in the background -------------------------------------------------------------------- */
 
-static void shrink_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a shrink goes on in the background", 3)
 {
     const int excluded[] = {0};
     gyre_comm *child = NULL;
     gyre_config config = test_config(rank);
     gyre_status status = GYRE_IN_PROGRESS;
-    (void)argument;
     config.blocking = 0;
     if (rank == 0)
         return;
@@ -386,28 +373,16 @@ static void shrink_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argume
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-TEST_CASE("a shrink goes on in the background")
-{
-    test_on_threads(3, shrink_and_poll, NULL);
-}
-
-static void give_up_a_shrink(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("a shrink is given up by destroying it", 2)
 {
     gyre_comm *child = NULL;
     gyre_config config = test_config(rank);
-    (void)n_ranks;
-    (void)argument;
     config.blocking = 0;
     if (rank == 0)
         return; /* never shrinks */
     CHECK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, &config) ==
           GYRE_IN_PROGRESS);
     CHECK_OK(gyre_comm_destroy(child));
-}
-
-TEST_CASE("a shrink is given up by destroying it")
-{
-    test_on_threads(2, give_up_a_shrink, NULL);
 }
 
 int main(int argc, char **argv)

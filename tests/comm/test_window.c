@@ -126,8 +126,6 @@ TEST_CASE("placed calls are right between threads")
     setenv("GYRE_PROTO", "simple", 1);
     for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
         test_on_threads(n_ranks, place, NULL);
-    unsetenv("GYRE_ALGO");
-    unsetenv("GYRE_PROTO");
 }
 
 #define COPY_ENGINES                                                               \
@@ -140,7 +138,6 @@ TEST_CASE("copy engines place in windows of processes")
         return;
     setenv("GYRE_PATH", COPY_ENGINES, 1);
     test_on_processes(2, place, NULL);
-    unsetenv("GYRE_PATH");
 }
 
 TEST_CASE("copy engines place in windows of threads")
@@ -150,7 +147,6 @@ TEST_CASE("copy engines place in windows of threads")
     setenv("GYRE_PATH", COPY_ENGINES, 1);
     for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
         test_on_threads(n_ranks, place, NULL);
-    unsetenv("GYRE_PATH");
 }
 
 /* The same call before there is a window, in it, and after it: each is carried out as it must be
@@ -193,8 +189,6 @@ TEST_CASE("a window changes calls between processes")
     setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     test_on_processes(2, come_and_go, NULL);
-    unsetenv("GYRE_ALGO");
-    unsetenv("GYRE_PROTO");
 }
 
 TEST_CASE("a window changes calls that came before it")
@@ -202,8 +196,6 @@ TEST_CASE("a window changes calls that came before it")
     setenv("GYRE_ALGO", RINGS, 1);
     setenv("GYRE_PROTO", "simple", 1);
     test_on_threads(2, come_and_go, NULL);
-    unsetenv("GYRE_ALGO");
-    unsetenv("GYRE_PROTO");
 }
 
 /* @argument: what the error says of an all-reduce whose result lies in a window, or in none. */
@@ -233,12 +225,10 @@ static void refuse_path(gyre_comm *comm, int rank, int n_ranks, void *argument)
 }
 
 /* Each rank gives back another window. */
-static void deregister_apart(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("ranks that give back different windows are told", 2)
 {
     gyre_window windows[2];
     float *buffer = make_buffer(comm, 2 * N_ELEMS, 0);
-    (void)n_ranks;
-    (void)argument;
     for (int i = 0; i < 2; i++)
         CHECK_OK(
             gyre_window_register(comm, buffer + i * N_ELEMS, N_ELEMS * sizeof(float), &windows[i]));
@@ -249,11 +239,6 @@ static void deregister_apart(gyre_comm *comm, int rank, int n_ranks, void *argum
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-TEST_CASE("ranks that give back different windows are told")
-{
-    test_on_threads(2, deregister_apart, NULL);
-}
-
 TEST_CASE("a path that cannot be is an error")
 {
     static char none[] = "the host device has none";
@@ -261,7 +246,6 @@ TEST_CASE("a path that cannot be is an error")
     test_on_threads(2, refuse_path, NULL);
     setenv("GYRE_PATH", "copy_engine", 1);
     test_on_threads(2, refuse_path, test_device() == GYRE_DEVICE_HOST ? none : NULL);
-    unsetenv("GYRE_PATH");
 }
 
 /* Buffers of windows that end with their communicator, by rank. */
@@ -300,17 +284,13 @@ TEST_CASE("other places in the window are an error everywhere")
     for (int rank = 0; rank < TEST_MAX_RANKS; rank++)
         if (left[rank] != NULL)
             CHECK_OK(gyre_mem_free(left[rank], test_device()));
-    unsetenv("GYRE_ALGO");
-    unsetenv("GYRE_PROTO");
 }
 
 /* One rank's mistake is every rank's error. */
-static void refuse(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_ON_THREADS("one mistake is refused on every rank", 3)
 {
     float *buffer = make_buffer(comm, 1, 0);
     gyre_window window = 7;
-    (void)n_ranks;
-    (void)argument;
     CHECK_FAILS(gyre_window_register(comm, rank == 1 ? NULL : buffer, sizeof(*buffer), &window),
                 GYRE_ERROR_INVALID_ARGUMENT, "rank 1");
     CHECK(window == 7);
@@ -338,7 +318,6 @@ TEST_CASE("ranks without common memory make windows for puts alone")
         return;
     setenv("GYRE_SHM_DISABLE", "1", 1);
     test_on_processes(3, make_apart, NULL);
-    unsetenv("GYRE_SHM_DISABLE");
 }
 
 /* Rank 1's memory is not gyre_mem_alloc's, or its window is longer than its memory. */
@@ -363,9 +342,4 @@ TEST_CASE("memory that processes cannot share is refused")
 {
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_processes(3, refuse_memory, NULL);
-}
-
-TEST_CASE("one mistake is refused on every rank")
-{
-    test_on_threads(3, refuse, NULL);
 }

@@ -113,7 +113,6 @@ TEST_CASE("survivors name the killed rank over sockets by lines")
         return;
     setenv("GYRE_PROTO", "/ll", 1);
     kill_each("socket");
-    unsetenv("GYRE_PROTO");
 }
 
 /* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
@@ -292,7 +291,6 @@ TEST_CASE("a rank that misses an exchange is everybody's failure")
         return;
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "2", 1);
     test_on_processes(2, exchange_alone, NULL);
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 /* One thread waits in the comparison of its call for a rank that never calls; another aborts. */
@@ -319,7 +317,6 @@ TEST_CASE("an abort ends a comparison of calls")
     pthread_join(thread, NULL);
     for (int rank = 0; rank < 2; rank++)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
-    unsetenv("GYRE_CHECK");
 }
 
 TEST_CASE("a missing rank is named")
@@ -331,7 +328,6 @@ TEST_CASE("a missing rank is named")
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "1", 1);
     CHECK_OK(gyre_get_unique_id(&id));
     CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 0, &config), GYRE_ERROR_TIMEOUT, "1");
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 #define WAIT_NS 60000000000ULL

@@ -301,7 +301,6 @@ TEST_CASE("a slot of lines that is lost over sockets is named")
 {
     setenv("GYRE_PROTO", "/ll", 1);
     lose_between_processes("socket", "still under way over socket");
-    unsetenv("GYRE_PROTO");
 }
 
 /* Where there is an RDMA device, or tests/nic/verbs_wire in its place. */

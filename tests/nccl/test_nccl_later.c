@@ -124,7 +124,6 @@ TEST_CASE("a wrong argument of one rank ends the growth and the split of all ran
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     start_clients(grow_wrongly, 2, 1);
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 static void *init_wrongly(void *argument)
@@ -144,7 +143,6 @@ TEST_CASE("a wrong argument of one rank ends the init of all ranks")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     start_clients(init_wrongly, 2, 1);
-    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
 static pthread_barrier_t call_is_made;
@@ -293,8 +291,6 @@ TEST_CASE("so it does between ranks without common memory")
     setenv("GYRE_P2P_DISABLE", "1", 1);
     setenv("GYRE_SHM_DISABLE", "1", 1);
     start_clients(put, 2, 1);
-    unsetenv("GYRE_SHM_DISABLE");
-    unsetenv("GYRE_P2P_DISABLE");
 }
 
 /* ---- calls with a config ------------------------------------------------------------------ */

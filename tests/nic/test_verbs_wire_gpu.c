@@ -142,7 +142,6 @@ TEST_CASE("order is kept where host memory is closed")
 {
     setenv("VERBS_WIRE_MOVE", "ring", 1);
     rig_on_two(write_chains, check_chains);
-    unsetenv("VERBS_WIRE_MOVE");
 }
 
 /* One process has memory that the kernel does not let the NIC read, until it is touched. From then

@@ -149,4 +149,21 @@ static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argume
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
 }
 
+/* A case whose body each of n ranks runs: comm, rank and n_ranks are its own. */
+#define TEST_ON_THREADS(sentence, n)   TEST_ON(test_on_threads, true, sentence, n, __LINE__)
+#define TEST_ON_PROCESSES(sentence, n) TEST_ON(test_on_processes, true, sentence, n, __LINE__)
+#define TEST_ON_HOST_THREADS(sentence, n) \
+    TEST_ON(test_on_threads, test_device() == GYRE_DEVICE_HOST, sentence, n, __LINE__)
+#define TEST_ON(run, is_fit, sentence, n, at) TEST_ON_RANKS(run, is_fit, sentence, n, at)
+#define TEST_ON_RANKS(run, is_fit, sentence, n, at)                                     \
+    static void test_rank_##at(gyre_comm *comm, int rank, int n_ranks, void *argument); \
+    TEST_CASE_OF(sentence, at)                                                          \
+    {                                                                                   \
+        if (is_fit)                                                                     \
+            run(n, test_rank_##at, NULL);                                               \
+    }                                                                                   \
+    static void test_rank_##at(                                                         \
+        __attribute__((unused)) gyre_comm *comm, __attribute__((unused)) int rank,      \
+        __attribute__((unused)) int n_ranks, __attribute__((unused)) void *argument)
+
 #endif
