@@ -379,7 +379,7 @@ static bool can_do_wrong(const struct gyre_shape *shape, struct gyre_ability *ca
     return shape->n_ranks == 2;
 }
 
-static void a_proof_refuses_what_is_wrong_and_bounds_its_cost(void)
+TEST_CASE("a proof refuses what is wrong, and bounds its cost")
 {
     const struct gyre_algorithm wrong = {.name = "wrong",
                                          .collectives = 1U << GYRE_COLL_ALL_REDUCE,

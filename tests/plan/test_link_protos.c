@@ -95,32 +95,6 @@ static gyre_status choose(const struct gyre_tuner_facts *facts, const char *prot
     return choose_among(facts, "", protos, n_bytes, choice_out);
 }
 
-/* A program of two levels has steps of both kinds, so it gains whatever its size. */
-TEST_CASE("small calls on several hosts go by lines inside them")
-{
-    struct gyre_tuner_facts facts = facts_across();
-    struct gyre_choice choice, simple;
-    for (uint64_t n_bytes = 256; n_bytes <= 65536; n_bytes *= 16) {
-        double mixed_ns, simple_ns;
-        CHECK_OK(choose_among(&facts, "two_level_log", "", n_bytes, &choice));
-        CHECK_OK(choose_among(&facts, "two_level_log", "simple", n_bytes, &simple));
-        CHECK(choice.proto != GYRE_PROTO_SIMPLE && choice.net_proto == GYRE_PROTO_SIMPLE);
-        CHECK(gyre_tuner_mixes_protos(&facts, &choice) &&
-              !gyre_tuner_mixes_protos(&facts, &simple));
-        CHECK(simple.proto == GYRE_PROTO_SIMPLE && simple.net_proto == GYRE_PROTO_SIMPLE);
-        CHECK_OK(gyre_tuner_predict(&facts, facts.cost, GYRE_COLL_ALL_REDUCE, &choice, n_bytes,
-                                    &mixed_ns));
-        CHECK_OK(gyre_tuner_predict(&facts, facts.cost, GYRE_COLL_ALL_REDUCE, &simple, n_bytes,
-                                    &simple_ns));
-        CHECK_MSG(mixed_ns < simple_ns, "%g us, %g in simple alone", mixed_ns / 1e3,
-                  simple_ns / 1e3);
-    }
-    CHECK_OK(choose(&facts, "", 1 << 16, &choice));
-    CHECK(choice.proto != GYRE_PROTO_SIMPLE);
-    CHECK_OK(choose(&facts, "", 1 << 30, &choice));
-    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
-}
-
 /* Also that a tile fits the slots of both kinds. */
 TEST_CASE("each kind of link can be forced")
 {
@@ -441,29 +415,6 @@ TEST_CASE("between hosts of one GPU both protocols are the same")
     facts.spec.net_line_bytes = 0; /* the memory was not set aside */
     CHECK_FAILS(choose(&facts, "/ll", 4096, &choice), GYRE_ERROR_INVALID_USAGE,
                 "no slots for lines");
-}
-
-/* Several GPUs a host over TCP: small calls take lines between the hosts if lines inside go with
- * them, and large calls do not. */
-TEST_CASE("GPUs over TCP take lines for small calls")
-{
-    static const char *const protos[] = {"", "ll", "^ll128,lamport", "/simple", "ll128/"};
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(protos); i++)
-        for (uint64_t n_bytes = 8; n_bytes <= 64 << 20; n_bytes *= 16) {
-            struct gyre_tuner_facts facts = facts_across();
-            const struct gyre_network tcp = {.latency_ns = 10000};
-            const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &tcp);
-            struct gyre_choice choice = {.algorithm = NULL};
-            facts.is_tcp = true;
-            facts.cost = &cost;
-            facts.spec.net_line_bytes = 1024;
-            CHECK_OK(choose(&facts, protos[i], n_bytes, &choice));
-            const bool is_lines = choice.net_proto == GYRE_PROTO_LL;
-            CHECK_MSG(is_lines == (i < 3 && n_bytes <= 16384), "%s, %llu bytes: %s/%s", protos[i],
-                      (unsigned long long)n_bytes, gyre_proto_names[choice.proto],
-                      gyre_proto_names[choice.net_proto]);
-            CHECK(!is_lines || choice.proto == GYRE_PROTO_LL);
-        }
 }
 
 /* What all slots take stays within the share of the budget that the header names. */

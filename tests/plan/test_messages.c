@@ -1,11 +1,134 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How sends and receives are carried out: protocol, channels and messages over RDMA.
+ * The protocol of sends and receives, as the plans of two ranks choose it: both ends of a message
+ * choose the same.
  */
+#include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/links/fifo_spec.h"
-#include "core/engine/plan/tuner/tuner.h"
+#include "core/engine/plan/plan_cache.h"
 #include "tests/support/check.h"
+
+enum { P2P, SHM, IB, SOCKET }; /* as in gyre_transports */
+
+enum { MAX_RANKS = 12 };
+
+/* A communicator of GPUs, without memory or connections. */
+struct ranks {
+    uint16_t n_ranks;
+    struct gyre_grouping grouping;
+    struct gyre_member members[MAX_RANKS];
+    struct gyre_links links[MAX_RANKS];
+    uint8_t transport_of[MAX_RANKS][MAX_RANKS];
+    uint8_t is_far[MAX_RANKS][MAX_RANKS];
+    struct gyre_plan_cache *caches[MAX_RANKS];
+};
+
+static uint32_t count_inside(const struct ranks *ranks, int rank)
+{
+    uint32_t n = 0;
+    for (int r = 0; r < ranks->n_ranks; r++)
+        n += ranks->grouping.host_of[r] == ranks->grouping.host_of[rank];
+    return n;
+}
+
+static struct gyre_tuner_facts facts_of(struct ranks *ranks)
+{
+    const uint32_t n_hosts = ranks->grouping.n_hosts;
+    const bool is_alone = n_hosts == ranks->n_ranks;
+    struct gyre_peer_counts peers;
+    struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_CUDA,
+                                     .n_ranks = ranks->n_ranks,
+                                     .n_hosts = n_hosts,
+                                     .is_proxied = n_hosts > 1,
+                                     .is_direct_inside = n_hosts > 1 && !is_alone,
+                                     .is_ll128_safe = n_hosts == 1 || !is_alone,
+                                     .min_channels = 1,
+                                     .least_sms = 132,
+                                     .grouping = &ranks->grouping};
+    CHECK_OK(gyre_near_peers_count(&ranks->grouping, ranks->n_ranks, &peers));
+    facts.spec =
+        n_hosts == 1
+            ? gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, ranks->n_ranks, false, 0, UINT32_MAX)
+            : gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, false, true, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+/* @sizes: ranks of each host; 0 ends the list. */
+static void open_ranks(struct ranks *ranks, const int *sizes)
+{
+    memset(ranks, 0, sizeof(*ranks));
+    for (; sizes[ranks->grouping.n_hosts] > 0; ranks->grouping.n_hosts++)
+        for (int i = 0; i < sizes[ranks->grouping.n_hosts]; i++)
+            ranks->grouping.host_of[ranks->n_ranks++] = ranks->grouping.n_hosts;
+    const struct gyre_tuner_facts facts = facts_of(ranks);
+    for (int rank = 0; rank < ranks->n_ranks; rank++) {
+        struct gyre_links *links = &ranks->links[rank];
+        struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
+        for (int peer = 0; peer < ranks->n_ranks; peer++)
+            ranks->transport_of[rank][peer] =
+                ranks->grouping.host_of[peer] == ranks->grouping.host_of[rank] ? P2P : IB;
+        ranks->members[rank].rank = rank;
+        ranks->members[rank].n_ranks = ranks->n_ranks;
+        links->transport_of = ranks->transport_of[rank];
+        links->is_far = ranks->is_far[rank];
+        if (ranks->grouping.n_hosts > 1)
+            CHECK_OK(gyre_near_peers_find(&ranks->grouping, ranks->n_ranks, rank, links->is_far));
+        cache->member = &ranks->members[rank];
+        cache->links = links;
+        cache->facts = facts;
+        cache->n_ranks_inside = count_inside(ranks, rank);
+        CHECK_OK(gyre_filter_parse("", "", "", &cache->filter));
+        ranks->caches[rank] = cache;
+    }
+}
+
+static void close_ranks(struct ranks *ranks)
+{
+    for (int rank = 0; rank < ranks->n_ranks; rank++)
+        free(ranks->caches[rank]);
+}
+
+static struct gyre_call call_of(int peer, bool is_send, uint64_t count)
+{
+    return (struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
+                              .send = is_send ? (void *)0x1000 : NULL,
+                              .recv = is_send ? NULL : (void *)0x2000,
+                              .count = count,
+                              .dtype = GYRE_INT8,
+                              .op = GYRE_SUM,
+                              .root = peer,
+                              .is_send = is_send};
+}
+
+static void check_message(struct ranks *ranks, int from, int to, uint64_t count)
+{
+    const struct gyre_call send = call_of(to, true, count), recv = call_of(from, false, count);
+    struct gyre_choice sends, receives;
+    CHECK_OK(gyre_plan_choice(ranks->caches[from], &send, &sends));
+    CHECK_OK(gyre_plan_choice(ranks->caches[to], &recv, &receives));
+    CHECK_MSG(sends.proto == receives.proto && sends.net_proto == receives.net_proto &&
+                  sends.n_channels == receives.n_channels &&
+                  sends.tile_bytes == receives.tile_bytes,
+              "rank %d to rank %d, %llu bytes: %s x%u of %u, %s x%u of %u", from, to,
+              (unsigned long long)count, gyre_proto_names[sends.proto], sends.n_channels,
+              sends.tile_bytes, gyre_proto_names[receives.proto], receives.n_channels,
+              receives.tile_bytes);
+}
+
+TEST_CASE("both ends of a message choose the same")
+{
+    static const int hosts[][8] = {{2}, {3}, {8}, {1, 1}, {2, 2}, {1, 2, 4}, {3, 1, 1, 1}, {4, 4}};
+    for (size_t h = 0; h < GYRE_ARRAY_LENGTH(hosts); h++) {
+        struct ranks ranks;
+        open_ranks(&ranks, hosts[h]);
+        for (int from = 0; from < ranks.n_ranks; from++)
+            for (int to = 0; to < ranks.n_ranks; to++)
+                for (uint64_t count = 1; from != to && count < 1 << 25; count = count * 5 + 3)
+                    check_message(&ranks, from, to, count);
+        close_ranks(&ranks);
+    }
+}
 
 /* Two GPUs of one host, each with so many multiprocessors. */
 static struct gyre_tuner_facts two_gpus(uint32_t n_sms)
@@ -21,19 +144,6 @@ static struct gyre_tuner_facts two_gpus(uint32_t n_sms)
         .least_sms = n_sms,
         .spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 2, false, 0, 64),
     };
-}
-
-static struct gyre_choice choose(const struct gyre_tuner_facts *communicator, uint64_t n_bytes)
-{
-    const struct gyre_tuner_pair pair = {.n_ranks_inside = 2,
-                                         .is_near = communicator->is_near,
-                                         .is_proxied = communicator->is_proxied};
-    const struct gyre_tuner_facts facts = gyre_tuner_facts_of_pair(communicator, &pair);
-    struct gyre_filter any;
-    struct gyre_choice choice = {.algorithm = NULL};
-    CHECK_OK(gyre_filter_parse("", "", "", &any));
-    CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_SEND_RECV, n_bytes, &choice));
-    return choice;
 }
 
 TEST_CASE("the blocks of a group fit a GPU")
@@ -60,33 +170,4 @@ TEST_CASE("the blocks of a group fit a GPU")
         }
     facts.device_kind = GYRE_DEVICE_HOST;
     CHECK(gyre_tuner_pair_channels(&facts, GYRE_PROTO_SIMPLE) == UINT32_MAX);
-}
-
-/* With half as many channels, 4 MiB are faster by SIMPLE. */
-TEST_CASE("long messages go by lines where there are channels for them")
-{
-    const struct gyre_tuner_facts many = two_gpus(132), few = two_gpus(114);
-    CHECK(choose(&many, 2 << 20).proto == GYRE_PROTO_LL128);
-    CHECK(choose(&few, 2 << 20).proto == GYRE_PROTO_LL128);
-    CHECK(choose(&many, 4 << 20).proto == GYRE_PROTO_LL128);
-    CHECK(choose(&many, 4 << 20).n_channels == 64);
-    CHECK(choose(&few, 4 << 20).proto == GYRE_PROTO_SIMPLE);
-    CHECK(choose(&many, 8 << 20).proto == GYRE_PROTO_LL128);
-    CHECK(choose(&few, 8 << 20).proto == GYRE_PROTO_SIMPLE);
-    CHECK(choose(&many, 16 << 20).proto == GYRE_PROTO_SIMPLE);
-}
-
-TEST_CASE("messages over RDMA are long")
-{
-    struct gyre_tuner_facts facts = two_gpus(132);
-    facts.n_hosts = 2;
-    facts.is_proxied = true;
-    facts.is_near = facts.is_ll128_safe = false;
-    CHECK(choose(&facts, 1 << 10).n_channels == 1);
-    CHECK(choose(&facts, 128 << 10).n_channels == 2);
-    CHECK(choose(&facts, 256 << 10).n_channels == 4);
-    CHECK(choose(&facts, 1 << 20).n_channels == 4);
-    CHECK(choose(&facts, 4 << 20).n_channels == 16);
-    facts.is_tcp = true;
-    CHECK(choose(&facts, 1 << 20).n_channels == 16);
 }

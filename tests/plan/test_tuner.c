@@ -370,35 +370,6 @@ TEST_CASE("choices on GPUs fit the communicator")
                 }
 }
 
-/* A second tile of lines fills a FIFO's slots, or makes blocks meet: 2 to 4 us. */
-TEST_CASE("lines of small calls are one tile")
-{
-    static const struct {
-        enum gyre_collective coll;
-        uint64_t most_bytes;
-    } calls[] = {{GYRE_COLL_ALL_REDUCE, 4 << 20},
-                 {GYRE_COLL_BROADCAST, 512 << 10},
-                 {GYRE_COLL_REDUCE, 512 << 10}};
-    struct gyre_filter filter;
-    CHECK_OK(gyre_filter_parse("", "", "", &filter));
-    for (uint32_t n = 2; n <= 5; n++) /* 2 and 4 ranks, of integers and of floating point */
-        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(calls); i++)
-            for (uint64_t n_bytes = 64; n_bytes <= calls[i].most_bytes; n_bytes *= 2) {
-                struct gyre_tuner_facts facts = gpu_facts(n / 2 * 2);
-                struct gyre_choice choice;
-                facts.has_lamport = n % 2 != 0 && gyre_collectives[calls[i].coll].reduces;
-                CHECK_OK(gyre_tuner_choose(&facts, &filter, calls[i].coll, n_bytes, &choice));
-                const uint64_t n_parts =
-                    choice.n_channels *
-                    (choice.algorithm == &gyre_algorithm_twoshot ? facts.n_ranks : 1);
-                CHECK_MSG(choice.proto != GYRE_PROTO_SIMPLE &&
-                              gyre_div_round_up(n_bytes, n_parts) <= choice.tile_bytes,
-                          "%s of %llu bytes over %u ranks: %u channels, tiles of %u",
-                          gyre_collectives[calls[i].coll].name, (unsigned long long)n_bytes,
-                          facts.n_ranks, choice.n_channels, choice.tile_bytes);
-            }
-}
-
 static bool is_same_choice(const struct gyre_choice *a, const struct gyre_choice *b)
 {
     return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
@@ -450,39 +421,6 @@ TEST_CASE("lamport is for sums of floating point")
         }
 }
 
-/* Kernels of two-shots take two tiles, which slots must hold, and sums of floating point. */
-TEST_CASE("two-shots in simple are two tiles")
-{
-    for (uint32_t n_ranks = 2; n_ranks <= 9; n_ranks++) {
-        uint64_t n_found = 0;
-        for (uint64_t n_bytes = 1 << 20; n_bytes <= 64 << 20; n_bytes += (1 << 20) - 16) {
-            struct gyre_tuner_facts facts = gpu_facts(n_ranks);
-            struct gyre_filter any;
-            struct gyre_choice choice;
-            CHECK_OK(gyre_filter_parse("", "", "", &any));
-            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
-            facts.has_lamport = true;
-            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
-            facts.is_unscaled = true;
-            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-            if (choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE)
-                continue;
-            const struct gyre_split split = {.count = n_bytes,
-                                             .n_channels = choice.n_channels,
-                                             .n_chunks = n_ranks,
-                                             .tile_elems = choice.tile_bytes,
-                                             .unit_elems = 16};
-            CHECK(gyre_tile_count(&split) == 2 &&
-                  choice.tile_bytes <= facts.spec.slot_bytes[GYRE_PROTO_SIMPLE]);
-            n_found++;
-        }
-        CHECK_MSG((n_found > 0) == (n_ranks == 3 || n_ranks == 4), "%u ranks: %" PRIu64, n_ranks,
-                  n_found);
-    }
-}
-
 /* 12 MiB of a sum of floating point, or an all-gather of as much, into a window. */
 static bool is_fused(struct gyre_tuner_facts facts, const char *algos, const char *protos,
                      const char *paths, enum gyre_collective coll)
@@ -527,38 +465,6 @@ TEST_CASE("fused kernels of simple can be forbidden")
         CHECK(!is_fused(many, own, "", "", colls[i]));
         CHECK(!is_fused(host, own, "", "", colls[i]));
     }
-}
-
-static bool is_fused_call(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                          uint64_t n_bytes)
-{
-    struct gyre_filter any;
-    struct gyre_choice choice;
-    CHECK_OK(gyre_filter_parse("", "", "", &any));
-    return gyre_tuner_choose_fused(facts, &any, coll, n_bytes, &choice);
-}
-
-/* Long slots do not make them longer than was measured, and odd lengths have no kernel. */
-TEST_CASE("fused kernels of simple are of middle size")
-{
-    struct gyre_tuner_facts facts = gpu_facts(4);
-    facts.has_lamport = facts.is_unscaled = true;
-    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
-    for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
-        facts.in_window = i == 1;
-        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, (8 << 20) + 16));
-        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, 16 << 20));
-        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, 8 << 20) == (i == 1));
-        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, (5 << 20) + 16) == (i == 1));
-        static const uint64_t others[] = {5 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
-        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(others); k++)
-            CHECK(!is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, others[k]));
-    }
-    facts.in_window = true;
-    CHECK(is_fused_call(&facts, GYRE_COLL_ALL_GATHER, 4 << 20));
-    static const uint64_t blocks[] = {1 << 20, 8 << 20, (4 << 20) + 4};
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(blocks); i++)
-        CHECK(!is_fused_call(&facts, GYRE_COLL_ALL_GATHER, blocks[i]));
 }
 
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
@@ -817,55 +723,127 @@ TEST_CASE("bad files are named")
     free(text);
 }
 
-static void check_that_ll_stands_in_for_ll128(uint32_t n_ranks, enum gyre_collective coll)
+/* ---- over TCP ---------------------------------------------------------------------------------
+ */
+
+#define KIB ((uint64_t)1024)
+#define MIB ((uint64_t)1024 * 1024)
+
+static struct gyre_grouping two_hosts = {.n_hosts = 2, .host_of = {0, 1}};
+
+/* Two GPUs, each in a host of its own. */
+static struct gyre_tuner_facts facts_of_tcp(void)
 {
-    struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+    struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_CUDA,
+                                     .n_ranks = 2,
+                                     .n_hosts = 2,
+                                     .is_proxied = true,
+                                     .is_tcp = true,
+                                     .min_channels = 1,
+                                     .grouping = &two_hosts,
+                                     .cost = &gyre_cost_h200};
+    struct gyre_peer_counts peers;
+    CHECK_OK(gyre_near_peers_count(&two_hosts, 2, &peers));
+    facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, true, false, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+static struct gyre_choice choose_freely(const struct gyre_tuner_facts *facts,
+                                        enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct gyre_choice choice = {0};
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse("", "", "", &filter));
+    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
+    return choice;
+}
+
+TEST_CASE("two ranks on two hosts talk directly")
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
+                                                 GYRE_COLL_REDUCE_SCATTER};
+    struct gyre_tuner_facts facts = facts_of_tcp();
     struct gyre_choice choice;
-    CHECK_OK(choose(&facts, "", "", coll, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LL128);
-    CHECK_OK(choose(&facts, "", "^ll128", coll, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LL);
-    CHECK_OK(choose(&facts, "", "simple", coll, &choice));
-    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
-    facts.is_ll128_safe = false;
-    CHECK_OK(choose(&facts, "", "", coll, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LL);
-}
-
-/* Small all-gathers of two GPUs, and small all-to-alls, go by ll128; where it cannot be used, or is
- * not allowed, by ll and not by simple. */
-TEST_CASE("what is next best stands in for ll128")
-{
-    check_that_ll_stands_in_for_ll128(2, GYRE_COLL_ALL_GATHER);
-    check_that_ll_stands_in_for_ll128(2, GYRE_COLL_ALL_TO_ALL);
-    check_that_ll_stands_in_for_ll128(4, GYRE_COLL_ALL_TO_ALL);
-}
-
-/* Both send the same lines in the same kernel. */
-TEST_CASE("all-to-alls in lines go as all-gathers do")
-{
-    struct gyre_filter any;
-    CHECK_OK(gyre_filter_parse("", "", "", &any));
-    for (uint32_t n_ranks = 2; n_ranks <= 8; n_ranks++) {
-        const struct gyre_tuner_facts facts = gpu_facts(n_ranks);
-        for (uint64_t n_bytes = 16; n_bytes * n_ranks <= 8 << 20; n_bytes *= 2) {
-            struct gyre_choice gathered, exchanged;
-            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_GATHER, n_bytes, &gathered));
-            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_TO_ALL, n_bytes, &exchanged));
-            CHECK_MSG(exchanged.proto != GYRE_PROTO_SIMPLE && is_same_choice(&gathered, &exchanged),
-                      "%u ranks, blocks of %" PRIu64 " bytes", n_ranks, n_bytes);
-        }
+    struct gyre_filter filter;
+    for (int i = 0; i < 6; i++) {
+        facts.is_tcp = i < 3;
+        for (uint64_t n_bytes = KIB; n_bytes <= 512 * MIB; n_bytes *= 8)
+            CHECK(choose_freely(&facts, colls[i % 3], n_bytes).algorithm == &gyre_algorithm_direct);
     }
+    CHECK_OK(gyre_filter_parse("^direct", "", "", &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, GYRE_COLL_ALL_REDUCE, 16 * MIB, &choice));
+    CHECK(choice.algorithm != &gyre_algorithm_direct);
 }
 
-/* As above, for small sums. */
-TEST_CASE("what is next best stands in for lamport")
+/* Four ranks on two hosts, in host memory, over TCP of a rate. */
+static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_bytes_per_ns,
+                                         bool is_tcp)
 {
-    struct gyre_tuner_facts facts = gpu_facts(2);
-    struct gyre_choice choice;
-    facts.has_lamport = true;
-    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LAMPORT);
-    CHECK_OK(choose(&facts, "", "^lamport", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LL);
+    static const struct gyre_grouping grouping = {
+        .n_hosts = 2, .n_nics = 2, .host_of = {0, 0, 1, 1}};
+    struct gyre_cost cost = gyre_cost_host;
+    struct gyre_peer_counts peers;
+    CHECK_OK(gyre_near_peers_count(&grouping, 4, &peers));
+    cost.nic_bytes_per_ns = nic_bytes_per_ns;
+    const struct gyre_fifo_spec spec =
+        gyre_tuner_fifo_spec_across(GYRE_DEVICE_HOST, &peers, false, true, 0, UINT32_MAX);
+    const struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_HOST,
+                                           .n_ranks = 4,
+                                           .n_hosts = 2,
+                                           .is_proxied = true,
+                                           .is_tcp = is_tcp,
+                                           .is_direct_inside = true,
+                                           .min_channels = 1,
+                                           .max_channels = spec.n_fifos,
+                                           .spec = spec,
+                                           .grouping = &grouping,
+                                           .cost = &cost};
+    return choose_freely(&facts, coll, MIB);
+}
+
+TEST_CASE("a tile takes at most a millisecond over slow TCP")
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER,
+                                                 GYRE_COLL_ALL_GATHER, GYRE_COLL_BROADCAST};
+    for (int i = 0; i < 4; i++) {
+        CHECK(choose_of_four(colls[i], 0.025, true).tile_bytes <= 25000);
+        /* No tile is shorter than the shortest one that is tried. */
+        CHECK(choose_of_four(colls[i], 0.0001, true).tile_bytes >= 4096);
+        /* A slot of 128 KiB takes less than a millisecond at 10 Gbit/s. */
+        CHECK(choose_of_four(colls[i], 1.15, true).tile_bytes ==
+              choose_of_four(colls[i], 1.15, false).tile_bytes);
+    }
+    CHECK(choose_of_four(GYRE_COLL_ALL_REDUCE, 0.025, false).tile_bytes > 25000);
+}
+
+static struct gyre_grouping four_hosts = {
+    .n_hosts = 4, .n_nics = 2, .host_of = {0, 0, 1, 1, 2, 2, 3, 3}};
+
+/* From how many other hosts does rank 0 receive? */
+static uint32_t count_sending_hosts(const struct gyre_algorithm *algorithm,
+                                    enum gyre_collective coll)
+{
+    const struct gyre_shape shape = {.coll = coll, .n_ranks = 8, .grouping = &four_hosts};
+    struct gyre_program *program;
+    uint32_t hosts = 0;
+    CHECK_OK(gyre_algorithm_emit(algorithm, &shape, 0, &program));
+    for (uint32_t i = 0; i < program->n_connections; i++)
+        if (program->connections[i].is_send == 0)
+            hosts |= 1U << four_hosts.host_of[program->connections[i].peer];
+    gyre_program_free(program);
+    return (uint32_t)__builtin_popcount(hosts & ~1U);
+}
+
+TEST_CASE("two-level algorithms that fan in say so")
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER};
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int i = 0; i < 2; i++) {
+            const struct gyre_algorithm *algorithm = gyre_algorithms[a];
+            const struct gyre_ability can = ability_of(algorithm, colls[i], 4);
+            if (can.two_level)
+                CHECK_MSG((count_sending_hosts(algorithm, colls[i]) > 1) == can.fans_in, "%s: %s",
+                          algorithm->name, gyre_collectives[colls[i]].name);
+        }
 }
