@@ -221,42 +221,6 @@ void rig_expect(struct rig_end *end, enum ibv_wc_status status)
 
 /* ---- the job's file ------------------------------------------------------------------------- */
 
-const struct wire_file *rig_job(void)
-{
-    static const struct wire_file *file;
-    char path[128];
-    const char *job = getenv("VERBS_WIRE_JOB");
-    if (file != NULL)
-        return file;
-    if (job != NULL)
-        snprintf(path, sizeof(path), "/dev/shm/verbs_wire.%u.%s", (unsigned)geteuid(), job);
-    else
-        snprintf(path, sizeof(path), "/dev/shm/verbs_wire.%u.parent-%d", (unsigned)geteuid(),
-                 (int)getppid());
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    void *mapped = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
-    CHECK_MSG(mapped != MAP_FAILED, "%s", path);
-    close(fd);
-    if (mapped != MAP_FAILED)
-        file = mapped;
-    return file;
-}
-
-struct rig_counts rig_count(void)
-{
-    const struct wire_file *file = rig_job();
-    struct rig_counts counts = {0};
-    for (int i = 0; i < WIRE_MAX_HOSTS && file != NULL; i++)
-        counts.n_waits += gyre_load_relaxed_u64(&file->nics[i].n_waits);
-    for (int i = 0; i < WIRE_MAX_PROCESSES && file != NULL; i++) {
-        const struct wire_stats *stats = &file->processes[i].stats[0]; /* the rig's device */
-        counts.n_direct += gyre_load_relaxed_u64(&stats->n_direct);
-        counts.n_ring += gyre_load_relaxed_u64(&stats->n_ring);
-        counts.n_gpu += gyre_load_relaxed_u64(&stats->n_gpu);
-    }
-    return counts;
-}
-
 /* ---- two processes -------------------------------------------------------------------------- */
 
 static void run_end(struct rig_shared *shared, int me, rig_end_fn run)

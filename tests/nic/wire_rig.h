@@ -35,7 +35,6 @@ struct rig_shared {
         union ibv_gid gid;
         struct rig_place places[RIG_MAX_PLACES]; /* for the tests */
     } told[2];
-    uint64_t posted_ns;      /* for the tests */
     uint32_t n_arrived[128]; /* at each barrier */
     uint32_t is_killed;
 };
@@ -59,11 +58,6 @@ struct rig_end {
     uint8_t timeout;       /* 4.096 us x 2^t */
     uint8_t retries;
     uint8_t rnr_retries;
-};
-
-/* Waits for copies, and requests by the way of their payload. */
-struct rig_counts {
-    uint64_t n_waits, n_direct, n_ring, n_gpu;
 };
 
 /* A write to the same offset at the other end. */
@@ -109,12 +103,6 @@ void rig_post_write(struct rig_end *end, const struct rig_write *write);
 
 /** rig_post_receives - n receives without memory on a queue pair. */
 void rig_post_receives(struct ibv_qp *qp, int n);
-
-/** rig_job - the job's file, until the process ends. NULL, and a failed check: there is none. */
-const struct wire_file *rig_job(void);
-
-/** rig_count - what the NICs of this job have counted for the programs that are in it now. */
-struct rig_counts rig_count(void);
 
 /** rig_wait_completion, rig_expect - the next completion, at most RIG_LIMIT_NS from now. */
 struct ibv_wc rig_wait_completion(struct rig_end *end);
