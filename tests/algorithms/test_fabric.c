@@ -61,51 +61,6 @@ static void play(struct scene *scene)
     gyre_flows_close(flows);
 }
 
-TEST_CASE("n flows over one link take n times as long")
-{
-    for (uint32_t n = 1; n <= MOST_FLOWS; n++) {
-        struct scene scene = {.n_links = 1, .bytes_per_ns = {8}};
-        for (uint32_t i = 0; i < n; i++)
-            add_flow(&scene, 100, 4000, 1, 1, (const uint32_t[]){0});
-        play(&scene);
-        for (uint32_t i = 0; i < n; i++)
-            CHECK_MSG(is_near(scene.end_ns[i], 100 + n * 4000 / 8.0), "%u: %g", n, scene.end_ns[i]);
-    }
-}
-
-/* Link 1 lets the second flow have 2 only, so the first one gets 8 of the 10 of link 0. */
-TEST_CASE("what a narrow link leaves goes to the others")
-{
-    struct scene scene = {.n_links = 2, .bytes_per_ns = {10, 2}};
-    add_flow(&scene, 0, 1600, 1, 1, (const uint32_t[]){0});
-    add_flow(&scene, 0, 1000, 1, 2, (const uint32_t[]){0, 1});
-    play(&scene);
-    CHECK(is_near(scene.end_ns[0], 1600 / 8.0));
-    CHECK(is_near(scene.end_ns[1], 1000 / 2.0));
-}
-
-/* Alone, then by halves, then alone again. */
-TEST_CASE("rates change when flows start and end")
-{
-    struct scene scene = {.n_links = 1, .bytes_per_ns = {10}};
-    add_flow(&scene, 0, 1000, 1, 1, (const uint32_t[]){0});
-    add_flow(&scene, 50, 1000, 1, 1, (const uint32_t[]){0});
-    play(&scene);
-    CHECK(is_near(scene.end_ns[0], 150));
-    CHECK(is_near(scene.end_ns[1], 200));
-}
-
-/* Three members against one: a quarter of the link for each. */
-TEST_CASE("a flow of several members gets several shares")
-{
-    struct scene scene = {.n_links = 1, .bytes_per_ns = {8}};
-    add_flow(&scene, 0, 1000, 3, 1, (const uint32_t[]){0});
-    add_flow(&scene, 0, 1000, 1, 1, (const uint32_t[]){0});
-    play(&scene);
-    CHECK(is_near(scene.end_ns[0], 500));
-    CHECK(is_near(scene.end_ns[1], 500));
-}
-
 /* The rates of running flows, found from the definition: again and again, the link with the least
  * rate left for each flow decides. */
 static void share_simply(const struct scene *scene, const bool *runs, double *rates_out)

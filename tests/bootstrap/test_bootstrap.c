@@ -213,27 +213,6 @@ TEST_CASE("goodbye is told and is no loss")
     over_both(2, left_body);
 }
 
-static void lost_body(struct gyre_bootstrap *bootstrap)
-{
-    char all[MAX_RANKS];
-    barrier(bootstrap);
-    if (bootstrap->rank == 2)
-        return; /* closed without goodbye */
-    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "x", 1, all), GYRE_ERROR_REMOTE, "rank 2");
-    /* The event that came during the gather waits for the next poll. */
-    struct gyre_event event = next_event(bootstrap);
-    while (event.kind == GYRE_EVENT_LEFT || (event.kind == GYRE_EVENT_LOST && event.rank != 2))
-        event = next_event(bootstrap);
-    CHECK_MSG(event.kind == GYRE_EVENT_LOST && event.rank == 2, "%d %d", event.kind, event.rank);
-    CHECK_MSG(strstr(event.text, "closed its connection") != NULL, "%s", event.text);
-    bootstrap->ops->leave(bootstrap);
-}
-
-TEST_CASE("a rank that closes without goodbye is lost")
-{
-    over_both(3, lost_body);
-}
-
 static void fail_body(struct gyre_bootstrap *bootstrap)
 {
     char all[MAX_RANKS];

@@ -215,60 +215,6 @@ TEST_CASE("nobody waits for goodbyes after the server's end")
     waitpid(server, NULL, 0);
 }
 
-TEST_CASE("a stopped process is not lost")
-{
-    const struct gyre_params params = params_with("30");
-    struct gyre_bootstrap *bootstrap = NULL;
-    struct gyre_event event;
-    gyre_unique_id id;
-    char all[2];
-    char message[GYRE_MESSAGE_MAX_BYTES] = "";
-    int wait_status = 0;
-    CHECK_OK(gyre_unique_id_create(&params, &id));
-    const pid_t pid = fork_rank(&params, &id, 2, 1);
-    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
-    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
-    kill(pid, SIGSTOP);
-    CHECK(waitpid(pid, &wait_status, WUNTRACED) == pid && WIFSTOPPED(wait_status));
-    /* Far more than sockets hold: neither does posting block, nor is the stopped one given up
-     * because its window is full. Longer than the 8 s after which a silent host is gone. */
-    for (int i = 0; i < 8192; i++)
-        CHECK_OK(bootstrap->ops->post(bootstrap, 1, message, sizeof(message)));
-    CHECK_OK(bootstrap->ops->poll(bootstrap, 10000, &event));
-    CHECK_MSG(event.kind == GYRE_EVENT_NONE, "%s", event.text);
-    kill(pid, SIGKILL);
-    event = next_event(bootstrap);
-    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
-    bootstrap->ops->close(bootstrap);
-    waitpid(pid, NULL, 0);
-}
-
-/* The rank has bytes on the way that the server's process does not read. */
-TEST_CASE("a stopped server is not lost")
-{
-    const struct gyre_params params = params_with("30");
-    struct gyre_bootstrap *bootstrap = NULL;
-    struct gyre_event event;
-    gyre_unique_id id;
-    char all[2];
-    char message[GYRE_MESSAGE_MAX_BYTES] = "";
-    const pid_t pid = fork_server(&params, 2, 0, false, &id);
-    CHECK_OK(open_tcp(&params, &id, 2, 1, &bootstrap));
-    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
-    kill(pid, SIGSTOP);
-    CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
-    /* More than its receive window holds, less than that and what this end buffers. */
-    for (int i = 0; i < 256; i++)
-        CHECK_OK(bootstrap->ops->post(bootstrap, 0, message, sizeof(message)));
-    CHECK_OK(bootstrap->ops->poll(bootstrap, 12000, &event));
-    CHECK_MSG(event.kind == GYRE_EVENT_NONE, "%s", event.text);
-    kill(pid, SIGKILL);
-    event = next_event(bootstrap);
-    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 0);
-    bootstrap->ops->close(bootstrap);
-    waitpid(pid, NULL, 0);
-}
-
 static void *raise_soon(void *fault)
 {
     poll(NULL, 0, 300);

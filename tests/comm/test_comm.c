@@ -297,56 +297,6 @@ TEST_CASE("all collectives are right over sockets")
     test_on_threads(3, every_collective, NULL);
 }
 
-/* One thread joins all ranks in a group, as users of NCCL do. */
-TEST_CASE("a group joins all ranks of one thread")
-{
-    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
-    gyre_comm *comms[4];
-    gyre_unique_id id;
-    CHECK_OK(gyre_get_unique_id(&id));
-    CHECK_OK(gyre_group_start());
-    for (int rank = 0; rank < n; rank++) {
-        const gyre_config config = test_config(rank);
-        CHECK_OK(gyre_comm_init_rank(&comms[rank], n, &id, rank, &config));
-    }
-    CHECK_OK(gyre_group_end());
-    for (int rank = 0; rank < n; rank++) {
-        int joined_rank = -1;
-        CHECK_OK(gyre_comm_rank(comms[rank], &joined_rank));
-        CHECK(joined_rank == rank);
-    }
-    for (int rank = 0; rank < n; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
-}
-
-TEST_CASE("one thread serves all ranks")
-{
-    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
-    gyre_comm *comms[4];
-    struct place places[4];
-    struct buffers b[4];
-    const gyre_config config = test_config(0);
-    CHECK_OK(gyre_comm_init_all(comms, n, NULL, &config));
-    const struct job job = {GYRE_COLL_ALL_REDUCE, GYRE_FLOAT32, GYRE_SUM, 100003, -1, false, 5};
-    for (int rank = 0; rank < n; rank++) {
-        places[rank] = open_place(comms[rank]);
-        b[rank] = make_buffers(&job, places[rank].device, rank, n);
-    }
-    CHECK_OK(gyre_group_start());
-    for (int rank = 0; rank < n; rank++)
-        CHECK_OK(call(&job, &b[rank], comms[rank], places[rank].stream));
-    CHECK_OK(gyre_group_end());
-    for (int rank = 0; rank < n; rank++) {
-        CHECK_OK(gyre_stream_synchronize(places[rank].stream, test_device()));
-        check_result(&job, &b[rank], places[rank].device, rank, n);
-        CHECK_OK(places[rank].device->ops->mem_free(places[rank].device, b[rank].block));
-    }
-    for (int rank = 0; rank < n; rank++) {
-        close_place(&places[rank]);
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
-    }
-}
-
 TEST_CASE("messages of a group do not wait for each other")
 {
     test_on_threads(1, exchange, NULL);

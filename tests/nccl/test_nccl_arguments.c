@@ -190,34 +190,6 @@ TEST_CASE("a forked child is refused its parent's handles")
     CHECK(ncclCommCount(comm, &number) == ncclSuccess && ncclCommDestroy(comm) == ncclSuccess);
 }
 
-static int n_ended;
-
-/* Threads that end one communicator, and ask about it all the while: one of them ends it. */
-static void *end_it(void *argument)
-{
-    ncclComm_t comm = argument;
-    for (int i = 0; i < 100 && ncclCommCount(comm, &(int){0}) == ncclSuccess; i++)
-        CHECK(ncclCommGetAsyncError(comm, &(ncclResult_t){ncclSuccess}) != ncclInternalError);
-    const ncclResult_t result = ncclCommAbort(comm);
-    CHECK(result == ncclSuccess || result == ncclInvalidArgument);
-    __atomic_fetch_add(&n_ended, result == ncclSuccess, __ATOMIC_RELAXED);
-    return NULL;
-}
-
-TEST_CASE("one of several threads ends a communicator")
-{
-    enum { N_THREADS = 4, N_ROUNDS = 20 };
-    pthread_t threads[N_THREADS];
-    for (int round = 0; round < N_ROUNDS; round++) {
-        ncclComm_t comm = make_alone();
-        for (int i = 0; i < N_THREADS; i++)
-            pthread_create(&threads[i], NULL, end_it, comm);
-        for (int i = 0; i < N_THREADS; i++)
-            pthread_join(threads[i], NULL);
-    }
-    CHECK_MSG(n_ended == N_ROUNDS, "%d", n_ended);
-}
-
 /* ---- other arguments ---------------------------------------------------------------------- */
 
 TEST_CASE("wrong arguments of every call are refused")

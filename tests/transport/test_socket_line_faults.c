@@ -19,33 +19,6 @@ static bool waits_for_fault(const struct gyre_fault *fault)
     return gyre_fault_is_raised(fault);
 }
 
-/* Rank 1 dies while rank 0 waits for a line of it, and rank 2 for credit. */
-static void die(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
-                void *context)
-{
-    struct rig_rank *self = context;
-    (void)transport;
-    rig_barrier(self);
-    if (rank == 1)
-        kill(getpid(), SIGKILL);
-    struct line_pipe pipe = line_pipe_of(&self->options->spec, connectors, rank, 1, 0, rank == 2);
-    const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
-    while (!gyre_fault_is_raised(&self->fault) && gyre_now_ns() < until_ns) {
-        if (rank == 2)
-            line_send_slot(&pipe);
-        else
-            CHECK(!line_receive_slot(&pipe));
-    }
-    CHECK(waits_for_fault(&self->fault));
-    CHECK(self->fault.status == GYRE_ERROR_REMOTE);
-    CHECK_MSG(strstr(self->fault.cause, "peer rank 1 (") != NULL, "%s", self->fault.cause);
-}
-
-TEST_CASE("a killed peer is named")
-{
-    line_run(&line_spec, 3, true, die);
-}
-
 static void leave(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
                   void *context)
 {

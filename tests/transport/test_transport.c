@@ -13,21 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define N_SLOTS 80 /* ten times around the longest ring */
-
-TEST_CASE("every transport has every operation")
-{
-    for (int i = 0; gyre_transports[i] != NULL; i++) {
-        const struct gyre_transport_ops *ops = gyre_transports[i];
-        CHECK_MSG(ops->name != NULL && ops->reachable != NULL && ops->open != NULL &&
-                      ops->connect != NULL && ops->describe != NULL && ops->memory_bytes != NULL &&
-                      ops->measure != NULL && ops->wake != NULL && ops->help != NULL &&
-                      ops->close != NULL,
-                  "transport %d has an empty slot", i);
-    }
-    CHECK(!gyre_transport_p2p.help(NULL, true) && !gyre_transport_shm.help(NULL, true));
-}
-
+#define N_SLOTS 80
 static void conform(const struct gyre_transport_ops *ops, bool use_processes)
 {
     static const struct gyre_fifo_spec specs[] = {
