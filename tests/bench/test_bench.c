@@ -13,8 +13,11 @@
 #include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
+#include "bench/launch/memory.h"
+#include "bench/launch/option_agreement.h"
 
 #include <unistd.h>
+#include <sys/stat.h>
 
 TEST_CASE("order statistics are those of the definition")
 {
@@ -301,4 +304,158 @@ TEST_CASE("reports of a sweep keep folder and extension")
     long_name[sizeof(long_name) - 1] = '\0';
     CHECK_FAILS(bench_combination_path(long_name, &names[0].combination, path),
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+#define MIB (1ULL << 20)
+
+TEST_CASE("the buffers and the peers of all ranks are needed")
+{
+    const struct bench_options options = {.min_bytes = 8, .max_bytes = 32 * MIB};
+    CHECK(bench_memory_needed(&options, 1, 1) == 2 * (32 * MIB + 16));
+    CHECK(bench_memory_needed(&options, 8, 8) == 8 * 2 * (32 * MIB + 16) + 8 * 8 * 4096);
+    CHECK(bench_memory_needed(&options, 8, 4) == 4 * 2 * (32 * MIB + 16) + 4 * 8 * 4096);
+}
+
+TEST_CASE("too little memory is refused with both figures")
+{
+    CHECK_OK(bench_memory_check(16, 1088 * MIB, 1088 * MIB, "free in all"));
+    CHECK_OK(bench_memory_check(16, 1088 * MIB, UINT64_MAX, "free in all"));
+    CHECK_FAILS(bench_memory_check(16, 1088 * MIB, 576 * MIB, "left by it"),
+                GYRE_ERROR_OUT_OF_MEMORY,
+                "16 ranks in host memory need 1.1 GiB at least, but 0.6 GiB are left by it");
+}
+
+/* Writes a file, and the folders above it, below a folder that stands for the root. */
+static void put_file(const char *root, const char *path, const char *text)
+{
+    char whole[256];
+    snprintf(whole, sizeof(whole), "%s/%s", root, path);
+    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        (void)mkdir(whole, 0700); /* it may be there */
+        *at = '/';
+    }
+    FILE *file = fopen(whole, "we");
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+TEST_CASE("free memory is what the control groups leave")
+{
+    char root[] = "/tmp/gyre_bench_XXXXXX", command[64];
+    const char *what = NULL;
+    CHECK(mkdtemp(root) != NULL);
+    CHECK(bench_memory_find_free(root, &what) == UINT64_MAX);
+    put_file(root, "proc/meminfo",
+             "MemTotal: 9000 kB\nMemAvailable:    5120 kB\nSwapFree: 1024 kB\n");
+    CHECK(bench_memory_find_free(root, &what) == 6 * MIB && strcmp(what, "free in all") == 0);
+    put_file(root, "proc/self/cgroup", "0::/a/b\n");
+    put_file(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
+    put_file(root, "sys/fs/cgroup/a/b/memory.current", "1048576\n");
+    CHECK(bench_memory_find_free(root, &what) == 6 * MIB);
+    put_file(root, "sys/fs/cgroup/a/memory.max", "4194304\n"); /* 4 MiB, 3 in use, 1 of it cache */
+    put_file(root, "sys/fs/cgroup/a/memory.current", "3145728\n");
+    put_file(root, "sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 1048576\n");
+    CHECK(bench_memory_find_free(root, &what) == 2 * MIB && strstr(what, "control group") != NULL);
+    put_file(root, "proc/self/cgroup", "3:cpu:/x\n2:memory:/in/docker\n"); /* seen from inside */
+    put_file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3145728\n");
+    put_file(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n");
+    CHECK(bench_memory_find_free(root, &what) == 0);
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    CHECK(system(command) == 0);
+}
+
+/* ---- options of several processes ------------------------------------------------------------ */
+
+/* The texts of the options of a program that is given one option. */
+static struct bench_option_texts texts_with(const char *program, const char *option,
+                                            const char *value)
+{
+    const struct bench_kind kind = {.name = program};
+    char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)option, (char *)(uintptr_t)value,
+                    NULL};
+    struct bench_options options;
+    struct bench_option_texts texts;
+    CHECK_OK(bench_options_parse(option == NULL ? 1 : 3, argv, &kind, &options));
+    bench_option_texts_of(&kind, &options, &texts);
+    return texts;
+}
+
+TEST_CASE("processes with other options are named")
+{
+    static const char *const telling[][3] = {
+        {"-t", "2", "process 0 has 1, 1 has 2:"},
+        {"-g", "2", "process 0 has 1, 1 has 2:"},
+        {"-b", "1K", "process 0 has 33554432, 1 has 1024:"},
+        {"-e", "64M", "process 0 has 33554432, 1 has 67108864:"},
+        {"-i", "2M", "has 2097152:"},
+        {"-f", "4", "has 4:"},
+        {"-n", "1", "has 1:"},
+        {"-w", "1", "has 1:"},
+        {"-m", "2", "has 2:"},
+        {"-N", "2", "has 2:"},
+        {"-c", "0", "has 0:"},
+        {"-o", "all", "process 0 has sum, 1 has all:"},
+        {"-d", "half", "process 0 has float, 1 has half:"},
+        {"-r", "all", "process 0 has 0, 1 has all:"},
+        {"-z", "1", "has 1:"},
+        {"-y", "1", "has 1:"},
+        {"-T", "1", "has 1:"},
+        {"-G", "1", "has 1:"},
+        {"-C", "1", "has 1:"},
+        {"-a", "3", "has 3:"},
+        {"-u", "1", "has 1:"},
+        {"-R", "2", "has 2:"},
+        {"--json", "x", "process 0 has (not given), 1 has given:"},
+        {"--csv", "x", "has given:"},
+        {"--algo", "ring", "has ring:"},
+        {"--proto", "ll", "has ll:"},
+        {"--path", "placed", "has placed:"},
+        {"--compare", "mpi", "has mpi:"},
+        {"--rounds", "1", "has 1:"},
+        {"--sweep", "1", "has 1:"},
+        {"--predict", "1", "has 1:"},
+        {"--accuracy", "1", "has 1:"},
+    };
+    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
+    for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
+        char words[100];
+        snprintf(words, sizeof(words), "%s: process 0 has ", telling[i][0]);
+        all[1] = texts_with("allreduce", telling[i][0], telling[i][1]);
+        CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
+        CHECK_MSG(strstr(gyre_cause(), telling[i][2]) != NULL, "%s", gyre_cause());
+    }
+    all[1] = texts_with("reduce", NULL, NULL);
+    CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
+                "program: process 0 has allreduce, 1 has reduce:");
+}
+
+TEST_CASE("what rank 0 alone reads may differ")
+{
+    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
+    static const char *const silent[][2] = {
+        {"-e", "32M"}, {"-S", "1"}, {"-p", "1"}, {"--limits", "x"}, {"--device", "host"}};
+    for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
+        all[1] = texts_with("allreduce", silent[i][0], silent[i][1]);
+        CHECK_OK(bench_option_texts_compare(all, 2));
+    }
+    all[0] = texts_with("allreduce", "--json", "x"); /* only whether there is one */
+    all[1] = texts_with("allreduce", "--json", "y");
+    CHECK_OK(bench_option_texts_compare(all, 2));
+}
+
+TEST_CASE("long words differ at their ends too")
+{
+    struct bench_option_texts all[12];
+    for (int i = 0; i < 12; i++)
+        all[i] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
+    CHECK_OK(bench_option_texts_compare(all, 12));
+    all[11] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
+    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
+                "--algo: process 0 has ring,tree,dire~");
+    CHECK(strstr(gyre_cause(), ", 11 has ring,tree,dire~") != NULL);
+    all[0] = texts_with("allreduce", NULL, NULL); /* eleven differ */
+    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
+                " and so on: all need");
 }

@@ -3,10 +3,89 @@
  * One-sided calls between ranks that a proxy serves: threads that count as several hosts, over
  * sockets and over the verbs device in memory, and processes without shared memory. On the host.
  */
-#include "tests/comm/puts_hosts.h"
 #include "tests/comm/puts_rig.h"
+#include "tests/support/ranks.h"
 
 #include <signal.h>
+#include <time.h>
+#include <pthread.h>
+#ifdef TEST_WITH_VERBS
+#include "tests/nic/verbs_memory.h"
+#endif
+
+/* ---- threads as hosts ---------------------------------------------------------------------- */
+
+/* Run `run` on n_hosts hosts of n_per_host ranks, all of them threads. Each rank reads GYRE_HOSTID
+ * in its own call of init, and one thread makes these calls. */
+static void on_hosts(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    const int n_ranks = n_hosts * n_per_host;
+    gyre_comm *comms[TEST_MAX_RANKS];
+    struct test_thread threads[TEST_MAX_RANKS];
+    gyre_unique_id id;
+    test_had_threads = true;
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const gyre_config config = test_config(rank);
+        char host[16];
+        snprintf(host, sizeof(host), "host%d", rank / n_per_host);
+        setenv("GYRE_HOSTID", host, 1);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], n_ranks, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    unsetenv("GYRE_HOSTID");
+    if (test_n_failures > 0)
+        return;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        threads[rank] = (struct test_thread){0, comms[rank], rank, n_ranks, run, argument};
+        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
+    }
+    for (int rank = 0; rank < n_ranks; rank++)
+        pthread_join(threads[rank].thread, NULL);
+}
+
+static void over_sockets(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    setenv("GYRE_NET", "Socket", 1);
+    on_hosts(n_hosts, n_per_host, run, argument);
+    unsetenv("GYRE_NET");
+}
+
+#ifdef TEST_WITH_VERBS
+static void over_rdma(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    CHECK(vm_install(vm_one_nic));
+    setenv("GYRE_NET", "IB", 1);
+    on_hosts(n_hosts, n_per_host, run, argument);
+    unsetenv("GYRE_NET");
+    CHECK(vm_uninstall());
+}
+#endif
+
+static void over_networks(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
+{
+    over_sockets(n_hosts, n_per_host, run, argument);
+#ifdef TEST_WITH_VERBS
+    over_rdma(n_hosts, n_per_host, run, argument);
+#endif
+}
+
+/* Run `run` on processes of one host that share no memory, so all pairs go by sockets. */
+static void set_apart(bool is_apart)
+{
+    if (is_apart)
+        setenv("GYRE_SHM_DISABLE", "1", 1);
+    else
+        unsetenv("GYRE_SHM_DISABLE");
+}
+
+static void on_processes(int n_ranks, test_rank_fn run, void *argument)
+{
+    set_apart(true);
+    test_on_processes(n_ranks, run, argument);
+    set_apart(false);
+}
 
 enum { COUNT = 100003, N_ROUNDS = 3, N_SIGNALS = 500 };
 
@@ -362,4 +441,149 @@ TEST_CASE("messages that mean nothing are errors")
     };
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
         over_sockets(2, 1, send_bad_message, (void *)(uintptr_t)&messages[i]);
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
+
+enum { N_LATE_ROUNDS = 200 };
+
+/* Every rank waits for the next one's signal, behind one that comes, and leaves. Of two ranks each
+ * has the other's signal behind its wait. A wait that failed holds no later signal back, so in a
+ * larger circle the other waits would succeed then. */
+static void wait_in_a_circle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int next = (rank + 1) % n_ranks, before = (rank + n_ranks - 1) % n_ranks;
+    const gyre_signal_wait sent = {next, 1, 1}, missing = {next, 0, 1};
+    gyre_stream stream = puts_stream(comm);
+    char words[120];
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)argument;
+    snprintf(words, sizeof(words),
+             "rank %d destroyed its communicator; the signal that rank %d waits for", next, rank);
+    CHECK_OK(gyre_signal(before, 1, comm, stream));
+    CHECK_OK(gyre_wait_signal(&sent, 1, comm, stream));
+    CHECK_OK(gyre_wait_signal(&missing, 1, comm, stream));
+    if (n_ranks <= 2)
+        CHECK_OK(gyre_signal(before, 0, comm, stream));
+    CHECK_OK(gyre_comm_finalize(comm));
+    CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_REMOTE, words);
+    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+}
+
+TEST_CASE("processes that wait for each other's signals and leave get an error")
+{
+    test_on_processes(2, wait_in_a_circle, NULL);
+    test_on_processes(3, wait_in_a_circle, NULL);
+}
+
+TEST_CASE("so do processes without shared memory")
+{
+    on_processes(2, wait_in_a_circle, NULL);
+}
+
+TEST_CASE("so do ranks of one process")
+{
+    for (int n_ranks = 1; n_ranks <= 3; n_ranks++)
+        test_on_threads(n_ranks, wait_in_a_circle, NULL);
+}
+
+TEST_CASE("so do ranks of several hosts")
+{
+    over_networks(2, 1, wait_in_a_circle, NULL);
+    over_networks(2, 2, wait_in_a_circle, NULL);
+}
+
+/* Rank 0 leaves at once. Rank 1 sends the signals that rank 0 waits for, in the end, so no wait
+ * fails. Both are blocked for a while in between, and rank 0 waits in two streams. */
+static void wait_for_a_late_signal(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct timespec nap = {0, 400000000};
+    const gyre_signal_wait one = {1 - rank, 0, 1}, other = {1 - rank, 1, 1};
+    gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)n_ranks, (void)argument;
+    for (int round = 0; rank == 0 && round < N_LATE_ROUNDS; round++) {
+        CHECK_OK(gyre_wait_signal(&one, 1, comm, streams[0]));
+        CHECK_OK(gyre_signal(1, 0, comm, streams[0]));
+    }
+    if (rank == 0)
+        CHECK_OK(gyre_wait_signal(&other, 1, comm, streams[1]));
+    if (rank == 1)
+        nanosleep(&nap, NULL);
+    for (int round = 0; rank == 1 && round < N_LATE_ROUNDS; round++) {
+        CHECK_OK(gyre_signal(0, 0, comm, streams[0]));
+        CHECK_OK(gyre_wait_signal(&one, 1, comm, streams[0]));
+    }
+    if (rank == 1)
+        CHECK_OK(gyre_signal(0, 1, comm, streams[0]));
+    CHECK_OK(gyre_comm_finalize(comm));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(gyre_stream_synchronize(streams[i], GYRE_DEVICE_HOST));
+        CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
+    }
+}
+
+TEST_CASE("waits whose signals come late succeed")
+{
+    test_on_threads(2, wait_for_a_late_signal, NULL);
+    over_networks(2, 1, wait_for_a_late_signal, NULL);
+}
+
+struct delay {
+    gyre_comm *alone;  /* a communicator of one rank */
+    uint32_t may_send; /* rank 0 has enqueued its part */
+};
+
+/* Rank 1 leaves with a signal behind an operation of another communicator. So it is not blocked,
+ * and rank 0's wait goes on until the signal comes. */
+static void signal_behind_another_communicator(gyre_comm *comm, int rank, int n_ranks,
+                                               void *argument)
+{
+    struct delay *delay = argument;
+    const gyre_signal_wait first = {0, 0, 1}, one = {1 - rank, 0, 1}, back = {1 - rank, 1, 1};
+    gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
+    (void)puts_window(comm, puts_buffer(comm, 1), 1);
+    (void)n_ranks;
+    if (rank == 0) {
+        CHECK_OK(gyre_wait_signal(&one, 1, comm, streams[0]));
+        CHECK_OK(gyre_signal(1, 1, comm, streams[0]));
+    } else {
+        CHECK_OK(gyre_wait_signal(&first, 1, delay->alone, streams[1]));
+        CHECK_OK(gyre_signal(0, 0, comm, streams[1]));
+        CHECK_OK(gyre_wait_signal(&back, 1, comm, streams[0]));
+    }
+    if (rank == 0)
+        gyre_store_release_u32(&delay->may_send, 1);
+    CHECK_OK(gyre_comm_finalize(comm));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(gyre_stream_synchronize(streams[i], GYRE_DEVICE_HOST));
+        CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
+    }
+}
+
+static void *send_late(void *argument)
+{
+    const struct timespec nap = {0, 400000000};
+    struct delay *delay = argument;
+    while (gyre_load_acquire_u32(&delay->may_send) == 0)
+        sched_yield();
+    nanosleep(&nap, NULL);
+    gyre_stream stream = puts_stream(delay->alone);
+    CHECK_OK(gyre_signal(0, 0, delay->alone, stream));
+    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    return NULL;
+}
+
+TEST_CASE("a rank with other operations before its signal is waited for")
+{
+    const gyre_config config = test_config(0);
+    struct delay delay = {0};
+    pthread_t thread;
+    CHECK_OK(gyre_comm_init_all(&delay.alone, 1, NULL, &config));
+    (void)puts_window(delay.alone, puts_buffer(delay.alone, 1), 1);
+    pthread_create(&thread, NULL, send_late, &delay);
+    test_on_threads(2, signal_behind_another_communicator, &delay);
+    pthread_join(thread, NULL);
+    CHECK_OK(gyre_comm_destroy(delay.alone));
 }

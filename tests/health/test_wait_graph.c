@@ -11,7 +11,6 @@ enum { MAX_EDGES = 4096, MAX_RANKS = 2048 };
 #define UNKNOWN GYRE_PEER_END_UNKNOWN
 #define MOVED   GYRE_PEER_END_MOVED
 #define HELD    GYRE_PEER_END_HELD
-#define UNUSED  GYRE_PEER_END_FREE
 
 /* One worker a rank, unless a case says otherwise. Edges are added by ascending rank. */
 struct graph {

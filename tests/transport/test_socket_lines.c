@@ -1,15 +1,178 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slots of LL over the socket transport arrive as they were sent.
+ * Slots of LL over the socket transport arrive as they were sent, or the rank gets a fault.
+ * Executors are played with the host executor's own functions for lines.
  */
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/line.h"
 #include "tests/support/check.h"
-#include "tests/transport/line_rig.h"
 #include "transport/socket/socket.h"
+#include "kernels/host/host_exec.h"
+#include "tests/transport/transport_rig.h"
 
 #include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum { LINE_FIFOS = 4, LINE_DEPTH = 4, LINE_MOST_BYTES = 8192, LINE_MOST_PIPES = 64 };
+
+#define LINE_PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
+
+/* One end of a FIFO. */
+struct line_pipe {
+    struct gyre_host_end end;
+    int from, to;
+    uint32_t fifo;
+    bool is_send;
+};
+
+/* The FIFOs of most tests. */
+static const struct gyre_fifo_spec line_spec = {
+    .n_fifos = LINE_FIFOS, .depth = LINE_DEPTH, .slot_bytes = {65536}, .net_line_bytes = 1024};
+
+static struct line_pipe line_pipe_of(const struct gyre_fifo_spec *spec,
+                                     const struct gyre_connector *connectors, int rank, int peer,
+                                     uint32_t fifo, bool is_send)
+{
+    const struct gyre_connector *connector =
+        &connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send)];
+    CHECK(connector->slots[GYRE_PROTO_LL] != NULL);
+    return (struct line_pipe){.end = {.slots = connector->slots[GYRE_PROTO_LL],
+                                      .inbox = connector->inbox,
+                                      .credit = connector->credit,
+                                      .depth = connector->depth,
+                                      .proto = GYRE_PROTO_LL,
+                                      .slot_bytes = spec->net_line_bytes},
+                              .from = is_send ? rank : peer,
+                              .to = is_send ? peer : rank,
+                              .fifo = fifo,
+                              .is_send = is_send};
+}
+
+static uint32_t line_bytes_of(const struct line_pipe *pipe)
+{
+    const uint32_t most = gyre_slot_payload_bytes(GYRE_PROTO_LL, pipe->end.slot_bytes);
+    const uint32_t sizes[] = {8, most, 0, 1, 9, most - 1, 100, most / 2 + 3, 4, 7};
+    return sizes[pipe->end.n_moved % GYRE_ARRAY_LENGTH(sizes)];
+}
+
+static void line_fill(const struct line_pipe *pipe, unsigned char *bytes, uint32_t n_bytes)
+{
+    const uint64_t seed = (uint64_t)pipe->from * 7 + (uint64_t)pipe->to * 3 + pipe->fifo * 31ULL +
+                          pipe->end.n_moved * 13;
+    for (uint32_t i = 0; i < n_bytes; i++)
+        bytes[i] = (unsigned char)(seed + i * 17 + (i >> 8));
+}
+
+static void line_advance(struct gyre_host_end *end)
+{
+    end->n_moved++;
+    end->slot = (end->slot + 1) % end->depth;
+    end->n_seen = 0;
+}
+
+static bool line_has_room(const struct gyre_host_end *end)
+{
+    return end->n_moved - gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_LL]) < end->depth;
+}
+
+static bool line_send_slot(struct line_pipe *pipe)
+{
+    unsigned char bytes[LINE_MOST_BYTES];
+    const uint32_t n_bytes = line_bytes_of(pipe);
+    if (!line_has_room(&pipe->end))
+        return false;
+    line_fill(pipe, bytes, n_bytes);
+    gyre_host_lines_send(&pipe->end, bytes, n_bytes);
+    line_advance(&pipe->end);
+    return true;
+}
+
+static bool line_take_slot(struct line_pipe *pipe)
+{
+    unsigned char bytes[LINE_MOST_BYTES], expected[LINE_MOST_BYTES];
+    struct gyre_host_end *end = &pipe->end;
+    const uint32_t n_bytes = line_bytes_of(pipe);
+    if (!gyre_host_lines_arrived(end, n_bytes))
+        return false;
+    gyre_host_lines_unpack(end, bytes, n_bytes);
+    line_fill(pipe, expected, n_bytes);
+    CHECK_MSG(memcmp(bytes, expected, n_bytes) == 0, "%d to %d, FIFO %u, slot %llu of %u bytes",
+              pipe->from, pipe->to, pipe->fifo, (unsigned long long)end->n_moved, n_bytes);
+    line_advance(end);
+    return true;
+}
+
+static void line_return_slots(const struct line_pipe *pipe)
+{
+    gyre_store_release_u64(&pipe->end.credit->head[GYRE_PROTO_LL], pipe->end.n_moved);
+}
+
+static bool line_receive_slot(struct line_pipe *pipe)
+{
+    if (!line_take_slot(pipe))
+        return false;
+    line_return_slots(pipe);
+    return true;
+}
+
+static void line_pass(const struct rig_rank *self, struct line_pipe *pipes, size_t n_pipes,
+                      uint64_t n)
+{
+    const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+    size_t n_done = 0;
+    while (n_done < n_pipes && gyre_now_ns() < until_ns && !gyre_fault_is_raised(&self->fault)) {
+        bool has_moved = false;
+        n_done = 0;
+        for (size_t i = 0; i < n_pipes; i++) {
+            if (pipes[i].end.n_moved >= n)
+                n_done++;
+            else
+                has_moved =
+                    (pipes[i].is_send ? line_send_slot(&pipes[i]) : line_receive_slot(&pipes[i])) ||
+                    has_moved;
+        }
+        if (!has_moved)
+            sched_yield();
+    }
+    CHECK_MSG(n_done == n_pipes, "rank %d: %zu of %zu ends are done; %s", self->rank, n_done,
+              n_pipes, gyre_fault_is_raised(&self->fault) ? self->fault.cause : "no fault");
+}
+
+static size_t line_all_pipes(const struct rig_rank *self, const struct gyre_connector *connectors,
+                             struct line_pipe *pipes)
+{
+    const struct gyre_fifo_spec *spec = &self->options->spec;
+    size_t n = 0;
+    for (int peer = 0; peer < self->options->n_ranks; peer++)
+        for (uint32_t end = 0; peer != self->rank && end < 2 * spec->n_fifos; end++)
+            if (connectors[gyre_connector_index(spec, (uint32_t)peer, end / 2, end % 2)].inbox !=
+                NULL)
+                pipes[n++] =
+                    line_pipe_of(spec, connectors, self->rank, peer, end / 2, end % 2 != 0);
+    return n;
+}
+
+static struct line_pipe line_first_pipe(const struct rig_rank *self,
+                                        const struct gyre_connector *connectors)
+{
+    return line_pipe_of(&self->options->spec, connectors, self->rank, 1 - self->rank, 0,
+                        self->rank == 0);
+}
+
+static void line_run(const struct gyre_fifo_spec *spec, int n_ranks, bool use_processes,
+                     void (*body)(struct gyre_transport *transport,
+                                  struct gyre_connector *connectors, int rank, void *context))
+{
+    rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
+                                  .spec = *spec,
+                                  .n_ranks = n_ranks,
+                                  .use_processes = use_processes,
+                                  .n_slots = 50,
+                                  .ifname = "=lo",
+                                  .body = body});
+}
 
 enum { N_SLOTS = 200 };
 
@@ -184,4 +347,122 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
 TEST_CASE("once in 2^30 slots both ends clean a slot")
 {
     line_run(&line_spec, 2, false, pass_late);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static bool waits_for_fault(const struct gyre_fault *fault)
+{
+    const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+    while (!gyre_fault_is_raised(fault) && gyre_now_ns() < until_ns)
+        sched_yield();
+    return gyre_fault_is_raised(fault);
+}
+
+static void leave(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
+                  void *context)
+{
+    struct rig_rank *self = context;
+    struct line_pipe pipe = line_first_pipe(self, connectors);
+    if (rank == 1) {
+        self->is_closed = true;
+        transport->ops->close(transport);
+    }
+    rig_barrier(self);
+    for (int i = 0; rank == 0 && i < LINE_DEPTH + 1; i++) { /* credit is for LINE_DEPTH of them */
+        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+        while (!line_send_slot(&pipe) && !gyre_fault_is_raised(&self->fault) &&
+               gyre_now_ns() < until_ns)
+            sched_yield();
+    }
+    CHECK(rank == 1 || waits_for_fault(&self->fault));
+    CHECK_MSG(rank == 1 || (strstr(self->fault.cause, "rank 1") != NULL &&
+                            strstr(self->fault.cause, "it left") != NULL),
+              "%s", self->fault.cause);
+    rig_barrier(self);
+}
+
+TEST_CASE("sending to a rank that left is a fault")
+{
+    line_run(&line_spec, 2, false, leave);
+}
+
+/* Headers of one batch, and what the receiver says to them. */
+struct breach {
+    const char *words;
+    struct socket_header headers[LINE_DEPTH + 2]; /* to the first of kind 0 */
+};
+
+static const struct breach breaches[] = {
+    {"larger than a slot", {{.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .value = 65}}},
+    {"credit for slots that were not sent",
+     {{.kind = SOCKET_FRAME_CREDIT, .fifo = LINE_FIFOS, .value = 1}}},
+    {"no such FIFO", {{.kind = SOCKET_FRAME_DATA, .fifo = 2 * LINE_FIFOS, .value = 1}}},
+    {"there was no credit for it",
+     {{.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .n_following = 4},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .n_following = 3},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .n_following = 2},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .n_following = 1},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS}}},
+    {"more lines than a batch has",
+     {{.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .n_following = 4, .value = 64},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS, .n_following = 3, .value = 64},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS + 1, .n_following = 2, .value = 64},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS + 1, .n_following = 1, .value = 64},
+      {.kind = SOCKET_FRAME_DATA, .fifo = LINE_FIFOS + 2, .value = 1}}},
+};
+
+static const struct breach *breach; /* of this run */
+
+/* Rank 1 sends nothing of its own, so its descriptor is free for frames of ours. */
+static void break_protocol(struct gyre_transport *transport, struct gyre_connector *connectors,
+                           int rank, void *context)
+{
+    struct rig_rank *self = context;
+    const struct socket_transport *socket = (struct socket_transport *)transport;
+    size_t n_bytes = 0;
+    (void)connectors;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(breach->headers) && breach->headers[i].kind != 0; i++)
+        n_bytes += sizeof(breach->headers[i]);
+    rig_barrier(self);
+    if (rank == 1)
+        CHECK(send(socket->peers[0].links[0].fd, breach->headers, n_bytes, MSG_NOSIGNAL) ==
+              (ssize_t)n_bytes);
+    else
+        CHECK(waits_for_fault(&self->fault));
+    CHECK_MSG(rank == 1 || strstr(self->fault.cause, breach->words) != NULL, "%s instead of %s",
+              self->fault.cause, breach->words);
+    rig_barrier(self);
+}
+
+TEST_CASE("frames of lines that break the protocol are refused")
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(breaches); i++) {
+        breach = &breaches[i];
+        line_run(&line_spec, 2, false, break_protocol);
+    }
+}
+
+TEST_CASE("depths that leave no room for announcements are refused")
+{
+    struct gyre_params params;
+    struct gyre_peer_info info;
+    struct gyre_fault fault;
+    struct gyre_transport *transport = NULL;
+    void *blob = NULL;
+    size_t blob_bytes = 0;
+    rig_params(&params, "=lo");
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &info));
+    struct gyre_transport_config config = {.device = rig_device(),
+                                           .params = &params,
+                                           .n_ranks = 1,
+                                           .infos = &info,
+                                           .spec = line_spec,
+                                           .fault = &fault};
+    gyre_fault_init(&fault);
+    config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
+    CHECK(gyre_transport_socket.open(&config, &transport, &blob, &blob_bytes) ==
+          GYRE_ERROR_INVALID_ARGUMENT);
+    CHECK_MSG(strstr(gyre_cause(), "and these have 5") != NULL, "%s", gyre_cause());
+    gyre_fault_fini(&fault);
 }
