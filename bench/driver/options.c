@@ -104,9 +104,11 @@ const struct bench_option bench_option_rows[] = {
     {0, "compare", "engine", "also time mpi, nccl or old, in turn with gyre", BENCH_TEXT,
      AT(compare), 0, 3, engine_names},
     {0, "compare-algos", "names",
-     "time these algorithms in turns, each with \"@\" and a protocol or none with it; \"file\" is "
-     "that of --algo-file",
+     "time these algorithms in turns, each with or without \"@\" and a protocol; \"gyre\" is "
+     "gyre's choice, \"file\" that of --algo-file, and the engine of --compare may be named",
      BENCH_TEXT, AT(compare_algos)},
+    {0, "sizes", "list", "sizes of --compare-algos in this order, in place of -b and -e",
+     BENCH_TEXT, AT(sizes)},
     {0, "rounds", "n", "rounds of --compare, --compare-algos, --predict and tune [9]", BENCH_NUMBER,
      AT(n_rounds), 1, 1000},
     {0, "sweep", "0|1",
@@ -161,6 +163,34 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
     return n_bytes == 0 ? 1 : n_bytes * (size_t)options->step_factor;
 }
 
+gyre_status bench_options_take_size(const char **at, size_t *n_bytes_out)
+{
+    char text[32];
+    const size_t n_bytes = strcspn(*at, ",");
+    snprintf(text, sizeof(text), "%.*s", (int)n_bytes, *at);
+    *at += n_bytes + ((*at)[n_bytes] == ',');
+    return bench_parse_bytes(text, n_bytes_out);
+}
+
+/* Makes -b and -e the least and the largest size of --sizes. */
+static gyre_status read_sizes(struct bench_options *options)
+{
+    const char *at = options->sizes;
+    options->min_bytes = at != NULL ? SIZE_MAX : options->min_bytes;
+    options->max_bytes = at != NULL ? 0 : options->max_bytes;
+    while (at != NULL) {
+        size_t n_bytes;
+        const gyre_status status = bench_options_take_size(&at, &n_bytes);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "--sizes %s", options->sizes);
+        options->min_bytes = n_bytes < options->min_bytes ? n_bytes : options->min_bytes;
+        options->max_bytes = n_bytes > options->max_bytes ? n_bytes : options->max_bytes;
+        if (*at == '\0')
+            break;
+    }
+    return GYRE_SUCCESS;
+}
+
 struct gyre_filter_words bench_options_allowed(const struct bench_options *options)
 {
     return (struct gyre_filter_words){
@@ -210,21 +240,24 @@ static bool is_double(const char *list, const char *at)
     return false;
 }
 
-/* The list of --compare-algos: algorithms, and the word "file" if there is one. Each may be
+/* The list of --compare-algos: algorithms, words, and the engine of --compare. An algorithm may be
  * followed by '@' and a protocol, as in GYRE_PROTO. */
-static gyre_status check_contenders(const char *list, bool has_file)
+static gyre_status check_contenders(const char *list, bool has_file, const char *engine)
 {
-    int n = 0, n_protos = 0;
+    int n = 0, n_engines = 0;
     for (const char *at = list; at != NULL; n++) {
         const size_t n_bytes = strcspn(at, ",");
         char name[BENCH_CONTENDER_BYTES];
         snprintf(name, sizeof(name), "%.*s", (int)n_bytes, at);
         char *protos = strchr(name, '@');
-        n_protos += protos != NULL;
+        const bool is_engine = engine != NULL && strcmp(name, engine) == 0;
+        n_engines += is_engine;
         if (protos != NULL)
             *protos++ = '\0';
         const bool is_file = strcmp(name, "file") == 0;
-        if (n_bytes >= sizeof(name) || (is_file ? !has_file : gyre_algorithm_find(name) == NULL))
+        if (n_bytes >= sizeof(name) || (is_file ? !has_file
+                                                : !is_engine && strcmp(name, "gyre") != 0 &&
+                                                      gyre_algorithm_find(name) == NULL))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--compare-algos: \"%.*s\" is %s",
                              (int)n_bytes, at,
                              is_file ? "a word for programs, which --algo-file names"
@@ -236,10 +269,10 @@ static gyre_status check_contenders(const char *list, bool has_file)
             GYRE_TRY(check_proto(name, protos));
         at = at[n_bytes] == ',' ? at + n_bytes + 1 : NULL;
     }
-    if (n_protos != 0 && n_protos != n)
-        return gyre_fail(
-            GYRE_ERROR_INVALID_ARGUMENT,
-            "--compare-algos %s: name a protocol behind each algorithm, or behind none", list);
+    if (engine != NULL && n_engines == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare-algos %s: with --compare %s, %s is one of the names", list,
+                         engine, engine);
     if (n < 2 || n > BENCH_MAX_CONTENDERS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--compare-algos %s: expected 2 to %d names, separated by commas", list,
@@ -269,10 +302,10 @@ static gyre_status check_together(const struct bench_options *o, const struct be
          "--predict 1 does not go with --sweep, --compare, --json or --csv"},
         {o->is_accuracy && (o->is_sweep || o->is_predict || reports),
          "--accuracy 1 does not go with --sweep, --predict, --json or --csv"},
-        {o->compare_algos != NULL && (o->compare != NULL || o->is_sweep || o->is_predict ||
-                                      o->is_accuracy || o->limits_path != NULL || o->algo != NULL),
-         "--compare-algos does not go with --compare, --algo, --sweep, --predict, --accuracy or "
-         "--limits"},
+        {o->compare_algos != NULL && (o->is_sweep || o->is_predict || o->is_accuracy ||
+                                      o->limits_path != NULL || o->algo != NULL),
+         "--compare-algos does not go with --algo, --sweep, --predict, --accuracy or --limits"},
+        {o->sizes != NULL && o->compare_algos == NULL, "--sizes needs --compare-algos"},
         {o->compare_algos != NULL &&
              (o->op == BENCH_ALL || o->dtype == BENCH_ALL || o->root == BENCH_ALL),
          "--compare-algos takes one type, operation and root, not all"},
@@ -309,8 +342,9 @@ static gyre_status check_together(const struct bench_options *o, const struct be
                          "%s does not go with --json, --csv, --compare, --limits, --predict, "
                          "--accuracy, --compare-algos or --sweep",
                          kind->name);
-    return o->compare_algos == NULL ? GYRE_SUCCESS
-                                    : check_contenders(o->compare_algos, o->algo_file != NULL);
+    return o->compare_algos == NULL
+               ? GYRE_SUCCESS
+               : check_contenders(o->compare_algos, o->algo_file != NULL, o->compare);
 }
 
 /* The lists of --sweep: an empty word would stand for the tuner's choice without a name. */
@@ -417,6 +451,7 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
                          argv[optind]);
     if (options_out->nccl_mode == BENCH_NCCL_DEFAULT)
         options_out->nccl_mode = BENCH_NCCL_PLAIN;
+    GYRE_TRY(read_sizes(options_out));
     GYRE_TRY(check_sizes(options_out));
     GYRE_TRY(check_together(options_out, kind));
     GYRE_TRY(check_sweep(options_out));

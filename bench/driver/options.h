@@ -69,6 +69,7 @@ struct bench_options {
     const char *output_path; /* of tune; NULL = standard output */
     const char *compare;
     const char *compare_algos;
+    const char *sizes;        /* of --compare-algos, in this order; NULL = by -b, -e, -i and -f */
     const char *nccl_library; /* NULL = libnccl.so.2 as the loader finds it */
     const char *nccl_algo;
     const char *nccl_proto;
@@ -104,6 +105,10 @@ struct gyre_filter_words bench_options_allowed(const struct bench_options *optio
 
 /** bench_options_next_bytes - by -i or -f. Pure. */
 size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes);
+
+/** bench_options_take_size - read the first size of a list, and move @at behind it and its comma.
+ * Errors: INVALID_ARGUMENT. */
+gyre_status bench_options_take_size(const char **at, size_t *n_bytes_out);
 
 void bench_options_print_help(const char *program);
 

@@ -298,7 +298,7 @@ static gyre_status run_bench(struct table *table)
         return bench_rank_agree(rank, bench_predict(rank));
     if (rank->options->compare_algos != NULL) {
         GYRE_TRY(open_setting(table));
-        return bench_rank_agree(rank, bench_compare_algos(rank, &table->setting));
+        return bench_rank_agree(rank, bench_compare_algos(rank, &table->setting, &table->engine));
     }
     if (rank->options->is_accuracy)
         return bench_accuracy(rank, &table->engine, &table->n_inaccurate);

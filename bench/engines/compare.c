@@ -20,7 +20,7 @@
 #define SAMPLES_US      20000.0
 #define LONGEST_TURN_US 200000.0 /* of the slower engine, in host memory */
 #define MAX_CALLS       2000
-#define MIN_CALLS       3
+#define MIN_CALLS       5
 #define PROBE_CALLS     3
 /* Replays of a graph follow each other for about this long, so that the launch, the wait and the
  * skew of the ranks, ten microseconds or more, are a small part of a call. */
@@ -30,8 +30,8 @@
 /* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
  */
 struct batch {
-    const struct bench_engine *engine;       /* NULL = gyre */
-    const struct bench_contender *contender; /* of gyre's call; NULL = as it is */
+    const struct bench_engine *engine; /* NULL = gyre */
+    struct bench_contender *contender; /* NULL = gyre's call as it is, or the engine's mode */
     const struct bench_call *call;
     int n_batch;
     struct bench_graph *graph; /* NULL = not captured */
@@ -70,19 +70,23 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch,
 }
 
 /* Makes the plan choose the batch's contender. The call runs once, so that making the plan anew is
- * not timed. */
+ * not timed. Beside a name with a protocol, a name without one takes any protocol. */
 static gyre_status select_batch(struct bench_rank *rank, const struct batch *batch)
 {
-    if (batch->contender == NULL || batch->graph != NULL)
+    if (batch->contender == NULL || batch->engine != NULL || batch->graph != NULL)
         return GYRE_SUCCESS;
     struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
     char name[BENCH_CONTENDER_BYTES];
     snprintf(name, sizeof(name), "%s", batch->contender->name);
-    char *protos = strchr(name, '@');
-    if (protos != NULL)
-        *protos++ = '\0';
-    const bool is_file = strcmp(name, "file") == 0;
-    const struct gyre_filter_words words = {.algos = is_file ? "" : name,
+    char *at_proto = strchr(name, '@');
+    const char *protos = at_proto != NULL ? at_proto + 1 : NULL;
+    if (at_proto != NULL)
+        *at_proto = '\0';
+    else if (strchr(rank->options->compare_algos, '@') != NULL)
+        protos = "";
+    const bool is_file = strcmp(name, BENCH_CONTENDER_FILE) == 0;
+    const bool is_any = is_file || strcmp(name, BENCH_CONTENDER_GYRE) == 0;
+    const struct gyre_filter_words words = {.algos = is_any ? "" : name,
                                             .protos = protos,
                                             .algo_source = "--compare-algos",
                                             .proto_source = "--compare-algos"};
@@ -237,6 +241,26 @@ static void fill_extremes(const struct samples *samples, int reference,
     result->reference_min_us = theirs.min;
 }
 
+static gyre_status keep_samples(const struct samples *samples, const struct batches *batches,
+                                const struct bench_comparison *result)
+{
+    const size_t n_rounds = (size_t)result->n_rounds;
+    const size_t n_samples = n_rounds * (size_t)result->n_calls;
+    for (int i = 0; i < batches->n; i++) {
+        struct bench_contender *contender = batches->list[i].contender;
+        double *us = realloc(contender->us, (n_rounds + n_samples) * sizeof(*us));
+        if (us == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n_samples);
+        memcpy(us, &samples->turns[(size_t)i * n_rounds], n_rounds * sizeof(*us));
+        memcpy(us + n_rounds, &samples->all[(size_t)i * n_samples], n_samples * sizeof(*us));
+        contender->us = us;
+        contender->n_rounds = result->n_rounds;
+        contender->n_calls = result->n_calls;
+        contender->n_batch = result->n_batch;
+    }
+    return GYRE_SUCCESS;
+}
+
 /* Judges each contender by itself, against the first. @results: of all contenders but the first. */
 static void judge_contenders(const struct samples *samples, const struct batches *batches,
                              struct bench_comparison *results)
@@ -262,7 +286,10 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
     const size_t n_calls = (size_t)result->n_calls;
     double host_us[BENCH_MAX_CONTENDERS] = {0};
     for (size_t round = 0; round < n_rounds; round++)
-        for (int i = 0; i < batches->n; i++) {
+        for (int turn = 0; turn < batches->n; turn++) {
+            /* Every other round goes backwards, so that a slow drift of the machine's speed adds
+             * as much to each batch. */
+            const int i = round % 2 == 0 ? turn : batches->n - 1 - turn;
             double *at = samples->all + ((size_t)i * n_rounds + round) * n_calls;
             double turn_us;
             GYRE_TRY(time_batch(rank, &batches->list[i], at, n_calls, &host_us[i], &turn_us));
@@ -274,8 +301,9 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
                     : bench_median_of_row(at, samples->scratch, n_calls);
         }
     if (batches->list[0].contender != NULL) {
+        const gyre_status kept = keep_samples(samples, batches, result);
         judge_contenders(samples, batches, result);
-        return GYRE_SUCCESS;
+        return bench_rank_agree(rank, kept);
     }
     bench_comparison_judge(samples->turns, result);
     fill_extremes(samples, 1 + result->mode, result);
@@ -379,6 +407,11 @@ static gyre_status run_gyre(void *context, const struct bench_call *call)
 static gyre_status check_contender(struct bench_rank *rank, const struct batch *batch)
 {
     int64_t n_wrong = 0;
+    if (batch->engine != NULL) {
+        GYRE_TRY(
+            bench_rank_agree(rank, batch->engine->ops->check(batch->engine->state, batch->call)));
+        return check_engine(rank, batch->engine, batch->call);
+    }
     GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
     if (rank->options->n_checks == 0)
         return GYRE_SUCCESS;
@@ -390,27 +423,43 @@ static gyre_status check_contender(struct bench_rank *rank, const struct batch *
     return bench_rank_agree(rank, status);
 }
 
-gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_contender *contenders,
-                                     int n_contenders, const struct bench_call *call,
+gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench_engine *engine,
+                                     struct bench_contender *contenders, int n_contenders,
+                                     const struct bench_call *call,
                                      struct bench_comparison *comparisons_out)
 {
     struct batches batches = {.n = n_contenders};
+    bool can_capture = true;
     for (int i = 0; i < n_contenders; i++) {
         batches.calls[i] = *call;
         batches.list[i] = (struct batch){.contender = &contenders[i],
                                          .call = &batches.calls[i],
                                          .n_batch = rank->options->n_iters,
                                          .n_replays = 1};
+        if (engine->ops != NULL && strcmp(contenders[i].name, engine->ops->name) == 0) {
+            struct bench_mode modes[BENCH_MAX_MODES];
+            if (engine->ops->modes(engine->state, modes) != 1)
+                return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                                 "--compare-algos times one mode of %s: name it by --nccl-mode",
+                                 engine->ops->name);
+            if (modes[0].buffers != NULL)
+                batches.calls[i] =
+                    bench_call_of(rank, modes[0].buffers, &call->what, call->is_in_place);
+            batches.list[i].engine = engine;
+            if (!engine->ops->is_on_stream)
+                batches.list[i].n_batch = 1;
+            can_capture = can_capture && engine->ops->is_on_stream;
+        }
     }
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
     comparisons_out[0] =
         (struct bench_comparison){.is_present = true, .n_rounds = rank->options->n_rounds};
     for (int i = 0; i < n_contenders; i++) {
         GYRE_TRY(check_contender(rank, &batches.list[i]));
-        if (rank->member.rank == 0)
+        if (rank->member.rank == 0 && batches.list[i].engine == NULL)
             contenders[i].plan = bench_plan_of(rank, call);
     }
-    return capture_and_compare(rank, &batches, true, comparisons_out);
+    return capture_and_compare(rank, &batches, can_capture, comparisons_out);
 }
 
 gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out)

@@ -40,19 +40,29 @@ struct bench_comparison {
 void bench_comparison_judge(double *turns, struct bench_comparison *comparison);
 
 struct bench_contender {
-    const char *name; /* what --algo takes, or "file" for the programs of --algo-file */
-    struct gyre_plan_summary plan; /* of the latest call that was compared; on rank 0 */
+    const char *name; /* what --algo takes, a word below, or the engine of --compare */
+    /* The fields below are of the latest call that was compared. */
+    struct gyre_plan_summary plan; /* on rank 0; zero for an engine */
+    double
+        *us; /* n_rounds times of turns, then n_rounds * n_calls samples; the caller frees them */
+    int n_rounds;
+    int n_calls;
+    int n_batch; /* calls in one sample */
 };
+#define BENCH_CONTENDER_FILE "file" /* the programs of --algo-file */
+#define BENCH_CONTENDER_GYRE "gyre" /* what gyre chooses */
 
-/** bench_compare_contenders - time a call of gyre by several algorithms in turns. Collective; all
- * ranks get the same result. Afterwards the plan chooses the last contender. Rank 0 fills in how
- * each contender carries out the call.
+/** bench_compare_contenders - time a call by several algorithms of gyre, and by the engine if one
+ * contender has its name, in turns. Collective; all ranks get the same result. Afterwards the plan
+ * chooses the last contender. Rank 0 fills in how each contender carries out the call.
+ * @engine: without ops if there is none.
  * @comparisons_out: n_contenders - 1. In comparison i, contender 0 stands for gyre and contender
  * i + 1 for the engine.
- * Errors: those of the plan for an algorithm that cannot carry out the call; INTERNAL (wrong
- * values). */
-gyre_status bench_compare_contenders(struct bench_rank *rank, struct bench_contender *contenders,
-                                     int n_contenders, const struct bench_call *call,
+ * Errors: those of the plan for an algorithm that cannot carry out the call; UNSUPPORTED (the
+ * engine cannot run this case, or runs in several modes); INTERNAL (wrong values). */
+gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench_engine *engine,
+                                     struct bench_contender *contenders, int n_contenders,
+                                     const struct bench_call *call,
                                      struct bench_comparison *comparisons_out);
 
 /** bench_compare - time a call of gyre and of the engine in turns. Collective; all ranks get the
@@ -67,8 +77,10 @@ struct bench_setting;
 
 /** bench_compare_algos - --compare-algos: time all sizes by the algorithms of the list in turns,
  * and print a line for each. Rank 0 prints, and writes the files of --json and --csv. Collective.
+ * @engine: of --compare, which may be one of the list; without ops if there is none.
  * Errors: as bench_compare_contenders(); UNSUPPORTED (point to point); SYSTEM (a file cannot be
  * written). */
-gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting);
+gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting,
+                                const struct bench_engine *engine);
 
 #endif

@@ -10,12 +10,14 @@
 #include "bench/report/tidy.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct list {
     char names[BENCH_MAX_CONTENDERS][BENCH_CONTENDER_BYTES];
     struct bench_contender contenders[BENCH_MAX_CONTENDERS];
     int n;
+    const struct bench_engine *engine; /* of --compare; without ops if there is none */
 };
 
 /* The files of rank 0. */
@@ -65,7 +67,8 @@ static gyre_status write_row(const struct bench_setting *setting, const struct b
     for (int i = 0; i < list->n; i++) {
         const struct bench_comparison *compared = i == 0 ? NULL : &comparisons[i - 1];
         const double us = i == 0 ? comparisons[0].gyre_us : compared->reference_us;
-        struct bench_tidy_row row = {.engine = "gyre",
+        const bool is_gyre = list->contenders[i].plan.n_channels > 0;
+        struct bench_tidy_row row = {.engine = is_gyre ? "gyre" : list->contenders[i].name,
                                      .machine = setting->places[0].host,
                                      .device = setting->device,
                                      .fabric = "",
@@ -95,7 +98,8 @@ static gyre_status compare_size(struct bench_rank *rank, const struct bench_sett
 {
     struct bench_comparison comparisons[BENCH_MAX_CONTENDERS];
     const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
-    GYRE_TRY(bench_compare_contenders(rank, list->contenders, list->n, &call, comparisons));
+    GYRE_TRY(bench_compare_contenders(rank, list->engine, list->contenders, list->n, &call,
+                                      comparisons));
     bench_progress_end(rank->progress);
     gyre_status status = GYRE_SUCCESS;
     if (rank->member.rank == 0) {
@@ -124,17 +128,23 @@ static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_set
                                 .op = (gyre_op)options->op,
                                 .root = options->root,
                                 .n_bytes = options->min_bytes};
-    while (wanted.n_bytes <= options->max_bytes) {
+    const char *at = options->sizes; /* the options were checked before */
+    while (at != NULL ? bench_options_take_size(&at, &wanted.n_bytes) == GYRE_SUCCESS
+                      : wanted.n_bytes <= options->max_bytes) {
         const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
         GYRE_TRY(compare_size(rank, setting, list, &what, files));
-        wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
+        if (at == NULL)
+            wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
+        else if (*at == '\0')
+            break;
     }
     return GYRE_SUCCESS;
 }
 
-gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting)
+gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting,
+                                const struct bench_engine *engine)
 {
-    struct list list = {.n = 0};
+    struct list list = {.engine = engine};
     struct files files = {NULL, NULL};
     /* the options were checked before */
     for (const char *at = rank->options->compare_algos; *at != '\0'; at += *at == ',') {
@@ -145,6 +155,8 @@ gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_sett
         at += n_bytes;
     }
     const gyre_status status = compare_sizes(rank, setting, &list, &files);
+    for (int i = 0; i < list.n; i++)
+        free(list.contenders[i].us);
     const gyre_status tidied = bench_tidy_close(files.tidy);
     const gyre_status closed = bench_json_close(files.json, NULL);
     return status != GYRE_SUCCESS ? status : tidied != GYRE_SUCCESS ? tidied : closed;

@@ -338,6 +338,16 @@ gyre_status bench_json_contender(struct bench_json *json, const struct bench_cas
     add_number(object, "algbw_gbytes_per_s", algbw);
     add_number(object, "busbw_gbytes_per_s",
                algbw * bench_bus_factor(what->coll, (unsigned)json->setting->n_ranks));
+    if (contender->us != NULL) {
+        struct json_object *turns = add_array(object, "turns_us");
+        struct json_object *samples = add_array(object, "samples_us");
+        add_int(object, "calls_in_sample", contender->n_batch);
+        for (int i = 0; i < contender->n_rounds; i++)
+            json_object_array_add(turns, json_object_new_double(contender->us[i]));
+        for (int i = 0; i < contender->n_rounds * contender->n_calls; i++)
+            json_object_array_add(samples,
+                                  json_object_new_double(contender->us[contender->n_rounds + i]));
+    }
     if (comparison != NULL) {
         add_int(object, "rounds", comparison->n_rounds);
         add_number(object, "ratio", comparison->ratio);

@@ -247,6 +247,16 @@ def check_contender_files(directory, source, allreduce, folder):
             [(int(row["bytes"]), row["algorithm"]) for row in rows] and value["results"] == [], value
         assert [(row["type"], row["protocol"], str(row["channels"])) for row in value["contenders"]] == \
             [(row["dtype"], row["protocol"], row["channels"]) for row in rows], value
+        for row in value["contenders"]:
+            assert len(row["turns_us"]) == 3 and len(row["samples_us"]) % 3 == 0, row
+            of_round = len(row["samples_us"]) // 3
+            for turn, us in enumerate(row["turns_us"]):  # in host memory a mean, over ranks the longest
+                samples = row["samples_us"][turn * of_round:(turn + 1) * of_round]
+                assert min(samples) <= us <= sum(samples) / of_round * 1.0001, (us, samples)
+        run(allreduce + ["--compare-algos", "gyre,ring@simple", "--sizes", "1K,8", "--json", report])
+        with open(report, encoding="utf-8") as file:
+            assert [(row["bytes"], row["algorithm"]) for row in json.load(file)["contenders"]] == \
+                [(size, name) for size in (1024, 8) for name in ("gyre", "ring@simple")], "order of --sizes"
     done = run(allreduce + ["--compare-algos", "ring,tree", "--csv", "/nonexistent/x"], status=1)
     assert "--csv /nonexistent/x: No such file" in done.stderr and done.stdout == "", done
 
@@ -290,7 +300,9 @@ def case_contenders(directory, source):
     for names, words in [("ring", "expected 2 to 8 names"), ("ring,rung", '"rung" is neither'),
                          ("ring,file", "--algo-file names"), ("ring,", '"" is neither'),
                          ("ring,tree --predict 1", "does not go with"),
-                         ("ring,tree -d all", "takes one type")]:
+                         ("ring,tree -d all", "takes one type"),
+                         ("ring,tree --sizes 8,x", '--sizes 8,x: "x" is not a size'),
+                         ("ring,tree --compare old --old-lib x.so", "old is one of the names")]:
         done = run(allreduce + ["--compare-algos"] + names.split(), status=2)
         assert words in done.stderr, (names, done.stderr)
     done = run([bench(directory, "allgather"), "-g", "2", "-b", "8", "-e", "8", "--compare-algos",
