@@ -77,6 +77,35 @@ static const char plot_usage[] =
     "  -h, --help           print this text\n"
     "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
 
+static const char compare_usage[] =
+    "usage: gyre compare --coll NAME --candidates LIST --out DIR [options]\n"
+    "Holds candidates against the first one, over many launches of fresh processes: shuffled "
+    "order, turns in\n"
+    "one process, intervals of 95 % without assumptions, exact tests. A second start with the "
+    "same DIR goes on.\n"
+    "  --coll NAME          all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, "
+    "reduce, gather, scatter\n"
+    "  --candidates LIST    of gyre (its own choice), gyre-best, an algorithm, "
+    "algorithm@protocol, file:a.gyre,\n"
+    "                       nccl, nccl-best, mpi; the others are held against the first one\n"
+    "  --out DIR            the folder of all files: plan.json, launch_NNN.json (all samples), "
+    "summary.json, .csv\n"
+    "  --bytes SIZES        8:1G in factors of 4, or 8,64K,1M (default 1K:16M)\n"
+    "  --launches N         launches (default 10; at least 6 for verdicts)\n"
+    "  --seed N             seed of all orders (default: by chance; the plan has it)\n"
+    "  --search-minutes M   time to find the settings of each of nccl-best and gyre-best "
+    "(default 10)\n"
+    "  -g, --ranks N        ranks of a process (default 2)\n"
+    "  --launch WORDS       start processes with these words: 'mpirun -np 4 --host a,b'\n"
+    "  --device KIND        host, cuda or auto (default auto)\n"
+    "  --type TYPE          type of the elements (default float)\n"
+    "  --batch N            calls in a sample, which ends with one wait (default 1)\n"
+    "  --nccl-lib FILE      the NCCL library (default libnccl.so.2)\n"
+    "  --bench WORDS        more options for each bench: '-G 1 -R 2'\n"
+    "  --seconds N          longest time of one process (default 600)\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
+
 static int start_bench(int argc, char **argv);
 
 /* In the order of `gyre --help`. */
@@ -97,6 +126,14 @@ static const struct command commands[] = {
                   "gyre plot --y busbw before=old.json after=new.json -o busbw.html"},
      .python = plot_usage,
      .debian_packages = "python3-matplotlib"},
+    {.name = "compare",
+     .help = "hold algorithms, NCCL and MPI against each other over many launches, with tests",
+     .examples =
+         {"gyre compare --coll all_reduce -g 4 --candidates gyre,ring,tree --out all_reduce",
+          "gyre compare --coll all_reduce -g 8 --candidates nccl,nccl-best,gyre "
+          "--bytes 8:1G --out nccl"},
+     .python = compare_usage,
+     .debian_packages = ""},
     {.name = "bench",
      .help = "measure a collective: gyre bench allreduce, allgather, ...",
      .examples = {"gyre bench allreduce -g 4 -b 8 -e 16M -f 8",

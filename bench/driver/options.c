@@ -132,6 +132,8 @@ const struct bench_option bench_option_rows[] = {
      AT(nccl_algo)},
     {0, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl", BENCH_TEXT,
      AT(nccl_proto)},
+    {0, "nccl-channels", "n", "set NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS likewise", BENCH_TEXT,
+     AT(nccl_channels)},
     {0, "nccl-mode", "mode",
      "how NCCL runs: plain, registered, window, zero-sm or best (the fastest) [plain]", BENCH_WORD,
      AT(nccl_mode), 0, BENCH_N_NCCL_MODES, bench_nccl_mode_names},
@@ -273,9 +275,9 @@ static gyre_status check_contenders(const char *list, bool has_file, const char 
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--compare-algos %s: with --compare %s, %s is one of the names", list,
                          engine, engine);
-    if (n < 2 || n > BENCH_MAX_CONTENDERS)
+    if (n < 1 || n > BENCH_MAX_CONTENDERS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--compare-algos %s: expected 2 to %d names, separated by commas", list,
+                         "--compare-algos %s: expected 1 to %d names, separated by commas", list,
                          BENCH_MAX_CONTENDERS);
     return GYRE_SUCCESS;
 }
@@ -319,6 +321,7 @@ static gyre_status check_together(const struct bench_options *o, const struct be
         {o->nccl_library != NULL && !is_nccl, "--nccl-lib needs --compare nccl"},
         {o->nccl_algo != NULL && !is_nccl, "--nccl-algo needs --compare nccl"},
         {o->nccl_proto != NULL && !is_nccl, "--nccl-proto needs --compare nccl"},
+        {o->nccl_channels != NULL && !is_nccl, "--nccl-channels needs --compare nccl"},
         {o->nccl_mode != BENCH_NCCL_PLAIN && !is_nccl, "--nccl-mode needs --compare nccl"},
         {o->channels != NULL && !o->is_sweep,
          "--channels needs --sweep 1; for one number of channels set GYRE_MIN_NCHANNELS and "

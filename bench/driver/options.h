@@ -73,7 +73,8 @@ struct bench_options {
     const char *nccl_library; /* NULL = libnccl.so.2 as the loader finds it */
     const char *nccl_algo;
     const char *nccl_proto;
-    int nccl_mode; /* enum bench_nccl_mode */
+    const char *nccl_channels; /* a number, as text */
+    int nccl_mode;             /* enum bench_nccl_mode */
     const char *old_library;
     const char *limits_path;
     const char *json_path;

@@ -266,6 +266,8 @@ static void judge_contenders(const struct samples *samples, const struct batches
                              struct bench_comparison *results)
 {
     const size_t n_rounds = (size_t)results->n_rounds;
+    if (batches->n == 1)
+        results[0].gyre_us = bench_median_of_row(samples->turns, samples->pair, n_rounds);
     for (int i = 1; i < batches->n; i++) {
         struct bench_comparison *result = &results[i - 1];
         *result = results[0];

@@ -56,10 +56,10 @@ struct bench_contender {
  * contender has its name, in turns. Collective; all ranks get the same result. Afterwards the plan
  * chooses the last contender. Rank 0 fills in how each contender carries out the call.
  * @engine: without ops if there is none.
- * @comparisons_out: n_contenders - 1. In comparison i, contender 0 stands for gyre and contender
- * i + 1 for the engine.
- * Errors: those of the plan for an algorithm that cannot carry out the call; UNSUPPORTED (the
- * engine cannot run this case, or runs in several modes); INTERNAL (wrong values). */
+ * @comparisons_out: n_contenders - 1, at least one. In comparison i, contender 0 stands for gyre
+ * and contender i + 1 for the engine. Errors: those of the plan for an algorithm that cannot carry
+ * out the call; UNSUPPORTED (the engine cannot run this case, or runs in several modes); INTERNAL
+ * (wrong values). */
 gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench_engine *engine,
                                      struct bench_contender *contenders, int n_contenders,
                                      const struct bench_call *call,

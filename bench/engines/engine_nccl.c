@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_PINNED 2
+#define N_PINNED 4
 
 /* The modes that have buffers of their own. */
 enum { WITH_REGISTERED, WITH_WINDOWS, WITH_ZERO_SM, N_OWN };
@@ -47,15 +47,18 @@ static bool wants_plain(const struct nccl *nccl)
     return mode == BENCH_NCCL_BEST || mode == BENCH_NCCL_PLAIN;
 }
 
-/* What --nccl-algo and --nccl-proto set; NCCL reads them when a communicator is made. */
-static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO"};
+/* What --nccl-algo, --nccl-proto and --nccl-channels set; NCCL reads them when a communicator is
+ * made. */
+static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS",
+                                                   "NCCL_MAX_NCHANNELS"};
 
 /* By local rank 0 alone. The all-gather of the id, which comes later, makes all threads see them.
  */
 static void pin_variables(struct nccl *nccl)
 {
     const struct bench_options *options = nccl->rank->options;
-    const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto};
+    const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto,
+                                          options->nccl_channels, options->nccl_channels};
     for (int i = 0; i < N_PINNED; i++) {
         const char *before = getenv(pinned_names[i]);
         if (values[i] == NULL)

@@ -140,6 +140,37 @@ def is_of_contenders(value):
         and isinstance(value.get("collective"), str)
 
 
+def check_comparison(value, path):
+    """A summary of gyre compare; SourceError if rows lack what is drawn."""
+    rows = value.get("rows")
+    if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and isinstance(row.get("bytes"), int) and isinstance(row.get("candidate"), str)
+            and all(is_number(row.get(key)) for key in ("median_us", "busbw_gbytes_per_s"))
+            and all(row.get(key) is None or is_number(row[key]) for key in ("ratio", "ratio_lo", "ratio_hi"))
+            for row in rows) or value.get("first") not in [row["candidate"] for row in rows]:
+        raise SourceError(f"{path}: is no whole summary of gyre compare")
+    return value
+
+
+def draw_comparison(path, value, sources, options):
+    """The bytes or the text of the chart of a comparison, beside predictions."""
+    import report_charts
+    wrong = next((source for source in sources if not source.is_predicted
+                  or (source.report["collective"], source.ranks) != (value["collective"], value["ranks"])), None)
+    if wrong is not None:
+        raise SourceError(f"{wrong.path}: beside {path} only predictions of {value['collective']} for {value['ranks']} "
+                          "ranks can be drawn")
+    predicted = [(source.label, source.report) for source in sources]
+    curves = report_charts.comparison_curves(value, predicted, options.limit)
+    title = options.title or f"{value['collective']}, {value['ranks']} ranks, {value['launches']} launches"
+    axis, kind = f"time / time of {value['first']}", output_kind(options.output)
+    if kind != "html":
+        return report_charts.draw_file(curves, title, axis, kind)
+    cells = (value["first"], path, value["collective"], value["ranks"], len(value["hosts"]), "", "", "")
+    return PAGE.format(title=html.escape(title), svg=report_charts.draw(curves, title, axis),
+                       rows="<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
+
+
 def read_sources(texts):
     """The sources of [LABEL=]FILE texts. SourceError names the file that cannot be used."""
     sources = []
@@ -281,6 +312,15 @@ def write_files(options):
     """Writes the chart and the table, as far as they are asked for. Returns their paths."""
     wants_chart = options.output is not None or options.table is None
     options.output = options.output or "gyre_plot.svg"
+    first = read_json(split_label(options.files[0])[1])
+    if isinstance(first, dict) and first.get("kind") == "gyre compare":
+        path = split_label(options.files[0])[1]
+        if options.table is not None:
+            raise SourceError(f"{path}: --table has no lines of it; gyre compare has written a CSV beside it")
+        value, sources = check_comparison(first, path), read_sources(options.files[1:])
+        go_to_python_with_packages("plot", NEEDED)
+        write_whole(options.output, draw_comparison(path, value, sources, options))
+        return [options.output]
     sources = read_sources(options.files)
     written = []
     if wants_chart:

@@ -21,6 +21,11 @@ LEGEND_COLUMNS = 60
 LIMIT_COLOUR = "#555555"
 MEASURED, REFERENCE, PREDICTED, LIMIT = "-", "--", "-.", ":"  # the styles of lines
 AXIS_TEXT = {"time": "time of a call, us", "busbw": "busbw, GB/s"}
+# In charts of comparisons a candidate has the same colour and marker in each chart, by its place here.
+CANDIDATES = ("gyre", "nccl", "ring", "tree", "twoshot", "doubling", "halving", "nccl-best", "gyre-best", "direct",
+              "spread", "bruck", "pat", "mpi", "two_level_ring", "two_level_tree")
+LEAST_BOUND = 0.05  # of the first candidate's time
+MARKERS = "osD^v"
 # Without dates the same reports give the same file.
 METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
@@ -34,6 +39,7 @@ class Curve:
     low: list = field(default_factory=list)
     high: list = field(default_factory=list)
     style: str = MEASURED
+    candidate: str = ""   # of a comparison: chooses colour and marker
 
 
 def bus_factor(row):
@@ -133,13 +139,39 @@ def legend_text(label):
     return textwrap.fill((" " if label.startswith("_") else "") + label.replace("$", r"\$"), LEGEND_COLUMNS)
 
 
+def comparison_curves(summary, predicted, limit=None):
+    """The curves of a summary of `gyre compare`: the times of all candidates over that of the first one.
+    @predicted: (label, report) pairs in the form of a bench's report. @limit: GB/s of busbw, or None."""
+    firsts = {row["bytes"]: row for row in summary["rows"] if row["candidate"] == summary["first"] and row["bytes"] > 0}
+    sizes = sorted(firsts)
+    curves = [Curve(f"{summary['first']} (1)", sizes, [1.0] * len(sizes), candidate=summary["first"])]
+    for name in dict.fromkeys(row["candidate"] for row in summary["rows"] if row.get("ratio") and row["bytes"] > 0):
+        rows = [row for row in summary["rows"] if row["candidate"] == name and row.get("ratio") and row["bytes"] > 0]
+        edges = [band([row.get(key) for row in rows]) for key in ("ratio_lo", "ratio_hi")]
+        curves.append(Curve(name, [row["bytes"] for row in rows], [row["ratio"] for row in rows],
+                            edges[0] if all(edges) else [], edges[1] if all(edges) else [], candidate=name))
+    for label, report in predicted:
+        rows = [row for row in drawn_rows(report) if row["bytes"] in firsts]
+        curves.append(Curve(label, [row["bytes"] for row in rows],
+                            [times_of(row)[0] / firsts[row["bytes"]]["median_us"] for row in rows], style=PREDICTED,
+                            candidate=label.split()[-1]))
+    # The part of the first candidate's time that the links need. Where it is tiny it would squash all else.
+    bound = {size: firsts[size]["busbw_gbytes_per_s"] / limit for size in sizes} if limit else {}
+    drawn = [size for size in sizes if bound.get(size, 0) >= LEAST_BOUND]
+    curves.append(Curve(f"bound, {limit or 0:g} GB/s", drawn, [bound[size] for size in drawn], style=LIMIT))
+    return [curve for curve in curves if curve.sizes]
+
+
 def plot_curves(axes, curves):
     """The lines and bands. Line i has the id curve_i."""
     for i, curve in enumerate(curves):
         is_limit = curve.style == LIMIT
-        colour = LIMIT_COLOUR if is_limit else COLOURS[i % len(COLOURS)]
+        name, _, _ = curve.candidate.partition("@")
+        place = CANDIDATES.index(name) if name in CANDIDATES else i + (len(CANDIDATES) if name else 0)
+        colour = LIMIT_COLOUR if is_limit else COLOURS[place % len(COLOURS)]
+        marker = MARKERS[place // len(COLOURS) % len(MARKERS)] if name else "o"
         axes.plot(curve.sizes, curve.values, label=legend_text(curve.label), color=colour, gid=f"curve_{i}",
-                  marker="" if is_limit else "o", markersize=3, linestyle=curve.style)
+                  marker="" if is_limit else marker, markersize=3, linestyle=curve.style)
         if curve.low and curve.high:
             axes.fill_between(curve.sizes, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
 

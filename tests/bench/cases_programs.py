@@ -297,7 +297,7 @@ def case_contenders(directory, source):
                    for words in ("ring", "twoshot", "ring (from the file)")), done.stderr
         check_contender_files(directory, source, allreduce, folder)
         check_predicted_csv(directory, folder)
-    for names, words in [("ring", "expected 2 to 8 names"), ("ring,rung", '"rung" is neither'),
+    for names, words in [("ring," * 8 + "tree", "named twice"), ("ring,rung", '"rung" is neither'),
                          ("ring,file", "--algo-file names"), ("ring,", '"" is neither'),
                          ("ring,tree --predict 1", "does not go with"),
                          ("ring,tree -d all", "takes one type"),
