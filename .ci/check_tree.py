@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The rules of the tree: who may include whom, no include cycles, header guards, where the outside
-world may be touched, the index in gyre.h, formatting; of the pages (check_docs.py), and which numbers decide in
-code (check_thresholds.py).
+world may be touched, the index in gyre.h, formatting; of the pages (check_docs.py), which numbers decide in
+code (check_thresholds.py), and old words (check_words.py).
 
 Run from anywhere; prints one line a violation and exits 1 if there is any.
     .ci/check_tree.py [--no-format] [root]
@@ -15,6 +15,7 @@ import sys
 
 from check_docs import check_docs
 from check_thresholds import check_thresholds
+from check_words import check_words
 
 SOURCE = (".c", ".h", ".cpp", ".cu", ".cuh")
 
@@ -270,6 +271,7 @@ def main():
     check_heads(files, complain)
     check_index(files, complain)
     check_thresholds(root, complain)
+    check_words(root, complain)
     check_size(root, complain)
     n_pages = check_docs(root, complain)
     if "--no-format" not in sys.argv:

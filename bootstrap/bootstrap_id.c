@@ -34,45 +34,45 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
 }
 
 /* Every process makes the same bytes for one address. */
-struct meeting {
+struct address_id {
     uint32_t magic;
     uint32_t wire_version;
     uint32_t port;
     char host[108];
     uint64_t checksum;
 };
-static_assert(sizeof(struct meeting) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
+static_assert(sizeof(struct address_id) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
 
-#define MEETING_MAGIC 0x5445454du /* "MEET" */
+#define ADDRESS_ID_MAGIC 0x5445454du /* "MEET" */
 
-static uint64_t meeting_checksum(const struct meeting *meeting)
+static uint64_t address_id_checksum(const struct address_id *at_address)
 {
-    return gyre_hash(GYRE_HASH_INIT, meeting, offsetof(struct meeting, checksum));
+    return gyre_hash(GYRE_HASH_INIT, at_address, offsetof(struct address_id, checksum));
 }
 
 gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_unique_id *id_out)
 {
-    struct meeting meeting;
+    struct address_id at_address;
     const char *text = gyre_param_text(params, GYRE_PARAM_COMM_ID);
     const char *colon = strrchr(text, ':');
     const size_t n_host = colon == NULL ? 0 : (size_t)(colon - text);
     char *end = NULL;
     const long port = colon == NULL ? 0 : strtol(colon + 1, &end, 10);
     const bool is_bracketed = n_host > 2 && text[0] == '[' && text[n_host - 1] == ']';
-    if (n_host == 0 || n_host >= sizeof(meeting.host) || end == colon + 1 || *end != '\0' ||
+    if (n_host == 0 || n_host >= sizeof(at_address.host) || end == colon + 1 || *end != '\0' ||
         port < 1 || port > 65535 || (!is_bracketed && memchr(text, ':', n_host) != NULL))
         return gyre_fail(
             GYRE_ERROR_INVALID_ARGUMENT,
             "%s=%s is neither host:port nor [IPv6 address]:port, with a port from 1 to "
             "65535 and a host of at most %zu characters",
-            gyre_param_source(params, GYRE_PARAM_COMM_ID), text, sizeof(meeting.host) - 1);
-    memset(&meeting, 0, sizeof(meeting));
-    meeting.magic = MEETING_MAGIC;
-    meeting.wire_version = GYRE_WIRE_VERSION;
-    meeting.port = (uint32_t)port;
-    memcpy(meeting.host, text, n_host);
-    meeting.checksum = meeting_checksum(&meeting);
-    memcpy(id_out->bytes, &meeting, sizeof(meeting));
+            gyre_param_source(params, GYRE_PARAM_COMM_ID), text, sizeof(at_address.host) - 1);
+    memset(&at_address, 0, sizeof(at_address));
+    at_address.magic = ADDRESS_ID_MAGIC;
+    at_address.wire_version = GYRE_WIRE_VERSION;
+    at_address.port = (uint32_t)port;
+    memcpy(at_address.host, text, n_host);
+    at_address.checksum = address_id_checksum(&at_address);
+    memcpy(id_out->bytes, &at_address, sizeof(at_address));
     return GYRE_SUCCESS;
 }
 
@@ -80,11 +80,12 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
                                   const struct gyre_bootstrap_place *place, uint64_t timeout_ns,
                                   gyre_unique_id *id)
 {
-    struct meeting meeting;
-    memcpy(&meeting, id->bytes, sizeof(meeting));
-    meeting.host[sizeof(meeting.host) - 1] = '\0';
-    if (meeting.magic != MEETING_MAGIC || meeting.checksum != meeting_checksum(&meeting) ||
-        meeting.wire_version != GYRE_WIRE_VERSION || place->rank < 0 ||
+    struct address_id at_address;
+    memcpy(&at_address, id->bytes, sizeof(at_address));
+    at_address.host[sizeof(at_address.host) - 1] = '\0';
+    if (at_address.magic != ADDRESS_ID_MAGIC ||
+        at_address.checksum != address_id_checksum(&at_address) ||
+        at_address.wire_version != GYRE_WIRE_VERSION || place->rank < 0 ||
         place->rank >= place->n_ranks || place->n_ranks > GYRE_MAX_RANKS)
         return GYRE_SUCCESS;
     const struct gyre_meet_place where = {.rank = place->rank,
@@ -93,8 +94,8 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
                                               gyre_param_is_set(params, GYRE_PARAM_COMM_ID)
                                                   ? gyre_param_source(params, GYRE_PARAM_COMM_ID)
                                                   : "NCCL_COMM_ID",
-                                          .address = meeting.host,
-                                          .port = (int)meeting.port,
+                                          .address = at_address.host,
+                                          .port = (int)at_address.port,
                                           .job = "",
                                           .timeout_ns = timeout_ns,
                                           .params = params,

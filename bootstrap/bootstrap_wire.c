@@ -214,13 +214,13 @@ static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, 
         return false;
     while (at < n && !gyre_sock_is_same_host(&all[at].address, own))
         at++;
-    const bool is_there = at < n;
-    const bool is_running = is_there && all[at].is_running;
-    if (is_there && !is_running)
+    const bool is_listed = at < n;
+    const bool is_running = is_listed && all[at].is_running;
+    if (is_listed && !is_running)
         snprintf(text_out, text_bytes, "this host's interface %s %s", all[at].name,
                  all[at].is_up ? "has no link" : "is down");
     free(all);
-    if (is_there)
+    if (is_listed)
         return !is_running;
     struct gyre_sock_address host = *own;
     host.port = 0;

@@ -111,7 +111,7 @@ static const char *const schedulers[] = {"SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOB
     "or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process"
 
 struct said {
-    bool is_there;
+    bool has_launched;
     bool is_whole;
     int rank;
     int n_ranks; /* 0 = not said */
@@ -186,7 +186,7 @@ static gyre_status listen_to(char *const *environment, const struct launcher *ro
     said.n_ranks = n;
     GYRE_TRY(read_number(environment, row->rank, 0, n != 0 ? n - 1 : MAX_RANKS - 1, &said.rank));
     said.is_whole = said.rank >= 0;
-    said.is_there = said.is_whole || (n > 1 && said.size_name == row->n_ranks[0]);
+    said.has_launched = said.is_whole || (n > 1 && said.size_name == row->n_ranks[0]);
     *said_out = said;
     return GYRE_SUCCESS;
 }
@@ -317,7 +317,7 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
         if (launchers[i].hosts != NULL && all[i].is_whole && all[i].n_ranks > 0)
             chosen = i;
     for (int i = 0; i < N_LAUNCHERS && chosen < 0; i++)
-        if (all[i].is_there) {
+        if (all[i].has_launched) {
             name_values(&all[i], text, sizeof(text));
             return gyre_fail(
                 GYRE_ERROR_INVALID_USAGE,

@@ -622,11 +622,11 @@ typedef struct gyre_call_args {
     }
 
 /** gyre_collective - a collective with limits to its algorithm, protocol and channels. All else is
- * as in the collective's own function. All ranks must give the same terms; others are found as
- * calls that differ. GYRE_ALGO_FILE does not count for calls with terms.
+ * as in the collective's own function. All ranks must give the same limits; others are found as
+ * calls that differ. GYRE_ALGO_FILE does not count for calls with limits.
  * @args: copied, with the texts.
  * Errors: those of the collective's own function, INVALID_ARGUMENT (an unknown word, or channels
- * out of range), INVALID_USAGE (no algorithm or protocol that GYRE_ALGO, GYRE_PROTO and the terms
+ * out of range), INVALID_USAGE (no algorithm or protocol that GYRE_ALGO, GYRE_PROTO and the limits
  * allow can carry out the call; nothing was enqueued). */
 GYRE_API gyre_status gyre_collective(const gyre_call_args *args, gyre_comm *comm,
                                      gyre_stream stream);

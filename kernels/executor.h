@@ -65,7 +65,7 @@ struct gyre_position {
     char step_text[GYRE_STEP_TEXT_BYTES];
 };
 
-GYRE_STATIC_ASSERT(sizeof(struct gyre_position) == 176, "exchanged between ranks");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_position) == 176, "ranks send it to each other");
 
 struct gyre_end_name {
     uint32_t peer;

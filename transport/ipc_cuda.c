@@ -18,7 +18,7 @@ struct gyre_ipc_import {
     void *base;
 };
 
-_Static_assert(sizeof(cudaIpcMemHandle_t) == GYRE_IPC_HANDLE_BYTES, "what is exchanged");
+_Static_assert(sizeof(cudaIpcMemHandle_t) == GYRE_IPC_HANDLE_BYTES, "ranks send it to each other");
 
 /* Process-wide, as CUDA's mappings. */
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;

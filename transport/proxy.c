@@ -198,9 +198,9 @@ free_proxy:
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
     while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
-        /* Written again, because the proxy may be taking it now. With an exchange, either the
-         * caller finds the note gone, or the proxy's next poll sees the slots that the caller has
-         * published. A load promises neither on ARM64 (tests/litmus/proxy_wake.litmus). */
+        /* Written again, because the proxy may be taking it now. With a compare-exchange, either
+         * the caller finds the note gone, or the proxy's next poll sees the slots that the caller
+         * has published. A load promises neither on ARM64 (tests/litmus/proxy_wake.litmus). */
         if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
@@ -230,7 +230,7 @@ void gyre_proxy_close(struct gyre_proxy *proxy)
     proxy_free(proxy);
 }
 
-/* ---- FIFO ends ---------------------------------------------------------------------------- */
+/* ---- sides of FIFOs ------------------------------------------------------------------------ */
 
 #define SLOT_ALIGN_BYTES       4096
 #define SMALL_SLOT_ALIGN_BYTES 256

@@ -16,7 +16,7 @@
 
 #define SIGNATURE 0x73747570U /* "puts": of all messages */
 
-GYRE_STATIC_ASSERT(sizeof(struct gyre_put_head) == 32, "exchanged between ranks");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_put_head) == 32, "ranks send it to each other");
 
 struct link {
     struct gyre_connector send; /* inbox NULL: there is no link */

@@ -20,7 +20,7 @@ struct slab_blob {
     struct gyre_slab_handle handle;
 };
 
-GYRE_STATIC_ASSERT(sizeof(struct slab_blob) == 176, "exchanged between processes");
+GYRE_STATIC_ASSERT(sizeof(struct slab_blob) == 176, "processes send it to each other");
 
 struct slab_transport {
     struct gyre_transport base;

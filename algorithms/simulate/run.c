@@ -172,10 +172,10 @@ static double ready_ns(const struct gyre_sim_state *state, const struct gyre_sim
         const uint32_t index = state->network->fifo_of[step->first_fifo + i];
         const struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
         const bool is_recv = i < step->n_recvs;
-        const bool is_there =
+        const bool is_ready =
             is_recv ? fifo->n_filled > 0 : fifo->n_filled < state->simulation->depth;
         const double at =
-            is_there ? fifo->at_ns[is_recv ? fifo->consume_at : fifo->post_at] : INFINITY;
+            is_ready ? fifo->at_ns[is_recv ? fifo->consume_at : fifo->post_at] : INFINITY;
         if (at > DBL_MAX) {
             *missing_out = index;
             return INFINITY;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes bench/python/gyre/native.py, gyre.h in the terms of ctypes: numbers, structures, functions.
+"""Writes bench/python/gyre/native.py, gyre.h for ctypes: numbers, structures, functions.
 
     cmake/wheel/make_native.py            writes the file
     cmake/wheel/make_native.py --check    exit status 1, with the difference, if the file is not up to date
@@ -22,7 +22,7 @@ MOST_COLUMNS = 110
 PLAIN = {"bool": "c_bool", "int": "c_int", "unsigned": "c_uint", "double": "c_double", "size_t": "c_size_t",
          "char": "c_char", "uint8_t": "c_uint8", "uint32_t": "c_uint32", "uint64_t": "c_uint64"}
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
-"""gyre.h in the terms of ctypes. Written by cmake/wheel/make_native.py; do not change it by hand."""
+"""gyre.h for ctypes. Written by cmake/wheel/make_native.py; do not change it by hand."""
 import ctypes
 '''
 

@@ -145,9 +145,9 @@ bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out)
 {
     *context_out = NULL;
     pthread_mutex_lock(&plugin.lock);
-    bool is_there =
+    bool is_loaded =
         !__atomic_load_n(&plugin.has_failed, __ATOMIC_RELAXED) && (plugin.n_comms > 0 || load());
-    if (is_there) {
+    if (is_loaded) {
         const struct nccl_plugin *table = plugin.table;
         const ncclResult_t result =
             plugin.version > 4
@@ -155,16 +155,16 @@ bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out)
                                  comm->n_ranks, comm->rank, take_line)
                 : table->init.v4(context_out, &plugin.mask, comm->name, comm->id, comm->n_hosts,
                                  comm->n_ranks, comm->rank, take_line);
-        is_there = result == ncclSuccess;
-        if (!is_there)
+        is_loaded = result == ncclSuccess;
+        if (!is_loaded)
             fail("the init of the plugin returned %d (%s) on rank %d", (int)result,
                  pncclGetErrorString(result), comm->rank);
     }
-    plugin.n_comms += is_there;
+    plugin.n_comms += is_loaded;
     if (plugin.n_comms == 0)
         unload();
     pthread_mutex_unlock(&plugin.lock);
-    return is_there;
+    return is_loaded;
 }
 
 void nccl_plugin_leave(void *context)

@@ -159,8 +159,8 @@ def check_collectives(comm, dtype, n):
         np.testing.assert_array_equal(block, all_in[root].reshape(comm.n_ranks, n)[comm.rank])
     np.testing.assert_array_equal(comm.all_gather(mine, np.empty((comm.n_ranks, mine.size), dtype)),
                                   np.stack(all_in))
-    turned = comm.all_to_all(mine, np.empty_like(mine))
-    np.testing.assert_array_equal(turned.reshape(comm.n_ranks, n),
+    received = comm.all_to_all(mine, np.empty_like(mine))
+    np.testing.assert_array_equal(received.reshape(comm.n_ranks, n),
                                   np.stack([x.reshape(comm.n_ranks, n)[comm.rank] for x in all_in]))
     with gyre.group():
         came = comm.recv(np.empty_like(mine), (comm.rank - 1) % comm.n_ranks)

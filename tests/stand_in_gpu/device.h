@@ -70,17 +70,17 @@ static inline void __threadfence()
 
 /* ---- the warp ---- */
 
-#define PLACE           const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define EXCHANGE(value) stand_in_warp_exchange(value, file, line)
+#define PLACE              const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define WARP_VALUES(value) stand_in_warp_exchange(value, file, line)
 
 static inline void __syncwarp(PLACE)
 {
-    (void)EXCHANGE(0);
+    (void)WARP_VALUES(0);
 }
 
 static inline uint32_t __ballot_sync(uint32_t, int vote, PLACE)
 {
-    const uint64_t *votes = EXCHANGE(vote != 0);
+    const uint64_t *votes = WARP_VALUES(vote != 0);
     uint32_t all = 0;
     for (int lane = 0; lane < STAND_IN_WARP_LANES; lane++)
         all |= (uint32_t)votes[lane] << lane;
@@ -102,13 +102,13 @@ template <class T> static inline T __shfl_sync(uint32_t, T value, int from, PLAC
     uint64_t bits = 0;
     static_assert(sizeof(T) <= sizeof(bits), "a shuffle moves up to 8 bytes");
     memcpy(&bits, &value, sizeof(T));
-    memcpy(&value, &EXCHANGE(bits)[from % STAND_IN_WARP_LANES], sizeof(T));
+    memcpy(&value, &WARP_VALUES(bits)[from % STAND_IN_WARP_LANES], sizeof(T));
     return value;
 }
 
 static inline uint32_t __reduce_max_sync(uint32_t, uint32_t value, PLACE)
 {
-    const uint64_t *values = EXCHANGE(value);
+    const uint64_t *values = WARP_VALUES(value);
     uint32_t most = 0;
     for (int lane = 0; lane < STAND_IN_WARP_LANES; lane++)
         most = max(most, (uint32_t)values[lane]);
@@ -117,14 +117,14 @@ static inline uint32_t __reduce_max_sync(uint32_t, uint32_t value, PLACE)
 
 static inline uint32_t __reduce_or_sync(uint32_t, uint32_t value, PLACE)
 {
-    const uint64_t *values = EXCHANGE(value);
+    const uint64_t *values = WARP_VALUES(value);
     uint32_t all = 0;
     for (int lane = 0; lane < STAND_IN_WARP_LANES; lane++)
         all |= (uint32_t)values[lane];
     return all;
 }
 
-#undef EXCHANGE
+#undef WARP_VALUES
 #undef PLACE
 
 /* ---- memory ---- */

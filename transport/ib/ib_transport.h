@@ -225,7 +225,7 @@ struct gyre_ib_transport {
     size_t recv_words_bytes;
     void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
-    unsigned char *send_lines; /* slots of LL of all sending ends, in host memory; NULL = none */
+    unsigned char *send_lines; /* slots of LL of all senders, in host memory; NULL = none */
     unsigned char *recv_lines; /* the device polls them */
     uint64_t line_stride;      /* between two FIFOs' lines; 0 = there are none */
     uint64_t idle_since_ns;    /* 0 = something moves */

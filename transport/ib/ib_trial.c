@@ -372,7 +372,7 @@ static gyre_status check_bytes(const struct gyre_ib_trial *trial, size_t n_bytes
     return GYRE_SUCCESS;
 }
 
-static gyre_status exchange_small(struct gyre_ib_trial *trial, int n)
+static gyre_status small_round_trips(struct gyre_ib_trial *trial, int n)
 {
     for (int i = 0; i < n; i++) {
         if (!trial->peer.is_receiver)
@@ -389,9 +389,9 @@ static gyre_status exchange_small(struct gyre_ib_trial *trial, int n)
 gyre_status gyre_ib_trial_small(struct gyre_ib_trial *trial, double *latency_us_out)
 {
     trial->wait_s = WAIT_SMALL_S;
-    GYRE_TRY(exchange_small(trial, 1)); /* the first message may resolve addresses */
+    GYRE_TRY(small_round_trips(trial, 1)); /* the first message may resolve addresses */
     const uint64_t start_ns = gyre_now_ns();
-    GYRE_TRY(exchange_small(trial, N_SMALL));
+    GYRE_TRY(small_round_trips(trial, N_SMALL));
     *latency_us_out = trial->peer.is_receiver
                           ? (double)NAN
                           : (double)(gyre_now_ns() - start_ns) / 1e3 / (2 * N_SMALL);

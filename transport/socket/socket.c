@@ -65,7 +65,7 @@ static gyre_status alloc_fifos(struct socket_transport *transport)
     }
     struct gyre_proxy_fifo *ends = calloc((size_t)n_ends + 1, sizeof(*ends));
     if (ends == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u FIFO ends", n_ends);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u sides of FIFOs", n_ends);
     for (int i = 0; i < transport->n_peers; i++) {
         const struct socket_peer *peer = &transport->peers[i];
         for (uint32_t e = 0; e < 2 * peer->n_fifos; e++)

@@ -16,7 +16,7 @@
 #define SOCKET_MAGIC 0x336e696f6a636f73ULL /* "socjoin3", little endian */
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
-                   "exchanged between hosts");
+                   "hosts send it to each other");
 
 /* ---- listening ---------------------------------------------------------------------------- */
 

@@ -254,15 +254,15 @@ class Communicator:
         elif waits_for is not None:
             self._wait(handle)
 
-    def _collective(self, kind, send, recv, count, stream, terms, op=None, root=None):
-        """@terms: what limits this one call: algorithm, protocol, channels."""
+    def _collective(self, kind, send, recv, count, stream, options, op=None, root=None):
+        """@options: what limits this one call: algorithm, protocol, channels."""
         handle = self.handle
         buffers = [buffer for buffer in (send, recv) if buffer is not None]
         if len({buffer.dtype for buffer in buffers}) > 1:
             raise InvalidArgument(f"{kind}: {send.dtype_name} is sent, but the result is {recv.dtype_name}")
         if op is not None and op not in OPS:
             raise InvalidArgument(f"{kind}: operation {op!r} is none of {', '.join(OPS)}")
-        unknown = set(terms) - {"algorithm", "protocol", "channels"}
+        unknown = set(options) - {"algorithm", "protocol", "channels"}
         if unknown:
             raise InvalidArgument(f"{kind} has no argument {', '.join(sorted(unknown))}; it has algorithm, "
                                   "protocol and channels")
@@ -274,16 +274,16 @@ class Communicator:
         arguments.dtype = buffers[0].dtype
         arguments.op = OPS[op] if op is not None else native.GYRE_SUM
         arguments.root = root or 0
-        channels = terms.get("channels")
+        channels = options.get("channels")
         for name in ("algorithm", "protocol"):
-            setattr(arguments, name, terms[name].encode() if terms.get(name) else None)
+            setattr(arguments, name, options[name].encode() if options.get(name) else None)
         if channels is not None:
             arguments.min_channels, arguments.max_channels = (
                 (channels, channels) if isinstance(channels, int) else channels)
-        if any(value is not None for value in terms.values()):
+        if any(value is not None for value in options.values()):
             self._run(lambda on: LIBRARY.gyre_collective(ctypes.byref(arguments), handle, on), buffers, stream)
             return
-        # Not gyre_collective(): calls with terms do not use the programs of a file.
+        # Not gyre_collective(): calls with options do not use the programs of a file.
         given = [arguments.send, arguments.recv, count, arguments.dtype]
         given += [arguments.op] if op is not None else []
         given += [arguments.root] if root is not None else []
@@ -294,22 +294,22 @@ class Communicator:
         if send.n_elems != recv.n_elems:
             raise InvalidArgument(f"{kind}: {send.n_elems} elements are sent, but the result has {recv.n_elems}")
 
-    def all_reduce(self, send, recv=None, op="sum", stream=None, **terms):
+    def all_reduce(self, send, recv=None, op="sum", stream=None, **options):
         """Every rank gets the reduction of all ranks' arrays. Without `recv` in place. Returns the result."""
         target = send if recv is None else recv
         source, result = self._buffer(send, stream), self._buffer(target, stream, True)
         self._same_size("all_reduce", source, result)
-        self._collective("all_reduce", source, result, source.n_elems, stream, terms, op=op)
+        self._collective("all_reduce", source, result, source.n_elems, stream, options, op=op)
         return target
 
-    def broadcast(self, array, root=0, stream=None, **terms):
+    def broadcast(self, array, root=0, stream=None, **options):
         """Every rank gets the root's array, in `array`."""
         root = _rank_of("broadcast", "root", root)
         buffer = self._buffer(array, stream, self.rank != root)
-        self._collective("broadcast", buffer, buffer, buffer.n_elems, stream, terms, root=root)
+        self._collective("broadcast", buffer, buffer, buffer.n_elems, stream, options, root=root)
         return array
 
-    def reduce(self, send, recv=None, op="sum", root=0, stream=None, **terms):
+    def reduce(self, send, recv=None, op="sum", root=0, stream=None, **options):
         """The root gets the reduction of all ranks' arrays; without `recv` in place. Other ranks need no
         `recv`. Returns the result on the root, None elsewhere."""
         root = _rank_of("reduce", "root", root)
@@ -318,34 +318,34 @@ class Communicator:
         if self.rank == root:
             result = self._buffer(target, stream, True)
             self._same_size("reduce", source, result)
-        self._collective("reduce", source, result, source.n_elems, stream, terms, op=op, root=root)
+        self._collective("reduce", source, result, source.n_elems, stream, options, op=op, root=root)
         return target
 
-    def all_gather(self, send, recv, stream=None, **terms):
+    def all_gather(self, send, recv, stream=None, **options):
         """Block r of `recv` becomes rank r's `send`, on every rank."""
         source, result = self._buffer(send, stream), self._buffer(recv, stream, True)
         _count_of(result, source, self.n_ranks, "all_gather", "received")
-        self._collective("all_gather", source, result, source.n_elems, stream, terms)
+        self._collective("all_gather", source, result, source.n_elems, stream, options)
         return recv
 
-    def reduce_scatter(self, send, recv, op="sum", stream=None, **terms):
+    def reduce_scatter(self, send, recv, op="sum", stream=None, **options):
         """`recv` of rank r becomes the reduction of block r of all ranks' `send`."""
         source, result = self._buffer(send, stream), self._buffer(recv, stream, True)
         _count_of(source, result, self.n_ranks, "reduce_scatter", "sent")
-        self._collective("reduce_scatter", source, result, result.n_elems, stream, terms, op=op)
+        self._collective("reduce_scatter", source, result, result.n_elems, stream, options, op=op)
         return recv
 
-    def all_to_all(self, send, recv, stream=None, **terms):
+    def all_to_all(self, send, recv, stream=None, **options):
         """Block r of `recv` on rank k becomes block k of rank r's `send`."""
         source, result = self._buffer(send, stream), self._buffer(recv, stream, True)
         self._same_size("all_to_all", source, result)
         if source.n_elems % self.n_ranks != 0:
             raise InvalidArgument(f"all_to_all: {source.n_elems} elements cannot be cut into {self.n_ranks} "
                                   "blocks of one size")
-        self._collective("all_to_all", source, result, source.n_elems // self.n_ranks, stream, terms)
+        self._collective("all_to_all", source, result, source.n_elems // self.n_ranks, stream, options)
         return recv
 
-    def gather(self, send, recv=None, root=0, stream=None, **terms):
+    def gather(self, send, recv=None, root=0, stream=None, **options):
         """Block r of the root's `recv` becomes rank r's `send`. Other ranks need no `recv`."""
         root = _rank_of("gather", "root", root)
         source, result = self._buffer(send, stream), None
@@ -354,10 +354,10 @@ class Communicator:
                 raise InvalidArgument("gather: the root needs an array for the result")
             result = self._buffer(recv, stream, True)
             _count_of(result, source, self.n_ranks, "gather", "received")
-        self._collective("gather", source, result, source.n_elems, stream, terms, root=root)
+        self._collective("gather", source, result, source.n_elems, stream, options, root=root)
         return recv if self.rank == root else None
 
-    def scatter(self, send, recv, root=0, stream=None, **terms):
+    def scatter(self, send, recv, root=0, stream=None, **options):
         """`recv` of rank r becomes block r of the root's `send`. Other ranks need no `send`."""
         root = _rank_of("scatter", "root", root)
         source, result = None, self._buffer(recv, stream, True)
@@ -366,7 +366,7 @@ class Communicator:
                 raise InvalidArgument("scatter: the root needs an array to send")
             source = self._buffer(send, stream)
             _count_of(source, result, self.n_ranks, "scatter", "sent")
-        self._collective("scatter", source, result, result.n_elems, stream, terms, root=root)
+        self._collective("scatter", source, result, result.n_elems, stream, options, root=root)
         return recv
 
     def send(self, array, peer, stream=None):

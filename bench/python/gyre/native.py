@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gyre.h in the terms of ctypes. Written by cmake/wheel/make_native.py; do not change it by hand."""
+"""gyre.h for ctypes. Written by cmake/wheel/make_native.py; do not change it by hand."""
 import ctypes
 
 GYRE_VERSION_MAJOR = 0

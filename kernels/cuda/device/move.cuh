@@ -186,18 +186,18 @@ static __device__ __forceinline__ void reduce_packs(const struct move_head &head
     for (uint32_t at = share.begin + share.thread * BYTES; at < share.end; at += UNROLL * stride) {
         reducer<DTYPE, OP, BYTES> results[UNROLL];
         pack<BYTES> packs[UNROLL], next[UNROLL];
-        const bool is_whole = at + (UNROLL - 1) * stride < share.end;
+        const bool is_full = at + (UNROLL - 1) * stride < share.end;
         const unsigned char *in = move.ins[0] + at;
 #pragma unroll
         for (int k = 0; k < UNROLL; k++)
-            if (is_whole || at + k * stride < share.end)
+            if (is_full || at + k * stride < share.end)
                 packs[k] = load<BYTES>(in + k * stride);
         for (uint32_t i = 0; i < n_ins; i++) {
             if (i + 1 < n_ins) {
                 in = move.ins[i + 1] + at;
 #pragma unroll
                 for (int k = 0; k < UNROLL; k++)
-                    if (is_whole || at + k * stride < share.end)
+                    if (is_full || at + k * stride < share.end)
                         next[k] = load<BYTES>(in + k * stride);
             }
             const bool is_scaled = (scale_mask >> i & 1) != 0;
@@ -217,7 +217,7 @@ static __device__ __forceinline__ void reduce_packs(const struct move_head &head
             unsigned char *out = move.outs[o] + at;
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
-                if (is_whole || at + k * stride < share.end)
+                if (is_full || at + k * stride < share.end)
                     store<BYTES>(out + k * stride, packs[k]);
         }
     }

@@ -53,7 +53,7 @@
  * Signals of one-sided calls. signal_kernel.cu argues why a signal comes behind the data of puts,
  * and why none is lost where several streams send at the same time.
  *
- * Counters of FIFO ends and the launch sequence (launch_sequence.cuh) are ordered between kernels
+ * Counters of FIFOs and the launch sequence (launch_sequence.cuh) are ordered between kernels
  * by stream order. A launch can begin while the launch before it ends (programmatic dependent
  * launch). Before griddepcontrol.wait it reads only tables that no launch writes (addresses of
  * slots and windows), and it writes nothing. griddepcontrol.wait returns when the launch before has

@@ -94,18 +94,18 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         ONE_SHOT(dtype, GYRE_SUM), ONE_SHOT(dtype, GYRE_PROD), ONE_SHOT(dtype, GYRE_MAX), \
             ONE_SHOT(dtype, GYRE_MIN)                                                     \
     }
-#define EXCHANGE(proto, dtype, unroll) \
+#define LINE_KERNEL(proto, dtype, unroll) \
     (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll>
-#define EXCHANGES(dtype)                                                                 \
-    {                                                                                    \
-        EXCHANGE(LL, dtype, GYRE_CUDA_UNROLL), EXCHANGE(LL128, dtype, GYRE_CUDA_UNROLL), \
-            EXCHANGE(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                               \
-            EXCHANGE(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                \
+#define LINE_KERNELS(dtype)                                                                    \
+    {                                                                                          \
+        LINE_KERNEL(LL, dtype, GYRE_CUDA_UNROLL), LINE_KERNEL(LL128, dtype, GYRE_CUDA_UNROLL), \
+            LINE_KERNEL(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                                  \
+            LINE_KERNEL(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                   \
     }
 #define LAMPORT_KERNEL(dtype, peers, kind, exact_fit) \
     (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>
 /* The general form of a one-shot loads its input for each peer. */
-#define LAMPORT_EXCHANGES_AMONG(dtype, peers)                                                   \
+#define LAMPORT_KERNELS_AMONG(dtype, peers)                                                     \
     {                                                                                           \
         {LAMPORT_KERNEL(dtype, peers, APART, false), LAMPORT_KERNEL(dtype, peers, SAME, true)}, \
             {LAMPORT_KERNEL(dtype, peers, APART, false),                                        \
@@ -113,10 +113,10 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
             {LAMPORT_KERNEL(dtype, peers, GATHERS, false),                                      \
              LAMPORT_KERNEL(dtype, peers, GATHERS, true)},                                      \
     }
-#define LAMPORT_EXCHANGES(dtype)                                              \
-    {                                                                         \
-        LAMPORT_EXCHANGES_AMONG(dtype, 1), LAMPORT_EXCHANGES_AMONG(dtype, 3), \
-            LAMPORT_EXCHANGES_AMONG(dtype, 7)                                 \
+#define LAMPORT_KERNELS(dtype)                                            \
+    {                                                                     \
+        LAMPORT_KERNELS_AMONG(dtype, 1), LAMPORT_KERNELS_AMONG(dtype, 3), \
+            LAMPORT_KERNELS_AMONG(dtype, 7)                               \
     }
 #define TWOSHOT(dtype, peers)                                   \
     {                                                           \
@@ -136,23 +136,23 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #endif
 /* Fused kernels take a quarter of a megabyte for each type, so only the types that are reduced most
  * have them. */
-#define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum) \
-    extern "C" const struct gyre_cuda_kernels TABLE(id) = {         \
-        ONE_SHOTS(GYRE_##id),                                       \
-        exchanges,                                                  \
-        IF_FULL(twoshots),                                          \
-        lamport,                                                    \
-        {IF_FULL(KERNELS_OF_PROTO(SIMPLE, GYRE_##id)),              \
-         KERNELS_OF_PROTO(LL, GYRE_##id),                           \
-         KERNELS_OF_PROTO(LL128, GYRE_##id),                        \
+#define DEFINE_TABLE(id, line_kernels, twoshots, lamport, lamport_sum) \
+    extern "C" const struct gyre_cuda_kernels TABLE(id) = {            \
+        ONE_SHOTS(GYRE_##id),                                          \
+        line_kernels,                                                  \
+        IF_FULL(twoshots),                                             \
+        lamport,                                                       \
+        {IF_FULL(KERNELS_OF_PROTO(SIMPLE, GYRE_##id)),                 \
+         KERNELS_OF_PROTO(LL, GYRE_##id),                              \
+         KERNELS_OF_PROTO(LL128, GYRE_##id),                           \
          {lamport_sum}}};
 #define NONE_OF_THEM \
     {                \
     }
 #define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, NONE_OF_THEM, nullptr)
 /* For the types whose sums LAMPORT can carry. */
-#define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                                                \
-    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
+#define DEFINE_INTERPRETED_AND_FUSED(id)                                                       \
+    DEFINE_TABLE(id, LINE_KERNELS(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_KERNELS(GYRE_##id), \
                  KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))
 
 #endif

@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1
     }
 
 extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
-    EXCHANGES(DTYPE_NONE),
+    LINE_KERNELS(DTYPE_NONE),
     LEAN_OR_NONE(MESSAGES),
     LEAN_OR_NONE(IN_ROWS),
     /* LAMPORT: for ranks that only send data which other ranks add */

@@ -63,8 +63,8 @@ def collectives(m):
                       np.full(n * size, wanted, np.float32), f"{name} of {size} {dtype}")
             gathered = m.function(lambda b: lax.all_gather(b, "d", tiled=True))(x)
             check(np, gathered, np.concatenate([np.concatenate(blocks)] * n), f"all_gather of {size} {dtype}")
-            turned = m.function(lambda b: lax.ppermute(b, "d", [(r, (r + 1) % n) for r in range(n)]))(x)
-            check(np, turned, np.concatenate([blocks[(r - 1) % n] for r in range(n)]), f"ppermute of {size} {dtype}")
+            rotated = m.function(lambda b: lax.ppermute(b, "d", [(r, (r + 1) % n) for r in range(n)]))(x)
+            check(np, rotated, np.concatenate([blocks[(r - 1) % n] for r in range(n)]), f"ppermute of {size} {dtype}")
         numbers = [np.arange(size, dtype=np.float32) + 1000 * rank for rank in range(n)]
         x = m.put(numbers)
         part = size // n
