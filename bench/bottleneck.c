@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bottleneck: does communication or computation bound the training of a model? The times of
- * collectives are predicted by the simulator, or come from reports of benches.
+ * bottleneck: does communication or computation bound the training of a model?
  *
  *    bottleneck --params 7e9 --tokens 4e6 --hosts 2x8 --nic-rate 50
  */
@@ -11,7 +10,6 @@
 
 #include <math.h>
 
-/* The simulator, as users name sizes, takes at most so many bytes of one call. */
 #define MOST_CALL_BYTES 1e15
 
 /* H100 and H200, dense bfloat16 (NVIDIA's data sheets). */
@@ -80,13 +78,12 @@ static void print_usage(const char *program, FILE *out)
           out);
 }
 
-/* Refuses ranks and hosts that do not exist, and a single rank. */
 static bool has_peers(const struct bench_bottleneck_options *options)
 {
     const struct gyre_algorithm *none;
     struct gyre_shape shape;
     if (options->shape.hosts == NULL && options->shape.n_ranks == 0)
-        return true; /* the reports of --from say how many there are */
+        return true;
     if (!bench_shape_find(&options->shape, false, &none, &shape))
         return false;
     if (shape.n_ranks < 2)
@@ -94,7 +91,7 @@ static bool has_peers(const struct bench_bottleneck_options *options)
     return shape.n_ranks >= 2;
 }
 
-/* Refuses what is missing, and options that have no effect together with the other options. */
+/* Refuses options that have no effect together with the others. */
 static bool check_together(const struct bench_bottleneck_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
@@ -127,7 +124,7 @@ static void set_defaults(struct bench_training *training)
 }
 
 struct source {
-    struct bench_report_times *measured; /* NULL = they are predicted */
+    struct bench_report_times *measured; /* NULL = predicted */
     struct bench_schedule_request request;
 };
 
@@ -212,10 +209,9 @@ static bool open_source(struct bench_bottleneck_options *options, struct bench_r
     return false;
 }
 
-/* Returns the exit status: 1 if the times of every strategy are unknown. */
 static int report(struct bench_bottleneck_options *options)
 {
-    static struct bench_report_times times; /* large; one result a process */
+    static struct bench_report_times times;
     struct bench_bottleneck_result result = {.options = options};
     struct source source;
     bool is_known = false;

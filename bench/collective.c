@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The benches of collectives. Each is built from this file, with its name as BENCH_NAME.
+ * Each bench is built from this file, with its name as BENCH_NAME.
  */
 #include "bench/driver/bench.h"
 
@@ -15,8 +15,8 @@ static const struct bench_kind kinds[] = {
     {.name = "reduce", .coll = GYRE_COLL_REDUCE, .is_in_place_checkable = true},
     {.name = "reducescatter", .coll = GYRE_COLL_REDUCE_SCATTER, .is_in_place_checkable = true},
     {.name = "scatter", .coll = GYRE_COLL_SCATTER, .is_in_place_checkable = true},
-    /* to the next rank, from the previous one; in place the input is overwritten while it is sent
-     */
+    /* to the next rank, from the previous one; in place the input is overwritten while it is
+     * sent */
     {.name = "sendrecv", .coll = GYRE_COLL_SEND_RECV},
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * draw: pictures of the programs of a collective. A page plays them step by step, an SVG shows the
- * rounds side by side. Wrong programs are drawn too, with what the verifier found.
+ * draw: a page plays the programs of a collective step by step, an SVG shows the rounds side by
+ * side. Wrong programs are drawn too, with what the verifier found.
  *
  *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
  *    draw --file mine.txt --svg mine.svg
@@ -19,15 +19,15 @@
 
 struct options {
     struct bench_shape_options shape;
-    struct bench_schedule_request request; /* cost, proto, channels, tile, depth of the times */
-    const char *html;                      /* files to write; "-" = standard output */
+    struct bench_schedule_request request;
+    const char *html; /* files to write; "-" = standard output */
     const char *svg;
     const char *json;
-    const char *trace; /* its times are shown instead of predicted ones */
+    const char *trace; /* of measured times */
     int call;          /* of the trace; -1 = the last one that fits */
     uint64_t n_bytes;
-    bool asks_for_times; /* some option is about them */
-    int round;           /* the only one in the SVG; -1 = several */
+    bool asks_for_times;
+    int round; /* the only one in the SVG; -1 = several */
     bool wants_help;
 };
 
@@ -72,7 +72,7 @@ static void print_usage(const char *program, FILE *out)
     bench_shape_print_algorithms(out);
 }
 
-/* Refuses options that have no effect together with the other options. */
+/* Refuses options that have no effect together with the others. */
 static bool check_together(const struct options *options)
 {
     const bool has_times = options->html != NULL || options->json != NULL;
@@ -202,7 +202,7 @@ static bool find_times(struct bench_drawing *drawing, const struct options *opti
     return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
-/* Draws the programs of all ranks. @algorithm: NULL = they cannot be simulated. */
+/* @algorithm: NULL = the programs cannot be simulated. */
 static bool draw(const struct options *options, const struct gyre_program *const *programs,
                  int n_programs, const struct gyre_algorithm *algorithm,
                  const struct gyre_shape *shape)
@@ -258,7 +258,7 @@ static bool draw_file(const struct options *options)
 
 static bool draw_algorithm(const struct options *options)
 {
-    static struct bench_programs programs = {.user = "draw"}; /* large */
+    static struct bench_programs programs = {.user = "draw"};
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
     if (!bench_shape_find(&options->shape, true, &algorithm, &shape))

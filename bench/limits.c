@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * limits: measures the limits of this machine's GPUs in seconds. One process drives all GPUs that
- * it sees.
+ * limits: measures the limits of this machine's GPUs. One process drives all GPUs that it sees.
  *
  *    limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
@@ -37,7 +36,7 @@ static void print_usage(const char *program, FILE *out)
     fputs("CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n", out);
 }
 
-/* NICs are not measured, and the notes say so whether there are any or not. */
+/* The notes say so whether there are NICs or not. */
 static gyre_status note_nics(struct bench_limits *limits)
 {
     struct gyre_topo topo;
@@ -55,8 +54,7 @@ static gyre_status note_nics(struct bench_limits *limits)
     return GYRE_SUCCESS;
 }
 
-/* Several processes that measure the same GPUs at the same time would spoil each other's figures.
- */
+/* Processes that measure the same GPUs at the same time would spoil each other's figures. */
 static gyre_status check_launcher(void)
 {
     const struct bench_launcher_ops *ops = NULL;

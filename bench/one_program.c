@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts any of gyre's programs, all of which are in the libgyre.so of the Python wheel. The first
- * argument names the program; the wheel has a script for each name.
+ * All programs are in the libgyre.so of the Python wheel. The first argument names the program; the
+ * wheel has a script for each name.
  */
 #include "bench/one_program.h"
 

@@ -27,8 +27,8 @@
 #define BENCH_DECLARE_PROGRAM(name) int bench_main_##name(int argc, char **argv);
 BENCH_PROGRAM_TABLE(BENCH_DECLARE_PROGRAM)
 
-/** gyre_one_program - runs the program that argv[1] names, with the arguments after it. Returns its
- * exit status; 2 if there is no such program. */
+/** gyre_one_program - argv[1] names the program. Returns its exit status; 2 = there is no such
+ * program. */
 __attribute__((visibility("default"))) int gyre_one_program(int argc, char **argv);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All programs in one library, libgyre.so of the Python wheel, so that the wheel has one copy of
- * the GPU kernels.
+ * The wheel has one copy of the GPU kernels, because all programs are in libgyre.so.
  */
 #include "bench/one_program.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule: prints the programs of a collective, or the rounds of all ranks side by side, and
- * proves that the programs are correct.
+ * schedule: prints the programs of a collective or the rounds of all ranks, and proves the
+ * programs.
  *
  *    schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
  *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
@@ -19,7 +19,7 @@
 
 struct options {
     struct bench_shape_options shape; /* variant -1 = print the first one, prove all */
-    int rank;                         /* the program to print; -1 = those of all ranks */
+    int rank;                         /* -1 = all */
     const char *sizes;
     const char *json_path;
     const char *csv_path;
@@ -28,7 +28,7 @@ struct options {
     bool verify;
     bool predict;
     bool wants_help;
-    struct bench_schedule_request request; /* the options that only --predict reads */
+    struct bench_schedule_request request;
 };
 
 #define AT(field) .at = offsetof(struct options, field)
@@ -131,7 +131,7 @@ static bool check_files(const struct options *options)
     return true;
 }
 
-/* Refuses options that have no effect together with the other options. */
+/* Refuses options that have no effect together with the others. */
 static bool check_together(const struct options *options)
 {
     const struct bench_schedule_request *request = &options->request;
@@ -187,7 +187,7 @@ static bool check_together(const struct options *options)
             bench_shape_is_right(&shape, !options->predict || options->shape.algorithm != NULL));
 }
 
-/* The programs of one shape, by rank. They belong to the job or to a file. */
+/* By rank. They belong to the job or to a file. */
 struct job {
     struct bench_programs programs;
     int variant;
@@ -288,7 +288,7 @@ static bool print_and_verify(const struct options *options, struct job *job)
     return true;
 }
 
-/* Is the set a further variant of the shape of the set before it? */
+/* Of the shape of the set before it. */
 static bool is_variant(const struct gyre_program_file *file, int set)
 {
     if (set == 0)
@@ -311,7 +311,7 @@ static bool print_and_verify_file(const struct options *options,
         job->variant = is_variant(file, set) ? job->variant + 1 : 0;
         ok = print_programs(options, job) && (!options->verify || verify(job));
     }
-    job->programs.n = 0; /* they are the file's */
+    job->programs.n = 0;
     return ok;
 }
 
@@ -337,7 +337,7 @@ static bool run_request(const struct bench_schedule_request *request)
     return false;
 }
 
-/* Sets of the file, from `set` on, that are variants of one shape. Returns how many there are. */
+/* That are rail programs of one shape. Returns how many there are. */
 static int take_variants(const struct gyre_program_file *file, int set,
                          struct gyre_given_programs *given_out)
 {
@@ -405,7 +405,7 @@ static bool predict_shape(const struct options *options)
 
 static bool predict(const struct options *options)
 {
-    static struct bench_fabric fabric; /* large; one job a process */
+    static struct bench_fabric fabric;
     struct options copy = *options;
     if (bench_fabric_load(options->request.fabric_path, &fabric) != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: %s\n", gyre_cause());
@@ -434,7 +434,7 @@ static int run(int argc, char **argv)
 {
     struct options options = {.shape = {.user = "schedule", .variant = -1}, .rank = -1};
     static const struct bench_command_line line = {.options = table, .user = "schedule"};
-    static struct job job = {.programs = {.user = "schedule"}}; /* large */
+    static struct job job = {.programs = {.user = "schedule"}};
     if (argc == 1) {
         print_usage(argv[0], stderr);
         return 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * topo: prints what gyre finds out about this machine (or reads from a topology file), and the
- * matrix of path levels between GPUs and network ports.
+ * topo: what gyre finds out about this machine (or reads from a topology file), and the matrix of
+ * path levels between GPUs and network ports.
  */
 #include "bench/driver/option_table.h"
 #include "bench/driver/streams.h"
@@ -53,7 +53,7 @@ static void name_node(const struct gyre_topo *topo, int32_t index, char *text_ou
         snprintf(text_out, n_bytes, "%s", gyre_topo_kind_name(node->kind));
 }
 
-/* Is the node a GPU or a network port, between which paths are shown? */
+/* A GPU or a network port, between which paths are shown. */
 static bool is_end(const struct gyre_topo *topo, int32_t index)
 {
     return topo->nodes[index].kind == GYRE_TOPO_GPU || topo->nodes[index].kind == GYRE_TOPO_NET;

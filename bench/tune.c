@@ -20,8 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* In these collectives all ranks wait for each other, so a call ends on all ranks before the next
- * one starts. */
+/* All ranks wait for each other, so a call ends on all ranks before the next one starts. */
 static const enum gyre_collective tuned_colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                    GYRE_COLL_REDUCE_SCATTER};
 
@@ -47,7 +46,7 @@ static gyre_status check_options(const struct bench_rank *rank)
                          "reports count");
     if (options->output_path == NULL || rank->member.rank != 0)
         return GYRE_SUCCESS;
-    /* Says so at the start, because a failure at the end would waste minutes. */
+    /* At the start, because a failure at the end would waste minutes. */
     struct bench_table_file file;
     GYRE_TRY(bench_table_file_open("--output", options->output_path, false, &file));
     return bench_table_file_close(&file);
@@ -154,7 +153,7 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     return write_cost(rank, facts, &cost, &fit, rows->n_rows);
 }
 
-/* Fits to reports. Nothing is measured, and one rank does all the work. */
+/* Nothing is measured, and one rank does all the work. */
 static gyre_status tune_from_reports(struct bench_rank *rank, struct rows *rows)
 {
     struct gyre_tuner_facts facts;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre env`: every variable of the table, its value and where the value comes from. Each variable
- * is read by the library's own code, one at a time, so that one wrong value does not hide the rest.
+ * `gyre env`: every variable, its value and where the value comes from. Each variable is read by
+ * itself, so that one wrong value does not hide the rest.
  */
 #include "bench/command/command.h"
 #include "core/foundation/base/param.h"
@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Returns false if the value is not legal. */
+/* False if the value is not legal. */
 static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_id id,
                       bool only_set)
 {
-    static struct gyre_params params; /* large; only this thread prints */
+    static struct gyre_params params;
     params.notes[0] = '\0';
     if (gyre_param_take(sources, id, &params) != GYRE_SUCCESS) {
         printf("GYRE_%-24s %-16s %s\n", gyre_param_name(id), "(not legal)", gyre_cause());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `gyre explain-choice`: the rows that decide how a call is carried out, why each row before them
- * does not fit, and the kernel. The library's own chooser is asked, with a recorder, and GYRE_ALGO,
- * GYRE_TUNING_FILE and the like count as in a communicator.
+ * does not fit, and the kernel. The library's own chooser is asked, with a recorder, and variables
+ * count as in a communicator.
  */
 #include "bench/command/command.h"
 #include "bench/driver/option_table.h"
@@ -51,14 +51,12 @@ static const struct bench_option table[] = {
     {0},
 };
 
-/* The kernel of a call on a GPU. */
 struct kernel {
     bool is_known;    /* one host of GPUs, and the program has one variant */
     const char *name; /* NULL = the interpreter runs the steps */
     uint32_t n_blocks, n_threads;
 };
 
-/* Everything that is printed. */
 struct answer {
     struct gyre_choice choice;
     struct gyre_why why;
@@ -66,11 +64,10 @@ struct answer {
     double predicted_us; /* 0 = rows chose */
 };
 
-/* What all ranks know of such a call. */
 static gyre_status fill_facts(const struct request *request, const struct gyre_tuning *tuning,
                               struct gyre_tuner_facts *facts)
 {
-    static struct gyre_grouping grouping; /* facts refer to it, and to `cost` */
+    static struct gyre_grouping grouping; /* facts refer to it */
     static struct gyre_cost cost;
     const bool is_host = request->machine == GYRE_ROWS_HOST;
     *facts = (struct gyre_tuner_facts){
@@ -114,7 +111,6 @@ static gyre_status fill_facts(const struct request *request, const struct gyre_t
     return GYRE_SUCCESS;
 }
 
-/* The chunks that a rank sends or receives. */
 static uint32_t count_transfers(const struct gyre_program *program)
 {
     uint32_t n_sends = 0, n_recvs = 0;
@@ -128,7 +124,7 @@ static uint32_t count_transfers(const struct gyre_program *program)
     return (uint32_t)gyre_max_u64(n_sends, n_recvs);
 }
 
-/* Find the kernel that carries the call out of aligned buffers on rank 0. */
+/* For aligned buffers on rank 0. */
 static gyre_status find_kernel(const struct request *request, const struct gyre_tuner_facts *facts,
                                uint64_t n_bytes, const struct gyre_choice *choice,
                                struct kernel *kernel_out)
@@ -276,7 +272,7 @@ static int print_usage(bool is_help)
 
 static gyre_status find_answer(const struct request *request, struct answer *answer)
 {
-    static struct gyre_params params; /* large */
+    static struct gyre_params params;
     const struct gyre_collective_traits *traits = &gyre_collectives[request->coll];
     const size_t n_blocks = traits->in_blocks || traits->out_blocks ? request->n_ranks : 1;
     const uint64_t n_bytes = request->n_bytes / n_blocks;
@@ -286,7 +282,7 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     double time_ns;
     GYRE_TRY(gyre_params_load(&params));
     GYRE_TRY(gyre_filter_of(&params, &filter));
-    if (gyre_param_is_set(&params, GYRE_PARAM_TUNING_FILE)) /* rows of it are printed later */
+    if (gyre_param_is_set(&params, GYRE_PARAM_TUNING_FILE))
         GYRE_TRY(gyre_tuning_load(gyre_param_text(&params, GYRE_PARAM_TUNING_FILE), &tuning));
     GYRE_TRY(fill_facts(request, &tuning, &facts));
     facts.why = &answer->why;
@@ -302,7 +298,7 @@ int bench_command_explain_choice(int argc, char **argv)
 {
     static const struct bench_command_line line = {
         .options = table, .user = "gyre explain-choice", .has_arguments = true};
-    static struct answer answer; /* large */
+    static struct answer answer;
     struct request request = {
         .coll_name = "all_reduce", .n_ranks = 4, .n_hosts = 1, .machine = GYRE_ROWS_HOST};
     if (!bench_options_take(&line, argc, argv, &request))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre nccl-path` and `gyre run`: gyre's libnccl.so.2 is found from the place of this program, so
- * that an installed tree may be moved.
+ * `gyre nccl-path` and `gyre run`: libnccl.so.2 is found from the place of this program, so that an
+ * installed tree may be moved.
  *
  * PyTorch's libtorch_cuda.so has an RPATH to the libnccl.so.2 of its own wheel, where the dynamic
  * linker looks before LD_LIBRARY_PATH; only LD_PRELOAD comes first. LD_LIBRARY_PATH is for programs
@@ -27,7 +27,7 @@
 /* From the folder of this program: in a build tree, then as installed. */
 static const char *const places[] = {"../nccl", GYRE_NCCL_FROM_TOOLS};
 
-/* The folder of libnccl.so.2, absolute and without links. */
+/* Absolute and without links. */
 static bool find_folder(char folder_out[PATH_MAX])
 {
     char own[PATH_MAX];
@@ -73,7 +73,6 @@ int bench_command_nccl_path(int argc, char **argv)
     return 0;
 }
 
-/* Puts `first` before the list that a variable holds. */
 static bool put_first(const char *variable, const char *first)
 {
     const char *old = getenv(variable);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre version`: the version, the commit, and which optional parts were compiled in.
+ * `gyre version`, with the optional parts that were compiled in.
  */
 #include "bench/command/command.h"
 #include "bench/command/version.h"

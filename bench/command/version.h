@@ -1,18 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What this build is: its version, its commit and its CUDA.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BENCH_VERSION_H
 #define GYRE_BENCH_VERSION_H
 
 /** bench_version_text - "0.1.0". */
 const char *bench_version_text(void);
 
-/** bench_version_commit - the git commit of the sources when CMake configured the build, with "+"
- * behind it if they had changes; "unknown" outside a git checkout. */
+/** bench_version_commit - of the sources when CMake configured the build, with "+" behind it if
+ * they had changes; "unknown" outside a git checkout. */
 const char *bench_version_commit(void);
 
-/** bench_version_cuda - the CUDA that this build was made with: 130 is 13.0. 0 = none. */
+/** bench_version_cuda - 130 is 13.0; 0 = none. */
 int bench_version_cuda(void);
 
 #endif

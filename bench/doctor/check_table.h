@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rows of the table of checks; files define X before they include this one, so it has no
- * include guard. X(group, name, needs, title): the id is group.name, the function
- * bench_check_<group>_<name>(), and the section of docs/doctor.md has the id as its heading. Ids
- * are stable, because scripts search for them.
+ * Files define X before they include this one, so it has no include guard. X(group, name, needs,
+ * title): the id is group.name, the function bench_check_<group>_<name>(), and the section of
+ * docs/doctor.md has the id as its heading. Ids are stable, because scripts search for them.
  */
 /* clang-format off */
 X(host, memlock, NOTHING, "locked memory, which RDMA needs")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trials of CUDA. The process that tries has a helper, which it starts before it starts CUDA,
- * because CUDA does not survive a fork. The helper opens the memory of each GPU and looks at it.
+ * The process that tries has a helper, which it starts before CUDA, because CUDA does not survive a
+ * fork. The helper opens the memory of each GPU and looks at it.
  */
 #include "bench/doctor/trial.h"
 
@@ -20,18 +20,18 @@
 
 #define COPY_BYTES    ((size_t)32 << 20)
 #define IPC_BYTES     4096
-#define DMABUF_BYTES  65536 /* a page of GPU memory */
+#define DMABUF_BYTES  65536
 #define N_COPIES      8
 #define RANGE_DMA_BUF 1  /* CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD */
 #define OUT_OF_MEMORY 2  /* CUDA_ERROR_OUT_OF_MEMORY */
-#define UNAVAILABLE   46 /* CUDA_ERROR_DEVICE_UNAVAILABLE: another process has it for itself */
+#define UNAVAILABLE   46 /* CUDA_ERROR_DEVICE_UNAVAILABLE */
 #define LAZY_PEER     1  /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
 #define HELPER_MS     10000
 #define END_MS        1000
 
 typedef unsigned long long address;
 
-/* CUipcMemHandle of the driver API: 64 opaque bytes, passed by value. */
+/* 64 opaque bytes, passed by value. */
 struct ipc_handle {
     char bytes[64];
 };
@@ -62,15 +62,11 @@ struct cuda {
 #undef CUDA_MEMBER
 };
 
-enum report_kind {
-    REPORT_STARTED, /* CUDA has started */
-    REPORT_GPU,
-    REPORT_LAST
-};
+enum report_kind { REPORT_STARTED, REPORT_GPU, REPORT_LAST };
 
 struct report {
-    int32_t kind;   /* enum report_kind */
-    int32_t status; /* of the last report */
+    int32_t kind;
+    int32_t status;
     char cause[256];
     struct bench_cuda_gpu gpu;
 };
@@ -81,7 +77,7 @@ struct question {
 };
 
 struct answer {
-    int32_t ordinal; /* of the question */
+    int32_t ordinal;
     int32_t is_right;
     char cause[160];
 };
@@ -188,7 +184,7 @@ static gyre_status ask_helper(int fd, const struct question *question)
     const uint64_t deadline_ns = gyre_now_ns() + HELPER_MS * 1000000ULL;
     if (send(fd, question, sizeof(*question), MSG_NOSIGNAL) != (ssize_t)sizeof(*question))
         return gyre_fail(GYRE_ERROR_REMOTE, "the second process has ended");
-    do { /* an answer that came too late for an earlier GPU is left out */
+    do { /* skips late answers for earlier GPUs */
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns ||
             poll(&waiting, 1, (int)((deadline_ns - now_ns) / 1000000) + 1) != 1)
@@ -281,7 +277,7 @@ static gyre_status try_gpu(const struct cuda *cuda, int ordinal, int helper,
     return GYRE_SUCCESS;
 }
 
-/* A report is smaller than PIPE_BUF, so it is written whole or not at all. */
+/* Smaller than PIPE_BUF, so it is written whole or not at all. */
 static void tell(int fd, const struct report *report)
 {
     if (write(fd, report, sizeof(*report)) != (ssize_t)sizeof(*report))
@@ -352,8 +348,8 @@ static gyre_status read_report(int fd, int timeout_ms, struct report *report_out
     return GYRE_SUCCESS;
 }
 
-/* End the child's whole process group, so that a helper that hangs ends too. A process that hangs
- * in a driver may not end even if it is killed; then it is left alone. */
+/* The whole process group, so that a helper that hangs ends too. A process that hangs in a driver
+ * may not end even if it is killed; then it is left alone. */
 static void end_child(pid_t child)
 {
     kill(-child, SIGKILL);
@@ -392,7 +388,7 @@ gyre_status bench_cuda_trial(const char *root, const struct bench_cuda_limits *l
     *n_out = 0;
     if (pipe(fds) != 0)
         return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* otherwise the child would print the buffered text a second time */
+    fflush(NULL); /* or the child would print the text again */
     const pid_t child = fork();
     if (child == 0) {
         (void)setpgid(0, 0);

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * `gyre doctor`: reads the options and the machine, runs the checks, brings the ranks' findings
- * together, writes them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "bench/command/command.h"
@@ -30,7 +26,7 @@ const struct bench_check bench_checks[BENCH_N_CHECKS] = {
 struct options {
     const char *root; /* "" = this machine */
     const char *json_path, *markdown_path, *html_path;
-    const char *only;   /* the beginning of the ids that run; "" = all */
+    const char *only;   /* the beginning of ids; "" = all */
     const char *expect; /* NULL = nothing */
     bool is_list, is_help, is_quiet, is_all, is_env;
 };
@@ -64,7 +60,7 @@ static bool is_known_prefix(const char *prefix)
     return false;
 }
 
-/* Reads the command line. Returns false after printing what is wrong. */
+/* False after printing what is wrong. */
 static bool parse(int argc, char **argv, struct options *options)
 {
     const struct {
@@ -110,7 +106,7 @@ static bool parse(int argc, char **argv, struct options *options)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-/* What a check needs and this machine or job lacks, in words; NULL if nothing. */
+/* What this machine or job lacks, in words; NULL = nothing. */
 static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs needs)
 {
 #define WORDS(name, words) words,
@@ -148,14 +144,13 @@ static void run_checks(struct bench_doctor *doctor, const char *only)
             bench_skip(doctor, "%s", lack);
         else
             check->run(doctor);
-        /* A check that says nothing must not look like a check without problems. */
+        /* A check that says nothing must not look like one without problems. */
         if (!bench_said(doctor))
             bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the check came to no result");
     }
 }
 
-/* Check that all ranks run the same checks as rank 0. Otherwise ranks would wait for each other in
- * the gathers for ever. */
+/* Ranks that run different checks would wait for each other in the gathers. */
 static gyre_status agree(struct bench_launcher *launcher, const char *only)
 {
     uint64_t mine = gyre_hash(GYRE_HASH_INIT, only, strlen(only));
@@ -174,7 +169,7 @@ static gyre_status agree(struct bench_launcher *launcher, const char *only)
 
 /* ---- the report ---------------------------------------------------------------------------- */
 
-/* "hostA (rank 0-3), hostB (rank 4-7)" from the names of every rank's host. */
+/* "hostA (rank 0-3), hostB (rank 4-7)". */
 static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_t text_bytes)
 {
     struct bench_launcher *launcher = &doctor->launcher;
@@ -224,8 +219,8 @@ static gyre_status write_text(const struct bench_doctor_report *report, const ch
     return status;
 }
 
-/* Prints and writes the report on rank 0. The other ranks print nothing and end with status 0, so
- * that a launcher reports one failure for the job and not one for each rank. */
+/* The ranks other than 0 print nothing and end with status 0, so that a launcher reports one
+ * failure for the job. */
 static gyre_status report(struct bench_doctor *doctor, const struct options *options,
                           int *exit_status_out)
 {
@@ -271,7 +266,7 @@ static void read_params(struct bench_doctor *doctor)
     if (doctor->params_status == GYRE_SUCCESS)
         return;
     snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
-    (void)gyre_params_from(nothing, &doctor->params); /* the defaults, which are legal */
+    (void)gyre_params_from(nothing, &doctor->params);
 }
 
 static gyre_status examine(struct bench_doctor *doctor, const struct options *options,

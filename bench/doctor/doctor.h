@@ -14,8 +14,8 @@
 /* In ascending order of importance for the reader. */
 enum bench_severity {
     BENCH_OK,
-    BENCH_SKIPPED, /* the check does not apply here; the evidence says why */
-    BENCH_UNKNOWN, /* the check applies, but what it needs could not be read or understood */
+    BENCH_SKIPPED, /* does not apply here */
+    BENCH_UNKNOWN, /* what it needs could not be read or understood */
     BENCH_WARN,    /* works, but slowly, or only in some cases */
     BENCH_FAIL,    /* will not work */
     BENCH_N_SEVERITIES
@@ -30,7 +30,7 @@ enum bench_check_id {
 
 struct bench_doctor;
 
-/* What a check needs; without it the check is skipped with these words. */
+/* Without it the check is skipped with these words. */
 #define BENCH_NEEDS_TABLE(X)                                   \
     X(NOTHING, NULL)                                           \
     X(PORT, "no RDMA port in /sys/class/infiniband")           \
@@ -57,18 +57,17 @@ extern const struct bench_check bench_checks[BENCH_N_CHECKS];
 
 #define BENCH_FIX_BYTES 448
 
-/* The traffic class that fixes and pages name: DSCP 26 x 4, and ECN bits that allow marks (ECT(0)).
- */
+/* DSCP 26 x 4, and ECN bits that allow marks (ECT(0)). */
 #define BENCH_TRAFFIC_CLASS "106 is DSCP 26, priority 3"
 
-/* A finding of a check. Ranks all-gather findings, so the layout is fixed and has no pointers. */
+/* Ranks all-gather findings, so the layout is fixed and has no pointers. */
 struct bench_finding {
     int32_t check;             /* enum bench_check_id */
     int32_t severity;          /* enum bench_severity */
-    char subject[64];          /* the device or interface that it is about; "" = the whole host */
-    char ranks[64];            /* whose finding it is: "0-3"; "" for a process alone */
+    char subject[64];          /* a device or interface; "" = the whole host */
+    char ranks[64];            /* "0-3"; "" for a process alone */
     char evidence[1536];       /* the file or command, and what it said; may have several lines */
-    char fix[BENCH_FIX_BYTES]; /* the command that mends it; "" if nothing is to be done */
+    char fix[BENCH_FIX_BYTES]; /* the command that mends it; "" = none */
 };
 
 struct bench_findings {
@@ -76,7 +75,7 @@ struct bench_findings {
     int n;
 };
 
-/* Facts that all ranks of a job should have in common. X(name, title) */
+/* X(name, title) */
 #define BENCH_FACT_TABLE(X)                        \
     X(VERSION, "gyre's version and commit")        \
     X(VARIABLES, "variables that plans depend on") \
@@ -94,16 +93,16 @@ enum bench_fact_id {
         BENCH_N_FACTS
 };
 
-/* A matrix of measurements between hosts or GPUs. NAN = not measured. */
+/* NAN = not measured. */
 struct bench_matrix {
     int n;
-    char (*names)[64];    /* n */
-    double *latency_us;   /* n * n, from row to column */
-    double *gbytes_per_s; /* n * n */
-    char what[64];        /* "network between hosts" */
+    char (*names)[64];
+    double *latency_us; /* n * n, from row to column */
+    double *gbytes_per_s;
+    char what[64]; /* "network between hosts" */
 };
 
-/* What should be there; -1 = nothing is expected. */
+/* -1 = nothing is expected. */
 struct bench_expect {
     int64_t n_gpus, n_ports;
     int64_t gbit_per_s; /* of each RDMA port */
@@ -119,9 +118,9 @@ struct bench_doctor {
     char params_cause[GYRE_CAUSE_MAX_BYTES];
     struct bench_machine machine;
     struct bench_expect expect;
-    enum bench_check_id check; /* the one that runs */
+    enum bench_check_id check;
     struct bench_findings findings;
-    char host[64]; /* the host's name */
+    char host[64];
     char facts[BENCH_N_FACTS][160];
     struct bench_matrix hosts, gpus, rails;
     struct bench_counters *before_load, *after_load; /* of job.rails; NULL = it put no load here */
@@ -134,40 +133,40 @@ struct bench_doctor {
 
 /* ---- what checks say ----------------------------------------------------------------------- */
 
-/** bench_say - add a finding of the running check.
- * @subject, @fix: may be NULL. @format: the evidence. */
+/** bench_say - add a finding of the running check. @subject, @fix: may be NULL. @format: the
+ * evidence. */
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #define bench_ok(doctor, subject, ...) bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
 #define bench_skip(doctor, ...)        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
 
-/** bench_say_port - bench_say about an RDMA port, whose names are put into the fix. */
+/** bench_say_port - about an RDMA port, whose names are put into the fix. */
 void bench_say_port(struct bench_doctor *doctor, enum bench_severity severity,
                     const struct bench_rdma_port *port, const char *fix, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/** bench_say_netdev - bench_say about an interface, whose name is put into the fix. */
+/** bench_say_netdev - about an interface, whose name is put into the fix. */
 void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity, const char *netdev,
                       const char *fix, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/** bench_say_unreadable - the running check needs a file that cannot be read or understood.
- * @result: of the read. OK means that the file was read and is not understood. */
+/** bench_say_unreadable - @result: of the read. OK means that the file was read and is not
+ * understood. */
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
                           enum bench_read result);
 
-/* A counter that a file shows, and the most that is no finding. */
+/* A counter in a file, and the most that is no finding. */
 struct bench_count {
     const char *subject, *path;
-    const char *key; /* the words before the number in the file; NULL = it has the number alone */
-    const char *before, *behind; /* words around the number in the evidence */
+    const char *key;             /* before the number; NULL = the file has the number alone */
+    const char *before, *behind; /* around the number in the evidence */
     const char *fix;
     int64_t most;
 };
 
-/** bench_count_judge - read a counter, and warn if it is above the most. Returns 1 if it was read;
- * an absent file is no finding. */
+/** bench_count_judge - warns above the most. Returns 1 if the counter was read; an absent file is
+ * no finding. */
 int bench_count_judge(struct bench_doctor *doctor, const struct bench_count *count);
 
 /** bench_say_counted - if the check has said nothing: that all is well, or that nothing could be
@@ -177,35 +176,32 @@ void bench_say_counted(struct bench_doctor *doctor, int n_read, const char *good
 
 bool bench_said(const struct bench_doctor *doctor);
 
-/** bench_fix_of_port - a fix with the names of the port that it is about.
- * @fix: NETDEV in it stands for the port's network interface, DEVICE for its RDMA device.
- * @device: may be NULL. @netdev: "" = not known; then the text says in words where the name is
+/** bench_fix_of_port - @fix: NETDEV in it stands for the port's network interface, DEVICE for its
+ * RDMA device. @device: may be NULL. @netdev: "" = not known; then the text says where the name is
  * found. @text_out: BENCH_FIX_BYTES; returned. */
 const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
                               char *text_out);
 
-/** bench_fix_of_interface - likewise, of an interface that need not be one of RDMA. */
+/** bench_fix_of_interface - that need not be one of RDMA. */
 const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out);
 
-/** bench_text_clean - make a text safe to print: bytes that a terminal or a JSON reader could
- * misread become "?". */
+/** bench_text_clean - bytes that a terminal or a JSON reader could misread become "?". */
 void bench_text_clean(char *text);
 
-/** bench_append - append to a text; one without room for all of it ends with "...". */
+/** bench_append - a text without room for all ends with "...". */
 void bench_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 
-/** bench_fact_of_gids - "mlx5_0:1 RoCE v2 IPv4, ..." of the GIDs that the rules choose. @text: "".
- */
+/** bench_fact_of_gids - "mlx5_0:1 RoCE v2 IPv4, ...". @text: "". */
 void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes);
 
 /** bench_fact_of_driver - "580.65.06". @text: "". */
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes);
 
-/** bench_expect_parse - "gpus=8,ports=8,rate=400,mtu=4200", or the name of a file with the same, in
- * which lines and comments behind # may stand. Errors: INVALID_ARGUMENT. */
+/** bench_expect_parse - "gpus=8,ports=8,rate=400,mtu=4200", or a file with the same, with lines and
+ * # comments. Errors: INVALID_ARGUMENT. */
 gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out);
 
 void bench_facts_gather(struct bench_doctor *doctor);
@@ -214,15 +210,15 @@ void bench_facts_gather(struct bench_doctor *doctor);
 
 bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding);
 
-/** bench_findings_sort - sort by check, then by severity (worst first), then by subject. */
+/** bench_findings_sort - by check, then by severity (worst first), then by subject. */
 void bench_findings_sort(struct bench_findings *findings);
 
-/** bench_findings_exit_status - the exit status of `gyre doctor`: 0 = no problem, 1 = a warning, 2
- * = a failure, 3 = no warning, but a check came to no result. */
+/** bench_findings_exit_status - 0 = no problem, 1 = a warning, 2 = a failure, 3 = no warning, but a
+ * check came to no result. */
 int bench_findings_exit_status(const struct bench_findings *findings);
 
-/** bench_findings_merge - gather the findings of all ranks on every rank, and join equal findings.
- * Findings that are ok or skipped are joined even if their evidence differs. Collective. */
+/** bench_findings_merge - gather the findings of all ranks on every rank, and join equal ones.
+ * Those that are ok or skipped are joined even if their evidence differs. Collective. */
 gyre_status bench_findings_merge(struct bench_doctor *doctor);
 
 /** bench_ranks_to_text - "0-3,6". @is_in: by rank. Ends with "..." if there is no room. */
@@ -230,29 +226,29 @@ void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t 
 
 /* ---- hosts and matrices -------------------------------------------------------------------- */
 
-/* The hosts of a job. The first process of each host takes part in measurements between hosts; the
- * others only gather. */
+/* The first process of each host takes part in measurements between hosts; the others only
+ * gather. */
 struct bench_hosts {
     int n;
     int *leaders;      /* n; process number of each host's first process */
-    char (*names)[64]; /* n; "node1 (rank 0)", because one machine can count as several hosts */
-    int me;            /* this process's host if it is the host's first process; else -1 */
+    char (*names)[64]; /* n; "node1 (rank 0)" */
+    int me;            /* this process's host; -1 = not its first process */
 };
 
-/** bench_hosts_find - find the first process of each host, by the library's own notion of a host.
- * Collective. Freed by bench_hosts_free(), also after a failure. */
+/** bench_hosts_find - by the library's own notion of a host. Collective. Freed by
+ * bench_hosts_free(), also after a failure. */
 gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out);
 void bench_hosts_free(struct bench_hosts *hosts);
 
-/** bench_matrix_open - n rows without measurements; the caller fills in names and what, and n when
- * there is something to print. Errors: OUT_OF_MEMORY. */
+/** bench_matrix_open - the caller fills in names and what, and n when there is something to print.
+ * Errors: OUT_OF_MEMORY. */
 gyre_status bench_matrix_open(struct bench_matrix *matrix, int n);
 void bench_matrix_free(struct bench_matrix *matrix);
 
-/* The rates of a matrix. A pair is the index of its cell, row * n + column. */
+/* A pair is the index of its cell, row * n + column. */
 struct bench_matrix_rates {
     int n_measured;
-    int slow, fast; /* pairs with the lowest and the highest rate; -1 = nothing was measured */
+    int slow, fast; /* pairs; -1 = nothing was measured */
 };
 
 struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix);
@@ -268,12 +264,11 @@ struct bench_doctor_report {
     int exit_status;
 };
 
-/** bench_doctor_summary - "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped". Returns text_out. */
+/** bench_doctor_summary - "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped". */
 const char *bench_doctor_summary(const struct bench_doctor_report *report, char *text_out,
                                  size_t text_bytes);
 
-/** bench_finding_doc - the section of the page that explains a check: "docs/doctor.md#hostmemlock".
- * Returns text_out, of 96 bytes. */
+/** bench_finding_doc - "docs/doctor.md#hostmemlock". @text_out: 96 bytes; returned. */
 const char *bench_finding_doc(const struct bench_finding *finding, char *text_out);
 
 const char *bench_severity_name(int severity);
@@ -285,7 +280,7 @@ enum bench_print {
     BENCH_PRINT_ALL
 };
 
-/** bench_doctor_print - print the report for people. Colours are used if `file` is a terminal. */
+/** bench_doctor_print - in colour if `file` is a terminal. */
 void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
                         FILE *file);
 
@@ -294,8 +289,7 @@ void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file
 void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report);
 void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report);
 
-/** bench_doctor_write_json - replace a file. Errors: as gyre_file_replace(); UNSUPPORTED if json-c
- * was missing when this program was built. */
+/** bench_doctor_write_json - errors: as gyre_file_replace(); UNSUPPORTED without json-c. */
 gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
 
 #define X(group, name, needs, title) void bench_check_##group##_##name(struct bench_doctor *doctor);

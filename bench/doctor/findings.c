@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The list of findings: how checks add to it, and how ranks join theirs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
@@ -177,8 +174,8 @@ int bench_findings_exit_status(const struct bench_findings *findings)
 
 /* ---- fixes --------------------------------------------------------------------------------- */
 
-/* Puts the names into a fix, so that its command can be copied.
- * @unknown: is appended if the text has NETDEV and the interface is not known. */
+/* So that the fix can be copied. @unknown: is appended if the text has NETDEV and the interface is
+ * not known. */
 static const char *put_names(const char *fix, const char *device, const char *netdev,
                              const char *unknown, char *text_out)
 {
@@ -248,7 +245,7 @@ static bool is_same(const struct bench_finding *a, const struct bench_finding *b
             (strcmp(a->evidence, b->evidence) == 0 && strcmp(a->fix, b->fix) == 0));
 }
 
-/* A finding of another process is used only if its fields are legal. */
+/* Of another process. */
 static bool is_legal(const struct bench_finding *finding)
 {
     return finding->check >= 0 && finding->check < BENCH_N_CHECKS && finding->severity >= 0 &&
@@ -285,7 +282,6 @@ static gyre_status join(const struct bench_doctor *doctor, const struct bench_fi
     return status;
 }
 
-/* Ranks gather the number of findings of each rank, then the findings. */
 gyre_status bench_findings_merge(struct bench_doctor *doctor)
 {
     struct bench_launcher *launcher = &doctor->launcher;

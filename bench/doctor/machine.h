@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a machine shows of itself in procfs, sysfs and /etc below a root folder, so that tests run
- * the same code on prepared folders: files, PCI functions, network interfaces, RDMA ports and their
- * counters.
+ * the same code on prepared folders.
  */
 #ifndef GYRE_BENCH_DOCTOR_MACHINE_H
 #define GYRE_BENCH_DOCTOR_MACHINE_H
@@ -17,57 +16,55 @@
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* A file is never trusted. Reads are bounded and do not block. They tell apart files that are
- * absent, forbidden and not understood, because only an absent file may count as "not there". */
+/* Files are not trusted. Reads are bounded and do not block. Only an absent file may count as "not
+ * there". */
 enum bench_read {
     BENCH_READ_OK,
-    BENCH_READ_ABSENT, /* there is no such file, or the kernel has no value for it (EINVAL) */
-    BENCH_READ_DENIED, /* no permission */
-    BENCH_READ_BROKEN  /* empty, binary, or not what was expected */
+    BENCH_READ_ABSENT, /* also: the kernel has no value (EINVAL) */
+    BENCH_READ_DENIED,
+    BENCH_READ_BROKEN /* empty, binary, or not what was expected */
 };
 
 #define BENCH_NAME_BYTES 64
 
-/** bench_read_text - the first bytes of a file, without blanks at its end.
- * @path: "/proc/..."; it is looked up below root. @text_out: "" on failure. */
+/** bench_read_text - the first bytes, without blanks at the end. @path: "/proc/..." below root.
+ * @text_out: "" on failure. */
 enum bench_read bench_read_text(const char *root, const char *path, char *text_out,
                                 size_t text_bytes);
 
-/** bench_read_all - the whole file, at most 64 MiB. @text_out: freed by the caller; NULL on
- * failure. Reading /dev/kmsg ends at the newest message. */
+/** bench_read_all - at most 64 MiB. @text_out: freed by the caller; NULL on failure. Reading
+ * /dev/kmsg ends at the newest message. */
 enum bench_read bench_read_all(const char *root, const char *path, char **text_out);
 
 enum bench_read bench_read_number(const char *root, const char *path, int64_t *number_out);
 
-/** bench_read_bytes - as many bytes as the file has, at most n_max; for PCI configuration space. */
+/** bench_read_bytes - at most n_max; for PCI configuration space. */
 enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes_out, size_t n_max,
                                  size_t *n_out);
 
-/** bench_read_link - the last part of the path that a symbolic link leads to: the name of a driver
- * or of a PCI device. */
+/** bench_read_link - the last part of the path: the name of a driver or of a PCI device. */
 enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
                                 size_t name_bytes);
 
-/** bench_read_names - the names in a folder, sorted with numbers by value, without dot files.
- * @names_out: freed by the caller. A folder that is absent has none. Returns their number. */
+/** bench_read_names - sorted with numbers by value, without dot files. @names_out: freed by the
+ * caller. An absent folder has none. Returns their number. */
 int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES]);
 
 bool bench_exists(const char *root, const char *path);
 
-/** bench_can_open - may this process open the file for reading and writing, if it is a device? */
+/** bench_can_open - for reading and writing, if it is a device. */
 bool bench_can_open(const char *root, const char *path);
 
-/** bench_text_to_number - the whole text is a decimal or 0x number, with blanks around it. */
+/** bench_text_to_number - decimal or 0x, with blanks around it. */
 bool bench_text_to_number(const char *text, int64_t *number_out);
 
 char *bench_next_line(char **rest);
 
-/** bench_grow - make room for item n of a list that has n items. The new items are zero. NULL = no
- * memory; the list is then unchanged. */
+/** bench_grow - room for item n of a list that has n items; new items are zero. NULL = no memory;
+ * the list is then unchanged. */
 void *bench_grow(void *list, int n, size_t item_bytes);
 
-/** bench_cpus_overlap - do two lists of processors, "0-15,32" and "3", have one in common?
- * Returns -1 if one of them is not understood. */
+/** bench_cpus_overlap - of two lists, "0-15,32" and "3". -1 = not understood. */
 int bench_cpus_overlap(const char *a, const char *b);
 
 int bench_cpus_count(const char *list);
@@ -78,8 +75,8 @@ struct bench_pci {
     char bus_id[BENCH_NAME_BYTES]; /* "0000:18:00.0" */
     uint32_t class;                /* 0x030200 */
     uint32_t vendor;
-    bool is_gpu; /* an NVIDIA display or 3D controller */
-    bool is_nic; /* has RDMA devices */
+    bool is_gpu;
+    bool is_nic;
 };
 
 struct bench_pci_link {
@@ -89,27 +86,26 @@ struct bench_pci_link {
     double most_gt_per_s;
 };
 
-/** bench_pci_read_link - read the link above a function. Returns ABSENT if the function has no link
- * of its own. */
+/** bench_pci_read_link - above a function. ABSENT = it has no link of its own. */
 enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
                                     struct bench_pci_link *link_out);
 
-/** bench_pci_gbit_per_s - the data rate of a link in one direction, without its encoding. */
+/** bench_pci_gbit_per_s - in one direction, without the encoding. */
 double bench_pci_gbit_per_s(int width, double gt_per_s);
 
-/** bench_pci_path - "/sys/bus/pci/devices/BUS_ID/FILE". Returns text_out, of 192 bytes. */
+/** bench_pci_path - "/sys/bus/pci/devices/BUS_ID/FILE". @text_out: 192 bytes; returned. */
 const char *bench_pci_path(const char *bus_id, const char *file, char *text_out);
 
 /* ---- network interfaces -------------------------------------------------------------------- */
 
 struct bench_netdev {
     char name[16];
-    char kind[16];      /* "physical", "bond", "vlan", "bridge", "loopback", "virtual" */
-    char parent[16];    /* of a VLAN: the interface below it; "" = none or unknown */
-    char master[16];    /* the bond or bridge that it is part of; "" = none */
-    char duplex[16];    /* "full", "half", "unknown", "" */
-    bool is_up;         /* the administrator has enabled it */
-    bool has_link;      /* and there is a carrier */
+    char kind[16];   /* "physical", "bond", "vlan", "bridge", "loopback", "virtual" */
+    char parent[16]; /* of a VLAN; "" = none or unknown */
+    char master[16]; /* a bond or bridge; "" = none */
+    char duplex[16]; /* "full", "half", "unknown", "" */
+    bool is_up;
+    bool has_link;      /* up, and there is a carrier */
     int64_t mtu;        /* 0 = unknown */
     int64_t mbit_per_s; /* 0 = unknown */
 };
@@ -135,13 +131,12 @@ struct bench_rdma_port {
     char bus_id[BENCH_NAME_BYTES]; /* "" = no PCI device */
     bool is_soft;                  /* Soft-RoCE or another device without hardware */
     bool is_active;
-    bool is_roce;        /* an Ethernet port */
-    char why_unused[96]; /* why no job uses it with the variables in force; "" = it is used, or
-                            should be */
+    bool is_roce;
+    char why_unused[96]; /* why no job uses it; "" = it is used, or should be */
 };
 
-/** bench_rdma_path - "/sys/class/infiniband/DEVICE/ports/PORT/FILE". Returns text_out, of 256
- * bytes. */
+/** bench_rdma_path - "/sys/class/infiniband/DEVICE/ports/PORT/FILE". @text_out: 256 bytes;
+ * returned. */
 const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file, char *text_out);
 
 /** bench_ethtool_read - the statistics of a driver, as `ethtool -S` prints them: lines of
@@ -156,12 +151,12 @@ struct bench_machine {
     struct bench_pci *pci;
     int n_pci;
     bool has_gpu, has_nic;        /* on PCI */
-    bool has_gpu_driver;          /* there is /proc/driver/nvidia/version */
+    bool has_gpu_driver;          /* /proc/driver/nvidia/version exists */
     struct bench_netdev *netdevs; /* in the order of their index */
     int n_netdevs;
     struct gyre_sock_interface *addresses;
     int n_addresses;
-    struct gyre_sock_interface *chosen; /* the addresses that the library would take, best first */
+    struct gyre_sock_interface *chosen; /* the library's choice, best first */
     int n_chosen;
     gyre_status net_status; /* of that choice */
     char net_cause[512];
@@ -171,51 +166,49 @@ struct bench_machine {
     int n_rdma_devices;
 };
 
-/** bench_machine_read - read all of it. The addresses of this machine come from getifaddrs(), those
- * of another root from proc/net: IPv4 from fib_trie and route, IPv6 from if_inet6. Freed by
- * bench_machine_free(), also after a failure. Errors: OUT_OF_MEMORY. */
+/** bench_machine_read - the addresses of this machine come from getifaddrs(), those of another root
+ * from proc/net: IPv4 from fib_trie and route, IPv6 from if_inet6. Freed by bench_machine_free(),
+ * also after a failure. Errors: OUT_OF_MEMORY. */
 gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
                                struct bench_machine *machine_out);
 void bench_machine_free(struct bench_machine *machine);
 
-/* The parts of bench_machine_read(); the files net.c and rdma.c have them. Return false if there is
- * no memory. */
+/* False = no memory. */
 bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine);
 bool bench_rdma_read(struct bench_machine *machine);
 
-/** bench_rdma_find_unused - find the ports that no job uses: RDMA is off, IB_HCA leaves them out,
- * or nobody has enabled them while others work. @n_expected: active ports that should be there;
- * then all others are unused. -1 = not known. */
+/** bench_rdma_find_unused - RDMA is off, IB_HCA leaves the port out, or nobody has enabled it while
+ * others work. @n_expected: active ports that should be there; then all others are unused. -1 = not
+ * known. */
 void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
                             struct bench_machine *machine);
 
-/** bench_rdma_off - the variable that keeps jobs off RDMA, as the ib transport obeys it:
- * "NCCL_IB_DISABLE=1". NULL = none. @text_out: 96 bytes; returned. */
+/** bench_rdma_off - the variable that keeps jobs off RDMA: "NCCL_IB_DISABLE=1". NULL = none.
+ * @text_out: 96 bytes; returned. */
 const char *bench_rdma_off(const struct gyre_params *params, char *text_out);
 
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name);
 
-/** bench_net_first - the interface that gyre uses, or NULL if there is none but loopback. */
+/** bench_net_first - NULL = none but loopback. */
 const struct bench_netdev *bench_net_first(const struct bench_machine *machine);
 
-/** bench_net_real - the name of the interface of an adapter or bond that is most likely meant for
- * other hosts: one that has a link, else one that is enabled, else any. "" = there is none. */
+/** bench_net_real - the interface of an adapter or bond that is most likely meant for other hosts:
+ * one that has a link, else one that is enabled, else any. "" = none. */
 const char *bench_net_real(const struct bench_machine *machine);
 
-/** bench_rdma_gids - the rows of a port's GID table that are not empty. @rows_out: freed by the
- * caller. Returns their number; -1 if a row is not understood, or there is no memory. */
+/** bench_rdma_gids - the rows that are not empty. @rows_out: freed by the caller. Returns their
+ * number; -1 = a row is not understood, or no memory. */
 int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma_port *port,
                     struct gyre_ib_gid_row **rows_out);
 
 /* ---- counters of RDMA ports ---------------------------------------------------------------- */
 
-/* The meaning of a counter: a file of a port, or a name of ethtool's statistics with # for the
- * priority. The names are those of the mlx5 and rxe drivers; counters of other drivers with the
- * same names mean the same. */
+/* A file of a port, or a name of ethtool's statistics with # for the priority. Names are those of
+ * the mlx5 and rxe drivers. */
 struct bench_meaning {
     const char *name;
-    bool is_loss;  /* packets were lost, damaged or sent again; else flow control did its work */
-    bool is_total; /* rdma.counters judges what it has counted since the driver was loaded */
+    bool is_loss;  /* else flow control did its work */
+    bool is_total; /* rdma.counters judges it since the driver was loaded */
     const char *meaning, *fix;
 };
 
@@ -232,16 +225,15 @@ struct bench_rise {
     const struct bench_rdma_port *port;
 };
 
-/** bench_counters_read - the counters of all ports, and of their interfaces. NULL if there is no
- * memory.
- * @machine: must outlive them. */
+/** bench_counters_read - of all ports and their interfaces. NULL = no memory. @machine: must
+ * outlive them. */
 struct bench_counters *bench_counters_read(const struct bench_machine *machine);
 void bench_counters_free(struct bench_counters *counters);
 
 int bench_counters_n(const struct bench_counters *counters);
 
-/** bench_counters_compare - the counters that are larger in `after`; losses first. A counter that
- * only one of the two has is left out. Returns their number, at most n_max. */
+/** bench_counters_compare - the counters that are larger in `after`; losses first. Returns their
+ * number, at most n_max. */
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,
                            struct bench_rise *rises_out, int n_max);
 

@@ -31,7 +31,7 @@ static int64_t number_of(const char *root, const char *name, const char *file)
                : 0;
 }
 
-/* "Device: eth0" of /proc/net/vlan/NAME is the interface below a VLAN. */
+/* "Device: eth0" of /proc/net/vlan/NAME is the interface below. */
 static bool read_vlan(const char *root, struct bench_netdev *device)
 {
     char path[64], text[1024];
@@ -87,7 +87,7 @@ static int compare_by_index(const void *a, const void *b)
     return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
-/* Interfaces in the order of their index, which is the order of getifaddrs(). */
+/* In the order of their index, as getifaddrs(). */
 static bool read_devices(struct bench_machine *machine)
 {
     char(*names)[BENCH_NAME_BYTES];
@@ -144,7 +144,7 @@ static bool has_ipv4(const struct bench_machine *machine, const char *name)
     return false;
 }
 
-/* A route without a gateway; address and mask in network byte order. */
+/* Without a gateway; address and mask in network byte order. */
 struct route {
     char name[16];
     unsigned destination, mask;
@@ -175,9 +175,8 @@ static struct route *read_routes(const char *root, int *n_out)
     return routes;
 }
 
-/* Find the interface whose subnet holds the address. If two interfaces are in one subnet, the
- * result is the interface that has no address yet. Returns the bits of the subnet; -1 = there is
- * none. */
+/* The interface whose subnet holds the address; of two, the one without an address yet. Returns the
+ * bits of the subnet; -1 = none. */
 static int find_route(const struct bench_machine *machine, const struct route *routes, int n,
                       uint32_t address, char *name_out)
 {
@@ -194,7 +193,7 @@ static int find_route(const struct bench_machine *machine, const struct route *r
     return best;
 }
 
-/* Adds each address that proc/net/fib_trie lists as "/32 host LOCAL", once. */
+/* That proc/net/fib_trie lists as "/32 host LOCAL", once. */
 static void add_ipv4(struct bench_machine *machine)
 {
     char *trie = NULL, text[32] = "";
@@ -251,7 +250,7 @@ static void add_ipv6(struct bench_machine *machine)
     free(text);
 }
 
-/* Sorts addresses of one family by the order of their interfaces, as getifaddrs() lists them. */
+/* Of one family, by the order of their interfaces, as getifaddrs(). */
 static void sort_by_device(const struct bench_machine *machine, struct gyre_sock_interface *list,
                            int n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls NVML. The few types that are needed are declared here, as in NVML's public API reference.
+ * The few types that are needed are declared here, as in NVML's public API reference.
  */
 #include "bench/doctor/trial.h"
 
@@ -48,7 +48,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* POSIX lets dlsym()'s result be a function; ISO C has no such cast, so the bytes are copied. */
+/* ISO C has no cast to a function, so the bytes are copied. */
 static const char *load(void *library, struct nvml *nvml_out)
 {
     const char *missing = NULL;

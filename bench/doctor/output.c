@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Findings as text for a terminal, as Markdown to paste into an issue, and as JSON, whose schema is
- * doctor.schema.json. In text, a check without a problem takes one line; a problem is printed with
- * its evidence, its fix and the page that explains it.
+ * Findings as text, as Markdown, and as JSON (doctor.schema.json). In text, a check without a
+ * problem takes one line; a problem is printed with its evidence, its fix and its page.
  */
 #include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
@@ -119,7 +118,7 @@ static bool is_printed(const struct bench_finding *finding, enum bench_print whi
            (which == BENCH_PRINT_ROWS && finding->severity == BENCH_OK);
 }
 
-/* One line for the checks of each group that are well: "host: memlock, nofile, shm". */
+/* "host: memlock, nofile, shm". */
 static void print_groups(const struct bench_findings *findings, FILE *file)
 {
     char names[512] = "", group[16] = "";
@@ -205,7 +204,7 @@ void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file
 
 /* ---- Markdown ------------------------------------------------------------------------------ */
 
-/* Writes text that is to stand in a cell: a bar would end the cell, a newline the table. */
+/* A bar would end the cell, a newline the table. */
 static void put_cell(FILE *file, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -312,7 +311,7 @@ static void add_finding(struct json_object *list, const struct bench_finding *fi
     json_object_array_add(list, object);
 }
 
-/* Rows of numbers; null where nothing was measured. */
+/* null = not measured. */
 static void add_rows(struct json_object *object, const char *key, const double *values, int n)
 {
     struct json_object *rows = add_array(object, key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Findings as one HTML file without scripts, that loads nothing. The matrices are heat maps: the
- * colour goes from red for the slowest pair to green for the fastest one.
+ * One HTML file without scripts, that loads nothing. The matrices are heat maps, from red for the
+ * slowest pair to green for the fastest one.
  */
 #include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
@@ -25,7 +25,7 @@ static const char head[] =
     ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
     "</style></head><body>\n";
 
-/* A text with its line ends, which gyre_text_put_markup() would make blanks. */
+/* With line ends, which gyre_text_put_markup() would make blanks. */
 static void put_lines(const char *text, FILE *file)
 {
     char line[sizeof(((struct bench_finding *)NULL)->evidence)];
@@ -59,7 +59,7 @@ static void put_finding(FILE *file, const struct bench_finding *finding)
     fputs("</td></tr>\n", file);
 }
 
-/* @goodness: 0 = the worst pair, red; 1 = the best one, green. */
+/* @goodness: 0 = the worst pair, 1 = the best one. */
 static void put_cell(FILE *file, double value, double goodness)
 {
     fprintf(file, "<td style=\"background:hsl(%d,70%%,82%%)\">%.4g</td>", (int)(120 * goodness),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies between each pair of devices. A child process makes one communicator over all devices,
- * then measures one pair after the other; the parent reads its events from a pipe, each with a
- * deadline.
+ * A child process makes one communicator over all devices, then measures one pair after the other;
+ * the parent reads its events from a pipe, each with a deadline.
  */
 #include "bench/doctor/trial.h"
 
@@ -19,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_MS       2000 /* until a child that was killed must be gone */
+#define END_MS       2000 /* for a killed child to be gone */
 #define SMALL_BYTES  8
 #define LARGE_BYTES  ((size_t)32 << 20)
 #define N_SMALL      20
@@ -31,8 +30,8 @@
 
 void bench_pair_tell(int fd, const struct bench_pair_event *event)
 {
-    /* An event is smaller than PIPE_BUF, so it is written whole or not at all. If the parent is
-     * gone the write fails. */
+    /* Smaller than PIPE_BUF, so it is written whole or not at all. If the parent is gone the write
+     * fails. */
     if (write(fd, event, sizeof(*event)) != (ssize_t)sizeof(*event))
         _exit(1);
 }
@@ -43,7 +42,7 @@ struct copier {
     int n;
     gyre_comm *comms[BENCH_MAX_PAIR_DEVICES];
     gyre_stream streams[BENCH_MAX_PAIR_DEVICES];
-    void *buffers[BENCH_MAX_PAIR_DEVICES]; /* LARGE_BYTES each */
+    void *buffers[BENCH_MAX_PAIR_DEVICES];
     struct gyre_device *devices[BENCH_MAX_PAIR_DEVICES];
 };
 
@@ -111,7 +110,7 @@ static gyre_status measure_pair(const struct copier *copier, int from, int to)
     struct bench_pair_event event = {.kind = BENCH_PAIR_DONE, .from = from, .to = to};
     tell(copier, BENCH_PAIR_START, from, to);
     GYRE_TRY(verify(copier, from, to));
-    GYRE_TRY(copy(copier, from, to, SMALL_BYTES)); /* loads the program before the measurement */
+    GYRE_TRY(copy(copier, from, to, SMALL_BYTES));
     uint64_t start_ns = gyre_now_ns();
     for (int i = 0; i < N_SMALL; i++)
         GYRE_TRY(copy(copier, from, to, SMALL_BYTES));
@@ -150,8 +149,7 @@ static gyre_status open_devices(struct copier *copier)
     return GYRE_SUCCESS;
 }
 
-/* Nothing is released at the end, because a broken device could hang in a release, and the process
- * ends anyway. */
+/* A broken device could hang in a release, and the process ends anyway. */
 void bench_pairs_measure(int fd, int kind)
 {
     struct copier copier = {.fd = fd, .kind = (gyre_device_kind)kind};
@@ -219,8 +217,7 @@ static bool take(const struct bench_pair_event *event, struct bench_pairs *pairs
     return false;
 }
 
-/* End the child. A child that hangs in a driver may not end even if it is killed; then it is left
- * alone. */
+/* A child that hangs in a driver may not end even if it is killed; then it is left alone. */
 static void end_child(pid_t child)
 {
     kill(child, SIGKILL);
@@ -242,7 +239,7 @@ gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout
             pairs_out->latency_us[i][j] = pairs_out->gbytes_per_s[i][j] = NAN;
     if (pipe(fds) != 0)
         return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* otherwise the child would print the buffered text a second time */
+    fflush(NULL); /* or the child would print the text again */
     const pid_t child = fork();
     if (child < 0) {
         status = gyre_fail_errno(errno, "fork");

@@ -177,8 +177,8 @@ static bool parse_gid(const char *text, uint8_t raw_out[16])
     return true;
 }
 
-/* Read the type and the interface of a row. The kernel does not show them for an empty row, nor in
- * a container for a row whose interface is in another network namespace. */
+/* The kernel shows neither type nor interface of an empty row, nor in a container those of a row of
+ * another network namespace. */
 static void read_row(const struct bench_machine *machine, const struct bench_rdma_port *port,
                      struct gyre_ib_gid_row *row)
 {
@@ -240,7 +240,7 @@ int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma
 
 /* ---- counters ------------------------------------------------------------------------------ */
 
-/* A network driver's own statistics, which sysfs does not show. */
+/* Sysfs does not show them. */
 static int ask(int fd, const char *netdev, void *command)
 {
     struct ifreq request;
@@ -250,7 +250,7 @@ static int ask(int fd, const char *netdev, void *command)
     return ioctl(fd, SIOCETHTOOL, &request);
 }
 
-/* Prints names and numbers, which the kernel hands out in two calls. */
+/* The kernel hands out names and numbers in two calls. */
 static enum bench_read format_statistics(int fd, const char *netdev, uint32_t n, char **text_out)
 {
     struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
@@ -406,7 +406,7 @@ static void add(struct bench_counters *counters, const struct bench_rdma_port *p
     counter->meaning = meaning;
 }
 
-/* Does a name of ethtool match a pattern, in which # is any digit? */
+/* @pattern: # is any digit. */
 static bool matches(const char *pattern, const char *name)
 {
     while (*pattern != '\0' &&

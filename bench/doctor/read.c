@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Bounded reading of files below a root folder; PCI functions and lists of processors.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/machine.h"
 
 #include "core/foundation/base/text.h"
@@ -25,7 +22,7 @@ static enum bench_read result_of(int error_number)
     switch (error_number) {
     case ENOENT:
     case ENOTDIR:
-    case EINVAL: /* sysfs: the attribute has no value now, as the speed of a link that is down */
+    case EINVAL: /* sysfs: no value now, as the speed of a link that is down */
     case ENODEV:
     case ENXIO:
     case ENODATA:
@@ -69,7 +66,7 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
     return result;
 }
 
-/* Ends a text without the blanks at its end. One that is empty or has a NUL inside is broken. */
+/* Without blanks at the end. One that is empty or has a NUL inside is broken. */
 static enum bench_read finish_text(enum bench_read result, char *text, size_t n)
 {
     text[n] = '\0';
@@ -243,7 +240,7 @@ static bool read_pci(struct bench_machine *machine)
     return machine->pci != NULL;
 }
 
-/* A file with a width ("16") or a speed ("16.0 GT/s PCIe"). */
+/* A width ("16") or a speed ("16.0 GT/s PCIe"). */
 static enum bench_read read_figure(const char *root, const char *bus_id, const char *file,
                                    double *figure_out)
 {
@@ -288,7 +285,7 @@ double bench_pci_gbit_per_s(int width, double gt_per_s)
     return width * gt_per_s * part;
 }
 
-/* Reads "0-15,32-47" into a set. Returns the number of processors, or -1. */
+/* "0-15,32-47". Returns the number of processors, or -1. */
 static int read_cpus(const char *list, bool *set_out)
 {
     int n = 0;

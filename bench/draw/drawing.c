@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Opens a drawing: checks the programs, walks them (drawing_walk.c) and asks the verifier for its
- * verdict. Also the values that ranks hold after a round, their meaning, and predicted times.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/draw/drawing.h"
 
 #include "algorithms/verify/memory.h"
@@ -229,7 +225,7 @@ bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint
 
 /* ---- predicted times ------------------------------------------------------------------------ */
 
-/* Of all variants together; they take about a second. The drawing shows one variant. */
+/* Of all rail programs together; they take about a second. The drawing shows one. */
 #define MAX_SIMULATED_STEPS 1000000
 
 struct recorder {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks the programs of a drawing. FIFOs keep their order, so the n-th slot that is received is the
- * n-th slot that was sent.
+ * FIFOs keep their order, so the n-th slot that is received is the n-th slot that was sent.
  */
 #include "bench/draw/drawing.h"
 
@@ -14,21 +13,20 @@
 
 _Static_assert(BENCH_DRAW_NOTHING == GYRE_NO_VALUE, "values have the verifier's numbers");
 
-/* A slot that was sent and not yet received. */
 struct slot {
     uint32_t value;
-    uint32_t next; /* index in `slots`; 0 = the last one */
+    uint32_t next; /* 0 = the last one */
 };
 
 struct fifo {
-    uint32_t first; /* index in `slots`; 0 = empty */
+    uint32_t first; /* 0 = empty */
     uint32_t last;
 };
 
 /* A value of the drawing is a value of the verifier's store, of one chunk. */
 struct known {
     uint32_t stored;
-    uint32_t next; /* older value with the same number in the store, or 0 */
+    uint32_t next; /* with the same number in the store; 0 = none */
 };
 
 struct walk {
@@ -36,14 +34,14 @@ struct walk {
     struct gyre_values *values;
     struct known *known; /* by value; number 0 is unused */
     uint32_t known_capacity;
-    uint32_t *newest; /* by number in the store: newest value, or 0 */
+    uint32_t *newest; /* by number in the store: newest value; 0 = none */
     uint32_t newest_capacity;
     struct bench_draw_state state;
     uint32_t n_lanes;
     struct fifo *fifos; /* by (from, to, lane) */
     struct slot *slots; /* number 0 is unused */
     uint32_t n_slots, slots_capacity;
-    uint32_t n_scratch;    /* of the rank with the most */
+    uint32_t n_scratch;
     uint32_t *scratch;     /* [rank][n_scratch] */
     uint32_t *first_input; /* by rank: value of IN(0); other inputs follow */
 };
@@ -64,8 +62,8 @@ static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, 
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-/* @stored: its number in the verifier's store, which has `value` as its newest value from now on.
- */
+/* @stored: its number in the verifier's store, which has `value` as its newest value from now
+ * on. */
 static gyre_status add_value(struct walk *walk, uint32_t stored, struct bench_draw_value value,
                              uint32_t *value_out)
 {
@@ -91,7 +89,7 @@ static gyre_status reserve_newest(struct walk *walk, uint32_t stored)
     return GYRE_SUCCESS;
 }
 
-/* The store knows the reduction as `stored`. If it is not in the drawing, add it. */
+/* @stored: its number in the verifier's store. */
 static gyre_status remember(struct walk *walk, uint32_t stored, const uint32_t *ins, uint32_t n_ins,
                             uint32_t *value_out)
 {
@@ -189,7 +187,7 @@ static uint32_t read_operand(struct walk *walk, uint32_t rank, struct gyre_opera
         return walk->scratch[(size_t)rank * walk->n_scratch + operand.index];
     default: {
         struct fifo *fifo = fifo_of(walk, rank, operand);
-        const struct slot *slot = &walk->slots[fifo->first]; /* the walk saw that there is one */
+        const struct slot *slot = &walk->slots[fifo->first]; /* there is one */
         fifo->first = slot->next;
         return slot->value;
     }

@@ -13,8 +13,8 @@
 
 struct arrival {
     uint64_t id;
-    double seen_us;  /* 0 = the receiver did not wait for the slot */
-    double ready_us; /* when its step began */
+    double seen_us; /* 0 = the receiver did not wait for the slot */
+    double ready_us;
 };
 
 struct arrivals {
@@ -153,7 +153,7 @@ static int compare_starts(const void *left, const void *right)
     return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
 }
 
-/* When the first rank began the call, and when the last one ended it. */
+/* From the first rank's begin to the last one's end. */
 static void find_span(const struct bench_trace *trace, int call, struct bench_draw_times *times,
                       double *start_us, double *end_us)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the page: page.html with the style, the scripts and the drawing's data in place of its
- * marks. In the data, steps are the lines of the programs' text form, so that the page and the text
- * cannot differ. docs/draw.md describes the fields.
+ * page.html with the style, the scripts and the drawing's data in place of its marks. In the data,
+ * steps are the lines of the programs' text form, so that the page and the text cannot differ.
+ * docs/draw.md describes the fields.
  */
 #include "bench/draw/page.h"
 
@@ -20,7 +20,7 @@ static void write_field(const char *name, const char *text, FILE *file)
     fputs(",\n", file);
 }
 
-/* @at: in the program's text. Returns the text after them. */
+/* @at: in the program's text. Returns the text after the lines. */
 static const char *write_lines(const char *at, uint32_t n_steps, FILE *file)
 {
     fputs("\"text\":[", file);

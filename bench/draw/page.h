@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ways in which a drawing is written. The build turns the files of the page into arrays
- * (cmake/embed.cmake).
+ * The build turns the files of the page into arrays (cmake/embed.cmake).
  */
 #ifndef GYRE_BENCH_DRAW_PAGE_H
 #define GYRE_BENCH_DRAW_PAGE_H
@@ -11,17 +10,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** bench_draw_page - one self-contained HTML file. A failed write stays in the file's error flag.
+/** bench_draw_page - one self-contained file. A failed write stays in the file's error flag.
  * Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *title, FILE *file);
 
-/** bench_draw_json - the data that the page's scripts read (docs/draw.md). Errors: OUT_OF_MEMORY.
- */
+/** bench_draw_json - docs/draw.md. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *title, FILE *file);
 
-/** bench_draw_svg - rounds side by side. @round: the only one, or -1: the first, the last and,
- * evenly spread, as many as there is room for. Errors: INVALID_ARGUMENT (no such round),
- * OUT_OF_MEMORY. */
+/** bench_draw_svg - @round: the only one, or -1: the first, the last and, evenly spread, as many as
+ * there is room for. Errors: INVALID_ARGUMENT (no such round), OUT_OF_MEMORY. */
 gyre_status bench_draw_svg(const struct bench_drawing *drawing, const char *title, int round,
                            FILE *file);
 
@@ -33,7 +30,7 @@ struct bench_draw_embedded {
 extern const struct bench_draw_embedded bench_draw_page_html;
 extern const struct bench_draw_embedded bench_draw_page_css;
 
-/** The scripts in the order in which they run, ended by NULL. */
+/** In the order in which they run, ended by NULL. */
 extern const struct bench_draw_embedded *const bench_draw_scripts[];
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws a picture with the rounds side by side, one panel for each. Every value is defined once and
- * used for every rank that has it.
+ * One panel for each round. Every value is defined once and used for every rank that has it.
  */
 #include "bench/draw/svg.h"
 
@@ -36,7 +35,6 @@ static const char style[] =
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* A cell for each rank that contributes. */
 static void define_value(const struct bench_svg *picture, uint32_t value)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -117,7 +115,6 @@ static void choose_panels(struct bench_svg *picture, int round)
         picture->n_columns = gyre_min_u32(picture->n_panels, 2);
 }
 
-/* Returns the number of lines. */
 static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t most_letters)
 {
     const struct bench_drawing *drawing = picture->drawing;

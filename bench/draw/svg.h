@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture for papers and slides while it is drawn. svg.c draws it from panels, svg_panel.c draws
- * one panel.
+ * A picture while it is drawn. svg_panel.c draws one panel.
  */
 #ifndef GYRE_BENCH_DRAW_SVG_H
 #define GYRE_BENCH_DRAW_SVG_H
@@ -21,14 +20,14 @@ struct bench_draw_layout {
     uint32_t n_hosts; /* 0 = one host, without a frame */
 };
 
-/** bench_draw_layout_open - place the ranks on a circle, or in one frame for each host. @scale: 1 =
- * as one of several rounds. Errors: OUT_OF_MEMORY. */
+/** bench_draw_layout_open - ranks on a circle, or in one frame for each host. @scale: 1 = as one of
+ * several rounds. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double scale,
                                    struct bench_draw_layout *layout_out);
 void bench_draw_layout_close(struct bench_draw_layout *layout);
 
-/** bench_draw_arrow - arrows are bent to their left, so that those of the two directions lie beside
- * each other. @curve_out: start, control point and end of a quadratic curve, each x and y. */
+/** bench_draw_arrow - bent to the left, so that the two directions lie beside each other.
+ * @curve_out: start, control point and end of a quadratic curve, each x and y. */
 void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
                       double curve_out[6]);
 
@@ -43,7 +42,7 @@ struct bench_svg {
     struct bench_draw_layout layout;
     struct bench_draw_state state;
     FILE *file;
-    bool *has;                             /* by rank, for contributors */
+    bool *has;
     uint32_t n_applied;                    /* rounds of `state` */
     uint32_t panels[BENCH_SVG_MAX_PANELS]; /* rounds before each panel */
     uint32_t n_panels;
@@ -51,12 +50,12 @@ struct bench_svg {
     double scale;
 };
 
-/** bench_svg_define_columns - the backgrounds of a rank's two columns, as symbols e0 (the chunks
- * that the rank works on) and e1 (its output). */
+/** bench_svg_define_columns - the backgrounds of a rank's two columns: e0 (the chunks that the rank
+ * works on) and e1 (its output). */
 void bench_svg_define_columns(const struct bench_svg *picture);
 
-/** bench_svg_draw_panel - the present state, with its caption, and the slots that were sent in the
- * round before. Bars use the symbols of values, v1, v2 and so on. */
+/** bench_svg_draw_panel - the present state, and the slots that were sent in the round before. Bars
+ * use the symbols of values, v1, v2 and so on. */
 void bench_svg_draw_panel(const struct bench_svg *picture);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One panel of a picture: the places of the ranks, the chunks that they have after a round, and the
- * slots that were sent in it. Boxes, arrows, bars and colours look as in the page (network.js).
+ * Boxes, arrows, bars and colours look as in the page (network.js).
  */
 #include "bench/draw/svg.h"
 
@@ -40,8 +39,7 @@ void bench_draw_rank_colour(uint32_t rank, uint32_t n_ranks, char text_out[8])
     snprintf(text_out, 8, "#%02x%02x%02x", rgb[0] & 255, rgb[1] & 255, rgb[2] & 255);
 }
 
-/* The middles of the boxes are at equal distances along an ellipse around the picture's middle, the
- * first one at the top, clockwise. */
+/* At equal distances along an ellipse, the first one at the top, clockwise. */
 static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks, double radius_x,
                              double radius_y)
 {
@@ -60,8 +58,7 @@ static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks,
                 }
             const double next_x = radius_x * sin(turn * i / FINE);
             const double next_y = -radius_y * cos(turn * i / FINE);
-            /* Not hypot(): its symbol is of glibc 2.35, and would keep the wheel off older systems.
-             */
+            /* hypot() is of glibc 2.35, and would keep the wheel off older systems. */
             done += sqrt((next_x - x) * (next_x - x) + (next_y - y) * (next_y - y));
             x = next_x;
             y = next_y;
@@ -121,7 +118,7 @@ static uint32_t most_of_a_host(const struct bench_drawing *drawing)
 }
 
 /* A few small hosts stand above each other, with their ranks in a row: links between hosts are then
- * upright lines. Other shapes are a grid of hosts with a grid of ranks in each. */
+ * upright. Other shapes are a grid of hosts with a grid of ranks in each. */
 static void place_in_hosts(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
                            double scale)
 {
@@ -168,8 +165,8 @@ void bench_draw_layout_close(struct bench_draw_layout *layout)
     free(layout->hosts);
 }
 
-/* Where the line from the middle of a box towards a point leaves the box, its title, and a margin.
- */
+/* Where the line from the middle of a box towards a point leaves the box, its title, and a
+ * margin. */
 static void leave_box(const struct bench_draw_box *box, const double *towards, double margin,
                       double *point_out)
 {
@@ -198,13 +195,13 @@ void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uin
 
 /* ---- the panel ------------------------------------------------------------------------------ */
 
-#define MAX_CAPTIONS 160 /* of a panel, with their chunk */
+#define MAX_CAPTIONS 160
 
 static void draw_bar(const struct bench_svg *picture, uint32_t value,
                      const struct bench_draw_box *box, bool is_done)
 {
     if (value == BENCH_DRAW_NOTHING)
-        return; /* the background stays empty */
+        return;
     fprintf(picture->file,
             "<use href=\"#v%u\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", value,
             box->x, box->y, box->width, box->height);
@@ -219,7 +216,6 @@ static double gap_of(double row_height)
     return row_height >= 6 ? 1.6 : row_height >= 3 ? 0.8 : 0;
 }
 
-/* The chunks that a rank works on, or its output. */
 static uint32_t parts_of_column(const struct bench_drawing *drawing, bool is_out)
 {
     return is_out ? gyre_program_n_parts(drawing->programs[0], GYRE_OPERAND_OUT) : drawing->n_parts;
@@ -349,7 +345,7 @@ static uint32_t draw_slots_of_round(const struct bench_svg *picture, uint32_t ro
     return n_slots;
 }
 
-/* Arrows are drawn first, so that no arrow crosses a number. */
+/* Arrows first, so that no arrow crosses a number. */
 static void draw_round(const struct bench_svg *picture, uint32_t round)
 {
     if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The ranks of several processes need a rendezvous, and process 0 makes its unique id. The
- * communicators of a single process are made all at once. */
+/* The ranks of several processes need a rendezvous. The communicators of a single process are made
+ * all at once. */
 static gyre_status prepare_comms(struct bench_run *run)
 {
     const gyre_config config = bench_config_of(&run->options);
@@ -39,7 +39,7 @@ static gyre_status prepare_comms(struct bench_run *run)
     return status;
 }
 
-/* Of a rank but local rank 0, which has no thread of its own. */
+/* Of a rank but local rank 0. */
 struct thread {
     pthread_t id;
     struct bench_run *run;
@@ -62,7 +62,7 @@ static gyre_status run_ranks(struct bench_run *run)
     for (int i = 1; i < n_local; i++) {
         threads[i] = (struct thread){.run = run, .local = i};
         const int result = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
-        if (result != 0) { /* the other ranks already wait for this one, so the run cannot go on */
+        if (result != 0) { /* the other ranks already wait for this one */
             fprintf(stderr, "%s: cannot start the thread of rank %d: %s\n", run->kind->name, i,
                     strerror(result));
             _exit(1);
@@ -75,7 +75,7 @@ static gyre_status run_ranks(struct bench_run *run)
     return GYRE_SUCCESS;
 }
 
-/* The number of words in a list; NULL counts as one empty word. */
+/* NULL counts as one empty word. */
 static int count_words(const char *list)
 {
     int n = 1;
@@ -125,8 +125,7 @@ gyre_status bench_combination_path(const char *path, const struct bench_combinat
     return GYRE_SUCCESS;
 }
 
-/* The number of channels is fixed when a communicator is made, so each combination has a
- * communicator of its own. */
+/* The number of channels is fixed when a communicator is made, so each combination has its own. */
 static gyre_status run_combination(struct bench_run *run,
                                    const struct bench_combination *combination)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver that all benches share: a bench is one struct bench_kind and one call of bench_main().
+ * A bench is one struct bench_kind and one call of bench_main().
  */
 #ifndef GYRE_BENCH_BENCH_H
 #define GYRE_BENCH_BENCH_H
@@ -10,18 +10,18 @@
 struct bench_rank;
 
 struct bench_kind {
-    const char *name; /* of the binary */
+    const char *name;
     enum gyre_collective coll;
-    bool is_in_place_checkable; /* false: the result in place is undefined, and only timed */
-    /* The work of each rank in place of the table; NULL = the table of sizes. */
+    bool is_in_place_checkable; /* false: in place is only timed */
+    /* In place of the table of sizes; NULL = the table. */
     gyre_status (*run)(struct bench_rank *rank);
-    size_t min_bytes; /* defaults of -b, -e and -f; 0 = the defaults of nccl-tests */
+    size_t min_bytes; /* defaults of -b, -e and -f; 0 = those of nccl-tests */
     size_t max_bytes;
     int step_factor;
 };
 
-/** bench_main - Returns the exit status: 0 only if the run succeeded, every checked value was right
- * and all output was written. */
+/** bench_main - exit status 0 only if the run succeeded, every checked value was right and all
+ * output was written. */
 int bench_main(int argc, char **argv, const struct bench_kind *kind);
 
 #endif

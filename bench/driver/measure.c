@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Timing as nccl-tests does it: a barrier, n iterations enqueued one after the other, and one wait.
- * The time of an iteration is that of the batch divided by n.
+ * As nccl-tests: a barrier, n iterations enqueued one after the other, and one wait. The time of an
+ * iteration is that of the batch divided by n.
  */
 #include "bench/driver/measure.h"
 
@@ -53,7 +53,6 @@ double bench_median_of_row(const double *samples, double *scratch, size_t n)
     return bench_median_of(scratch, n);
 }
 
-/* One operation, or several in one group. */
 static gyre_status iterate(const struct bench_rank *rank, const struct bench_call *call)
 {
     const int n = rank->options->n_aggregated;
@@ -108,8 +107,8 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
     return status;
 }
 
-/* The time to launch as many empty kernels, which no library can save. 0 without GPUs, and with -G
- * or -z, which do not time the calls alone. */
+/* As many empty kernels, which no library can save. 0 without GPUs, and with -G or -z, which do not
+ * time the calls alone. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;
@@ -124,8 +123,8 @@ static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
     return GYRE_SUCCESS;
 }
 
-/* @host_us_out: the part of *us_out that the enqueue took; 0 with graphs, whose launch enqueues
- * all calls at once. */
+/* @host_us_out: the enqueue's part of *us_out; 0 with graphs, whose launch enqueues all calls at
+ * once. */
 static gyre_status time_batch(const struct bench_rank *rank, const struct bench_call *call,
                               double *us_out, double *host_us_out)
 {
@@ -277,7 +276,7 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
         status = run_iterations(rank, call, rank->options->n_warmup);
     if (status == GYRE_SUCCESS)
         status = bench_wait(rank);
-    GYRE_TRY(bench_rank_agree(rank, status)); /* this is also the barrier before the batch */
+    GYRE_TRY(bench_rank_agree(rank, status)); /* also the barrier before the batch */
     bench_progress_begin(rank->progress, call->what.n_bytes, "timing");
     status = time_batch(rank, call, &mine, &host_us);
     GYRE_TRY(bench_rank_agree(rank, status));

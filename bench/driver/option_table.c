@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 
 #define MAX_OPTIONS 64
-#define FIRST_LONG  256 /* of the ids that getopt_long() returns: a row's number follows */
+#define FIRST_LONG  256 /* plus a row's number */
 
-/* Names of types beside those of gyre_dtype_names. */
+/* Beside gyre_dtype_names. */
 static const struct {
     const char *name;
     gyre_dtype dtype;
@@ -98,7 +98,7 @@ static bool read_word(const struct bench_option *option, const char *text, int *
     return is_all || found >= 0;
 }
 
-/* Reads a value into its field. Returns false if it is not legal. */
+/* False if the value is not legal. */
 static bool read_value(const struct bench_option *option, const char *text, void *field)
 {
     int number = 0;
@@ -177,7 +177,7 @@ static gyre_status refuse(const struct bench_option *option, const char *text, b
                      is_list ? "one of" : "", legal);
 }
 
-/* Adds a line about a value that has no or another effect; one that does not fit is left out. */
+/* About a value that has no or another effect; a line that does not fit is left out. */
 static void note(const struct bench_option *option, const char *text, char *notes)
 {
     const size_t used = strlen(notes);
@@ -192,7 +192,7 @@ static void note(const struct bench_option *option, const char *text, char *note
                  option->letter, value, option->why);
 }
 
-/* Fills in getopt_long()'s tables. Letters begin with ':', if the program refuses in its words. */
+/* For getopt_long(). Letters begin with ':', if the program refuses in its words. */
 static void list_options(const struct bench_command_line *line, struct option *names, char *letters)
 {
     if (line->unknown != NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Command lines as tables. The parser, the refusals and the help text of a program read the same
- * rows; man pages and the bash completion are made from the help.
+ * The parser, the refusals and the help text of a program read the same rows; man pages and the
+ * bash completion are made from the help.
  */
 #ifndef GYRE_BENCH_OPTION_TABLE_H
 #define GYRE_BENCH_OPTION_TABLE_H
@@ -18,7 +18,7 @@
 #define BENCH_NO_SUCH     "no such option, or its value is missing"
 
 enum bench_option_type {
-    BENCH_FLAG,    /* bool; the option takes no value */
+    BENCH_FLAG,    /* bool; takes no value */
     BENCH_BOOL,    /* bool: a number from 0 to high; all but 0 mean true */
     BENCH_NUMBER,  /* int from low to high */
     BENCH_AMOUNT,  /* double above 0, at most high */
@@ -30,24 +30,24 @@ enum bench_option_type {
     BENCH_IGNORED, /* a number from 0 to high, which is not kept */
 };
 
-/* Of the value in the processes of one run of a bench. */
+/* Between the processes of one run. */
 enum bench_agreement {
     BENCH_SAME,    /* all have the same */
     BENCH_PRESENT, /* all or none give it; rank 0 alone opens the file */
     BENCH_OWN      /* it may differ */
 };
 
-/* One option. A row without a name ends the table. */
+/* A row without a name ends the table. */
 struct bench_option {
     int letter; /* 0 = none */
     const char *name;
-    const char *value; /* what the help calls the value */
-    const char *help;  /* one or more lines; NULL = the row shares the text of the next one */
+    const char *value; /* in the help */
+    const char *help;  /* NULL = the row shares the text of the next one */
     enum bench_option_type type;
-    size_t at; /* offset of the field that gets the value */
+    size_t at; /* offset of the field */
     long low, high;
     const char *const *words;
-    const char *expected; /* describes legal values in a refusal; NULL = as the type does */
+    const char *expected; /* legal values in a refusal; NULL = as the type */
     const char *why;      /* BENCH_IGNORED: why the option has no effect */
     bool has_all;         /* "all" is legal, too */
     enum bench_agreement agreement;
@@ -58,32 +58,30 @@ struct bench_texts {
     const char *at[BENCH_MAX_TEXTS];
 };
 
-/* How a program reads its command line. */
 struct bench_command_line {
     const struct bench_option *options;
-    const char *user; /* the refusals of a tool begin with it; NULL = a bench */
-    /* How an unknown option and one without its value are refused; NULL = as getopt_long() does. */
+    const char *user; /* refusals begin with it; NULL = a bench */
+    /* For an unknown option and one without its value; NULL = as getopt_long(). */
     const char *unknown, *valueless;
-    bool has_arguments; /* what is no option is left to the program, from argv[optind] on */
+    bool has_arguments; /* from argv[optind] on */
 };
 
-/** bench_options_read - read argv into the fields of the program's struct of options. It ends
- * behind --help.
+/** bench_options_read - argv into the fields of the program's struct. It ends behind --help.
  * @notes: NULL, or BENCH_NOTES_BYTES that begin with "": gets a line for each option that has no or
  *         another effect.
  * Errors: INVALID_ARGUMENT with the option and its legal values. */
 gyre_status bench_options_read(const struct bench_command_line *line, int argc, char **argv,
                                void *fields, char *notes);
 
-/** bench_options_take - as bench_options_read(), for tools: a refusal is printed on standard error.
- * Returns false after one. */
+/** bench_options_take - for tools: a refusal is printed on standard error. Returns false after
+ * one. */
 bool bench_options_take(const struct bench_command_line *line, int argc, char **argv, void *fields);
 
-/** bench_options_print - print the help of each option, whose text begins in `column`. */
+/** bench_options_print - the help, whose text begins in `column`. */
 void bench_options_print(const struct bench_option *options, int column, FILE *out);
 
-/** bench_parse_bytes - read a size: "8", "64K", "1M", "2G" (powers of 1024), with B or iB behind it
- * or not. Pure. */
+/** bench_parse_bytes - "8", "64K", "1M", "2G" (powers of 1024), with B or iB behind it or not.
+ * Pure. */
 gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 
 /** bench_is_same_file - do both paths lead to one file, or are they the same text? */

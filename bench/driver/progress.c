@@ -28,7 +28,7 @@ static void wipe(struct bench_progress *progress)
     progress->is_line_shown = false;
 }
 
-/* Wakes once a second, so that nothing is printed inside a timed loop. */
+/* Once a second, so that nothing is printed inside a timed loop. */
 static void *watch(void *argument)
 {
     struct bench_progress *progress = argument;

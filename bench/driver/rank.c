@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One rank: joining the communicator, its buffers, its calls, leaving.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/rank.h"
 
 #include "core/foundation/base/util.h"
@@ -116,7 +113,7 @@ void bench_rank_print_error(const struct bench_rank *rank, gyre_status status)
             gyre_status_name(status), gyre_cause());
 }
 
-/* Prints a failure once. The other ranks learn of it through the communicator. */
+/* Once. The other ranks learn of it through the communicator. */
 static void report(struct bench_rank *rank, gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -166,7 +163,7 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
     unsigned char *send = (unsigned char *)buffers->send + offset;
     unsigned char *recv = (unsigned char *)buffers->recv + offset;
     if (what->coll == GYRE_COLL_ALL_TO_ALL)
-        is_in_place = false; /* all-to-all has no form in place */
+        is_in_place = false;
     if (is_in_place && traits->in_blocks)
         recv = send + (traits->out_blocks ? 0 : block);
     else if (is_in_place)

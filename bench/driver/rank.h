@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One rank of a run, with its communicator, stream and buffers, and one call that is measured.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BENCH_RANK_H
 #define GYRE_BENCH_RANK_H
 
@@ -11,7 +8,6 @@
 #include "bench/launch/ranks.h"
 #include "core/foundation/device/device.h"
 
-/* In device memory. */
 struct bench_buffers {
     void *send; /* each of n_bytes */
     void *recv;
@@ -22,8 +18,8 @@ struct bench_rank {
     struct bench_member member;
     const struct bench_options *options;
     const struct bench_kind *kind;
-    struct gyre_filter_words allowed; /* what the plan may choose from */
-    struct bench_progress *progress;  /* of the process; set for local rank 0 of process 0 only */
+    struct gyre_filter_words allowed;
+    struct bench_progress *progress; /* for local rank 0 of process 0 only */
     gyre_comm *comm;
     gyre_op mulsum; /* of the type that is measured, with -o mulsum */
     gyre_stream stream;
@@ -33,25 +29,23 @@ struct bench_rank {
     struct bench_buffers buffers;       /* of gyre's calls; a little larger than max_bytes */
     gyre_window window;                 /* over buffers.recv; 0 = none */
     gyre_registration registrations[2]; /* of buffers.send and buffers.recv; NULL = none */
-    uint32_t seed;                      /* of the last input pattern; the same on all ranks */
+    uint32_t seed;                      /* the same on all ranks */
     bool has_failed;                    /* this rank failed and has printed the cause */
 };
 
-/* One size of the collective that is measured; the same on all ranks. */
+/* The same on all ranks. */
 struct bench_case {
     enum gyre_collective coll;
-    size_t count;   /* the count that the collective's function takes */
-    size_t n_bytes; /* bytes that a rank sends or receives, whichever is more */
+    size_t count;
+    size_t n_bytes; /* sent or received, whichever is more */
     gyre_dtype dtype;
     gyre_op op;
     bool is_mulsum; /* op is GYRE_SUM, and calls take the rank's premultiplied sum */
     int root;
 };
 
-/** bench_op_name - as the table shows it; "mulsum" is one. */
 const char *bench_op_name(const struct bench_case *what);
 
-/* A case with the buffers of one rank. */
 struct bench_call {
     struct bench_case what;
     const struct bench_buffers *buffers; /* send and recv point into these */
@@ -60,17 +54,16 @@ struct bench_call {
     bool is_in_place;
 };
 
-/** bench_config_of - of the communicators of a run: device, channels, timeout. Pure. */
+/** bench_config_of - pure. */
 gyre_config bench_config_of(const struct bench_options *options);
 
-/** bench_rank_ordinal - the device of a rank: its index on its host, modulo the GPUs that this
- * process sees. @local: the rank's number in this process. */
+/** bench_rank_ordinal - index on the host, modulo the GPUs that this process sees. @local: the
+ * rank's number in this process. */
 gyre_status bench_rank_ordinal(const struct bench_options *options, const struct bench_ranks *ranks,
                                int local, int *ordinal_out);
 
-/** bench_rank_open / close - the communicator, stream and buffers of a rank. Collective.
- * @id: may be NULL when all ranks are threads of this process, and @comms_of_process holds their
- * communicators already. */
+/** bench_rank_open / close - collective. @id: may be NULL when all ranks are threads of this
+ * process, and @comms_of_process holds their communicators already. */
 gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process);
 void bench_rank_close(struct bench_rank *rank);
@@ -81,17 +74,15 @@ void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
  * cause and aborts its communicator, so that no other rank waits for it inside a collective. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 
-/** bench_case_of - the case of about wanted->n_bytes, whose count and bytes fit each other. Blocks
- * are cut down to a multiple of 16 bytes, as in nccl-tests. Pure. */
+/** bench_case_of - of about wanted->n_bytes, with count and bytes that fit each other. Blocks are
+ * cut down to a multiple of 16 bytes, as in nccl-tests. Pure. */
 struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 
-/** bench_call_of - this rank's data for a case, in place (as gyre.h defines it) or out of place.
- * @buffers: outlive the call. */
+/** bench_call_of - in place (as gyre.h defines it) or out of place. @buffers: outlive the call. */
 struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
                                 const struct bench_case *what, bool is_in_place);
 
-/** bench_next_rank - to which this rank sends in sends and receives; it receives from the previous.
- */
+/** bench_next_rank - of sends and receives. */
 int bench_next_rank(const struct bench_rank *rank);
 
 /** bench_enqueue / wait - on the rank's stream. Errors of wait: the one that ended the
@@ -99,17 +90,15 @@ int bench_next_rank(const struct bench_rank *rank);
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);
 gyre_status bench_wait(const struct bench_rank *rank);
 
-/** bench_fill - new inputs for a call, and zeros where its result will be. All ranks call it
- * together.
- */
+/** bench_fill - new inputs, and zeros where the result will be. All ranks call it together. */
 gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call);
 
-/** bench_check - the wrong elements that the last call left on this rank. */
+/** bench_check - counts this rank's wrong elements. */
 gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *call,
                         uint64_t *n_wrong_out);
 
-/* The functions of gyre that carry out calls, of the linked library or of another one that is
- * loaded beside it (--compare old). X(name, behind "gyre_") */
+/* Of the linked library or of another one that is loaded beside it (--compare old). X(name, behind
+ * "gyre_") */
 #define BENCH_LIBRARY_TABLE(X) \
     X(get_version)             \
     X(last_error)              \
@@ -149,13 +138,11 @@ struct bench_library {
 
 extern const struct bench_library bench_linked_library;
 
-/** bench_library_call - enqueue a call. @comm, @stream: of this library. */
 gyre_status bench_library_call(const struct bench_library *library, gyre_comm *comm,
                                gyre_stream stream, const struct bench_rank *rank,
                                const struct bench_call *call);
 
-/** bench_library_wait - for everything on the stream. Errors: the one that ended the communicator.
- */
+/** bench_library_wait - errors: the one that ended the communicator. */
 gyre_status bench_library_wait(const struct bench_library *library, gyre_comm *comm,
                                gyre_stream stream, gyre_device_kind kind);
 

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* In which the current size may end and the footer is printed: mpirun and schedulers send SIGKILL
- * five seconds or more after SIGTERM. */
+/* In which the current size may end: mpirun and schedulers send SIGKILL five seconds or more after
+ * SIGTERM. */
 #define GRACE_S 4
 
-/* Set by the signal handler only; a process has one. */
+/* Set by the signal handler only. */
 static volatile sig_atomic_t number_that_came;
 
 /* A signal that was ignored when the process began stays ignored. */
@@ -86,7 +86,7 @@ void bench_interrupt_exit(void)
 
 /* ---- SIGUSR1 ------------------------------------------------------------------------------ */
 
-/* Posted by the signal handler; a process has one. */
+/* Posted by the signal handler. */
 static sem_t wishes;
 
 struct bench_dump {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The signals of a bench's process.
- *
- * SIGINT and SIGTERM end it as usual. While a table runs, the first signal ends the table after the
- * current size, and the rows so far are reported. If that takes more than a few seconds, or a
- * second signal comes, the process ends at once. In each case the parent sees that the signal ended
- * it.
+ * SIGINT and SIGTERM end the process as usual. While a table runs, the first signal ends the table
+ * after the current size, and the rows so far are reported. If that takes more than a few seconds,
+ * or a second signal comes, the process ends at once. In each case the parent sees that the signal
+ * ended it.
  *
  * SIGUSR1: the process prints on standard error where the ranks are in their calls, and goes on.
  */
@@ -22,7 +20,7 @@
 void bench_interrupt_open(void);
 void bench_interrupt_close(void);
 
-/** bench_interrupt_number - the signal that came since the process began; 0 = none. Any thread. */
+/** bench_interrupt_number - 0 = none. Any thread. */
 int bench_interrupt_number(void);
 
 /** bench_interrupt_exit - end the process by the signal that came, so that shells, mpirun and
@@ -38,8 +36,8 @@ struct bench_dump;
 gyre_status bench_dump_open(struct bench_dump **dump_out);
 void bench_dump_close(struct bench_dump *dump);
 
-/** bench_dump_set - the communicator that is asked; NULL: none, which is printed. Waits for a dump
- * that is being printed, so that the old communicator can be destroyed. @dump: or NULL. */
+/** bench_dump_set - NULL: no communicator, which is printed. Waits for a dump that is being
+ * printed, so that the old communicator can be destroyed. @dump: or NULL. */
 void bench_dump_set(struct bench_dump *dump, gyre_comm *comm);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gyre and the other engine sum the same random inputs. Each size is summed again with new inputs
- * until there are enough results for their largest error to be meaningful, even at small sizes.
+ * until there are enough results for their largest error to be meaningful.
  */
 #include "bench/engines/accuracy.h"
 
@@ -28,7 +28,7 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre, const struct bench_
     return gyre->max <= reference->max * MAX_FACTOR && gyre->mean <= reference->mean * MEAN_FACTOR;
 }
 
-/* One side of the comparison: gyre, or the engine in one of its modes. */
+/* gyre, or the engine in one of its modes. */
 struct side {
     const struct bench_engine *engine; /* NULL = gyre */
     const char *mode;
@@ -45,7 +45,7 @@ struct sides {
 struct counts {
     int n_lines;
     int n_failed;
-    bool is_printed[GYRE_N_DTYPES]; /* rank 0 has printed that the engine lacks the type */
+    bool is_printed[GYRE_N_DTYPES]; /* that the engine lacks the type */
 };
 
 static gyre_status check_options(const struct bench_rank *rank)
@@ -62,7 +62,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     return GYRE_SUCCESS;
 }
 
-/* The result is cleared first, so that that of the other side cannot be taken for this one. */
+/* The result is cleared first, so that the other side's cannot be taken for this one. */
 static gyre_status measure_call(struct bench_rank *rank, const struct bench_case *what,
                                 struct side *side)
 {
@@ -84,7 +84,7 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     return gyre_accuracy_check(device, &inputs, what->count, call.recv, &side->error);
 }
 
-/* Lists gyre, and the engine's modes if it can do the case; else rank 0 prints why, once a type. */
+/* If the engine cannot do the case, rank 0 prints why, once a type. */
 static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
                        const struct bench_case *what, struct counts *counts,
                        struct sides *sides_out)
@@ -145,7 +145,7 @@ static void print_line(const struct bench_rank *rank, const struct bench_case *w
     fflush(stdout);
 }
 
-/* Compares gyre with one mode of the engine, or (NULL) with the bound alone. */
+/* NULL = against the bound alone. */
 static void add_line(const struct bench_rank *rank, const struct bench_case *what,
                      const struct side *gyre, const struct side *reference, struct counts *counts)
 {

@@ -7,24 +7,21 @@
 
 #include "bench/engines/compare.h"
 
-/* Errors over all results of one line. As in kernels/accuracy.h, the largest over the ranks. */
+/* Over all results of one line, the largest over the ranks. */
 struct bench_accuracy {
     double max;
     double mean;
 };
 
-/** bench_is_as_accurate - is gyre's error no larger than the other engine's, but for a factor by
- * which two correct engines that add in different orders differ by chance? Pure. */
+/** bench_is_as_accurate - but for a factor by which two correct engines that add in different
+ * orders differ by chance. Pure. */
 bool bench_is_as_accurate(const struct bench_accuracy *gyre,
                           const struct bench_accuracy *reference);
 
-/** bench_accuracy - sum random inputs with gyre and with the engine; rank 0 prints a line for each
- * type, size and mode. Collective.
- * @engine: ops NULL = gyre alone.
- * @n_failed_out: lines where gyre's error exceeds the engine's, or the bound of any order of
- * additions.
- * Errors: UNSUPPORTED (not an all-reduce), INVALID_ARGUMENT (not a sum, or not a floating-point
- * type). */
+/** bench_accuracy - rank 0 prints a line for each type, size and mode. Collective. @engine: ops
+ * NULL = gyre alone. @n_failed_out: lines where gyre's error exceeds the engine's, or the bound of
+ * any order of additions. Errors: UNSUPPORTED (not an all-reduce), INVALID_ARGUMENT (not a sum, or
+ * not a floating-point type). */
 gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *engine,
                            int *n_failed_out);
 

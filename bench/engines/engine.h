@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A collective library that is measured beside gyre (--compare): a table of operations, in a file
- * of its own.
+ * A collective library that is measured beside gyre (--compare).
  */
 #ifndef GYRE_BENCH_ENGINE_H
 #define GYRE_BENCH_ENGINE_H
@@ -10,7 +9,7 @@
 
 #define BENCH_MAX_MODES 4
 
-/* One way to measure an engine. Modes differ in the buffers of the calls. */
+/* Modes differ in the buffers of the calls. */
 struct bench_mode {
     const char *name;
     const struct bench_buffers *buffers; /* NULL = the buffers of gyre's calls */
@@ -18,21 +17,19 @@ struct bench_mode {
 
 struct bench_engine_ops {
     const char *name; /* the word that --compare takes */
-    /* Makes one state per rank. Collective. */
+    /* One state per rank. Collective. */
     gyre_status (*open)(const struct bench_rank *rank, void **state_out);
-    /* Writes the engine's name and version for people. */
+    /* For people. */
     gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
-    /* Lists the modes that are to be measured, 1 to BENCH_MAX_MODES of them, and returns their
-     * number. */
+    /* 1 to BENCH_MAX_MODES. Returns their number. */
     int (*modes)(void *state, struct bench_mode *modes_out);
-    /* Checks whether the engine can run this case. Errors: UNSUPPORTED with the reason. */
+    /* Errors: UNSUPPORTED with the reason. */
     gyre_status (*check)(void *state, const struct bench_call *call);
     /* True: run() enqueues the call, on the rank's stream if that can be captured. False: run()
      * returns when the call is done. */
     bool is_on_stream;
-    /* Carries out the call. */
     gyre_status (*run)(void *state, const struct bench_call *call);
-    /* Waits until everything that run() enqueued is done. */
+    /* Until everything that run() enqueued is done. */
     gyre_status (*wait)(void *state);
     /* Known reasons why values of this call may be wrong, and a remedy, as the end of a sentence;
      * "" if none is known. Pure. */
@@ -50,7 +47,7 @@ extern const struct bench_engine_ops bench_engine_old;
 extern const struct bench_engine_ops bench_engine_nccl;
 #endif
 
-/** bench_engine_find - Errors: UNSUPPORTED (this build does not contain the engine). */
+/** bench_engine_find - errors: UNSUPPORTED (this build does not contain the engine). */
 gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out);
 
 struct bench_engine {

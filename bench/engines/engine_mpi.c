@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MPI as the compared engine (--compare mpi), over the same buffers in host memory. Each rank is
- * one process, whose main thread alone calls MPI. MPI's default error handler ends the job with a
- * message, so the results of its calls need no check.
+ * Over the same buffers in host memory. Each rank is one process, whose main thread alone calls
+ * MPI. MPI's default error handler ends the job with a message, so the results of its calls need no
+ * check.
  */
 #include "bench/engines/engine.h"
 

@@ -9,7 +9,7 @@
 
 #include "bench/driver/rank.h"
 
-/* ncclUniqueId, which is passed by value. */
+/* Passed by value. */
 struct bench_nccl_id {
     char bytes[128];
 };
@@ -93,26 +93,24 @@ struct bench_nccl_api {
 #undef BENCH_NCCL_MEMBER
 };
 
-/** bench_nccl_find - look up a function. @function_out: the address of a pointer to it. Returns
- * false and stores NULL if the library lacks it. */
+/** bench_nccl_find - @function_out: the address of a pointer. Returns false and stores NULL if the
+ * library lacks it. */
 bool bench_nccl_find(void *library, const char *symbol, void *function_out);
 
-/** bench_nccl_api_load - load a library, @path as dlopen() takes it, and look up its functions.
- * Errors: UNSUPPORTED (no such library, a required function is missing, older than
- * BENCH_NCCL_MIN_VERSION, gyre's own libnccl.so.2). */
+/** bench_nccl_api_load - @path as dlopen() takes it. Errors: UNSUPPORTED (no such library, a
+ * required function is missing, older than BENCH_NCCL_MIN_VERSION, gyre's own libnccl.so.2). */
 gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out);
 
-/** bench_nccl_api_look_up - as bench_nccl_api_load() for a library that is loaded, gyre's too. */
+/** bench_nccl_api_look_up - of a library that is loaded, gyre's too. */
 gyre_status bench_nccl_api_look_up(void *library, const char *path, struct bench_nccl_api *api_out);
 
 /** bench_nccl_api_missing - the collectives that the library lacks and what stands in for them; ""
- * if it has all of them. */
+ * = none. */
 void bench_nccl_api_missing(const struct bench_nccl_api *api, char *text_out, size_t n_bytes);
 
-/** bench_nccl_api_check - Errors: DEVICE with NCCL's text, if @result of @call is one. */
+/** bench_nccl_api_check - errors: DEVICE with NCCL's text, if @result of @call is one. */
 gyre_status bench_nccl_api_check(const struct bench_nccl_api *api, int result, const char *call);
 
-/** bench_nccl_config_of - all defaults, and this policy for multiprocessors. */
 struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, int cta_policy);
 
 #define BENCH_NCCL_POLICY_ZERO 2 /* NCCL_CTA_POLICY_ZERO: use no multiprocessors where possible */
@@ -155,16 +153,15 @@ struct bench_nccl_windows {
     void *handles[2]; /* of send and recv: windows or registrations */
 };
 
-/** bench_nccl_windows_load - look up the functions that buffers of this kind need.
- * @library: from dlopen(). @path: its name in messages. Errors: UNSUPPORTED. */
+/** bench_nccl_windows_load - @library: from dlopen(). @path: its name in messages. Errors:
+ * UNSUPPORTED. */
 gyre_status bench_nccl_windows_load(void *library, const char *path,
                                     enum bench_nccl_buffer_kind kind,
                                     struct bench_nccl_windows *windows_out);
 
-/** bench_nccl_windows_open - allocate both buffers of at least n_bytes each and register them.
- * Collective; the rank's GPU must be the current one. Close the windows after a failure too.
- * @comm: outlives the windows.
- * Errors: DEVICE (with NCCL's own text), UNSUPPORTED (NCCL makes no windows here). */
+/** bench_nccl_windows_open - both buffers of at least n_bytes each, registered. Collective; the
+ * rank's GPU must be the current one. Close the windows after a failure too. @comm: outlives the
+ * windows. Errors: DEVICE (with NCCL's own text), UNSUPPORTED (NCCL makes no windows here). */
 gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows);
 

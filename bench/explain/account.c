@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks over the steps of each call and rank. Where one thread runs all workers of a rank, its
- * steps are one sequence. Elsewhere each worker is a sequence of its own, and the result is the
- * mean over the workers. Every moment of a sequence is counted once.
+ * Where one thread runs all workers of a rank, its steps are one sequence. Elsewhere each worker is
+ * a sequence of its own, and the result is the mean over the workers. Every moment of a sequence is
+ * counted once.
  */
 #include "bench/explain/trace_reader.h"
 
@@ -139,8 +139,8 @@ static int compare_calls(const void *left, const void *right)
     return (a->launch_us < 0) - (b->launch_us < 0); /* launches come before runs */
 }
 
-/* One entry for the launch and the run of a call. Launches without a run are dropped: the call did
- * not end. */
+/* For the launch and the run of a call. Launches without a run are dropped: the call did not
+ * end. */
 static void join_calls(struct bench_trace *trace)
 {
     uint32_t n = 0;
@@ -166,7 +166,6 @@ static const struct bench_trace_rank *rank_of(const struct bench_trace *trace, i
     return NULL;
 }
 
-/* Workers that share a thread are one sequence, so they become one lane. */
 static void merge_lanes(struct bench_trace *trace)
 {
     for (uint32_t i = 0; i < trace->n_steps; i++) {
@@ -178,7 +177,7 @@ static void merge_lanes(struct bench_trace *trace)
         qsort(trace->steps, trace->n_steps, sizeof(*trace->steps), compare_steps);
 }
 
-/* @before: the rank's call before this one, or NULL. */
+/* @before: the rank's previous call, or NULL. */
 static void open_account(const struct bench_trace_call *call, const struct bench_trace_call *before,
                          int rank, struct bench_account *account)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre explain: where the time of calls went, from traces (docs/trace.md). Files of ranks of one
- * job belong together; a simulated trace is shown beside them.
+ * gyre explain: where the time of calls went. Files of ranks of one job belong together; a
+ * simulated trace is shown beside them.
  *
  *    gyre explain trace.json
  *    gyre explain trace.0.json trace.1.json predicted.json --json explained.json

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads traces with json-c (trace_reader.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/explain/trace_reader.h"
 
 #include <stdlib.h>
@@ -171,7 +168,7 @@ static bool add_event(struct bench_trace *trace, const struct json_object *event
     return true;
 }
 
-/* So that no rank of a file has the process number of a rank of an earlier file. */
+/* So that no two ranks have one process number. */
 static int64_t find_shift(const struct bench_trace *trace, const struct json_object *events)
 {
     int64_t most = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the traces that GYRE_TRACE_FILE and schedule --trace write (docs/trace.md), as far as
- * `explain` and `draw` need them, and says where the time of calls went. Files are not trusted.
+ * Reads the traces that GYRE_TRACE_FILE and schedule --trace write (docs/trace.md), and says where
+ * the time of calls went. Files are not trusted.
  */
 #ifndef GYRE_BENCH_TRACE_READER_H
 #define GYRE_BENCH_TRACE_READER_H
@@ -11,13 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A step waited for data from begin to data, then for credit to ready. */
+/* It waited for data from begin to data, then for credit to ready. */
 struct bench_trace_step {
     int64_t pid;
     int lane;
     int call;
     int channel, worker, tile, step;
-    double n_bytes; /* of each slot */
+    double n_bytes;
     bool reduces;
     double begin_us, data_us, ready_us, end_us;
     uint32_t first_in, n_ins; /* hashes of the slots' ids, in `ids` */
@@ -28,7 +28,7 @@ struct bench_trace_call {
     int64_t pid;
     int call;
     double launch_us; /* below 0: not known */
-    double begin_us;  /* of its first step */
+    double begin_us;
     double end_us;
     double n_bytes;
     char collective[24];
@@ -53,14 +53,13 @@ struct bench_trace {
     struct bench_trace_step *steps;
     uint64_t *ids;
     uint32_t n_ranks, n_calls, n_steps, n_ids;
-    int64_t pid_shift; /* of the present file */
+    int64_t pid_shift;
     uint32_t ranks_capacity, calls_capacity, steps_capacity, ids_capacity;
 };
 
-/** bench_trace_read - add the events of a file to one of two traces, the measured and the simulated
- * one, which are all zero at first.
- * Errors: INVALID_ARGUMENT (not a trace of gyre), UNSUPPORTED (built without json-c),
- * OUT_OF_MEMORY, SYSTEM. */
+/** bench_trace_read - add a file to one of two traces, the measured and the simulated one, which
+ * are all zero at first. Errors: INVALID_ARGUMENT (not a trace of gyre), UNSUPPORTED (built without
+ * json-c), OUT_OF_MEMORY, SYSTEM. */
 gyre_status bench_trace_read(const char *path, struct bench_trace *traces, bool *is_simulated_out);
 
 void bench_trace_free(struct bench_trace *trace);
@@ -87,8 +86,8 @@ enum bench_spent {
 extern const char *const bench_spent_names[BENCH_N_SPENT];
 extern const char *const bench_spent_meanings[BENCH_N_SPENT];
 
-/* One call on one rank. Its time begins when the caller launches it, or when the rank's call before
- * it has ended, if that is later; it ends with the rank's last step. */
+/* Of one call on one rank. Its time begins when the caller launches it, or when the rank's call
+ * before it has ended, if that is later; it ends with the rank's last step. */
 struct bench_account {
     const struct bench_trace_call *call;
     int rank;
@@ -97,14 +96,14 @@ struct bench_account {
 };
 
 struct bench_accounts {
-    struct bench_account *accounts; /* by rank and call */
+    struct bench_account *accounts;
     uint32_t n;
     uint32_t n_left_out; /* calls with lost events */
     double n_unrecorded; /* launches without steps */
     uint32_t n_unpaired; /* slots without a sending step */
 };
 
-/** bench_account_all - for all calls of a trace, whose order changes. The accounts point into it.
+/** bench_account_all - changes the order of the trace's calls, into which the accounts point.
  * Errors: OUT_OF_MEMORY. */
 gyre_status bench_account_all(struct bench_trace *trace, struct bench_accounts *accounts_out);
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATHER_NS (3600 * 1000000000ULL) /* until the slowest process has finished a size */
+#define GATHER_NS (3600 * 1000000000ULL) /* for the slowest process to finish a size */
 
 gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out)

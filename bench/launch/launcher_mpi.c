@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launcher mpirun. Only the main thread calls MPI. MPI's default error handler ends the job
- * with a message, so the results of its calls need no check.
+ * Only the main thread calls MPI. MPI's default error handler ends the job with a message, so the
+ * results of its calls need no check.
  */
 #include "bench/launch/launcher.h"
 

@@ -20,7 +20,7 @@ uint64_t bench_memory_needed(const struct bench_options *options, uint64_t n_ran
     return n_ranks_here * (2 * buffer_bytes + (n_ranks > 1 ? n_ranks * PEER_BYTES : 0));
 }
 
-/* Reads the number behind `name` in a file of names and numbers; "" = at the start of the file. */
+/* In a file of names and numbers; "" = at the start of the file. */
 static bool find_number(const char *path, const char *name, uint64_t *number_out)
 {
     char line[512];

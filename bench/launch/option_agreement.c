@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most processes that a message lists with their values. */
+/* That a message lists with their values. */
 #define MOST_NAMED 8
 
 static void put_word(const char *word, char *text)
@@ -22,14 +22,12 @@ static void put_word(const char *word, char *text)
                  (unsigned long long)gyre_hash(GYRE_HASH_INIT, word, strlen(word)));
 }
 
-/* Is the row's value compared? */
 static bool is_agreed(const struct bench_option *row)
 {
     return row->help != NULL && row->type != BENCH_FLAG && row->type != BENCH_IGNORED &&
            row->agreement != BENCH_OWN;
 }
 
-/* @text: of BENCH_OPTION_TEXT_BYTES. */
 static void put_value(const struct bench_option *row, const void *field, char *text)
 {
     const bool is_text = row->type == BENCH_TEXT;
@@ -64,7 +62,7 @@ void bench_option_texts_of(const struct bench_kind *kind, const struct bench_opt
     *texts_out = texts;
 }
 
-/* The row of text i, counted from 1; text 0 is the program's name. */
+/* Text i counted from 1; text 0 is the program's name. */
 static const struct bench_option *row_of(size_t i_text)
 {
     const struct bench_option *row = bench_option_rows;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads of a process gather through memory, then local rank 0 gathers over the launcher: it
- * is the main thread, which alone may use MPI.
+ * The threads of a process gather through memory, then local rank 0, the main thread, gathers over
+ * the launcher.
  */
 #include "bench/launch/ranks.h"
 

@@ -10,13 +10,13 @@
 
 #include <pthread.h>
 
-/* What the ranks of one process share. */
+/* Shared by the ranks of one process. */
 struct bench_ranks {
     struct bench_launcher *launcher;
-    int n_local;               /* ranks of each process */
-    pthread_barrier_t barrier; /* of the local ranks */
-    const void **mine;         /* by local rank: its contribution; stable between barriers */
-    unsigned char *gathered;   /* written by local rank 0 between barriers */
+    int n_local;
+    pthread_barrier_t barrier;
+    const void **mine;       /* by local rank: its contribution; stable between barriers */
+    unsigned char *gathered; /* written by local rank 0 between barriers */
     size_t n_gathered_bytes;
     gyre_status status; /* of the last gather; written by local rank 0 between barriers */
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -29,22 +29,20 @@ struct bench_member {
     int n_ranks;
 };
 
-/** bench_ranks_open / close - @n_local: ranks of this process, the same in all processes. */
+/** bench_ranks_open / close - @n_local: the same in all processes. */
 gyre_status bench_ranks_open(struct bench_launcher *launcher, int n_local,
                              struct bench_ranks *ranks_out);
 void bench_ranks_close(struct bench_ranks *ranks);
 
-/** bench_ranks_all_gather - n_bytes from each rank. Collective over all ranks.
- * @all_out: n_ranks * n_bytes, by rank. NULL = the call is a barrier only.
- * Errors: REMOTE when a process is gone; every rank of this process gets it. */
+/** bench_ranks_all_gather - collective. @all_out: by rank. NULL = a barrier only. Errors: REMOTE
+ * when a process is gone; every rank of this process gets it. */
 gyre_status bench_ranks_all_gather(const struct bench_member *member, const void *mine,
                                    size_t n_bytes, void *all_out);
 
 gyre_status bench_ranks_barrier(const struct bench_member *member);
 
 /** bench_ranks_agree - SUCCESS if every rank passed SUCCESS. A rank that failed gets its own status
- * back, the others REMOTE with the number of the first rank that failed. Collective over all ranks.
- */
+ * back, the others REMOTE with the number of the first rank that failed. Collective. */
 gyre_status bench_ranks_agree(const struct bench_member *member, gyre_status status);
 
 /** bench_ranks_agree_on - @failed_out: the first rank that reported a failure, or -1; with an

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The result of one process's check. */
 struct report {
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES]; /* if the check failed */

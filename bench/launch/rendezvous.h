@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The unique id that the ranks of several processes need for their communicator.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BENCH_RENDEZVOUS_H
 #define GYRE_BENCH_RENDEZVOUS_H
 

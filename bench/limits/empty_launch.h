@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The time that the host needs to launch an empty kernel: the least that any call on a GPU can
- * take.
+ * The least that any call on a GPU can take.
  */
 #ifndef GYRE_BENCH_EMPTY_LAUNCH_H
 #define GYRE_BENCH_EMPTY_LAUNCH_H
@@ -20,8 +19,8 @@ struct bench_empty_args {
 
 extern const void *const bench_empty_kernel;
 
-/** bench_launch_empty - launch a kernel of one warp that does nothing on a stream of the current
- * GPU. The first launch also loads it. Errors: DEVICE. */
+/** bench_launch_empty - one warp, on a stream of the current GPU. The first launch also loads the
+ * kernel. Errors: DEVICE. */
 gyre_status bench_launch_empty(gyre_stream stream);
 
 /** bench_time_launches - n_launches one after the other, waited for. @stream: of GPU `ordinal`.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A kernel that does nothing, and the time of its launches. Its parameters are as long as those of
- * gyre's kernels for short calls.
+ * Its parameters are as long as those of gyre's kernels for short calls.
  */
 #include "bench/limits/empty_launch.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The limits of this machine's GPUs: rates and times that no collective can beat, and the ceilings
- * of busbw that follow from them. The program `limits` measures them; --limits of the other benches
- * reads its file.
+ * Rates and times that no collective can beat, and the ceilings of busbw that follow from them. The
+ * program `limits` measures them; --limits of the other benches reads its file.
  */
 #ifndef GYRE_BENCH_LIMITS_H
 #define GYRE_BENCH_LIMITS_H
@@ -10,13 +9,12 @@
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/types.h"
 
-/* How data get to the next GPU: that GPU's SMs load them, this GPU's SMs store them, or a copy
- * engine moves them. */
+/* The next GPU's SMs load the data, this GPU's SMs store them, or a copy engine moves them. */
 enum bench_way { BENCH_WAY_PULL, BENCH_WAY_PUSH, BENCH_WAY_COPY_ENGINE, BENCH_N_WAYS };
 
-/* Ceilings of busbw. An all-reduce has two phases, and each may move data in another way. The one
- * phase of any other collective has the ceiling of two phases that are alike. X(name, way of the
- * first phase, way of the second phase) */
+/* Of busbw. An all-reduce has two phases, and each may move data in another way. The one phase of
+ * any other collective has the ceiling of two phases that are alike. X(name, way of the first
+ * phase, way of the second phase) */
 #define BENCH_CEILING_TABLE(X)                        \
     X(pull, PULL, PULL)                               \
     X(push, PUSH, PUSH)                               \
@@ -38,17 +36,17 @@ extern const char *const bench_ceiling_names[BENCH_N_CEILINGS];
 /** bench_ceiling_of - @gbytes_per_s: by enum bench_way, for one direction of one GPU's link. */
 double bench_ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BENCH_N_WAYS]);
 
-/** bench_ceiling_of_phases - the busbw that an all-reduce cannot exceed: its phases move the same
- * bytes one after the other, so their times add up. Rates are for one direction of one GPU's link.
- * Returns GB/s, or 0 if a rate is not a positive finite number. */
+/** bench_ceiling_of_phases - the phases of an all-reduce move the same bytes one after the other,
+ * so their times add up. Rates are for one direction of one GPU's link. Returns GB/s; 0 = a rate is
+ * not a positive finite number. */
 double bench_ceiling_of_phases(double reduce_scatter_gbytes_per_s, double all_gather_gbytes_per_s);
 
 #define BENCH_LIMITS_MAX_GPUS  16
 #define BENCH_LIMITS_N_POINTS  5
 #define BENCH_LIMITS_MAX_NOTES 32
 
-/* A path is measured at BENCH_LIMITS_N_POINTS points, which are numbers of blocks or sizes of a
- * copy. X(id, name in the file, unit of its points, way, description) */
+/* Measured at BENCH_LIMITS_N_POINTS points, which are numbers of blocks or sizes of a copy. X(id,
+ * name in the file, unit of its points, way, description) */
 #define BENCH_LIMITS_PATH_TABLE(X)                                                     \
     X(STORE, sm_store, blocks, PUSH, "SM stores of 16 B to the next GPU, 512 threads") \
     X(LOAD, sm_load, blocks, PULL, "SM loads of 16 B from the next GPU, 512 threads")  \
@@ -65,7 +63,7 @@ enum bench_limits_path {
 
 struct bench_limits_path_traits {
     const char *name;
-    const char *unit; /* of the points */
+    const char *unit;
     const char *description;
     enum bench_way way;
     uint64_t points[BENCH_LIMITS_N_POINTS];
@@ -73,8 +71,8 @@ struct bench_limits_path_traits {
 
 extern const struct bench_limits_path_traits bench_limits_paths[BENCH_LIMITS_N_PATHS];
 
-/* GPUs 0 to n_gpus - 1 in a ring, all active at once. Rates are GB/s of the slowest GPU in one
- * direction; 0 = not measured. */
+/* GPUs 0 to n_gpus - 1, all active at once. GB/s of the slowest GPU in one direction; 0 = not
+ * measured. */
 struct bench_limits_ring {
     int n_gpus;
     double gbytes_per_s[BENCH_LIMITS_N_PATHS][BENCH_LIMITS_N_POINTS];
@@ -108,40 +106,37 @@ struct bench_limits {
     struct bench_limits_note notes[BENCH_LIMITS_MAX_NOTES];
 };
 
-/* The ceiling with which --limits compares a bench. */
 struct bench_limit {
-    double gbytes_per_s; /* of busbw; 0 = there is no limit */
+    double gbytes_per_s; /* of busbw; 0 = none */
     const char *ceiling;
 };
 
-/** bench_limits_measure - measure all GPUs that this process sees, in seconds. They should be idle.
- * Errors: UNSUPPORTED (no GPU, no driver, or built without CUDA), TIMEOUT (a GPU waited over two
- * seconds for another GPU or for the host), DEVICE (also when bytes did not arrive as they were
- * sent), OUT_OF_MEMORY. */
+/** bench_limits_measure - all GPUs that this process sees, which should be idle. Errors:
+ * UNSUPPORTED (no GPU, no driver, or built without CUDA), TIMEOUT (a GPU waited over two seconds
+ * for another GPU or for the host), DEVICE (also when bytes did not arrive as they were sent),
+ * OUT_OF_MEMORY. */
 gyre_status bench_limits_measure(struct bench_limits *limits_out);
 
-/** bench_limits_note - a figure that was not measured, and why. Notes beyond BENCH_LIMITS_MAX_NOTES
+/** bench_limits_note - a figure that was not measured, and why. Beyond BENCH_LIMITS_MAX_NOTES notes
  * are dropped. */
 void bench_limits_note(struct bench_limits *limits, const char *what, const char *why, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** bench_limits_ceiling - from a ring's best rates: for each way the fastest path to the next GPU
- * at its best point. Stores to all GPUs at once do not count, because a collective can send to one
- * GPU after the other. Returns GB/s; 0 = not measured. */
+/** bench_limits_ceiling - for each way the fastest path to the next GPU at its best point. Stores
+ * to all GPUs at once do not count, because a collective can send to one GPU after the other. GB/s;
+ * 0 = not measured. */
 double bench_limits_ceiling(const struct bench_limits_ring *ring, enum bench_ceiling ceiling);
 
 void bench_limits_print(const struct bench_limits *limits);
 
-/** bench_limits_write - as JSON (docs/performance.md). Errors: SYSTEM, UNSUPPORTED (built without
- * json-c). */
+/** bench_limits_write - errors: SYSTEM, UNSUPPORTED (built without json-c). */
 gyre_status bench_limits_write(const struct bench_limits *limits, const char *path);
 
 /** bench_limits_read - the ceiling of a collective's busbw: for an all-reduce both phases by the
  * SMs' fastest stores, else the rate of those stores, because at best every byte crosses a link
- * once. Loads are slower, and copy engines do not reduce.
- * @n_ranks: GPUs of the ring that was measured.
- * Errors: SYSTEM (the file cannot be read), INVALID_ARGUMENT (not such a file, no ring of n_ranks
- * GPUs, or no such ceiling in it), UNSUPPORTED (built without json-c). */
+ * once. Loads are slower, and copy engines do not reduce. @n_ranks: GPUs of the ring that was
+ * measured. Errors: SYSTEM (the file cannot be read), INVALID_ARGUMENT (not such a file, no ring of
+ * n_ranks GPUs, or no such ceiling in it), UNSUPPORTED (built without json-c). */
 gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
                               struct bench_limit *limit_out);
 

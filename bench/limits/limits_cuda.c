@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `limits` measures: launches and local memory first, then rings. The largest ring comes
- * first, so that a slow machine that runs out of time lacks only small ones.
+ * Launches and local memory first, then rings, the largest first, so that a slow machine that runs
+ * out of time lacks only small ones.
  */
 #include "bench/limits/limits.h"
 
@@ -125,7 +125,7 @@ static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limi
     return GYRE_SUCCESS;
 }
 
-/* If not, a note names two that cannot. */
+/* If not, a note names two GPUs that cannot. */
 static bool is_connected(const struct bench_rig *rig, int n_gpus, struct bench_limits *limits)
 {
     char what[32];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that do one thing as fast as the GPU can: store, load, bulk copy, signal, nothing.
+ * Kernels that do one thing as fast as the GPU can.
  */
 #include "bench/limits/limits_kernels.h"
 
@@ -13,7 +13,7 @@
 /* A flag arrives within a few polls, so its time contains no look at the clock. */
 #define POLLS_PER_LOOK 64U
 
-/* Untimed rounds, in which both kernels start. */
+/* Untimed, in which both kernels start. */
 #define WARM_ROUNDS 100U
 
 /* 192 KiB of the 227 KiB of shared memory that a block of sm_90 has: STAGES chunks, of which
@@ -46,8 +46,7 @@ struct wait_clock {
     uint64_t begin_ns; /* first look at the clock; 0 = none yet */
 };
 
-/* Called after a poll that found nothing. If the wait took too long, sets is_overdue and returns
- * true. */
+/* After a poll that found nothing. If the wait took too long, sets is_overdue and returns true. */
 static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
                                                   struct bench_flag_page *flags)
 {
@@ -62,7 +61,7 @@ static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
     return true;
 }
 
-/* Returns false if the wait took too long. */
+/* False if the wait took too long. */
 static __device__ __forceinline__ bool wait_for(const uint32_t *word, uint32_t value,
                                                 struct bench_flag_page *flags)
 {
@@ -97,7 +96,7 @@ static __global__ void ping_pong(const __grid_constant__ struct bench_ping_pong 
         side.flags->ping_pong_ns = clock_ns() - begin_ns;
 }
 
-/* Each thread issues UNROLL loads, then as many stores. */
+/* UNROLL loads of each thread, then as many stores. */
 static __global__ void __launch_bounds__(THREADS)
     copy_lines(uint4 *__restrict__ to, const uint4 *__restrict__ from, uint64_t n_lines)
 {
@@ -116,8 +115,7 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = from[i];
 }
 
-/* As copy_lines, for every peer in turn, from the next GPU on, so that no GPU is written by all
- * others at once. */
+/* For every peer in turn, from the next GPU on, so that no GPU is written by all others at once. */
 static __global__ void __launch_bounds__(THREADS)
     scatter_lines(const __grid_constant__ struct bench_scatter scatter)
 {
@@ -148,7 +146,7 @@ static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
-/* A chunk of shared memory, and the barrier that completes when a load has filled it. */
+/* The barrier completes when a load has filled the chunk. */
 struct stage {
     uint32_t chunk;
     uint32_t barrier;
@@ -173,8 +171,8 @@ static __device__ __forceinline__ void start_store(char *to, struct stage stage)
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* @parity: of the barrier's phase, 0 for the first load of a stage. Returns false if the wait took
- * too long. */
+/* @parity: of the barrier's phase, 0 for the first load of a stage. False if the wait took too
+ * long. */
 static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t parity,
                                                  struct bench_flag_page *flags)
 {

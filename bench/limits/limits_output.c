@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The figures of `limits`: their ceilings, the table for people, and the file, which is written as
- * a whole and read for one ceiling of one ring (docs/performance.md).
+ * Ceilings, the table for people, and the file, which is written as a whole and read for one
+ * ceiling of one ring.
  */
 #include "bench/limits/limits.h"
 
@@ -245,7 +245,7 @@ gyre_status bench_limits_write(const struct bench_limits *limits, const char *pa
     return status;
 }
 
-/* NULL if there is none of this type. */
+/* NULL = none of this type. */
 static struct json_object *find(struct json_object *object, const char *key, enum json_type type)
 {
     struct json_object *child = NULL;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rig: GPUs with buffers, and rounds of passes on all of them. A round is enqueued behind a
- * sync kernel, so that its time contains neither the host's calls nor the different starts of the
- * GPUs.
+ * A round of passes on all GPUs is enqueued behind a sync kernel, so that its time contains neither
+ * the host's calls nor the different starts of the GPUs.
  */
 #include "bench/limits/limits_kernels.h"
 
@@ -122,7 +121,7 @@ static uint64_t piece_bytes(const struct bench_rig *rig, int n_gpus)
     return rig->n_bytes / (uint64_t)n_gpus / 16 * 16;
 }
 
-/* The bytes that one GPU moves in one direction. */
+/* Of one GPU in one direction. */
 static uint64_t pass_bytes(const struct bench_rig *rig, const struct bench_transfer *transfer)
 {
     if (transfer->path == BENCH_LIMITS_COPY)
@@ -198,7 +197,7 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     return GYRE_SUCCESS;
 }
 
-/* The time of one pass on the slowest GPU. */
+/* On the slowest GPU. */
 static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer *transfer,
                               int n_passes, double *us_out)
 {
@@ -244,7 +243,7 @@ static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival
     return GYRE_SUCCESS;
 }
 
-/* A piece came from each other GPU, or everything from one neighbour. */
+/* A part came from each other GPU, or everything from one neighbour. */
 static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
                              int at)
 {

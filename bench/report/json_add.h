@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Short names for the calls of json-c, and whole files. Only builds with json-c include this
- * header.
+ * Only builds with json-c include this header.
  */
 #ifndef GYRE_BENCH_JSON_ADD_H
 #define GYRE_BENCH_JSON_ADD_H
@@ -70,11 +69,11 @@ static inline void add_time(struct json_object *object, const char *key)
     add_text(object, key, text);
 }
 
-/** bench_json_write - replace the file. Errors: as gyre_file_replace(). */
+/** bench_json_write - errors: as gyre_file_replace(). */
 gyre_status bench_json_write(struct json_object *root, const char *path);
 
-/** bench_json_read - read a file. Release the value with json_object_put(). Errors, which name the
- * path: as gyre_file_read(); INVALID_ARGUMENT if it is not JSON. */
+/** bench_json_read - release the value with json_object_put(). Errors, which name the path: as
+ * gyre_file_read(); INVALID_ARGUMENT (not JSON). */
 gyre_status bench_json_read(const char *path, struct json_object **root_out);
 
 #endif

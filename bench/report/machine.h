@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's GPU in reports: its multiprocessors, its clocks (from NVML) and the versions of CUDA. On
- * host memory, without CUDA and without NVML they are unknown.
+ * A rank's GPU in reports. On host memory, without CUDA and without NVML it is unknown.
  */
 #ifndef GYRE_BENCH_MACHINE_H
 #define GYRE_BENCH_MACHINE_H
@@ -12,8 +11,8 @@ struct gyre_nvml_clocks;
 
 struct bench_machine {
     unsigned n_sms;        /* 0 = no GPU */
-    char cuda_driver[16];  /* the newest CUDA that the driver supports, as "13.0"; "" = unknown */
-    char cuda_runtime[16]; /* of the runtime that is linked in */
+    char cuda_driver[16];  /* the newest that the driver supports, as "13.0"; "" = unknown */
+    char cuda_runtime[16]; /* of the runtime */
     struct gyre_nvml_clocks *clocks; /* NULL = unknown */
 };
 
@@ -22,7 +21,7 @@ struct bench_clocks {
     unsigned memory_mhz;
 };
 
-/** bench_machine_open / close - find out what does not change during a run. */
+/** bench_machine_open / close - what does not change during a run. */
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text table and the CSV. The table's header, columns and footer are those of nccl-tests, byte
- * for byte, because scripts parse them. Only --compare, --limits, --host-time and -S add columns,
- * and -C on GPUs a line to the footer.
+ * The table's header, columns and footer are those of nccl-tests, byte for byte, because scripts
+ * parse them. Only --compare, --limits, --host-time and -S add columns, and -C on GPUs a line to
+ * the footer.
  */
 #include "bench/report/output.h"
 
@@ -24,7 +24,7 @@ struct bench_output {
 
 #define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
 
-/* Prints a number in at most `width` characters where that is possible, with up to two decimals. */
+/* In at most `width` characters where that is possible, with up to two decimals. */
 static void print_figure(double value, int width)
 {
     int n_digits = 0;
@@ -95,7 +95,7 @@ static void print_columns(const struct bench_setting *setting)
         "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place       "
         "   ",
         "", "", "", "", "");
-    if (has_limit) /* this comes after the column of the time stamp and a blank */
+    if (has_limit) /* after the column of the time stamp and a blank */
         printf("%*s  %% of limit", width, "");
     if (options->has_host_time)
         printf("  host's time%s", compares ? "               " : "     ");
@@ -151,7 +151,7 @@ static void write_csv_header(FILE *file)
           file);
 }
 
-/* One line for a size out of place or in place: plain numbers, no blanks. */
+/* Out of place or in place: plain numbers, no blanks. */
 static void write_csv_half(FILE *file, const struct bench_setting *setting,
                            const struct bench_row *row, bool is_in_place)
 {

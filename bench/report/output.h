@@ -14,14 +14,14 @@
 
 #include <stdio.h>
 
-/* Where one rank runs. The ranks gather these, so all texts have a fixed size and end with NUL. */
+/* Where one rank runs. Ranks all-gather it, so all texts have a fixed size and end with NUL. */
 struct bench_place {
     int rank;
     int pid;
     int device;
     char host[64];
     char pci[24];
-    char device_text[64]; /* for people */
+    char device_text[64];
 };
 
 struct bench_setting {
@@ -42,15 +42,15 @@ struct bench_row {
     struct bench_timing out_of_place;
     struct bench_timing in_place;
     struct bench_comparison comparison;
-    struct bench_comparison comparison_in_place; /* of engines that run on the stream */
-    struct gyre_plan_summary plan;               /* the plan of the calls out of place */
-    struct bench_clocks clocks;                  /* unknown without --json */
+    struct bench_comparison comparison_in_place;
+    struct gyre_plan_summary plan; /* the plan of the calls out of place */
+    struct bench_clocks clocks;    /* unknown without --json */
     int cycle;
 };
 
 struct bench_summary {
     int64_t n_wrong;
-    double busbw; /* mean over all rows, in place and out of place */
+    double busbw; /* mean over all rows */
     double time_us;
     double launch_us;   /* mean over the same; 0 = not measured */
     double least_busbw; /* NCCL_TESTS_MIN_BW; -1 = not set */
@@ -60,15 +60,14 @@ struct bench_summary {
 
 struct bench_output;
 
-/** bench_output_open - open the files and print the header. Errors: SYSTEM (a file cannot be
- * written), UNSUPPORTED (this build has no JSON). */
+/** bench_output_open - errors: SYSTEM (a file cannot be written), UNSUPPORTED (this build has no
+ * JSON). */
 gyre_status bench_output_open(const struct bench_setting *setting,
                               struct bench_output **output_out);
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row);
 
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary);
 
-/** bench_n_hosts - of the ranks. Pure. */
 unsigned bench_n_hosts(const struct bench_setting *setting);
 
 /** bench_n_reference_version - the length of the engine's name and version in setting->reference.
@@ -77,21 +76,21 @@ int bench_n_reference_version(const struct bench_setting *setting);
 
 struct bench_json;
 
-/** bench_json_open - start a report, whose first row writes the file. Errors: UNSUPPORTED (this
- * build has no json-c). */
+/** bench_json_open - the first row writes the file. Errors: UNSUPPORTED (this build has no
+ * json-c). */
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
-/** bench_json_row - add a row and replace the file. */
+/** bench_json_row - replaces the file. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
-/** bench_json_contender - likewise, one algorithm of --compare-algos. NULL does nothing.
- * @comparison: with the first algorithm; NULL = this is the first one. */
+/** bench_json_contender - one algorithm of --compare-algos. NULL does nothing. @comparison: with
+ * the first algorithm; NULL = this is the first one. */
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
                                  const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison);
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary);
 
-/** bench_is_reported - may this variable ("NAME=value") appear in a report? Pure. */
+/** bench_is_reported - @variable: "NAME=value". Pure. */
 bool bench_is_reported(const char *variable);
-/** bench_is_secret - must the value of this variable be hidden? Pure. */
+/** bench_is_secret - must the value be hidden? Pure. */
 bool bench_is_secret(const char *variable);
 
 #endif

@@ -36,7 +36,7 @@ double bench_time_curve_at(const struct bench_time_curve *curve, double n_bytes,
 
 #define SCHEMA_VERSION 1
 
-/* The member of an object, or NULL if there is none of that type. */
+/* NULL = none of that type. */
 static struct json_object *member(struct json_object *object, const char *key, json_type type)
 {
     struct json_object *found = NULL;
@@ -57,7 +57,7 @@ static int64_t int_of(struct json_object *object, const char *key)
     return json_object_get_int64(member(object, key, json_type_int));
 }
 
-/* A time in microseconds; 0 if there is none. */
+/* 0 = none. */
 static double us_of(struct json_object *row, const char *object, const char *key)
 {
     struct json_object *found = NULL;
@@ -68,7 +68,7 @@ static double us_of(struct json_object *row, const char *object, const char *key
     return isfinite(us) && us > 0 ? us : 0;
 }
 
-/* The time of a call out of place, or that of the rounds of --compare; 0 = there is none. */
+/* Out of place, or that of the rounds of --compare; 0 = none. */
 static double time_of(struct json_object *row)
 {
     const double us = us_of(row, "comparison", "gyre_us");
@@ -165,7 +165,6 @@ gyre_status bench_report_times_add(const char *path, struct bench_report_times *
 
 /* ---- rows for tune ------------------------------------------------------------------------ */
 
-/* The result of reading, so far. */
 struct reading {
     struct gyre_tuner_facts *facts;
     struct bench_fit_row *rows;

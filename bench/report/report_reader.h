@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads the reports of benches (--json). A call's time is that out of place, or that of the rounds
- * of
- * --compare if the report has them.
+ * of --compare if the report has them.
  */
 #ifndef GYRE_BENCH_REPORT_READER_H
 #define GYRE_BENCH_REPORT_READER_H
@@ -22,7 +21,7 @@ struct bench_time_point {
     int n_rows;
 };
 
-/* The points of one collective, smaller sizes first. */
+/* Smaller sizes first. */
 struct bench_time_curve {
     struct bench_time_point points[BENCH_MAX_TIME_POINTS];
     int n_points;
@@ -34,26 +33,23 @@ struct bench_report_times {
     struct bench_time_curve of[GYRE_N_COLLECTIVES];
 };
 
-/** bench_report_times_add - add the rows of one report. @times: zero before the first report.
- * Errors, which name the path: INVALID_ARGUMENT (not a bench's report, no usable row, another
- * number of ranks or hosts than the reports before, or wrong results), SYSTEM, UNSUPPORTED (this
- * build has no json-c). */
+/** bench_report_times_add - @times: zero before the first report. Errors, which name the path:
+ * INVALID_ARGUMENT (not a bench's report, no usable row, another number of ranks or hosts than the
+ * reports before, or wrong results), SYSTEM, UNSUPPORTED (this build has no json-c). */
 gyre_status bench_report_times_add(const char *path, struct bench_report_times *times);
 
-/** bench_time_curve_at - the time of a call of any size, in us. Between two points the logarithms
- * are interpolated. Above the largest size the time grows with the bytes; below the smallest size
- * it is that of the smallest.
- * @curve: has at least one point. @is_beyond_out: the size is outside the measured sizes. */
+/** bench_time_curve_at - of a call of any size, in us. Between two points the logarithms are
+ * interpolated. Above the largest size the time grows with the bytes; below the smallest size it is
+ * that of the smallest. @curve: has at least one point. @is_beyond_out: the size is outside the
+ * measured sizes. */
 double bench_time_curve_at(const struct bench_time_curve *curve, double n_bytes,
                            bool *is_beyond_out);
 
-/** bench_reports_read - read, for tune, from all reports (*.json) of a folder the calls that the
+/** bench_reports_read - for tune, from all reports (*.json) of a folder, the calls that the
  * simulator can predict: all_reduce, all_gather and reduce_scatter on one host, staged through
- * slots. Other contents of the folder are skipped.
- * @facts_out: of such communicators, with the largest number of ranks. @rows_out: up to most_rows,
- * in the order of the files' names.
- * Errors: INVALID_ARGUMENT (nothing found, two kinds of device, or reports of another version),
- * SYSTEM, UNSUPPORTED (this build has no json-c). */
+ * slots. @facts_out: of such communicators, with the largest number of ranks. @rows_out: up to
+ * most_rows, in the order of the files' names. Errors: INVALID_ARGUMENT (nothing found, two kinds
+ * of device, or reports of another version), SYSTEM, UNSUPPORTED (this build has no json-c). */
 gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *facts_out,
                                struct bench_fit_row *rows_out, size_t most_rows,
                                size_t *n_rows_out);

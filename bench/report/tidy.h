@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tidy CSV of --compare-algos, --sweep and schedule --predict: a line for each time with what
- * was timed on which machine, so that files of several runs can be put together as they are. `gyre
- * plot
+ * was timed on which machine, so that files of several runs can be put together. `gyre plot
  * --table` has the same columns.
  */
 #ifndef GYRE_BENCH_TIDY_H

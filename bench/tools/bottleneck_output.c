@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of one training step, and the result of `bottleneck`. Ratio = communication /
- * computation, as if nothing overlapped.
+ * Ratio = communication / computation, as if nothing overlapped.
  */
 #include "bench/tools/bottleneck_output.h"
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The result of `bottleneck` as text and as JSON, and the arithmetic of a training step.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BENCH_BOTTLENECK_OUTPUT_H
 #define GYRE_BENCH_BOTTLENECK_OUTPUT_H
 
@@ -14,10 +11,9 @@
 
 #define BENCH_MAX_TRAINING_CALLS 2
 
-/* A model of transformer layers, and one step of its training. */
 struct bench_training {
     double n_params;
-    double n_tokens; /* of one step, over all ranks */
+    double n_tokens; /* of one step */
     unsigned dtype_bytes;
     unsigned n_ranks;
     unsigned n_layers;
@@ -43,9 +39,9 @@ struct bench_training_calls {
     double n_calls;
 };
 
-/** bench_training_hidden - elements of a token if n_layers hold all parameters: a layer has 12
- * hidden^2 of them (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
- * Clusters", SC 2021, section 2). The nearest multiple of 128. */
+/** bench_training_hidden - if n_layers hold all parameters: a layer has 12 hidden^2 of them
+ * (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021,
+ * section 2). The nearest multiple of 128. */
 double bench_training_hidden(double n_params, unsigned n_layers);
 
 /** bench_training_compute_us - of one step: 6 FLOPs a parameter and token (Kaplan et al., "Scaling
@@ -62,13 +58,12 @@ int bench_training_calls(const struct bench_training *training, enum bench_strat
 
 #define BENCH_REASON_BYTES 256
 
-/* The command line. */
 struct bench_bottleneck_options {
     struct bench_training training; /* n_ranks is set when the ranks are known */
     gyre_dtype dtype;
     struct bench_shape_options shape;
     struct bench_schedule_request request;
-    struct bench_texts from; /* reports of benches */
+    struct bench_texts from;
     const char *json_path;
     bool wants_help;
 };
@@ -96,8 +91,8 @@ struct bench_bottleneck_result {
 
 void bench_bottleneck_print(const struct bench_bottleneck_result *result);
 
-/** bench_bottleneck_write_json - to options->json_path. Errors: UNSUPPORTED if the build has no
- * json-c; as gyre_file_replace(). */
+/** bench_bottleneck_write_json - errors: UNSUPPORTED if the build has no json-c; as
+ * gyre_file_replace(). */
 gyre_status bench_bottleneck_write_json(const struct bench_bottleneck_result *result);
 
 #endif

@@ -21,7 +21,7 @@
 #define MOST           7.0  /* of a logarithm: a constant changes by at most a factor of 1100 */
 #define ENOUGH         1e-6 /* relative gain below which the fit ends */
 
-/* One fitted logarithm, of one constant or of several that are tied together. */
+/* Of one constant or of several that are tied together. */
 struct constant {
     size_t offsets[GYRE_N_LINKS];
     int n_offsets;
@@ -44,8 +44,8 @@ struct fit {
     int n_constants;
     struct gyre_cost start;
     double matrix[MAX_CONSTANTS][MAX_CONSTANTS + 1]; /* normal equations and their right side */
-    double *slopes;                                  /* by row and constant */
-    double *errors;                                  /* by row: log(predicted / measured) */
+    double *slopes;
+    double *errors; /* by row: log(predicted / measured) */
 };
 
 static double *field_of(struct gyre_cost *cost, size_t offset)
@@ -68,7 +68,6 @@ static void add_constant(struct fit *fit, size_t offset, size_t tied_offset)
 
 #define OFFSET(field) offsetof(struct gyre_cost, field)
 
-/* For an index that is known at run time only. */
 static size_t hop_offset(int proto, int link)
 {
     return OFFSET(hop_ns) + ((size_t)proto * GYRE_N_LINKS + (size_t)link) * sizeof(double);
@@ -179,7 +178,7 @@ static double weight_of(double error)
     return fabs(error) <= FAR ? 1 : FAR / fabs(error);
 }
 
-/* The errors of all rows, and their weighted sum of squares. */
+/* And the weighted sum of squares. */
 static gyre_status evaluate(struct fit *fit, const double *moves, double *errors, double *sum_out)
 {
     const struct gyre_cost cost = cost_at(fit, moves);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fits the constants of the simulator to measured times, by least squares of log(predicted /
- * measured), so that short and long calls count alike.
+ * Least squares of log(predicted / measured), so that short and long calls count alike.
  */
 #ifndef GYRE_BENCH_FIT_H
 #define GYRE_BENCH_FIT_H
@@ -18,16 +17,15 @@ struct bench_fit_row {
 };
 
 struct bench_fit {
-    double error;    /* root mean square of log(predicted / measured) */
-    double before;   /* before the fit */
-    int n_constants; /* that were fitted */
+    double error;  /* root mean square of log(predicted / measured) */
+    double before; /* before the fit */
+    int n_constants;
     int n_iterations;
 };
 
 /** bench_fit - improve @cost. Constants on which no row depends stay near their values.
- * Deterministic.
- * @facts: of the measured communicator, but for a row's own number of ranks.
- * Errors: INVALID_ARGUMENT (fewer rows than constants), or as gyre_simulator_open(). */
+ * Deterministic. @facts: of the measured communicator, but for a row's own number of ranks. Errors:
+ * INVALID_ARGUMENT (fewer rows than constants), or as gyre_simulator_open(). */
 gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row *rows,
                       size_t n_rows, struct gyre_cost *cost, struct bench_fit *fit_out);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --predict shows whether the simulator is right, and whether the tuner is. It prints a line for
- * each size, and a summary.
+ * --predict shows whether the simulator is right, and whether the tuner is.
  */
 #include "bench/tools/trials.h"
 
@@ -15,7 +14,7 @@
 struct summary {
     int n_sizes;
     double log_sum;    /* of |log(predicted / measured)| */
-    double worst_loss; /* of the tuner's choice against the fastest */
+    double worst_loss; /* of the tuner against the fastest */
     size_t worst_bytes;
     int n_losses; /* above MOST_LOSS */
 };
@@ -51,7 +50,7 @@ static void print_line(const struct bench_case *what, const struct bench_trial *
     fflush(stdout);
 }
 
-/* Other than the tuner's own choice, the first trial, unless there is no other. */
+/* Other than the tuner's own, the first trial, unless there is no other. */
 static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
 {
     const struct bench_trial *best = &trials[n_trials > 1];

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Programs of all ranks from an algorithm or a text file, and fabrics.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/tools/programs.h"
 
 #include "algorithms/verify/verify.h"
@@ -40,7 +37,7 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
     return true;
 }
 
-/* Returns malloc'ed and terminated text, or NULL after printing a failure. */
+/* Malloc'ed and terminated, or NULL after printing a failure. */
 static char *read_all(const char *user, const char *path)
 {
     char *text = NULL;
@@ -72,8 +69,7 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
 
 /* ---- MSCCL's XML --------------------------------------------------------------------------- */
 
-/* Start python/from_msccl.py of this program's folder. Returns a descriptor to read its output
- * from, or -1 after printing a failure. */
+/* Returns a descriptor to read its output from, or -1 after printing a failure. */
 static int start_importer(const char *path, pid_t *child_out)
 {
     char folder[PATH_MAX], script[PATH_MAX + 32];
@@ -105,7 +101,7 @@ static int start_importer(const char *path, pid_t *child_out)
     return -1;
 }
 
-/* Proves the programs of one set, and writes the depth that they need into @min_depth. */
+/* @min_depth: gets the depth that the programs need. */
 static gyre_status prove(const char *path, const struct gyre_program *const *programs,
                          int n_programs, uint32_t *min_depth)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tools read or make: the programs of all ranks of one shape, and the fabric of a file. A
- * function that returns bool prints a mistake on standard error.
+ * The programs of all ranks of one shape, and the fabric of a file. A function that returns bool
+ * prints a mistake on standard error.
  */
 #ifndef GYRE_BENCH_TOOLS_PROGRAMS_H
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
@@ -22,12 +22,11 @@ void bench_programs_free(struct bench_programs *programs);
 bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                          struct bench_programs *programs);
 
-/** bench_programs_load - all programs of a text file. @user: as in struct bench_programs. @path:
- * "-" = standard input. */
+/** bench_programs_load - @user: as in struct bench_programs. @path: "-" = standard input. */
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
 
-/** bench_programs_from_msccl - schedule --from-msccl: programs of an algorithm of MSCCL, which
- * python3 translates (bench/python/from_msccl.py), and which are proved. */
+/** bench_programs_from_msccl - schedule --from-msccl: python3 translates an algorithm of MSCCL
+ * (bench/python/from_msccl.py), and the programs are proved. */
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
 
 struct bench_fabric {
@@ -35,8 +34,8 @@ struct bench_fabric {
     struct gyre_grouping grouping;
 };
 
-/** bench_fabric_load - @path: NULL = there is none. Errors: INVALID_ARGUMENT with file, line and
- * reason; SYSTEM; OUT_OF_MEMORY. */
+/** bench_fabric_load - @path: NULL = none. Errors: INVALID_ARGUMENT with file, line and reason;
+ * SYSTEM; OUT_OF_MEMORY. */
 gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out);
 
 void bench_fabric_close(struct bench_fabric *fabric);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule --predict: the simulator's prediction for a collective, size by size. schedule --json:
- * the results of --verify and --predict as a file (docs/schedule.md lists its keys).
+ * schedule --predict: the simulator's prediction, size by size. schedule --json: the results of
+ * --verify and --predict as a file.
  */
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
@@ -41,17 +41,16 @@ struct bench_schedule_prediction {
     struct gyre_prediction prediction;
 };
 
-/** bench_schedule_json_open - Errors: UNSUPPORTED if the build has no json-c, OUT_OF_MEMORY. */
+/** bench_schedule_json_open - errors: UNSUPPORTED if the build has no json-c, OUT_OF_MEMORY. */
 gyre_status bench_schedule_json_open(int argc, char **argv, struct bench_schedule_json **json_out);
 
-/** Add one. NULL does nothing. */
+/** NULL does nothing. */
 void bench_schedule_json_proof(struct bench_schedule_json *json,
                                const struct bench_schedule_proof *proof);
 void bench_schedule_json_prediction(struct bench_schedule_json *json,
                                     const struct bench_schedule_prediction *prediction);
 
-/** bench_schedule_json_close - write the file. NULL does nothing. Errors: as gyre_file_replace().
- */
+/** bench_schedule_json_close - NULL does nothing. Errors: as gyre_file_replace(). */
 gyre_status bench_schedule_json_close(struct bench_schedule_json *json, const char *path);
 
 enum bench_schedule_net {
@@ -73,11 +72,11 @@ struct bench_schedule_request {
     unsigned n_ranks;
     unsigned root;
     const struct gyre_grouping *grouping;
-    const char *cost;     /* a table of constants, or a file; default h200 */
+    const char *cost;     /* a name, or a file; default h200 */
     uint64_t first_bytes; /* default 1K; on in steps of a factor of four */
     uint64_t last_bytes;  /* default 1G */
     const char *proto;
-    const char *trace; /* file; for one algorithm and size */
+    const char *trace; /* for one algorithm and size */
     double nic_gbytes_per_s;
     enum bench_schedule_net net;
     const char *fabric_path;
@@ -85,14 +84,13 @@ struct bench_schedule_request {
     int n_channels;
     size_t tile_bytes;
     int depth;
-    struct bench_schedule_json *json; /* gets each prediction; NULL = not wanted */
-    struct bench_tidy *csv;           /* likewise */
+    struct bench_schedule_json *json; /* NULL = not wanted */
+    struct bench_tidy *csv;           /* NULL = not wanted */
 };
 
-/** bench_schedule_predict - print a line for each size: for one algorithm time, bandwidth and
- * bottleneck; else the times of all algorithms. Values that are not given are a communicator's
- * choice.
- * Errors: INVALID_ARGUMENT, SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
+/** bench_schedule_predict - for one algorithm time, bandwidth and bottleneck; else the times of all
+ * algorithms. Values that are not given are a communicator's choice. Errors: INVALID_ARGUMENT,
+ * SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 
 struct bench_schedule_fastest {
@@ -100,26 +98,24 @@ struct bench_schedule_fastest {
     struct gyre_prediction prediction;
 };
 
-/** bench_schedule_fastest - the fastest algorithm for one call. Prints nothing. @n_bytes: of the
- * whole vector or of all blocks. Errors: as bench_schedule_predict(); UNSUPPORTED also if no
- * algorithm can be predicted. */
+/** bench_schedule_fastest - prints nothing. @n_bytes: of the whole vector or of all blocks. Errors:
+ * as bench_schedule_predict(); UNSUPPORTED also if no algorithm can be predicted. */
 gyre_status bench_schedule_fastest(const struct bench_schedule_request *request, uint64_t n_bytes,
                                    struct bench_schedule_fastest *fastest_out);
 
-/** bench_schedule_simulate - one call, of all ranks and tiles, as a communicator would choose it.
- * @request: names one algorithm; its sizes are not read.
- * @n_bytes: of the whole vector or of all blocks.
- * @most_steps: over all ranks, variants and tiles.
- * @simulation: has `observe` and `observer`; the other fields are set, except for `cost`.
- * Errors: as bench_schedule_predict(); UNSUPPORTED also for too many steps. */
+/** bench_schedule_simulate - all ranks and tiles, as a communicator would choose it. @request:
+ * names one algorithm; its sizes are not read. @n_bytes: of the whole vector or of all blocks.
+ * @most_steps: over all ranks, rail programs and tiles. @simulation: has `observe` and `observer`;
+ * the other fields are set, except for `cost`. Errors: as bench_schedule_predict(); UNSUPPORTED
+ * also for too many steps. */
 gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
                                     uint64_t most_steps, struct gyre_simulation *simulation,
                                     struct gyre_prediction *prediction_out);
 
-/** bench_simulated_trace - schedule --predict --trace: a simulated call as a trace with the tracks
- * of a measured one (docs/trace.md), one channel of each variant is in the trace. @request: names
- * one algorithm. @n_bytes: of the whole vector or of all blocks. Errors: as
- * bench_schedule_simulate(); those of gyre_file_replace(). */
+/** bench_simulated_trace - schedule --predict --trace: with the tracks of a measured trace
+ * (docs/trace.md), one channel of each rail program. @request: names one algorithm. @n_bytes: of
+ * the whole vector or of all blocks. Errors: as bench_schedule_simulate(); those of
+ * gyre_file_replace(). */
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
                                   const char *path);
 

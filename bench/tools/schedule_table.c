@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The algorithms of a table of predictions, with their simulators, and the prediction of one call.
  * Values that the user does not give come from the tuner's tables, as in a communicator of that
  * size.
  */
@@ -148,8 +147,7 @@ static gyre_status check_pairs(const struct bench_table *table,
         algorithm->name, table->facts.n_ranks, MOST_PAIRED_RANKS_OF_FABRIC);
 }
 
-/* Leaves out algorithms that do not suit the table. One that the user named (@is_asked) is left out
- * by an error only. */
+/* One that the user named (@is_asked) is left out by an error only. */
 static gyre_status add_algorithm(struct bench_table *table, const struct gyre_algorithm *algorithm,
                                  bool is_asked, const struct gyre_shape *shape,
                                  const struct gyre_machine *machine)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table of predictions: what stays the same for all sizes, and its cells.
+ * What stays the same for all sizes, and the cells.
  */
 #ifndef GYRE_BENCH_SCHEDULE_TABLE_H
 #define GYRE_BENCH_SCHEDULE_TABLE_H
@@ -30,9 +30,8 @@ struct bench_table_cell {
 };
 
 /** bench_table_open - the request, all_ranks and is_quiet are set. The table is closed afterwards
- * also if this fails.
- * Errors: those of the request's values; UNSUPPORTED if the algorithm that it names cannot be
- * simulated. */
+ * also if this fails. Errors: those of the request's values; UNSUPPORTED if the algorithm that it
+ * names cannot be simulated. */
 gyre_status bench_table_open(struct bench_table *table);
 void bench_table_close(struct bench_table *table);
 

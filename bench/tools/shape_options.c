@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The options that name a shape (bench/tools/shape_options.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/tools/shape_options.h"
 
 #include <assert.h>
@@ -24,7 +21,7 @@ void bench_shape_print_algorithms(FILE *out)
     }
 }
 
-/* Adds a host with so many ranks; false if there are too many. */
+/* False if there are too many. */
 static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_ranks)
 {
     if (n_of_host < 1 || n_of_host > GYRE_MAX_RANKS - *n_ranks)
@@ -35,7 +32,7 @@ static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_rank
     return true;
 }
 
-/* Reads "2x8" or "7+8". Returns the number of ranks, or 0 if the text is neither. */
+/* "2x8" or "7+8". Returns the number of ranks, or 0 if the text is neither. */
 static int parse_host_sizes(const char *text, struct gyre_grouping *grouping)
 {
     int n_hosts, n_of_host, n_ranks = 0, n_read = 0;
@@ -74,8 +71,8 @@ static void print_wrong_hosts(const char *user, const char *text, int n_ranks)
                 user, text, GYRE_MAX_RANKS);
 }
 
-/* Reads "0,0,1,1", "2x8" or "7+8". The numbers of the first form are renumbered in the order in
- * which they appear. @n_ranks: 0 = as the text says; else it must say the same. */
+/* "0,0,1,1", "2x8" or "7+8". The numbers of the first form are renumbered in the order in which
+ * they appear. @n_ranks: 0 = as the text says; else it must say the same. */
 static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
                         struct gyre_grouping *grouping)
 {
@@ -128,7 +125,7 @@ static void print_unknown(const char *user, const char *given, bool is_algorithm
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out)
 {
-    static struct gyre_grouping grouping; /* large; one job a process */
+    static struct gyre_grouping grouping;
     const struct gyre_algorithm *algorithm =
         options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
     const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
@@ -169,7 +166,7 @@ bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out)
 {
-    static struct gyre_grouping grouping; /* large; one job a process */
+    static struct gyre_grouping grouping;
     *grouping_out = options->grouping;
     if (options->grouping != NULL && options->n_ranks != n_ranks) {
         fprintf(stderr, "%s: the fabric has %d GPUs, the programs have %d ranks\n", options->user,

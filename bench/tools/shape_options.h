@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options that name the programs of all ranks: an algorithm and a shape, or a file. `schedule`
- * and `draw` share them. A function that finds a mistake prints it on standard error and returns
- * false.
+ * The options that name the programs of all ranks: an algorithm and a shape, or a file. A function
+ * that finds a mistake prints it on standard error and returns false.
  */
 #ifndef GYRE_BENCH_TOOLS_SHAPE_OPTIONS_H
 #define GYRE_BENCH_TOOLS_SHAPE_OPTIONS_H
@@ -12,23 +11,22 @@
 
 #include <stdio.h>
 
-/* Texts are those of argv; NULL or 0 = the option was not given. */
+/* Texts are those of argv; NULL or 0 = not given. */
 struct bench_shape_options {
-    const char *user; /* name of the tool, which messages begin with */
+    const char *user; /* messages begin with it */
     const char *algorithm;
     const char *collective;
     const char *hosts;
     const char *file;
     int n_ranks;
     int root;
-    int variant; /* -1 = the option was not given */
+    int variant; /* -1 = not given */
     int n_nics;
     bool is_placed;
-    const struct gyre_grouping *grouping; /* in place of --hosts, of n_ranks ranks; NULL = none */
+    const struct gyre_grouping *grouping; /* in place of --hosts; NULL = none */
 };
 
-/* Rows of a table of options. @type: the program's struct. @shape: its struct bench_shape_options.
- */
+/* @type: the program's struct. @shape: its struct bench_shape_options. */
 /* clang-format off */
 #define BENCH_SHAPE_OPTIONS(type, shape) \
     {'a', "algo", "NAME", "the algorithm", BENCH_TEXT, .at = offsetof(type, shape.algorithm)}, \
@@ -51,7 +49,7 @@ struct bench_shape_options {
     {'f', "file", "FILE", "read the programs from FILE (- = standard input)", \
      BENCH_TEXT, .at = offsetof(type, shape.file)}
 
-/* How a call is simulated. @request: the program's struct bench_schedule_request. */
+/* @request: the program's struct bench_schedule_request. */
 #define BENCH_TILING_OPTIONS(type, request, help) \
     {0, "channels", "N", NULL, \
      BENCH_NUMBER, .at = offsetof(type, request.n_channels), 1, 1024}, \
@@ -67,22 +65,19 @@ struct bench_shape_options {
 
 extern const char *const bench_net_words[]; /* by enum bench_schedule_net */
 
-/** bench_shape_print_algorithms - print a line for each algorithm, with its collectives. */
 void bench_shape_print_algorithms(FILE *out);
 
-/** bench_shape_find - the algorithm and the shape that the options name. If one is missing or
- * unknown, that is printed.
- * @needs_algorithm: false: without --algo, algorithm_out becomes NULL.
+/** bench_shape_find - @needs_algorithm: false: without --algo, algorithm_out becomes NULL.
  * @shape_out: its grouping lies in static memory, so that a process has one shape at a time. */
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
 
-/** bench_shape_is_right - do the options name a shape? If not, what is wrong is printed. Options
- * are checked with it before any work begins. @needs_algorithm: as for bench_shape_find(). */
+/** bench_shape_is_right - do the options name a shape? Checked before any work begins.
+ * @needs_algorithm: as for bench_shape_find(). */
 bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm);
 
-/** bench_shape_find_hosts - the hosts that --hosts names for the programs of a file.
- * @grouping_out: NULL = one host; else in static memory. */
+/** bench_shape_find_hosts - for the programs of a file. @grouping_out: NULL = one host; else in
+ * static memory. */
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out);
 

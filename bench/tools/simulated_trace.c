@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes trace events of the simulator's steps: from when each step starts and ends, and when its
- * slots are seen, follows what each step waited for.
+ * From when each step of the simulator starts and ends, and when its slots are seen, follows what
+ * each step waited for.
  */
 #include "bench/tools/schedule_predict.h"
 
@@ -18,7 +18,6 @@
 #define MAX_STEPS  300000
 #define UNIT_BYTES 16 /* as the simulator cuts */
 
-/* One connection of a rank. */
 struct end {
     uint32_t n_slots;
     double *arrived_ns; /* sending side, by slot: when it is seen */
@@ -37,7 +36,7 @@ struct trace {
     const struct bench_schedule_request *request;
     struct gyre_simulation simulation;
     uint32_t n_variants;
-    struct part *parts; /* [rank][variant] */
+    struct part *parts;
     struct gyre_simulated_step *seen;
     uint32_t n_seen, seen_capacity;
     gyre_status status;
@@ -172,8 +171,7 @@ static gyre_status note_arrival(struct end *end, double arrived_ns)
     return GYRE_SUCCESS;
 }
 
-/* Number the slots of a step, and find out when its data were there. Steps come in the order in
- * which they start, so the sending step of each slot came before. */
+/* Steps come in the order in which they start, so the sending step of each slot came before. */
 static gyre_status take_slots(const struct trace *trace, const struct gyre_simulated_step *seen,
                               const struct gyre_step *step, struct gyre_trace_event *event,
                               double *data_ns)

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The calls of one trial in one round take about this long. */
+/* Of one trial in one round. */
 #define TRIAL_US    5000.0
 #define MAX_CALLS   500
 #define MIN_CALLS   3
@@ -44,8 +44,7 @@ static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
            a->tile_bytes == b->tile_bytes;
 }
 
-/* Add the choice that results from `forced`, unless it is impossible, forbidden, or equal to a
- * trial from `first` on. */
+/* Unless the choice is impossible, forbidden, or equal to a trial from `first` on. */
 static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
                       const struct gyre_choice *forced, int first, struct bench_trials *trials)
 {

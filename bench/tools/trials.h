@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trials: every way to carry out one call (algorithm, protocol, channels, tile), timed in turns in
- * one run. --predict and tune are built on them.
+ * Every way to carry out one call (algorithm, protocol, channels, tile), timed in turns in one run.
+ * --predict and tune are built on them.
  */
 #ifndef GYRE_BENCH_TRIALS_H
 #define GYRE_BENCH_TRIALS_H
@@ -28,11 +28,10 @@ struct bench_trials {
     double most_slowness;
 };
 
-/** bench_add_trials - the trials of one case: the tuner's choice, then for each possible algorithm
- * and protocol a few numbers of channels and sizes of tiles, each choice once. Calls are planned as
- * in no window. All ranks add the same trials.
- * Errors: INVALID_ARGUMENT (the table of trials is full), or the reason why the tuner has no
- * choice. */
+/** bench_add_trials - the tuner's choice, then for each possible algorithm and protocol a few
+ * numbers of channels and sizes of tiles, each choice once. Calls are planned as in no window. All
+ * ranks add the same trials. Errors: INVALID_ARGUMENT (the table of trials is full), or the reason
+ * why the tuner has no choice. */
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
                              struct bench_trials *trials);
 
@@ -42,8 +41,8 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
  * as before. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
 
-/** bench_predict - --predict: print for every size the predicted time, the measured time, and the
- * fastest of the other choices (predict.c). Rank 0 prints. Collective. */
+/** bench_predict - --predict: for every size the predicted time, the measured time, and the fastest
+ * of the other choices. Rank 0 prints. Collective. */
 gyre_status bench_predict(struct bench_rank *rank);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The facts that all ranks of a job should have in common, and their comparison. Each rank gathers
- * the facts of all ranks, so all ranks come to the same finding.
+ * The facts that all ranks of a job should have in common. Each rank gathers the facts of all
+ * ranks, so all come to the same finding.
  */
 #include "bench/doctor/doctor.h"
 
@@ -15,8 +15,7 @@
 
 /* ---- facts --------------------------------------------------------------------------------- */
 
-/* Ranks with different values of these variables would make different plans, so the library refuses
- * them. */
+/* With different values of these variables ranks would make different plans. */
 static void list_variables(const struct bench_doctor *doctor, char *fact, size_t fact_bytes)
 {
     char text[160] = "";
@@ -80,7 +79,7 @@ void bench_facts_gather(struct bench_doctor *doctor)
 
 /* ---- comparison ---------------------------------------------------------------------------- */
 
-/* A fact of one rank. Ranks all-gather it, so its layout is fixed. */
+/* Ranks all-gather it, so its layout is fixed. */
 struct entry {
     char host[64];
     char text[160];

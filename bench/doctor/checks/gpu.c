@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of NVIDIA GPUs and their driver, from procfs, sysfs, the kernel's log and NVML; and of the
- * way between GPUs and RDMA adapters.
+ * NVIDIA GPUs and their driver, from procfs, sysfs, the kernel's log and NVML; and how GPUs reach
+ * RDMA adapters.
  */
 #include "bench/doctor/doctor.h"
 
@@ -42,7 +42,7 @@ static int oldest_driver(int cuda_major)
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : cuda_major == 11 ? 450 : 0;
 }
 
-/* The driver of the GPUs' PCI functions if it is not NVIDIA's; else "". */
+/* "" = NVIDIA's. */
 static void find_other_driver(const struct bench_machine *machine, char *name_out,
                               size_t name_bytes)
 {
@@ -64,8 +64,7 @@ void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t 
         find_version(version, text, text_bytes);
 }
 
-/* The library of the driver must have the version of the kernel module; otherwise NVML refuses to
- * work. */
+/* The driver's library must have the version of the kernel module, or NVML refuses to work. */
 static void check_nvml(struct bench_doctor *doctor)
 {
     struct gyre_nvml_gpu *gpus = NULL;
@@ -255,7 +254,7 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
     free(gpus);
 }
 
-/* The GPUs, read once. NULL after saying why there are none. */
+/* Read once. NULL after saying why there are none. */
 static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
 {
     struct bench_nvml *nvml = doctor->nvml;
@@ -270,7 +269,7 @@ static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
     return nvml->n > 0 ? nvml : NULL;
 }
 
-/* NVML tells some numbers of some GPUs only: those are -1, which no report should show. */
+/* -1 = NVML does not tell it of this GPU. */
 static const char *number_of(int64_t number, char *text_out, size_t text_bytes)
 {
     if (number < 0)
@@ -418,7 +417,7 @@ static bool is_used(const struct bench_machine *machine, const struct gyre_topo_
     return true;
 }
 
-/* The nearest RDMA port to a GPU of those that jobs use; -1 = there is none. */
+/* Of those that jobs use; -1 = there is none. */
 static int32_t find_nearest(const struct bench_doctor *doctor, const struct gyre_topo *topo,
                             int32_t gpu)
 {
@@ -463,7 +462,7 @@ static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo,
         bench_ok(doctor, bus_id, "nearest RDMA port %s (%s)", name, gyre_topo_level_name(level));
 }
 
-/* The topology as a job takes it: from TOPO_FILE if that can be read, else detected. */
+/* As a job takes it: from TOPO_FILE if that can be read, else detected. */
 static gyre_status read_topology(const struct bench_doctor *doctor, struct gyre_topo *topo_out)
 {
     char sysfs[PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of GPUs by trial: copies over the PCI link, memory shared between processes, dma-buf (one
- * trial serves all three), and measured copies between each pair of GPUs.
+ * Copies over the PCI link, memory shared between processes, dma-buf (one trial serves all three),
+ * and copies between each pair of GPUs.
  */
 #include "bench/doctor/doctor.h"
 
@@ -17,7 +17,7 @@
 static const struct bench_cuda_limits limits = {.start_ms = 60000, .gpu_ms = 20000};
 #define PAIRS_MS 30000
 
-/* The number of bytes that the link of a GPU can carry in a nanosecond; 0 = unknown. */
+/* 0 = unknown. */
 static double link_gbytes_per_s(const char *root, const char *bus_id)
 {
     char lower[32] = "";

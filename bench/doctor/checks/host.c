@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the host: limits of the process and of its control group, shared memory, huge pages,
- * names and clocks.
+ * Limits of the process and of its control group, shared memory, huge pages, names and clocks.
  */
 #include "bench/doctor/doctor.h"
 
@@ -16,10 +15,9 @@
 #define MIB              ((int64_t)1 << 20)
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
 
-/* A rank registers all its slots. They take up to 64 MiB, and with GPUs behind a network 256 MiB
- * (docs/architecture.md). */
+/* A rank registers all its slots: up to 64 MiB, and with GPUs behind a network 256 MiB. */
 #define MEMLOCK_LEAST (256 * MIB)
-#define NOFILE_BASE   64 /* files of the process besides its connections */
+#define NOFILE_BASE   64 /* besides connections */
 #define SHM_LEAST     (1024 * MIB)
 
 static enum bench_read read_limit(const char *root, const char *name, int64_t *soft_out)
@@ -37,8 +35,7 @@ static enum bench_read read_limit(const char *root, const char *name, int64_t *s
     return BENCH_READ_BROKEN;
 }
 
-/* May this process lock memory beyond its limit? The capability counts only in the first user
- * namespace, whose map holds every id. */
+/* The capability counts only in the first user namespace, whose map holds every id. */
 static bool may_lock_all(const char *root)
 {
     char *text = NULL;
@@ -138,7 +135,7 @@ static int64_t memory_bytes(const char *root)
     return (int64_t)kib << 10;
 }
 
-/* The line of /proc/mounts for /dev/shm, or NULL; the last one is in force. */
+/* NULL = none; the last line for /dev/shm is in force. */
 static const char *find_shm(char *mounts)
 {
     const char *found = NULL;
@@ -314,8 +311,8 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
-/* The address of the first line of /etc/hosts that has the name, or "". Returns false if no line
- * begins with an address. */
+/* Of the first line of /etc/hosts that has the name, or "". False if no line begins with an
+ * address. */
 static bool find_address(char *hosts, const char *name, char *address_out, size_t address_bytes)
 {
     bool is_understood = false;

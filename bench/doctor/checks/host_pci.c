@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of PCI Express: bridges and IOMMUs between GPUs and network adapters, errors of the links,
- * and the processors that handle interrupts.
+ * Bridges and IOMMUs between GPUs and network adapters, errors of PCI links, and the processors
+ * that handle interrupts.
  */
 #include "bench/doctor/doctor.h"
 
@@ -97,7 +97,7 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
         n_cards++;
         if (bench_read_link(doctor->root, bench_pci_path(pci->bus_id, "iommu_group", path), group,
                             sizeof(group)) != BENCH_READ_OK)
-            continue; /* no IOMMU for this device */
+            continue;
         snprintf(path, sizeof(path), "/sys/kernel/iommu_groups/%.63s/type", group);
         const enum bench_read result = bench_read_text(doctor->root, path, type, sizeof(type));
         if (strncmp(type, "DMA", 3) == 0)
@@ -164,7 +164,7 @@ static enum bench_read count_near(const char *root, const char *bus_id, const ch
         snprintf(path, sizeof(path), "/proc/irq/%.63s/smp_affinity_list", irqs[i]);
         const enum bench_read one = bench_read_text(root, path, cpus, sizeof(cpus));
         if (one == BENCH_READ_ABSENT)
-            continue; /* the driver does not use this one */
+            continue;
         const int overlap = one == BENCH_READ_OK ? bench_cpus_overlap(cpus, near_cpus) : -1;
         if (overlap < 0)
             result = one == BENCH_READ_OK ? BENCH_READ_BROKEN : one;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the job: how it was started, on which processors, and with which variables.
+ * How the job was started, on which processors, and with which variables.
  */
 #include "bench/doctor/doctor.h"
 
@@ -91,7 +91,7 @@ void bench_check_job_binding(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "/proc/self/status: %d of %d processors", n_cpus, n_online);
 }
 
-/* Files that variables name: those that are read must be there, the folders of others too. */
+/* Files that are read must be there, the folders of others too. */
 static void check_files(struct bench_doctor *doctor)
 {
     static const struct {
@@ -133,8 +133,7 @@ void bench_check_job_variables(struct bench_doctor *doctor)
                   "unset it, or write it as the message says; gyre env "
                   "lists all variables",
                   "gyre does not start: %s", doctor->params_cause);
-    for (const char *line = doctor->params.notes; *line != '\0';
-         line += strcspn(line, "\n") + 1) /* what the library changes or ignores */
+    for (const char *line = doctor->params.notes; *line != '\0'; line += strcspn(line, "\n") + 1)
         bench_say(doctor, BENCH_WARN, NULL, "unset it, or give it a value of gyre env", "%.*s",
                   (int)strcspn(line, "\n"), line);
     check_files(doctor);
@@ -158,14 +157,13 @@ void bench_check_job_variables(struct bench_doctor *doctor)
                  n_set, ignored[0] == '\0' ? " none" : ignored);
 }
 
-/* A machine on which a value does harm. */
 enum harmed { ANY, WITH_RDMA, WITH_RDMA_AND_GPU, WITH_SOFT_RDMA };
 
-/* Values that are legal and nearly always a mistake: switches that were left on after a search for
- * an error, and values that were copied from another cluster. */
+/* Legal values that are nearly always a mistake: switches that were left on after a search for an
+ * error, or were copied from another cluster. */
 static const struct harmful {
     enum gyre_param_id id;
-    const char *values; /* blanks around each; NULL = what is read as 1 */
+    const char *values; /* blanks around each; NULL = as 1 */
     enum harmed harmed;
     const char *harm;
 } harmful[] = {
@@ -193,8 +191,8 @@ static void warn(struct bench_doctor *doctor, enum gyre_param_id id, const char 
               gyre_param_text(&doctor->params, id), harm);
 }
 
-/* Check a traffic class, which is a whole byte of the IP header: DSCP times 4, plus two bits for
- * ECN. If ECN is in use, these bits have the value 2 ("can be marked"). */
+/* A traffic class is a whole byte of the IP header: DSCP times 4, plus two bits for ECN, which have
+ * the value 2 ("can be marked") if ECN is in use. */
 static void check_class(struct bench_doctor *doctor, enum gyre_param_id id)
 {
     char harm[256];

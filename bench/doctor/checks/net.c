@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the network: the interfaces that gyre uses, settings that slow them down, and the
- * errors that the kernel counts.
+ * The interfaces that gyre uses, settings that slow them down, and the errors that the kernel
+ * counts.
  */
 #include "bench/doctor/doctor.h"
 
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAST_MBIT_PER_S 25000 /* at this rate packets of 1500 bytes cost processors too much */
-/* The number of bytes that one connection must be able to have in flight: 100 Gbit/s over 0.3 ms.
- * Linux' default for reading is 6 MiB and for writing 4 MiB. */
+#define FAST_MBIT_PER_S 25000 /* packets of 1500 bytes cost processors too much at this rate */
+/* What one connection must have in flight: 100 Gbit/s over 0.3 ms. Linux' default for reading is 6
+ * MiB and for writing 4 MiB. */
 #define BUFFER_LEAST ((int64_t)4 << 20)
 #define GIVE_ADDRESS "ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV"
 
@@ -117,7 +117,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
 void bench_check_net_ipv4(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
-    const char *routable = NULL; /* the interface of the first routable address of IPv6 */
+    const char *routable = NULL;
     char fix[BENCH_FIX_BYTES];
     int n_four = 0, n_six = 0, n_link_local = 0;
     for (int i = 0; i < machine->n_addresses; i++) {
@@ -180,8 +180,7 @@ void bench_check_net_link(struct bench_doctor *doctor)
                   n_good);
 }
 
-/* RDMA carries the data of this interface; TCP between hosts is for set-up only, and may be slower.
- */
+/* RDMA carries the data of this interface; TCP is for set-up only, and may be slower. */
 static bool is_rail(const struct bench_machine *machine, const char *netdev)
 {
     for (int i = 0; i < machine->n_ports; i++)
@@ -227,7 +226,7 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
         bench_skip(doctor, "no interface but loopback is used");
         return;
     }
-    /* Packets that are larger than the MTU of an interface below are lost without an error. */
+    /* Packets above the MTU of an interface below are lost without an error. */
     for (int i = 0; i < machine->n_netdevs; i++) {
         const struct bench_netdev *below = &machine->netdevs[i];
         char fix[BENCH_FIX_BYTES];
@@ -313,7 +312,7 @@ void bench_check_net_buffers(struct bench_doctor *doctor)
     char good[256] = "";
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         char text[128];
-        int64_t most = 0; /* that a connection may use: the last of three numbers */
+        int64_t most = 0; /* the last of three numbers */
         enum bench_read result = bench_read_text(doctor->root, files[i].path, text, sizeof(text));
         if (result == BENCH_READ_OK && (sscanf(text, "%*d %*d %" SCNd64, &most) != 1 || most <= 0))
             result = BENCH_READ_BROKEN;

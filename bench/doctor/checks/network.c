@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hosts of a job, and the measured network between them: gyre's own transport between each pair
- * of hosts, in both directions, one pair at a time. The first process of each host takes part; the
- * others wait in the gathers.
+ * The measured network: gyre's own transport between each pair of hosts, in both directions, one
+ * pair at a time. The first process of each host takes part; the others wait in the gathers.
  */
 #include "bench/doctor/doctor.h"
 
@@ -18,11 +17,11 @@
 #define N_LARGE           4
 #define TIMEOUT_MS        20000
 #define THREAD_GBIT_PER_S 8
-#define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs; hosts beyond it are not measured */
+#define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs; later pairs are not measured */
 
 /* ---- hosts and matrices -------------------------------------------------------------------- */
 
-/* The host of one process. Processes all-gather it, so its layout is fixed. */
+/* Processes all-gather it, so its layout is fixed. */
 struct place {
     char host[64];
     uint64_t hash;
@@ -112,15 +111,15 @@ struct rig {
     struct bench_hosts hosts;
     gyre_comm *comm;
     gyre_stream stream;
-    unsigned char *buffer; /* LARGE_BYTES */
-    double *lines;         /* by host: line_gbytes_per_s() */
+    unsigned char *buffer;
+    double *lines;
 };
 
-/* The result of a pair's measurement in one process. Processes all-gather it. */
+/* Of a pair, in one process. Processes all-gather it. */
 struct outcome {
     double latency_us; /* 0 unless this process sent */
     double gbytes_per_s;
-    double line_gbytes_per_s; /* while opening */
+    double line_gbytes_per_s;
     int32_t status;
     int32_t is_over; /* process 0: the time is up */
     char cause[256];
@@ -143,10 +142,10 @@ static unsigned char byte_of(size_t i, int from)
     return (unsigned char)(i * 131 + i / 257 + (size_t)from * 17 + 1);
 }
 
-/* The sender's side of one pair: round trips, then large messages and one answer to all of them. */
+/* Round trips, then large messages and one answer to all of them. */
 static gyre_status measure_as_sender(const struct rig *rig, int peer, struct outcome *outcome)
 {
-    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* the first messages open connections */
+    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* opens connections */
     GYRE_TRY(send_or_receive(rig, false, peer, 8));
     uint64_t start_ns = gyre_now_ns();
     for (int i = 0; i < N_SMALL; i++) {
@@ -207,8 +206,7 @@ static gyre_status open_comm(struct rig *rig)
     return gyre_stream_create(&rig->stream, GYRE_DEVICE_HOST, -1);
 }
 
-/* Tells all processes the outcome of a measurement. Returns the first failure of any process.
- * *is_over_out: the time is up. */
+/* Returns the first failure of any process. *is_over_out: the time is up. */
 static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mine,
                          struct outcome *all, bool *is_over_out)
 {
@@ -253,8 +251,8 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
     return GYRE_SUCCESS;
 }
 
-/* The rate that a message of this host can have at most; 0 = unknown. Of TCP it is no more than one
- * thread copies (core/engine/links/network.c, THREAD_MBIT_PER_S). */
+/* The most that a message of this host can have; 0 = unknown. Of TCP it is no more than one thread
+ * copies (core/engine/links/network.c, THREAD_MBIT_PER_S). */
 static double line_gbytes_per_s(const struct bench_doctor *doctor)
 {
     const struct bench_netdev *first = bench_net_first(&doctor->machine);
@@ -272,9 +270,8 @@ static double line_gbytes_per_s(const struct bench_doctor *doctor)
     return gbit_per_s / 8;
 }
 
-/* Report the slowest and the fastest pair. A pair is slow below half of the fastest rate, the other
- * direction of a single pair included, or below half of what the lines of its hosts carry. Rates
- * vary less on a network without other load. */
+/* A pair is slow below half of the fastest rate, the other direction of a single pair included, or
+ * below half of what the lines of its hosts carry. */
 static void judge(const struct rig *rig)
 {
     struct bench_doctor *doctor = rig->doctor;
@@ -314,7 +311,7 @@ void bench_check_job_network(struct bench_doctor *doctor)
         bench_skip(doctor, "one process: no network to measure");
         return;
     }
-    if (!doctor->knows_transport) { /* job.transport does not run; its findings are not asked for */
+    if (!doctor->knows_transport) { /* job.transport does not run */
         const int n_findings = doctor->findings.n;
         bench_check_job_transport(doctor);
         doctor->findings.n = n_findings;

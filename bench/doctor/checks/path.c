@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way of packets between each pair of hosts, by the kernel's own TCP and UDP: whether
- * connections come about (firewalls), and how large a packet may be that must not be cut (MTU). One
- * pair is tried at a time, in both directions. The measurement is made once, by the first check
- * that needs it.
+ * Between each pair of hosts, by the kernel's own TCP and UDP: whether connections come about
+ * (firewalls), and how large a packet may be that must not be cut (MTU). One pair is tried at a
+ * time, in both directions. The first check that needs the measurement makes it.
  */
 #include "bench/doctor/doctor.h"
 
@@ -19,53 +18,53 @@
 
 #define MAX_SAID             8
 #define CONNECT_MS           3000
-#define QUIET_MS             150 /* without a packet: no more packets come */
-#define N_COPIES             3   /* of each packet, because a single one may get lost */
+#define QUIET_MS             150 /* without a packet means that no more come */
+#define N_COPIES             3   /* because a packet may get lost */
 #define BUDGET_NS            (20 * 1000000000ULL)
 
 #define BENCH_MAX_PATHS      256
-#define BENCH_PATH_MAX_BYTES 16384 /* of a packet */
+#define BENCH_PATH_MAX_BYTES 16384
 
 struct bench_path_listener {
     struct gyre_sock_address tcp, udp;
-    char name[16]; /* of the interface */
+    char name[16];
     int32_t status;
     char cause[160];
 };
 
-/* What a process knows of a step. Processes all-gather it. */
+/* Processes all-gather it. */
 struct bench_path_note {
     int32_t is_over; /* process 0: the time is up */
     int32_t error;   /* errno of the TCP connection */
     int32_t limit;   /* sender: the largest packet that its interface takes */
-    int32_t known;   /* sender: the largest packet that its kernel knows to pass (path MTU) */
+    int32_t known;   /* sender: path MTU that its kernel knows */
     int32_t n_bytes; /* receiver: the largest packet that came; 0 = none */
 };
 
 struct bench_path_pair {
     int from, to;
-    struct bench_path_note note; /* of both ends together */
+    struct bench_path_note note;
 };
 
 struct bench_paths {
     struct bench_hosts hosts;
-    struct bench_path_listener *listeners; /* by process */
+    struct bench_path_listener *listeners;
     struct bench_path_pair pairs[BENCH_MAX_PATHS];
-    int n_pairs;          /* that were tried */
-    int n_all;            /* that the job has */
-    const char *why_left; /* why the other pairs were not tried; NULL = all were */
+    int n_pairs;
+    int n_all;
+    const char *why_left; /* why pairs were not tried; NULL = all were */
     gyre_status status;
     char cause[256];
 };
 
-/* Sizes of IP packets to try besides the interface's own: Ethernet's jumbo frames, Ethernet, VXLAN
- * over Ethernet, tunnels, and the least that IPv6 and IPv4 guarantee. */
+/* Besides the interface's own: Ethernet's jumbo frames, Ethernet, VXLAN over Ethernet, tunnels, and
+ * the least that IPv6 and IPv4 guarantee. */
 static const int sizes[] = {576, 1280, 1400, 1450, 1500, 4200, 9000};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 struct probe {
     uint32_t magic;
-    int32_t n_bytes; /* of the IP packet */
+    int32_t n_bytes;
     int32_t from;
 };
 
@@ -119,7 +118,7 @@ static int interface_mtu(int fd, const char *name)
     return ioctl(fd, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
 }
 
-/* The largest packet that the kernel believes to pass to the peer of a connected socket. */
+/* That the kernel knows of a connected socket. */
 static int path_mtu(int fd, int family)
 {
     int mtu = 0;
@@ -131,7 +130,7 @@ static int path_mtu(int fd, int family)
                : 0;
 }
 
-/* Send copies of a packet that must not be cut. Returns false if this host refuses the size. */
+/* Copies of a packet that must not be cut. False if this host refuses the size. */
 static bool send_size(int fd, int family, int n_bytes, int from)
 {
     unsigned char bytes[BENCH_PATH_MAX_BYTES];
@@ -179,8 +178,8 @@ static void send_probes(const struct bench_path_listener *mine,
     close(fd);
 }
 
-/* The largest packet of that sender that has come. @limit: the sender sends no larger one, so there
- * is no need to wait for more. */
+/* The largest packet of that sender that has arrived. @limit: the sender sends no larger one, so
+ * there is no need to wait for more. */
 static int take_probes(int fd, int from, int limit)
 {
     struct pollfd waiting = {.fd = fd, .events = POLLIN};
@@ -300,7 +299,7 @@ void bench_paths_free(struct bench_paths *paths)
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-/* The measurement. NULL after saying why there is none. */
+/* NULL after saying why there is none. */
 static const struct bench_paths *paths_of(struct bench_doctor *doctor)
 {
     struct bench_paths *paths = doctor->paths;
@@ -322,8 +321,8 @@ static const struct bench_paths *paths_of(struct bench_doctor *doctor)
     return NULL;
 }
 
-/* What no finding says: pairs that were not tried, and findings that were not printed.
- * @worst: the worst severity of the findings. */
+/* Pairs that were not tried, and findings that were not printed. @worst: the worst severity of the
+ * findings. */
 static void say_rest(struct bench_doctor *doctor, const struct bench_paths *paths, int n_bad,
                      enum bench_severity worst)
 {
@@ -394,8 +393,7 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
     say_rest(doctor, paths, n_bad, worst);
 }
 
-/* Packets as large as the sender's interface takes do not arrive. @is_known: the sender's kernel
- * was told so. */
+/* @is_known: the sender's kernel was told so. */
 static void say_cut_packets(struct bench_doctor *doctor, const struct bench_paths *paths,
                             const struct bench_path_pair *pair, bool is_known)
 {
@@ -428,7 +426,7 @@ void bench_check_job_path_mtu(struct bench_doctor *doctor)
         const struct bench_path_pair *pair = &paths->pairs[i];
         const struct bench_path_note *note = &pair->note;
         if (note->n_bytes == 0)
-            continue; /* job.firewall */
+            continue;
         n_seen++;
         least = note->n_bytes < least ? note->n_bytes : least;
         if (note->n_bytes >= note->limit)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tries RDMA between the ports of a job's hosts: each pair of ports is connected by a real queue
- * pair, and messages whose bytes are checked go through it. Port k of each host belongs to rail k.
- * Pairs of one rail come first, because gyre needs those; then pairs across rails. One pair is
- * tried at a time. The first process of each host takes part; the others wait in the gathers.
+ * RDMA between the ports of a job's hosts: each pair of ports is connected by a real queue pair,
+ * and messages whose bytes are checked go through it. Port k of each host belongs to rail k. Pairs
+ * of one rail come first, because gyre needs those; then pairs across rails. One pair is tried at a
+ * time. The first process of each host takes part; the others wait in the gathers.
  */
 #include "bench/doctor/doctor.h"
 
@@ -13,40 +13,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PORTS 8   /* of a host; others are left out */
-#define MAX_RAILS 128 /* of the job: rows of the matrix */
-#define MAX_SAID  8   /* findings about pairs; the matrix has all */
+#define MAX_PORTS 8 /* of a host */
+#define MAX_RAILS 128
+#define MAX_SAID  8 /* findings about pairs */
 #define BUDGET_NS (30 * 1000000000ULL)
 
-/* The ports of a process. Processes all-gather it, so its layout is fixed. */
+/* Processes all-gather it, so its layout is fixed. */
 struct offer {
     int32_t n_ports;
-    int32_t n_left_out; /* for want of room */
-    char cause[320];    /* why there are none */
+    int32_t n_left_out;
+    char cause[320]; /* why there are none */
     struct gyre_ib_trial_port ports[MAX_PORTS];
 };
 
-/* How a step of a trial went in one process. Processes all-gather it. */
+/* Of a trial, in one process. Processes all-gather it. */
 struct step {
     int32_t status;
     int32_t is_over; /* process 0: the time is up */
-    double value;    /* of this step or an earlier one; 0 before this process measured anything */
+    double value;    /* 0 before this process measured anything */
     struct gyre_ib_trial_end end;
     char cause[640];
 };
 
 struct rail {
     int host;
-    int port; /* of the host; the number of its rail */
+    int port;
     const struct gyre_ib_trial_port *told;
 };
 
 struct rig {
     struct bench_doctor *doctor;
     struct bench_hosts hosts;
-    struct gyre_ib_trial *trial; /* NULL = this process takes no part */
-    struct offer *offers;        /* by process */
-    struct step *steps;          /* by process */
+    struct gyre_ib_trial *trial; /* NULL = takes no part */
+    struct offer *offers;
+    struct step *steps;
     struct rail rails[MAX_RAILS];
     int n_rails;
     int n_left_out;
@@ -114,7 +114,7 @@ static gyre_status make_rows(struct rig *rig)
 
 /* ---- a pair --------------------------------------------------------------------------------- */
 
-/* Tell all processes how a step went. Returns the first failure of any process. */
+/* Returns the first failure of any process. */
 static gyre_status share(struct rig *rig, gyre_status status, struct step *mine)
 {
     struct bench_launcher *launcher = &rig->doctor->launcher;
@@ -136,8 +136,8 @@ static gyre_status share(struct rig *rig, gyre_status status, struct step *mine)
     return GYRE_SUCCESS;
 }
 
-/* Try the pair (from, to) in the four steps of a trial: a queue pair of each end, the connection, a
- * small message, large ones. In a process of neither host only the gathers take place. */
+/* The four steps of a trial: a queue pair of each side, the connection, a small message, large
+ * ones. A process of neither host only gathers. */
 static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
 {
     struct bench_matrix *matrix = &rig->doctor->rails;
@@ -190,13 +190,13 @@ static void say_ports(struct rig *rig)
     }
 }
 
-/* The interface of a port's best GID; "" if it is not known. */
+/* "" = not known. */
 static const char *netdev_of(const struct rail *rail)
 {
     return rail->told->n_gids > 0 ? rail->told->gids[0].netdev : "";
 }
 
-/* Two ports with different MTUs work, with packets of the smaller size. */
+/* They work, with packets of the smaller size. */
 static void say_mtu(struct rig *rig, int from, int to)
 {
     const uint32_t a = rig->rails[from].told->mtu_bytes, b = rig->rails[to].told->mtu_bytes;
@@ -288,8 +288,8 @@ static bool is_due(const struct rig *rig, int from, int to, int pass)
            b->told->cause[0] == '\0';
 }
 
-/* A network that separates its rails is well, so pairs across rails count only if some of them
- * reach each other. */
+/* A network may separate its rails, so pairs across rails count only if some of them reach each
+ * other. */
 static void say_across(struct rig *rig, const bool *is_failed)
 {
     for (int i = 0; i < rig->n_rails * rig->n_rails; i++)

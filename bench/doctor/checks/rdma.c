@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of RDMA devices and ports, and of the GID that each RoCE port uses. The library's own
- * rules choose the GID.
+ * RDMA devices and ports, and the GID that the library's rules choose for each RoCE port.
  */
 #include "bench/doctor/doctor.h"
 
@@ -11,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VENDOR_MELLANOX 0x15b3
-#define LIBRARY_MAX_PORTS \
-    256 /* GYRE_IB_MAX_PORTS of transport/ib/ib_device.h, which needs verbs.h */
+#define VENDOR_MELLANOX   0x15b3
+#define LIBRARY_MAX_PORTS 256 /* as GYRE_IB_MAX_PORTS */
 /* A frame must hold 4096 bytes and the headers for RoCE's packets of 4096 bytes. The kernel uses
  * the largest power of two that fits (rdma/ib_addr.h, iboe_get_mtu). */
 #define NETDEV_MTU_OF_4096 4200

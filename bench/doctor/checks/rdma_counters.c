@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks the counters of RDMA ports for lost packets, for links that went down, and for signs that
- * flow control works. Counters begin when the driver is loaded, so a few errors among very many
- * packets are no finding.
+ * Counters of RDMA ports for lost packets, for links that went down, and for signs that flow
+ * control works. They begin when the driver is loaded, so a few errors among very many packets are
+ * no finding.
  */
 #include "bench/doctor/doctor.h"
 
@@ -13,7 +13,7 @@
 #define TOLERATED_OF_PACKETS 1000000 /* one error among so many packets */
 #define TOLERATED_FLAPS      4       /* drivers count some when they start */
 
-/* -1 = the port does not count it. */
+/* -1 = not counted. */
 static int64_t read_counter(const struct bench_doctor *doctor, const struct bench_rdma_port *port,
                             const char *file)
 {
@@ -87,8 +87,8 @@ void bench_check_rdma_flaps(struct bench_doctor *doctor)
 }
 
 struct flow_control {
-    int64_t pauses;   /* frames that ask this host, or its switch, to wait */
-    int64_t discards; /* frames that a full buffer threw away */
+    int64_t pauses;   /* frames that ask to wait */
+    int64_t discards; /* dropped by full buffers */
     bool has_pauses, has_discards;
 };
 
@@ -117,7 +117,7 @@ static struct flow_control add_up(char *text)
     return sum;
 }
 
-/* @sent, @handled: congestion notifications, or -1 where the driver does not count them. */
+/* @sent, @handled: congestion notifications; -1 = not counted. */
 static void say_no_congestion(struct bench_doctor *doctor, const struct bench_rdma_port *port,
                               const struct flow_control *sum, int64_t sent, int64_t handled)
 {
@@ -137,7 +137,7 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
     char *text = NULL;
     const enum bench_read result = bench_ethtool_read(doctor->root, port->netdev, &text);
     if (result == BENCH_READ_ABSENT)
-        return; /* the driver has no statistics */
+        return;
     if (result != BENCH_READ_OK) {
         bench_say_unreadable(doctor, port->name, "ethtool -S of its netdev", result);
         return;
@@ -147,7 +147,7 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
     const int64_t sent = read_counter(doctor, port, "hw_counters/np_cnp_sent");
     const int64_t handled = read_counter(doctor, port, "hw_counters/rp_cnp_handled");
     if (!sum.has_pauses && !sum.has_discards && sent < 0 && handled < 0)
-        return; /* nothing is counted */
+        return;
     const bool has_no_notification = (sent == 0 && handled <= 0) || (handled == 0 && sent <= 0);
     if (sum.discards > tolerated(doctor, port))
         bench_say_port(

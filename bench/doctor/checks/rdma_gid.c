@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GID that each RoCE port uses: every row of its table is listed with its type, its address,
- * and the reason why it is used or not. The library's own rules make the choice
- * (transport/ib/rules/ib_gid.h).
+ * Every row of a RoCE port's GID table with its type, its address, and why it is used or not, by
+ * the library's own rules.
  */
 #include "bench/doctor/doctor.h"
 
@@ -13,7 +12,7 @@ struct table {
     struct gyre_ib_gid_row *rows;
     char (*reasons)[GYRE_IB_GID_REASON_BYTES];
     int n;      /* -1 = a row is not understood */
-    int chosen; /* position in rows; -1 = none */
+    int chosen; /* -1 = none */
     struct gyre_ib_gid_rules rules;
     gyre_status status; /* of the choice; the cause is gyre_cause() */
 };

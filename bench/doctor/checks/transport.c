@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The transport that a job will use between each pair of hosts. The transports' own `reachable`
- * decides, with the variables in force, as when a communicator is made; nothing is connected.
+ * decides, as when a communicator is made; nothing is connected.
  */
 #include "bench/doctor/doctor.h"
 
@@ -14,17 +14,17 @@
 #define MAX_SAID     8
 #define NO_TRANSPORT 127
 
-/* What a host tells the others. Processes all-gather it, so its layout is fixed. */
+/* Processes all-gather it, so its layout is fixed. */
 struct place {
     struct gyre_peer_info info;
-    int32_t has_rdma; /* it has an RDMA port that works and is not switched off */
+    int32_t has_rdma; /* an RDMA port works and is not switched off */
     int32_t status;
     char cause[160];
 };
 
 struct choice {
     uint8_t transport; /* index into gyre_transports, or NO_TRANSPORT */
-    char why[127];     /* why it is not the one over RDMA */
+    char why[127];     /* why it is not ib */
 };
 
 static gyre_status describe(const struct bench_doctor *doctor, int host, struct place *place)
@@ -63,7 +63,7 @@ static struct choice choose(const struct gyre_params *params, const struct gyre_
     return choice;
 }
 
-/* Says what the pairs use; all processes have the same table. @all: by process and host. */
+/* All processes have the same table. @all: by process and host. */
 static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
                   const struct place *places, const struct choice *all)
 {
