@@ -52,8 +52,8 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
 
 /* With many hosts each block is short, and a step takes about as long whatever its bytes: so
  * several workers share the blocks of a rail. They need two lanes each, which leaves fewer
- * channels. The numbers fit a GPU: a launch has a thread block for each worker of each channel, and
- * no more than multiprocessors (132 of an H100 or H200). */
+ * channels. A launch has a thread block for each worker of each channel, and no more than
+ * multiprocessors (132 of an H100 or H200). */
 #define MANY_HOSTS          256
 #define MANY_RAIL_WORKERS   4
 #define FEW_INSIDE_WORKERS  2

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rendezvous server: a detached thread of the process that made the unique id. It lets ranks
- * join, gathers their bytes, relays their messages, and tells all ranks when one has gone. It ends
- * when no rank is linked to it any more, or none has come for BOOTSTRAP_TIMEOUT. Only its thread
- * uses what is declared here.
+ * The rendezvous server: a detached thread of the process that made the unique id. It ends when no
+ * rank is linked to it any more, or none has come for BOOTSTRAP_TIMEOUT. Only its thread uses what
+ * is declared here.
  */
 #ifndef GYRE_BOOTSTRAP_SERVER_H
 #define GYRE_BOOTSTRAP_SERVER_H

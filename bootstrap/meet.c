@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The side of the ranks other than 0, and the gathers. A rank sends its hello, and rank 0 answers:
- * taken, refused, or later. A rank that was taken gets a second answer when all have come, or rank
- * 0 gives up.
+ * The ranks other than 0, and the gathers. A rank sends its hello, and rank 0 answers: taken,
+ * refused, or later. A rank that was taken gets a second answer when all have come, or rank 0 gives
+ * up.
  */
 #include "bootstrap/launch.h"
 

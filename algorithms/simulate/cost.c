@@ -11,10 +11,10 @@
 #include <string.h>
 
 /* Inside a host: fitted by `build/bench/tune --from docs/performance` of commit b7aab6a to 66 calls
- * of 2 and 4 H200 (NVLink 4, CUDA 13.0, 2026-11); the typical error is 7 %. Copies inside a GPU are
- * hidden behind the stores. Between hosts: not measured, but those of NCCL's model
- * (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL / Simple / LL128, the
- * cost of a step included). One 400 Gbit/s NIC for each GPU moves 49 GB/s (perftest, 1 QP). */
+ * of 2 and 4 H200 (NVLink 4, CUDA 13.0, 2026-11); the typical error is 7 %. Between hosts: not
+ * measured, but those of NCCL's model (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 /
+ * 4.0 us in LL / Simple / LL128, the cost of a step included). A 400 Gbit/s NIC moves 49 GB/s
+ * (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,
@@ -41,8 +41,7 @@ const struct gyre_cost gyre_cost_h200 = {
 
 /* Inside a host: fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC (Zen 3, an idle
  * virtual machine, 2026-11) to 326 calls of two threads that both have a core; the typical error is
- * 8 %. A rank runs all its workers on one thread. A file of constants has to say the number of
- * cores (docs/tuning.md). The network is TCP over a 10 Gbit/s Ethernet. */
+ * 8 %. A rank runs all its workers on one thread. The network is TCP over a 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 750,
     .worker_launch_ns = 6,

@@ -244,9 +244,8 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
 }
 
 /* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so no
- * two receive in the same order relative to themselves. In large shapes this difference is ignored,
- * because a rank has received nearly everything once it has sent to all others; programs from a
- * file might wait in another order. */
+ * two receive in the same order relative to themselves. Large shapes ignore this, because a rank
+ * has received nearly everything once it has sent to all others. */
 static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
     if (fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL)

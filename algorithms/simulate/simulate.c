@@ -113,8 +113,7 @@ static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, stru
 }
 
 /* As measure(), by the last of these runs alone: when all ranks were done with a tile tells nearly
- * how long a shorter run takes. The last tile may be a short one, so the tiles before it are
- * compared. */
+ * how long a shorter run takes. The last tile may be short, so the tiles before it are compared. */
 static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t more,
                                    struct growth *growth, struct gyre_prediction *longest)
 {
@@ -134,10 +133,8 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
     return status;
 }
 
-/* If two equal numbers of further tiles take as long, the pipeline is steady. If not, the number is
- * doubled. The shortest run has more tiles than fill the FIFOs, except for very long tiles.
- * Variations with a period that does not divide `more` become small compared with the time of many
- * tiles. */
+/* If two equal numbers of further tiles take as long, the pipeline is steady; if not, the number is
+ * doubled. The shortest run has more tiles than fill the FIFOs, except for very long tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {

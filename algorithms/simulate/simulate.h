@@ -133,11 +133,10 @@ struct gyre_prediction {
 
 struct gyre_simulator;
 
-/** gyre_simulator_open - prepare the programs of all ranks. If a renumbering of the hosts, of the
- * positions on the hosts, or of the ranks of a single host does not change the programs, a few
- * ranks stand for all. Where all pairs of more than 64 ranks exchange data, one host stands for all
- * although the ranks receive in different orders; the time differs by up to 4 %. Up to 64 ranks
- * that share cores (cores_per_host) are all simulated.
+/** gyre_simulator_open - prepare the programs of all ranks. If a renumbering of hosts, positions or
+ * ranks does not change the programs, a few ranks stand for all. Where all pairs of more than 64
+ * ranks exchange data, one host stands for all although the ranks receive in different orders; the
+ * time differs by up to 4 %.
  * @shape, @machine: their groupings and the fabric must outlive the simulator. With a fabric all
  * ranks are simulated, unless its hosts are uniform and no data leave a leaf.
  * @all_ranks: simulate all ranks nevertheless.
@@ -172,12 +171,11 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
 
-/** gyre_bound_ns - about the least time that the links of a machine allow a collective, from bytes
- * without latencies; 0 = no bound is known. On one host no algorithm is faster. On several hosts
- * all bytes of a rank are counted on its links inside the host, so an algorithm can be faster by
- * the NICs' part of both rates together (two H200 hosts of 8 with 50 GB/s NICs: 13 %). @shape:
- * coll, n_ranks and grouping (with n_nics) are used. @n_bytes: of the whole vector, or of all
- * blocks. */
+/** gyre_bound_ns - about the least time that the links of a machine allow a collective, without
+ * latencies; 0 = not known. On several hosts all bytes of a rank are counted on its links inside
+ * the host, so an algorithm can be faster by the NICs' part of both rates together (two H200 hosts
+ * of 8 with 50 GB/s NICs: 13 %). @shape: coll, n_ranks and grouping (with n_nics) are used.
+ * @n_bytes: of the whole vector, or of all blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,
                      uint64_t n_bytes);
 

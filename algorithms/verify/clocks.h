@@ -7,8 +7,8 @@
  *
  * Copying and comparing clocks would take most of the time of a proof. So a worker that learned
  * nothing new takes a snapshot that refers to an earlier one. And a worker first only lists the
- * snapshots that it receives: when its clock is asked for, the list is long in all-pairs programs,
- * and nearly the same for all ranks, so the maximum of a part of it is often known.
+ * snapshots that it receives: in all-pairs programs the list is nearly the same for all ranks, so
+ * the maximum of a part of it is often known.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of all ranks of a shape, and a machine that runs them at one FIFO depth. FIFOs block
- * and each has one sending and one receiving worker, so the order in which workers run does not
- * change the result, and one run proves all of them. A sequence of WITH_NEXT steps is run together,
- * when all slots that its steps need are available. If that never deadlocks, no order of these
- * steps deadlocks.
+ * A machine that runs the programs of all ranks at one FIFO depth. FIFOs block and each has one
+ * sending and one receiving worker, so the order in which workers run does not change the result,
+ * and one run proves all of them. A sequence of WITH_NEXT steps is run together, when all slots
+ * that its steps need are available. If that never deadlocks, no order of these steps deadlocks.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H

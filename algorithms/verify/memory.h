@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier's values and memory. A value is either a contribution, which is the input of one
- * rank, or a reduction of values in a given order. Equal expressions are stored once, so equal
- * numbers of values mean equal bits. The memory knows the value of every chunk of OUT on every rank
- * and tile, and for every chunk the last accesses, to find two accesses without an order between
- * them.
+ * A value is either a contribution, the input of one rank, or a reduction of values in a given
+ * order. Equal expressions are stored once, so equal numbers of values mean equal bits. The memory
+ * knows the value of every chunk of OUT on every rank and tile, and its last accesses, to find two
+ * without an order between them.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H

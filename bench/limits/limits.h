@@ -133,10 +133,10 @@ void bench_limits_print(const struct bench_limits *limits);
 gyre_status bench_limits_write(const struct bench_limits *limits, const char *path);
 
 /** bench_limits_read - the ceiling of a collective's busbw: for an all-reduce both phases by the
- * SMs' fastest stores, else the rate of those stores, because at best every byte crosses a link
- * once. Loads are slower, and copy engines do not reduce. @n_ranks: GPUs of the ring that was
- * measured. Errors: SYSTEM (the file cannot be read), INVALID_ARGUMENT (not such a file, no ring of
- * n_ranks GPUs, or no such ceiling in it), UNSUPPORTED (built without json-c). */
+ * SMs' fastest stores, else the rate of those stores. Loads are slower, and copy engines do not
+ * reduce. @n_ranks: GPUs of the ring that was measured. Errors: SYSTEM, INVALID_ARGUMENT (not such
+ * a file, no ring of n_ranks GPUs, or no such ceiling in it), UNSUPPORTED (built without
+ * json-c). */
 gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
                               struct bench_limit *limit_out);
 

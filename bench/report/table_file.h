@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file that grows while a program measures. Until the first bench_table_file_put() it keeps what
- * it had, so a failed start does not destroy the results of an earlier run. After each put the file
- * is whole.
+ * it had, so a failed start does not destroy earlier results. After each put the file is whole.
  */
 #ifndef GYRE_BENCH_TABLE_FILE_H
 #define GYRE_BENCH_TABLE_FILE_H

@@ -48,11 +48,10 @@ double bench_training_hidden(double n_params, unsigned n_layers);
  * Laws for Neural Language Models", 2020, section 2.1), shared by all ranks. */
 double bench_training_compute_us(const struct bench_training *training);
 
-/** bench_training_calls - the collectives of one step. Data parallel: gradients are all-reduced in
- * buckets. Sharded: each layer's parameters are gathered in the forward and in the backward pass,
- * and its gradients are reduce-scattered. Tensor parallel: each layer all-reduces its activations
- * twice in each pass (Shoeybi et al., "Megatron-LM", 2019, section 3).
- * Returns how many entries were filled in. */
+/** bench_training_calls - of one step. Data parallel: gradients are all-reduced in buckets.
+ * Sharded: each layer's parameters are gathered in both passes, and its gradients are
+ * reduce-scattered. Tensor parallel: each layer all-reduces its activations twice in each pass
+ * (Shoeybi et al., "Megatron-LM", 2019, section 3). Returns how many entries were filled in. */
 int bench_training_calls(const struct bench_training *training, enum bench_strategy strategy,
                          struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS]);
 

@@ -14,9 +14,8 @@
 #define MANY_RANKS 1025
 
 /* Of algorithms in which all pairs of ranks exchange data, in a fabric in which no host is like
- * another one: each slot changes the rates of nearly all others, so the time grows with the fourth
- * power. From the second number of ranks on these algorithms are left out unless the user names
- * them; above the first number they are refused. */
+ * another one: the time grows with the fourth power. From the second number of ranks on these
+ * algorithms are left out unless the user names them; above the first number they are refused. */
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 

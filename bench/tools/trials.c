@@ -190,8 +190,7 @@ static bool is_too_slow(const struct bench_trials *trials, const struct bench_tr
 }
 
 /* After one call, time the trial twice; the shorter time counts. A trial that the warm-up cannot
- * explain is not timed again, because large calls in one channel take dozens of times as long as
- * the fastest. All ranks decide alike. */
+ * explain is not timed again. All ranks decide alike. */
 static gyre_status probe(struct bench_rank *rank, const struct bench_trials *trials,
                          struct bench_trial *trial)
 {

@@ -29,16 +29,14 @@ struct bench_trials {
 };
 
 /** bench_add_trials - the tuner's choice, then for each possible algorithm and protocol a few
- * numbers of channels and sizes of tiles, each choice once. Calls are planned as in no window. All
- * ranks add the same trials. Errors: INVALID_ARGUMENT (the table of trials is full), or the reason
- * why the tuner has no choice. */
+ * numbers of channels and sizes of tiles, each choice once. All ranks add the same trials. Errors:
+ * INVALID_ARGUMENT (the table of trials is full), or the reason why the tuner has no choice. */
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
                              struct bench_trials *trials);
 
-/** bench_time_trials - fill in `us`, the same on all ranks. Collective. Each call is waited for, or
- * the calls are captured in a graph (-G). Where ranks could run ahead of a call with a root, a
- * small all-reduce outside of the timed part keeps them together. Afterwards the communicator plans
- * as before. */
+/** bench_time_trials - the same `us` on all ranks. Collective. Each call is waited for, or the
+ * calls are captured in a graph (-G). Where ranks could run ahead of a call with a root, a small
+ * all-reduce keeps them together. Afterwards the communicator plans as before. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
 
 /** bench_predict - --predict: for every size the predicted time, the measured time, and the fastest

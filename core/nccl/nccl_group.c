@@ -196,9 +196,8 @@ static void start_jobs(struct job *jobs, size_t n_jobs)
 
 /* Windows of one communicator are made in order, those of different ones at the same time. No
  * window is made, on all ranks, and that is no failure, if the ranks cannot reach each other's
- * memory, or if one thread serves two ranks of the communicator: it would wait for itself when it
- * deregisters. A rank without memory aborts the communicators, because their other ranks wait for
- * it. */
+ * memory, or if one thread serves two ranks: it would wait for itself when it deregisters. A rank
+ * without memory aborts the communicators, because their other ranks wait for it. */
 static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n_wishes)
 {
     struct job *jobs = calloc(n_wishes + 1, sizeof(*jobs));

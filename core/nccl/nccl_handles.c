@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A handle is a number that no other handle of the process ever has, so a destroyed one is refused
- * also after its memory is used again. The numbers are no addresses, and not adjacent: neither a
- * pointer to something else nor a handle plus an offset is taken for a communicator.
+ * No other handle of the process ever has the same number, so a destroyed one is refused also after
+ * its memory is used again. The numbers are no addresses, and not adjacent: neither a pointer nor a
+ * handle plus an offset is taken for a communicator.
  */
 #include "core/nccl/nccl_shim.h"
 

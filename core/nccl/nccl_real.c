@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Registration, windows, memory, and what NCCL has since 2.29. Calls that gyre does not have go to
- * a real library if GYRE_NCCL_FALLBACK names one; else they are refused. The host helpers of the
- * device API exist so that programs which need the names can be loaded.
+ * a real library if GYRE_NCCL_FALLBACK names one. The host helpers of the device API exist so that
+ * programs which need the names can be loaded.
  */
 #include "core/nccl/nccl_shim.h"
 

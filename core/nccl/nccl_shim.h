@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the files of libnccl.so.2, which calls only the functions of gyre.h. A feature that
- * gyre does not have is refused with ncclInvalidUsage, and the last error names the feature. If the
- * user names a library of NVIDIA, the call is passed on to that instead. docs/nccl_compat.md has a
- * table of all functions.
+ * gyre does not have is refused with ncclInvalidUsage and named, or passed on to a library of
+ * NVIDIA that the user names. docs/nccl_compat.md has a table of all functions.
  */
 #ifndef GYRE_NCCL_SHIM_H
 #define GYRE_NCCL_SHIM_H

@@ -2,8 +2,8 @@
  *
  * The memory of a rank's connections: sides of FIFOs, with slots in GPU memory if the NIC reaches
  * it; `recv_words`, which peers write besides slots; `staging`, which only this NIC reads. Peers
- * get the keys of `recv_words` and of the slots that they write, and no others. The function that
- * exports a dma-buf is found by dlopen(), because this folder may not include CUDA headers.
+ * get the keys of `recv_words` and of the slots that they write, and no others. dlopen() finds the
+ * function that exports a dma-buf, because this folder may not include CUDA headers.
  */
 #include "transport/ib/ib_transport.h"
 

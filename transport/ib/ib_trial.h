@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A trial of RDMA between two ports: small messages there and back whose bytes are checked, then
- * large writes. A build without verbs has the same functions, which report that.
+ * large writes.
  *
  * The two processes make the same calls and tell each other their ports and ends by a way of their
  * own. Each call ends within a few seconds, also if the other process is gone.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libibverbs and librdmacm as tables of functions, opened at run time. The same binary runs without
- * them, and tests replace them by a simulated device. Posting and polling use the table in struct
- * ibv_context.
+ * libibverbs and librdmacm as tables of functions, opened at run time, which tests replace by a
+ * simulated device. Posting and polling use the table in struct ibv_context.
  */
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H

@@ -208,7 +208,7 @@ static int choose_links(const struct gyre_transport_config *config)
 
 /* A thread copies every byte, which is slower than a fast network, so threads share a pair's
  * connections. Half of the rank's processors are left to the application. NCCL's variable counts
- * the threads of one direction, and a thread here serves both. */
+ * the threads of one direction. */
 static uint32_t choose_threads(const struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;

@@ -70,9 +70,8 @@ void socket_measure_round_trip(struct socket_transport *transport)
 #define WARM_NS 2000000ULL
 /* The best of several windows counts, because a thread that waits for its processor counts too
  * little. A window begins when everything that had arrived was read, because data that had waited
- * would make it too fast; or at any time if the receiver is the limit. Packets arrive in groups of
- * up to 64 KiB, of which a window has several. If the network does not fill a window, the whole
- * time counts. */
+ * would make it too fast; or at any time if the receiver is the limit. If the network does not fill
+ * a window, the whole time counts. */
 #define MIN_SPAN_NS  1000000ULL
 #define WINDOW_BYTES (512 << 10)
 

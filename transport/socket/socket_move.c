@@ -4,11 +4,10 @@
  * after the peer's goodbye, an error of the connection, or a breach of the protocol.
  *
  * It also finds silent connections. A firewall that lost its state can drop a single connection
- * while the host lives, and the kernel would go on sending for a quarter of an hour. So the kernel
- * is asked a few times a second since when sent data wait for an acknowledgement. The kernel of a
- * slow or stopped peer acknowledges data and probes of a full window, which is no failure.
- * TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a connection whose
- * window stays full although every probe is answered.
+ * while the host lives, and the kernel would go on sending for a quarter of an hour. So this rank
+ * asks its kernel since when sent data wait for an acknowledgement, which the kernel of a slow or
+ * stopped peer sends. TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a
+ * connection whose window stays full although every probe is answered.
  */
 #include "transport/socket/socket.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between each pair of hosts, by the kernel's own TCP and UDP: whether connections come about
- * (firewalls), and how large a packet may be that must not be cut (MTU). One pair is tried at a
- * time, in both directions. The first check that needs the measurement makes it.
+ * Between each pair of hosts, by the kernel's own TCP and UDP: firewalls, and how large a packet
+ * may be that must not be cut (MTU). One pair is tried at a time, in both directions.
  */
 #include "bench/doctor/doctor.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RDMA between the ports of a job's hosts: each pair of ports is connected by a real queue pair,
- * and messages whose bytes are checked go through it. Port k of each host belongs to rail k. Pairs
- * of one rail come first, because gyre needs those; then pairs across rails. One pair is tried at a
- * time. The first process of each host takes part; the others wait in the gathers.
+ * Each pair of ports of a job's hosts is connected by a real queue pair, and messages whose bytes
+ * are checked go through it. Port k of each host belongs to rail k. Pairs of one rail come first,
+ * because gyre needs those. One pair is tried at a time. The first process of each host takes part;
+ * the others wait in the gathers.
  */
 #include "bench/doctor/doctor.h"
 

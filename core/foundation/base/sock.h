@@ -54,10 +54,8 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
 /** Put the interface first that one of several ranks of a host is to use, if @ifname is a list of
- * several names without "^". Pure. @addresses: as from gyre_sock_list_addresses(). @position: of
- * the rank among its host's; it uses interface position * n_interfaces / n_positions if there are
- * more ranks than interfaces, else interface position. Returns over how many interfaces ranks
- * spread, at least 1. */
+ * several names without "^". Pure. @position: of the rank among its host's n_positions. Returns
+ * over how many interfaces ranks spread, at least 1. */
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
                      int n_positions);
 

@@ -67,8 +67,8 @@ unsigned gyre_edit_distance(const char *a, const char *b);
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
 
 /** memmove(), in short pieces where `rep movsb` is slow: on AMD Zen 3 and 4 (17 times, glibc before
- * 2.39) if the target lies 1 to 31 bytes behind the source within a page. That is common: memory
- * from malloc begins 16 bytes behind a page, and slots begin with one. */
+ * 2.39) if the target lies 1 to 31 bytes behind the source within a page, as slots do behind memory
+ * from malloc. */
 void gyre_copy(void *to, const void *from, size_t n_bytes);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * A program is fused if it has one worker and its steps are, in this order: steps that only send
  * chunks of IN (the scatter), one step that makes the result, and steps that only store a peer's
- * result (the gather). Each peer takes part in every phase exactly once. If it scatters and reduces
- * nothing, the gather stores what the peers scattered. A send or a receive is one step.
+ * result (the gather). Each peer takes part in every phase exactly once. A send or a receive is one
+ * step.
  */
 #include "core/foundation/model/fused.h"
 

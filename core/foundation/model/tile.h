@@ -2,9 +2,8 @@
  *
  * Maps (channel, chunk, tile) to a range of elements, the same on every rank. A channel has a
  * contiguous part of the vector (or of every block), a chunk a part of its channel's, and a tile at
- * most `tile_elems` elements of its chunk. The parts are as equal as possible; they begin at
- * multiples of `unit_elems`, and the last takes the remainder. A range may be empty; its slot is
- * still sent. Valid as C11 and as CUDA.
+ * most `tile_elems` elements of its chunk. Parts begin at multiples of `unit_elems`, and the last
+ * takes the remainder. A range may be empty; its slot is still sent. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_TILE_H
 #define GYRE_MODEL_TILE_H

@@ -2,10 +2,10 @@
  *
  * The launch sequence: how the host learns which launches have begun and which have ended, replays
  * of graphs included. A block takes its number in the sequence while it loads its counters. To find
- * out which block is the last takes a round trip to memory, which is long beside a short call. So
- * each block of the line protocols reports its own end to the host (struct gyre_cuda_mailbox). When
- * links are busy, such reports are slow: in SIMPLE the last block reports for all blocks, also for
- * those that block_placement.cuh sent away, so a block that is reported as over no longer runs.
+ * out which block is the last takes a round trip to memory, so each block of the line protocols
+ * reports its own end to the host (struct gyre_cuda_mailbox). When links are busy, such reports are
+ * slow: in SIMPLE the last block reports for all blocks, also for those that block_placement.cuh
+ * sent away.
  *
  * The last thread of each block does all of this, because the first threads have more to do.
  */

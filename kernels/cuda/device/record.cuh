@@ -3,8 +3,8 @@
  * Recording of launches for GYRE_TRACE_FILE. Every block appends to a ring of its own in device
  * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. A launch is recorded
  * with its begin, its end and how many slots its FIFOs had moved before. Fused kernels also mark a
- * few moments in between, each by a thread that does something alone anyway. The interpreter
- * records its steps. The host reads the rings when the communicator ends.
+ * few moments in between, and the interpreter records its steps. The host reads the rings when the
+ * communicator ends.
  *
  * Out of line, so that kernels keep their registers when nothing is recorded.
  */

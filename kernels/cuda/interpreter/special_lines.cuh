@@ -8,9 +8,9 @@
  * for these slots and all threads wait for that warp; after it, behind a barrier, the warp
  * publishes the slots that were written and gives back those that were read.
  *
- * Where such connections go by LL (connection.is_net), lines that arrive are like all others: a NIC
- * or a proxy wrote them in place of a peer. Lines that are sent lie in host memory. Before the step
- * the warp tells the proxy how many there will be, and the proxy waits for their flags.
+ * Where such connections go by LL (connection.is_net), a NIC or a proxy writes arriving lines in
+ * place of a peer. Lines that are sent lie in host memory. Before the step the warp tells the proxy
+ * how many there will be, and the proxy waits for their flags.
  */
 #ifndef GYRE_KERNELS_CUDA_SPECIAL_LINES_CUH
 #define GYRE_KERNELS_CUDA_SPECIAL_LINES_CUH
