@@ -15,7 +15,10 @@ import sys
 FILES = ("core/engine/plan/tuner/tuner.[ch]", "core/engine/plan/tuner/sizes.c", "core/engine/plan/tuner/predict.c",
          "core/engine/plan/tuner/filter.c", "core/engine/plan/plan_choice.c",
          "core/engine/plan/tuning_file.c", "core/engine/plan/terms.c", "core/engine/call/order.c",
-         "kernels/cuda/host/fused.c", "kernels/cuda/runtime/launch_fused.c")
+         "kernels/cuda/host/kernel_rows.c", "kernels/cuda/runtime/launch_fused.c")
+
+# Data in C: a row or a limit that ends with the place where it was measured.
+MEASURED = re.compile(r'\{[^{}]*\b20\d\d-\d\d"\}')
 
 # Numbers that say nothing: 0, 1, 2, masks, and lengths of texts and tables.
 IGNORED = re.compile(r"\b(char|uint32_t|uint64_t|uint8_t|uint16_t) \w+\[\d+\]|\bstatic_assert\b.*|\b0x[0-9a-fA-F]+U?"
@@ -31,7 +34,7 @@ MODEL = "a constant of the model, as the shipped ones, not a threshold"
 LINE = "bytes of a line of the protocol, or threads that move them"
 P = "core/engine/plan/"
 T = P + "tuner/"
-FUSED = "kernels/cuda/host/fused.c"
+FUSED = "kernels/cuda/host/kernel_rows.c"
 LAUNCH = "kernels/cuda/runtime/launch_fused.c"
 REASONS = {
     (P + "plan_choice.c", "16"): TILE,
@@ -61,7 +64,6 @@ REASONS = {
     (T + "sizes.c", "512"): LINE,
     (T + "tuner.c", "16"): TILE,
     (T + "tuner.c", "512"): "a fused all-gather copies in such units",
-    (T + "tuner.h", "16 << 20"): "measured, of a launch and not of the way: a row once kernels have rows",
     (FUSED, "15"): "barriers of a block that a kernel can use",
     (FUSED, "32"): WARP,
     (FUSED, "16"): LINE,
@@ -71,18 +73,17 @@ REASONS = {
     (FUSED, "480"): LINE,
     (FUSED, "64"): "two warps, the fewest of a block",
     (FUSED, "15ULL"): LINE,
-    (FUSED, "512"): "LAMPORT: the bytes of a warp's round. FUSED_HOST_BYTES is measured, of a launch and not of the way:"
-                    " a row once kernels have rows",
+    (FUSED, "512"): "LAMPORT: the bytes of a warp's round",
     (FUSED, "2ULL"): "threads that a LAMPORT block may have beyond those of the interpreter",
     (LAUNCH, "15"): "addresses of 16 bytes",
     (LAUNCH, "16"): "addresses of 16 bytes",
-    (LAUNCH, "96"): "measured, of a launch and not of the way: a row once kernels have rows",
 }
 
 
 def numbers_of(text):
     """Number -> the lines where it stands, without comments, texts and what IGNORED says."""
     found = {}
+    text = MEASURED.sub("", text)
     text = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
     for n, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("#include"):

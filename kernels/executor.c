@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/executor.h"
 
-#include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/kernel_rows.h"
 #include "kernels/numeric.h"
 
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out)
@@ -24,21 +24,17 @@ gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor
 
 uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call)
 {
-    return kind == GYRE_DEVICE_CUDA ? gyre_cuda_fused_most_tiles(call) : 0;
+    return kind == GYRE_DEVICE_CUDA ? gyre_kernel_most_tiles(call) : 0;
 }
 
-const char *gyre_executor_kernel(gyre_device_kind kind, const struct gyre_fused_call *call,
-                                 uint64_t tile_bytes, uint32_t *n_threads_out)
+struct gyre_run gyre_executor_run(gyre_device_kind kind, const struct gyre_fused_call *call)
 {
     struct gyre_fused_call loaded = *call;
-    struct gyre_cuda_fused_launch launch = {.kernel = NULL};
+    struct gyre_run run = {.row = 0};
     loaded.n_threads = GYRE_CUDA_LINE_THREADS;
     if (kind == GYRE_DEVICE_CUDA)
-        gyre_cuda_fused_plan(&loaded, tile_bytes, &launch);
-    if (launch.kernel == NULL)
-        return NULL;
-    *n_threads_out = launch.n_threads;
-    return launch.kernel->name;
+        gyre_kernel_choose(&loaded, &run);
+    return run;
 }
 
 gyre_status gyre_fail_unreachable(int peer, int rank)

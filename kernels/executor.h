@@ -357,12 +357,14 @@ struct gyre_fused_call {
     bool is_unscaled;    /* nothing is multiplied or divided */
     bool places_blocks;  /* blocks choose their multiprocessors */
     bool in_host_memory; /* slots lie in host memory */
-    bool fits_two_rows; /* room for as many blocks that only send as only receive, and IN is not OUT
-                         */
+    bool fits_two_rows;  /* room for blocks that only send beside as many that only receive, and IN
+                          * is not OUT */
+    uint32_t n_channels;
     uint32_t n_peers;
     uint32_t n_tiles;
-    uint32_t depth;
-    uint32_t n_threads;
+    uint64_t step_bytes;        /* of the largest chunk of a tile */
+    uint32_t depth;             /* slots of a FIFO */
+    uint32_t n_threads;         /* of a block, as loaded */
     uint32_t most_shared_bytes; /* of a block; UINT32_MAX = not known */
 };
 
@@ -371,11 +373,39 @@ struct gyre_fused_call {
  * of tiles. */
 uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call);
 
-/** gyre_executor_kernel - the name of the fused kernel for such a call; NULL: the steps are
- * interpreted. Pure; for people. @call: n_threads does not count. @tile_bytes: of the largest chunk
- * of a tile. @n_threads_out: of a block; set with a name only. */
-const char *gyre_executor_kernel(gyre_device_kind kind, const struct gyre_fused_call *call,
-                                 uint64_t tile_bytes, uint32_t *n_threads_out);
+/* How an executor runs a call, which each rank decides alone: fused kernel and interpreter write
+ * the same slots. */
+struct gyre_run {
+    const char *kernel;   /* the fused kernel; NULL = the steps are interpreted */
+    const char *measured; /* where the row was; NULL = nowhere */
+    uint32_t shared_bytes;
+    uint16_t row;      /* of the kernels' table, from 1; 0 = none fits */
+    uint16_t n_blocks; /* of a row */
+    uint16_t n_rows;   /* of blocks; of two, the first sends and the other receives */
+    uint16_t n_threads;
+    uint16_t threads_per_peer; /* whole warps */
+    uint8_t unroll;            /* line protocols: rounds in flight */
+    bool is_exact;             /* LAMPORT: one tile, aligned, and as many peers as registers */
+    bool places_blocks;        /* the blocks choose their multiprocessors */
+};
+
+/** gyre_executor_run - how such a call is run. Pure; for people.
+ * @call: n_threads does not count. */
+struct gyre_run gyre_executor_run(gyre_device_kind kind, const struct gyre_fused_call *call);
+
+/* Measured thresholds of launches. */
+enum gyre_kernel_limit_id {
+    GYRE_LIMIT_PLACEMENT_BYTES, /* what a rank transfers at least for block placement */
+    GYRE_LIMIT_BLOCKS_TOGETHER, /* of a send and a receive. More hold most multiprocessors of a GPU,
+                                 * so two communicators' calls could each hold those that the other
+                                 * needs */
+    GYRE_N_KERNEL_LIMITS
+};
+
+extern const struct gyre_kernel_limit {
+    uint64_t number;
+    const char *measured; /* where and when */
+} gyre_kernel_limits[GYRE_N_KERNEL_LIMITS];
 
 /** gyre_work_check - errors: INTERNAL (the work lacks what its loaded program needs). */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);

@@ -52,9 +52,8 @@ static const struct bench_option table[] = {
 };
 
 struct kernel {
-    bool is_known;    /* one host of GPUs, and the program has one variant */
-    const char *name; /* NULL = the interpreter runs the steps */
-    uint32_t n_blocks, n_threads;
+    bool is_known; /* one host of GPUs, and the program has one variant */
+    struct gyre_run run;
 };
 
 struct answer {
@@ -164,18 +163,18 @@ static gyre_status find_kernel(const struct request *request, const struct gyre_
             !gyre_fused_patterns[found.pattern].reduces ? GYRE_FUSED_COPY : GYRE_FUSED_FLOAT_SUM,
         .is_aligned = n_bytes % 16 == 0,
         .is_unscaled = true,
-        .places_blocks =
-            choice->proto == GYRE_PROTO_SIMPLE && transferred >= GYRE_BLOCK_PLACEMENT_BYTES,
+        .places_blocks = choice->proto == GYRE_PROTO_SIMPLE &&
+                         transferred >= gyre_kernel_limits[GYRE_LIMIT_PLACEMENT_BYTES].number,
+        .n_channels = choice->n_channels,
+        .step_bytes = gyre_min_u64(chunk_bytes, split.tile_elems),
         .n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&split), UINT32_MAX),
         .fits_two_rows = 2 * choice->n_channels <= facts->least_sms,
     };
     gyre_program_free(program);
     kernel_out->is_known = true;
-    kernel_out->name =
-        gyre_executor_kernel(facts->device_kind, &call, gyre_min_u64(chunk_bytes, split.tile_elems),
-                             &kernel_out->n_threads);
-    kernel_out->n_blocks =
-        kernel_out->name != NULL && call.places_blocks ? facts->least_sms : choice->n_channels;
+    kernel_out->run = gyre_executor_run(facts->device_kind, &call);
+    if (kernel_out->run.places_blocks)
+        kernel_out->run.n_blocks = (uint16_t)facts->least_sms;
     return GYRE_SUCCESS;
 }
 
@@ -188,6 +187,7 @@ static void print_text(const struct request *request, const struct answer *answe
 {
     const struct gyre_choice *choice = &answer->choice;
     const struct gyre_why *why = &answer->why;
+    const struct gyre_run *run = &answer->kernel.run;
     printf("%s of %zu B by %u ranks%s, %s: %s %s", gyre_collectives[request->coll].name,
            request->n_bytes, request->n_ranks, request->n_hosts > 1 ? " on several hosts" : "",
            machine_names[request->machine], choice->algorithm->name,
@@ -205,11 +205,15 @@ static void print_text(const struct request *request, const struct answer *answe
             printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won[i]->file, choice->won[i]->line,
                    text_bytes(choice->won[i]), choice->won[i]->text,
                    (int)strcspn(choice->won[i]->measured, "\n"), choice->won[i]->measured);
-    if (answer->kernel.is_known && answer->kernel.name != NULL)
-        printf("  kernel %s, %u blocks of %u threads\n", answer->kernel.name,
-               answer->kernel.n_blocks, answer->kernel.n_threads);
+    if (answer->kernel.is_known && run->kernel != NULL)
+        printf("  kernels:%u  kernel %s, %u blocks of %u threads\n", run->row, run->kernel,
+               run->n_blocks, run->n_threads);
+    else if (answer->kernel.is_known && run->row > 0)
+        printf("  kernels:%u  the steps are interpreted\n", run->row);
     else if (answer->kernel.is_known)
         printf("  no fused kernel: the steps are interpreted\n");
+    if (answer->kernel.is_known && run->measured != NULL)
+        printf("    measured %s\n", run->measured);
     for (size_t i = 0; i < why->n; i++)
         printf("%s  %s:%u  %.*s: %s\n", i == 0 ? "rows that do not fit:\n" : "",
                why->lost[i].row->file, why->lost[i].row->line, text_bytes(why->lost[i].row),
@@ -228,6 +232,7 @@ static void print_json(const struct request *request, const struct answer *answe
 {
     const struct gyre_choice *choice = &answer->choice;
     const struct gyre_why *why = &answer->why;
+    const struct gyre_run *run = &answer->kernel.run;
     printf("{\"collective\": \"%s\", \"bytes\": %zu, \"ranks\": %u, \"hosts\": %u, \"machine\": "
            "\"%s\",\n \"algorithm\": \"%s\", \"protocol\": \"%s\", \"path\": \"%s\", "
            "\"channels\": %u, \"tile_bytes\": %u",
@@ -240,9 +245,9 @@ static void print_json(const struct request *request, const struct answer *answe
     if (answer->predicted_us > 0)
         printf(",\n \"predicted_us\": %.3f", answer->predicted_us);
     if (answer->kernel.is_known)
-        printf(",\n \"kernel\": \"%s\", \"blocks\": %u, \"threads\": %u",
-               answer->kernel.name != NULL ? answer->kernel.name : "interpreter",
-               answer->kernel.n_blocks, answer->kernel.n_threads);
+        printf(",\n \"kernel\": \"%s\", \"blocks\": %u, \"threads\": %u, \"kernel_row\": %u",
+               run->kernel != NULL ? run->kernel : "interpreter", run->n_blocks, run->n_threads,
+               run->row);
     for (int i = 0; i < GYRE_N_WON; i++) {
         printf(",\n \"%s\": ", won_names[i]);
         if (choice->won[i] != NULL)

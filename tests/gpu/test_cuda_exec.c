@@ -189,7 +189,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         struct gyre_work work =
             make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
         work.placement = &placements[rank];
-        struct gyre_cuda_fused_launch fused;
+        struct gyre_run fused;
         gyre_cuda_find_fused(gyre_cuda_own(gpus->executors[rank]), &work, 1, &fused);
         n_fused[run->proto] += fused.kernel != NULL;
         n_fused_by_coll[run->coll] += fused.kernel != NULL;

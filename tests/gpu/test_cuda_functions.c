@@ -11,7 +11,7 @@
 /* All calls of one protocol and pattern, by type, operation, peers, tiles and alignment. */
 struct tally {
     uint32_t n_fit;
-    bool has_run[GYRE_CUDA_N_FUSED];
+    bool has_run[32]; /* rows */
 };
 
 static enum gyre_fused_arithmetic arithmetic_of(enum gyre_fused_pattern pattern, gyre_dtype dtype,
@@ -22,31 +22,27 @@ static enum gyre_fused_arithmetic arithmetic_of(enum gyre_fused_pattern pattern,
     return gyre_lamport_adds(dtype, (int)op) ? GYRE_FUSED_FLOAT_SUM : GYRE_FUSED_OTHER;
 }
 
-static void check_call(const struct gyre_fused_call *call, unsigned dtype, unsigned op,
+static void check_call(struct gyre_fused_call call, unsigned dtype, unsigned op,
                        struct tally *tally)
 {
     static const uint64_t tile_bytes[] = {64, 8192, 10000, 65536};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(tile_bytes); i++) {
-        struct gyre_cuda_fused_launch launch;
-        gyre_cuda_fused_plan(call, tile_bytes[i], &launch);
-        if (launch.kernel == NULL)
+        const struct gyre_reduction reduction = {.dtype = (uint8_t)dtype, .op = (uint8_t)op};
+        struct gyre_run run;
+        call.step_bytes = tile_bytes[i];
+        gyre_kernel_choose(&call, &run);
+        tally->has_run[run.row > 0 ? run.row - 1 : 0] |= run.row > 0;
+        if (run.kernel == NULL)
             return;
-        struct gyre_cuda_fused_instance instance = {.pattern = call->pattern,
-                                                    .is_placed = call->is_placed,
-                                                    .n_peers = call->n_peers,
-                                                    .dtype = dtype,
-                                                    .op = op};
-        const void *full = gyre_cuda_fused_function(&launch, &instance);
-        instance.is_lean = true;
-        const void *lean = gyre_cuda_fused_function(&launch, &instance);
-        const bool is_lean_only = gyre_cuda_is_exchange(call->pattern, launch.n_rows);
+        const void *full = gyre_cuda_fused_function(&run, &call, &reduction, false);
+        const void *lean = gyre_cuda_fused_function(&run, &call, &reduction, true);
+        const bool is_lean_only = run.n_rows > 1 || gyre_fused_is_message(call.pattern);
         CHECK_MSG((full != NULL) == !is_lean_only && lean != NULL &&
-                      (full == lean) == (call->proto == GYRE_PROTO_SIMPLE),
-                  "%s, %s, %s of %s, %u peers, %u tiles of %" PRIu64, launch.kernel->name,
-                  gyre_fused_patterns[call->pattern].name, gyre_op_names[op],
-                  gyre_dtype_names[dtype], call->n_peers, call->n_tiles, tile_bytes[i]);
+                      (full == lean) == (call.proto == GYRE_PROTO_SIMPLE),
+                  "%s, %s, %s of %s, %u peers, %u tiles of %" PRIu64, run.kernel,
+                  gyre_fused_patterns[call.pattern].name, gyre_op_names[op],
+                  gyre_dtype_names[dtype], call.n_peers, call.n_tiles, tile_bytes[i]);
         tally->n_fit++;
-        tally->has_run[launch.kernel - gyre_cuda_fused_kernels] = true;
     }
 }
 
@@ -56,12 +52,13 @@ static void check_type(struct gyre_fused_call call, unsigned dtype, unsigned op,
     call.arithmetic = arithmetic_of(call.pattern, (gyre_dtype)dtype, op);
     for (call.n_peers = 1; call.n_peers <= GYRE_FUSED_MAX_PEERS; call.n_peers++)
         for (call.n_tiles = 1; call.n_tiles <= call.depth; call.n_tiles++)
-            for (unsigned flags = 0; flags < 16; flags++) {
+            for (unsigned flags = 0; flags < 32; flags++) {
                 call.is_placed = (flags & 1) != 0;
                 call.is_aligned = (flags & 2) != 0;
                 call.is_unscaled = (flags & 4) != 0;
                 call.fits_two_rows = (flags & 8) != 0;
-                check_call(&call, dtype, op, tally);
+                call.in_host_memory = (flags & 16) != 0;
+                check_call(call, dtype, op, tally);
             }
 }
 
@@ -81,8 +78,8 @@ TEST_CASE("every call that fits has a function")
                     check_type(call, dtype, op, &tally);
                 }
     CHECK(tally.n_fit > 0);
-    for (unsigned i = 0; i < GYRE_CUDA_N_FUSED; i++)
-        CHECK_MSG(tally.has_run[i], "no call takes %s", gyre_cuda_fused_kernels[i].name);
+    for (unsigned i = 0; i < gyre_n_kernel_rows; i++)
+        CHECK_MSG(tally.has_run[i], "no call takes row %u, %s", i + 1, gyre_kernel_rows[i].name);
 }
 
 TEST_CASE("every type and operation has an interpreter")

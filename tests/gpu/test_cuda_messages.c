@@ -142,7 +142,7 @@ static struct gyre_work work_of(const struct ring *ring, const struct round *rou
 static void launch(struct ring *ring, int rank, const struct gyre_work *works, int n_works)
 {
     struct gyre_executor *executor = ring->gpus.executors[rank];
-    struct gyre_cuda_fused_launch fused;
+    struct gyre_run fused;
     gyre_cuda_find_fused(gyre_cuda_own(executor), works, (uint32_t)n_works, &fused);
     n_fused += fused.kernel != NULL;
     n_in_rows += fused.kernel != NULL && fused.n_rows > 1;

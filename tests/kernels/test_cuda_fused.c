@@ -6,7 +6,7 @@
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
-#include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/kernel_rows.h"
 #include "kernels/numeric.h"
 #include "tests/support/check.h"
 
@@ -251,51 +251,49 @@ static struct gyre_fused_call call_of(enum gyre_proto proto, enum gyre_fused_pat
     };
 }
 
-static const struct gyre_cuda_fused_kernel *row(enum gyre_cuda_fused_id id)
+/* The kernel of such a call, however long its steps are. */
+static const char *kernel_name(const struct gyre_fused_call *call)
 {
-    return &gyre_cuda_fused_kernels[id];
+    struct gyre_run run;
+    gyre_kernel_choose(call, &run);
+    return run.kernel;
 }
 
-#define NONE GYRE_CUDA_N_FUSED
+static bool runs(const struct gyre_fused_call *call, const char *name)
+{
+    const char *found = kernel_name(call);
+    return name == NULL || found == NULL ? name == found : strcmp(name, found) == 0;
+}
 
 TEST_CASE("each protocol has its patterns")
 {
-    /* Indexed by protocol and pattern. GYRE_CUDA_N_FUSED stands for no kernel. */
-    static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
-        [GYRE_PROTO_SIMPLE] = {NONE, NONE, NONE, GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT,
-                               GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER, NONE, NONE, NONE, NONE},
-        [GYRE_PROTO_LL] = {NONE, GYRE_CUDA_FUSED_LL_ONE_SHOT, GYRE_CUDA_FUSED_LL_ONE_SHOT,
-                           GYRE_CUDA_FUSED_LL_SUM, GYRE_CUDA_FUSED_LL_COPY, GYRE_CUDA_FUSED_LL_COPY,
-                           GYRE_CUDA_FUSED_LL_COPY, GYRE_CUDA_FUSED_LL_COPY,
-                           GYRE_CUDA_FUSED_LL_COPY},
-        [GYRE_PROTO_LL128] = {NONE, GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_SUM,
-                              GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_COPY,
-                              GYRE_CUDA_FUSED_LL128_COPY, GYRE_CUDA_FUSED_LL128_COPY,
-                              GYRE_CUDA_FUSED_LL128_COPY, GYRE_CUDA_FUSED_LL128_COPY},
-        [GYRE_PROTO_LAMPORT] = {NONE, GYRE_CUDA_FUSED_LAMPORT_SUM, GYRE_CUDA_FUSED_LAMPORT_SUM,
-                                GYRE_CUDA_FUSED_LAMPORT_SUM, NONE, NONE, NONE, NONE, NONE},
+    static const char *const names[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
+        [GYRE_PROTO_SIMPLE] = {[GYRE_FUSED_TWO_SHOT] = "simple two-shot",
+                               [GYRE_FUSED_ALL_GATHER] = "simple all-gather"},
+        [GYRE_PROTO_LL] = {NULL, "ll one-shot", "ll one-shot", "ll sum", "ll copy", "ll copy",
+                           "ll copy", "ll copy", "ll copy"},
+        [GYRE_PROTO_LL128] = {NULL, "ll128 sum", "ll128 sum", "ll128 sum", "ll128 copy",
+                              "ll128 copy", "ll128 copy", "ll128 copy", "ll128 copy"},
+        [GYRE_PROTO_LAMPORT] = {NULL, "lamport sum", "lamport sum", "lamport sum"},
     };
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
         for (int pattern = 0; pattern < GYRE_N_FUSED_PATTERNS; pattern++) {
             const struct gyre_fused_call call =
                 call_of((enum gyre_proto)proto, (enum gyre_fused_pattern)pattern);
-            const enum gyre_cuda_fused_id id = found[proto][pattern];
-            CHECK_MSG(gyre_cuda_fused_find(&call) == (id == NONE ? NULL : row(id)), "%s %s",
-                      gyre_proto_names[proto], gyre_fused_patterns[pattern].name);
-            CHECK(gyre_cuda_fused_loads(&call) == (id != NONE));
+            CHECK_MSG(runs(&call, names[proto][pattern]), "%s %s", gyre_proto_names[proto],
+                      gyre_fused_patterns[pattern].name);
         }
 }
 
 TEST_CASE("a call that a kernel cannot run does not fit")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
-    const struct gyre_cuda_fused_kernel *two_shot = row(GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT);
-    CHECK(gyre_cuda_fused_fits(two_shot, &call));
-#define REFUSED(field, value)                             \
-    do {                                                  \
-        struct gyre_fused_call changed = call;            \
-        changed.field = value;                            \
-        CHECK(!gyre_cuda_fused_fits(two_shot, &changed)); \
+    CHECK(runs(&call, "simple two-shot"));
+#define REFUSED(field, value)                      \
+    do {                                           \
+        struct gyre_fused_call changed = call;     \
+        changed.field = value;                     \
+        CHECK(!runs(&changed, "simple two-shot")); \
     } while (0)
     REFUSED(proto, GYRE_PROTO_LL);
     REFUSED(pattern, GYRE_FUSED_ALL_GATHER);
@@ -312,13 +310,13 @@ TEST_CASE("a call that a kernel cannot run does not fit")
     call.n_tiles = 2;
     call.n_peers = GYRE_CUDA_MAX_PEERS;
     call.most_shared_bytes = 0;
-    CHECK(gyre_cuda_fused_fits(two_shot, &call));
+    CHECK(runs(&call, "simple two-shot"));
     call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_ALL_GATHER);
-    CHECK(gyre_cuda_fused_find(&call) != NULL);
+    CHECK(kernel_name(&call) != NULL);
     call.places_blocks = true;
-    CHECK(gyre_cuda_fused_find(&call) == NULL);
+    CHECK(kernel_name(&call) == NULL);
     call.places_blocks = call.is_placed = false;
-    CHECK(gyre_cuda_fused_find(&call) == NULL);
+    CHECK(kernel_name(&call) == NULL);
 }
 
 TEST_CASE("the short kernel of LL takes one tile and any operation")
@@ -326,15 +324,15 @@ TEST_CASE("the short kernel of LL takes one tile and any operation")
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL, GYRE_FUSED_ONE_SHOT);
     call.arithmetic = GYRE_FUSED_OTHER;
     call.is_aligned = call.is_unscaled = false;
-    CHECK(gyre_cuda_fused_find(&call) == row(GYRE_CUDA_FUSED_LL_ONE_SHOT));
-    CHECK(gyre_cuda_fused_most_tiles(&call) == 1);
+    CHECK(runs(&call, "ll one-shot"));
+    CHECK(gyre_kernel_most_tiles(&call) == 1);
     call.n_tiles = 2;
-    CHECK(gyre_cuda_fused_find(&call) == NULL);
+    CHECK(kernel_name(&call) == NULL);
     call.arithmetic = GYRE_FUSED_FLOAT_SUM;
-    CHECK(gyre_cuda_fused_find(&call) == row(GYRE_CUDA_FUSED_LL_SUM));
-    CHECK(gyre_cuda_fused_most_tiles(&call) == call.depth);
+    CHECK(runs(&call, "ll sum"));
+    CHECK(gyre_kernel_most_tiles(&call) == call.depth);
     call.n_tiles = call.depth + 1;
-    CHECK(gyre_cuda_fused_find(&call) == NULL && gyre_cuda_fused_most_tiles(&call) == 0);
+    CHECK(kernel_name(&call) == NULL && gyre_kernel_most_tiles(&call) == 0);
 }
 
 /* A group of two peers' threads keeps six rounds of LL128 in 144 KiB. */
@@ -343,19 +341,21 @@ TEST_CASE("kernels that want more shared memory than there is do not fit")
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
     call.n_peers = 2;
     call.most_shared_bytes = 3 * 256 * 16 * 6 * 2;
-    CHECK(gyre_cuda_fused_loads(&call));
+    CHECK(runs(&call, "ll128 sum"));
     call.most_shared_bytes--;
-    CHECK(!gyre_cuda_fused_loads(&call));
+    CHECK(!runs(&call, "ll128 sum"));
     call.n_peers = 1; /* shares nothing */
-    CHECK(gyre_cuda_fused_loads(&call));
+    CHECK(runs(&call, "ll128 sum"));
 }
 
-static struct gyre_cuda_fused_launch plan(const struct gyre_fused_call *call, uint64_t tile_bytes)
+static struct gyre_run plan(const struct gyre_fused_call *call, uint64_t step_bytes)
 {
-    struct gyre_cuda_fused_launch launch;
-    gyre_cuda_fused_plan(call, tile_bytes, &launch);
-    CHECK(launch.kernel == gyre_cuda_fused_find(call) && launch.kernel != NULL);
-    return launch;
+    struct gyre_fused_call sized = *call;
+    struct gyre_run run;
+    sized.step_bytes = step_bytes;
+    gyre_kernel_choose(&sized, &run);
+    CHECK(run.kernel != NULL);
+    return run;
 }
 
 /* Blocks that only send can wait for credit. Those that send first and receive then cannot. */
@@ -368,7 +368,7 @@ TEST_CASE("launches in two rows have any number of tiles")
         struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, patterns[i]);
         call.n_peers = 1;
         call.n_tiles = call.depth + 1;
-        CHECK((gyre_cuda_fused_find(&call) == NULL) == is_both);
+        CHECK((kernel_name(&call) == NULL) == is_both);
         call.fits_two_rows = true;
         CHECK(plan(&call, 30000).kernel != NULL && plan(&call, 30000).n_rows == (is_both ? 2 : 1));
         /* one warp gives tiles back */
@@ -377,10 +377,10 @@ TEST_CASE("launches in two rows have any number of tiles")
         CHECK(plan(&call, 30000).n_rows == 1 && plan(&call, 30000).n_threads == 512);
         call.n_peers = 2;
         call.n_tiles = call.depth + 1;
-        CHECK(!is_both || gyre_cuda_fused_find(&call) == NULL);
+        CHECK(!is_both || kernel_name(&call) == NULL);
         call.n_peers = 1;
         call.proto = GYRE_PROTO_LL;
-        CHECK(!is_both || gyre_cuda_fused_find(&call) == NULL);
+        CHECK(!is_both || kernel_name(&call) == NULL);
     }
 }
 
@@ -393,9 +393,8 @@ TEST_CASE("launches are as large as the data wants")
     CHECK(plan(&call, 8).shared_bytes == 4 * 64 * 16 * 2 * 2);
     call.in_host_memory = true;
     CHECK(plan(&call, 8 * 34).n_threads == 3 * 64);
-    struct gyre_cuda_fused_launch launch;
-    gyre_cuda_fused_plan(&call, 8 * 64, &launch); /* more lines than a warp reads */
-    CHECK(launch.kernel == NULL);
+    call.step_bytes = 8 * 64; /* more lines than a warp reads */
+    CHECK(kernel_name(&call) == NULL);
     call = call_of(GYRE_PROTO_LAMPORT, GYRE_FUSED_TWO_SHOT);
     CHECK(plan(&call, 16).n_threads == 64 && plan(&call, 16 * 65).n_threads == 96);
     CHECK(plan(&call, 1 << 20).n_threads == 512 && plan(&call, 16).shared_bytes == 0);
@@ -460,9 +459,8 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
 }
 
 /* The kernel that an executor uses for the tuner's choice of a float sum with aligned buffers. */
-static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_facts *facts,
-                                                      enum gyre_collective coll, uint64_t n_bytes,
-                                                      const struct gyre_choice *choice)
+static const char *kernel_of(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                             uint64_t n_bytes, const struct gyre_choice *choice)
 {
     const struct gyre_shape shape = {
         .coll = coll, .n_ranks = (uint16_t)facts->n_ranks, .is_placed = facts->in_window};
@@ -482,7 +480,7 @@ static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_fa
     call.depth = facts->spec.depth;
     call.fits_two_rows = 2 * choice->n_channels <= 128; /* of 132 multiprocessors, out of place */
     gyre_program_free(program);
-    return gyre_cuda_fused_find(&call);
+    return kernel_name(&call);
 }
 
 TEST_CASE("what the tuner takes for fused is fused")

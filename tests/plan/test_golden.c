@@ -13,7 +13,7 @@
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan_choice.h"
-#include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/kernel_rows.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 
@@ -446,18 +446,17 @@ static uint32_t count_transfers(const struct gyre_program *program)
     return (uint32_t)gyre_max_u64(n_sends, n_recvs);
 }
 
-static void add_fused(struct text *text, const struct gyre_fused_call *call, uint64_t step_bytes,
-                      uint32_t n_channels)
+static void add_fused(struct text *text, const struct gyre_fused_call *call)
 {
-    struct gyre_cuda_fused_launch run;
-    gyre_cuda_fused_plan(call, step_bytes, &run);
+    struct gyre_run run;
+    gyre_kernel_choose(call, &run);
     if (run.kernel == NULL)
         add(text, "; steps in blocks of %u",
-            gyre_cuda_block_threads(call->proto, step_bytes, call->n_threads));
+            gyre_cuda_block_threads(call->proto, call->step_bytes, call->n_threads));
     else
-        add(text, "; %s%s of %u, %ux%u blocks of %u, %u a peer, unroll %u, %u B", run.kernel->name,
+        add(text, "; %s%s of %u, %ux%u blocks of %u, %u a peer, unroll %u, %u B", run.kernel,
             run.is_exact ? " exact" : "", gyre_cuda_peers_class(call->n_peers),
-            run.places_blocks ? block.n_sms : n_channels, run.n_rows, run.n_threads,
+            run.places_blocks ? block.n_sms : run.n_blocks, run.n_rows, run.n_threads,
             run.threads_per_peer, run.unroll, run.shared_bytes);
 }
 
@@ -497,8 +496,10 @@ static void add_launch(struct text *text, const struct gyre_call *call,
                                                                      : GYRE_FUSED_OTHER,
         .is_aligned = launch->misaligned_bytes == 0 && split.count * element % 16 == 0,
         .is_unscaled = reduction.premultiply == 0 && reduction.divisor <= 1,
-        .places_blocks =
-            choice->proto == GYRE_PROTO_SIMPLE && transferred >= GYRE_BLOCK_PLACEMENT_BYTES,
+        .places_blocks = choice->proto == GYRE_PROTO_SIMPLE &&
+                         transferred >= gyre_kernel_limits[GYRE_LIMIT_PLACEMENT_BYTES].number,
+        .n_channels = choice->n_channels,
+        .step_bytes = step_bytes,
         .n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&split), UINT32_MAX),
         .fits_two_rows =
             !launch->is_recorded && !launch->in_place && 2 * choice->n_channels <= block.n_sms,
@@ -508,10 +509,10 @@ static void add_launch(struct text *text, const struct gyre_call *call,
         found.pattern == GYRE_FUSED_NONE || block.links.is_proxied ||
         (gyre_fused_is_message(found.pattern) && launch->is_recorded))
         fused.pattern = GYRE_FUSED_NONE;
-    add_fused(text, &fused, step_bytes, choice->n_channels);
+    add_fused(text, &fused);
     if (found.pattern == GYRE_FUSED_SEND && fused.pattern != GYRE_FUSED_NONE) {
         fused.pattern = GYRE_FUSED_SEND_RECEIVE;
-        add_fused(text, &fused, step_bytes, choice->n_channels);
+        add_fused(text, &fused);
     }
 }
 

@@ -33,6 +33,7 @@ static void add_copies(const struct gyre_cuda_copy_kernels &kernels)
     add_all<struct gyre_cuda_args_many>(kernels.many);
     stand_in_add<struct gyre_cuda_args_mixed_few>(kernels.mixed_few);
     stand_in_add<struct gyre_cuda_args_mixed>(kernels.mixed);
+    stand_in_add<struct gyre_cuda_args_fused>(kernels.placed);
 }
 
 __attribute__((constructor)) static void add_kernels()
@@ -44,7 +45,6 @@ __attribute__((constructor)) static void add_kernels()
 #undef ADD
     add_copies(gyre_cuda_kernels_copy);
     add_copies(gyre_cuda_lean_kernels_copy);
-    stand_in_add<struct gyre_cuda_args_fused>(gyre_cuda_kernel_placed);
     stand_in_add<struct gyre_cuda_args_sync>(gyre_cuda_kernel_sync);
     stand_in_add<struct gyre_cuda_args_copy>(gyre_cuda_kernel_copy_within);
     stand_in_add<struct gyre_cuda_args_signal>(gyre_cuda_kernel_signal);

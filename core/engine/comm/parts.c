@@ -323,7 +323,8 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .n_ranks = comm->member.n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
-        .block_placement_bytes = places_blocks ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
+        .block_placement_bytes =
+            places_blocks ? gyre_kernel_limits[GYRE_LIMIT_PLACEMENT_BYTES].number : UINT64_MAX,
         .overlaps_launches =
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .n_gpu_sharers = comm->links.n_gpu_sharers,

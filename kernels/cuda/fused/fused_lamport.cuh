@@ -6,6 +6,17 @@
  * are multiples of 16, and they neither multiply nor divide. Small calls pay for every instruction
  * that is fetched.
  */
+#ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
+GYRE_KERNEL_ROW(.name = "lamport sum",
+                .when = {.proto = GYRE_PROTO_LAMPORT,
+                         .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .first = INSTANCE(kernels, lamport),
+                .axes = {GYRE_AXIS_PEERS, GYRE_AXIS_KIND, GYRE_AXIS_EXACT})
+#else
 #ifndef GYRE_KERNELS_CUDA_FUSED_LAMPORT_CUH
 #define GYRE_KERNELS_CUDA_FUSED_LAMPORT_CUH
 
@@ -342,4 +353,5 @@ static __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
     lamport_phases(&launch);
 }
 
+#endif
 #endif

@@ -7,6 +7,44 @@
  * the own chunk while the peers' chunks are under way. An in-place call is safe: a chunk is in
  * shared memory, or in the same thread's registers, before the kernel overwrites it.
  */
+#ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
+GYRE_KERNEL_ROW(.name = "ll sum",
+                .when = {.proto = GYRE_PROTO_LL,
+                         .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .first = INSTANCE(kernels, fused[GYRE_CUDA_LINES_LL]),
+                .most_unroll = GYRE_CUDA_UNROLL)
+GYRE_KERNEL_ROW(.name = "ll copy",
+                .when = {.proto = GYRE_PROTO_LL,
+                         .patterns = BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, fused[GYRE_CUDA_LINES_LL]),
+                .most_unroll = GYRE_CUDA_UNROLL)
+GYRE_KERNEL_ROW(.name = "ll128 sum",
+                .when = {.proto = GYRE_PROTO_LL128,
+                         .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .first = INSTANCE(kernels, fused[GYRE_CUDA_LINES_LL128]),
+                .axes = {GYRE_AXIS_UNROLL}, .most_unroll = GYRE_CUDA_LONG_UNROLL)
+GYRE_KERNEL_ROW(.name = "ll128 copy",
+                .when = {.proto = GYRE_PROTO_LL128,
+                         .patterns = BIT(GYRE_FUSED_ALL_GATHER) | BIT(GYRE_FUSED_ALL_TO_ALL),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, fused[GYRE_CUDA_LINES_LL128]),
+                .axes = {GYRE_AXIS_UNROLL}, .most_unroll = GYRE_CUDA_LONG_UNROLL)
+#else
 #ifndef GYRE_KERNELS_CUDA_FUSED_LINES_CUH
 #define GYRE_KERNELS_CUDA_FUSED_LINES_CUH
 
@@ -365,4 +403,5 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     peer_fifos_close<false>(args, end, n_slots);
 }
 
+#endif
 #endif

@@ -16,6 +16,54 @@
  * other warps have taken. A fence comes before credit. It is slow, and warps that move data would
  * wait for it: on two H100 4 MiB both ways took 2 us longer (2026-11).
  */
+#ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
+GYRE_KERNEL_ROW(.name = "ll128 copy",
+                .when = {.proto = GYRE_PROTO_LL128,
+                         .patterns = BIT(GYRE_FUSED_SEND_RECEIVE),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_TWO_ROWS |
+                                  GYRE_KERNEL_HAS_BARRIERS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = 1,
+                         .least_tiles = 2,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, in_rows[0]), .n_rows = 2,
+                .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32,
+                .most_threads = GYRE_CUDA_ROW_THREADS)
+GYRE_KERNEL_ROW(.name = "ll128 copy",
+                .when = {.proto = GYRE_PROTO_LL128,
+                         .patterns = BIT(GYRE_FUSED_ALL_TO_ALL),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_TWO_ROWS |
+                                  GYRE_KERNEL_HAS_BARRIERS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = 1,
+                         .least_tiles = 2,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, in_rows[1]), .n_rows = 2,
+                .most_unroll = GYRE_CUDA_LONG_UNROLL, .tile_threads = 32,
+                .most_threads = GYRE_CUDA_ROW_THREADS)
+GYRE_KERNEL_ROW(.name = "ll copy",
+                .when = {.proto = GYRE_PROTO_LL,
+                         .patterns = BIT(GYRE_FUSED_SEND) | BIT(GYRE_FUSED_RECEIVE) |
+                                     BIT(GYRE_FUSED_SEND_RECEIVE),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS |
+                                  GYRE_KERNEL_HAS_BARRIERS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, message[GYRE_PROTO_LL]),
+                .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32)
+GYRE_KERNEL_ROW(.name = "ll128 copy",
+                .when = {.proto = GYRE_PROTO_LL128,
+                         .patterns = BIT(GYRE_FUSED_SEND) | BIT(GYRE_FUSED_RECEIVE) |
+                                     BIT(GYRE_FUSED_SEND_RECEIVE),
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS |
+                                  GYRE_KERNEL_HAS_BARRIERS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, message[GYRE_PROTO_LL128]),
+                .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32)
+#else
 #ifndef GYRE_KERNELS_CUDA_FUSED_MESSAGE_CUH
 #define GYRE_KERNELS_CUDA_FUSED_MESSAGE_CUH
 
@@ -178,4 +226,5 @@ static __global__ void __launch_bounds__(GYRE_CUDA_ROW_THREADS + 32, 2)
     run_message<GYRE_PROTO_LL128, KEEPS>(args);
 }
 
+#endif
 #endif

@@ -12,6 +12,17 @@
  * A group of threads serves one peer: it sends to this peer and receives from it. The first group
  * reduces the values of all groups in shared memory.
  */
+#ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
+GYRE_KERNEL_ROW(.name = "ll one-shot",
+                .when = {.proto = GYRE_PROTO_LL,
+                         .patterns = REDUCES_IN_LINES,
+                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM) | BIT(GYRE_FUSED_OTHER),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = 1},
+                .first = INSTANCE(kernels, one_shot), .axes = {GYRE_AXIS_OP},
+                .most_unroll = GYRE_CUDA_UNROLL)
+#else
 #ifndef GYRE_KERNELS_CUDA_FUSED_ONESHOT_CUH
 #define GYRE_KERNELS_CUDA_FUSED_ONESHOT_CUH
 
@@ -273,4 +284,5 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     peer_fifos_close<false>(args, end, 1);
 }
 
+#endif
 #endif

@@ -4,6 +4,17 @@
  * ranks. It posts and awaits the same words of protocol SIMPLE as the program's steps, so a peer
  * may run the steps. The kernel has no service warps: one thread serves one peer.
  */
+#ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
+GYRE_KERNEL_ROW(.name = "simple all-gather",
+                .when = {.proto = GYRE_PROTO_SIMPLE,
+                         .patterns = BIT(GYRE_FUSED_ALL_GATHER),
+                         .needs = GYRE_KERNEL_ALIGNED | GYRE_KERNEL_UNSCALED | GYRE_KERNEL_PLACED |
+                                  GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_COPY),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = ANY_NUMBER},
+                .copies = true, .first = INSTANCE(copy_kernels, placed))
+#else
 #ifndef GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
 #define GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
 
@@ -116,4 +127,5 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     end_launch(args.common, sequence, blockIdx.x, fused_facts(args, blockIdx.x));
 }
 
+#endif
 #endif

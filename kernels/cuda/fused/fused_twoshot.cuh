@@ -10,6 +10,18 @@
  * waiter, waits for peers, and another warp, the poster, fences and publishes. Workers load their
  * own rank's data before they wait.
  */
+#ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
+GYRE_KERNEL_ROW(.name = "simple two-shot",
+                .when = {.proto = GYRE_PROTO_SIMPLE,
+                         .patterns = BIT(GYRE_FUSED_TWO_SHOT),
+                         .needs = GYRE_KERNEL_ALIGNED | GYRE_KERNEL_UNSCALED |
+                                  GYRE_KERNEL_HAS_SLOTS,
+                         .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                         .most_tiles = GYRE_CUDA_TILES_IN_FLIGHT},
+                .first = INSTANCE(kernels, twoshot), .axes = {GYRE_AXIS_PEERS, GYRE_AXIS_PLACED},
+                .service_threads = GYRE_CUDA_SERVICE_THREADS)
+#else
 #ifndef GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
 #define GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
 
@@ -17,8 +29,8 @@
 #include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/simple.cuh"
 
-#define TWOSHOT_READY 1 /* barriers 1 to 6: the waiter arrives, the workers sync */
-#define TWOSHOT_DONE  7 /* barriers 7 to 12: the workers arrive, the poster syncs */
+#define TWOSHOT_READY         1 /* barriers 1 to 6: the waiter arrives, the workers sync */
+#define TWOSHOT_DONE          7 /* barriers 7 to 12: the workers arrive, the poster syncs */
 /* How many packs a thread has in flight for each peer. */
 #define TWOSHOT_UNROLL(peers) ((peers) == 1 ? 4 : (peers) == 3 ? 2 : 1)
 
@@ -412,4 +424,5 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
     end_launch(args.common, sequence, channel, fused_facts(args, channel));
 }
 
+#endif
 #endif

@@ -2,7 +2,7 @@
  *
  * Finds the FIFO ends of a fused program's peers, which its kernel reads from its arguments.
  */
-#include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/kernel_rows.h"
 
 #include <string.h>
 

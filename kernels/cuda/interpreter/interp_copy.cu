@@ -67,8 +67,5 @@ extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
     COPY_KERNELS(gyre_cuda_args_few),
     COPY_KERNELS(gyre_cuda_args_many),
     SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed_few>),
-    SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed>)};
-
-#if GYRE_CUDA_LEAN == 0
-extern "C" const void *const gyre_cuda_kernel_placed = (const void *)&exchange_placed;
-#endif
+    SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed>),
+    SIMPLE_OR_NONE((const void *)&exchange_placed)};

@@ -43,6 +43,7 @@ struct gyre_cuda_copy_kernels {
     /* Works of several protocols; in the full table. */
     const void *mixed_few; /* takes struct gyre_cuda_args_mixed_few */
     const void *mixed;     /* takes struct gyre_cuda_args_mixed */
+    const void *placed;    /* all-gathers; takes struct gyre_cuda_args_fused */
 };
 
 #define GYRE_CUDA_KERNELS_DECLARE(id, name, bytes, is_float)      \
@@ -53,7 +54,6 @@ GYRE_DTYPE_TABLE(GYRE_CUDA_KERNELS_DECLARE)
 
 extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
 extern const struct gyre_cuda_copy_kernels gyre_cuda_lean_kernels_copy;
-extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_fused */
 extern const void *const gyre_cuda_kernel_sync;        /* takes struct gyre_cuda_args_sync */
 extern const void *const gyre_cuda_kernel_copy_within; /* takes struct gyre_cuda_args_copy */
 extern const void *const gyre_cuda_kernel_signal;      /* takes struct gyre_cuda_args_signal */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/kernels.h"
 
+#include "core/foundation/base/util.h"
+
 /* [is_lean][type] */
 static const struct gyre_cuda_kernels *const by_dtype[2][GYRE_N_DTYPES] = {
     {
@@ -44,49 +46,34 @@ const void *gyre_cuda_mixer_function(uint32_t n_works)
                                           : gyre_cuda_kernels_copy.mixed;
 }
 
-static enum gyre_cuda_lines lines_of(const struct gyre_cuda_fused_launch *launch)
-{
-    if (launch->kernel->proto == GYRE_PROTO_LL)
-        return GYRE_CUDA_LINES_LL;
-    return launch->unroll == GYRE_CUDA_LONG_UNROLL   ? GYRE_CUDA_LINES_LL128_LONG
-           : launch->unroll == GYRE_CUDA_DEEP_UNROLL ? GYRE_CUDA_LINES_LL128_DEEP
-                                                     : GYRE_CUDA_LINES_LL128;
-}
-
-static enum gyre_cuda_lamport lamport_kind(enum gyre_fused_pattern pattern)
+static uint32_t lamport_kind(enum gyre_fused_pattern pattern)
 {
     return pattern == GYRE_FUSED_TWO_SHOT   ? GYRE_CUDA_LAMPORT_GATHERS
            : pattern == GYRE_FUSED_ONE_SHOT ? GYRE_CUDA_LAMPORT_SAME
                                             : GYRE_CUDA_LAMPORT_APART;
 }
 
-const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch,
-                                     const struct gyre_cuda_fused_instance *instance)
+const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gyre_fused_call *call,
+                                     const struct gyre_reduction *reduction, bool is_lean)
 {
-    const bool lean = instance->is_lean && has_lean(launch->kernel->proto);
-    const struct gyre_cuda_kernels *kernels = by_dtype[lean][instance->dtype];
-    const uint32_t peers = gyre_cuda_peers_class(instance->n_peers);
-    switch ((enum gyre_cuda_fused_id)(launch->kernel - gyre_cuda_fused_kernels)) {
-    case GYRE_CUDA_FUSED_LL_ONE_SHOT:
-        return kernels->one_shot[instance->op];
-    case GYRE_CUDA_FUSED_LL_SUM:
-    case GYRE_CUDA_FUSED_LL128_SUM:
-        return kernels->fused[lines_of(launch)];
-    case GYRE_CUDA_FUSED_LL_COPY:
-    case GYRE_CUDA_FUSED_LL128_COPY:
-        if (launch->n_rows > 1)
-            return copying[lean]->in_rows[!gyre_fused_is_message(instance->pattern)];
-        return gyre_fused_is_message(instance->pattern)
-                   ? copying[lean]->message[launch->kernel->proto]
-                   : copying[lean]->fused[lines_of(launch)];
-    case GYRE_CUDA_FUSED_LAMPORT_SUM:
-        return kernels->lamport[peers][lamport_kind(instance->pattern)][launch->is_exact];
-    case GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT:
-        return kernels->twoshot[peers][instance->is_placed];
-    case GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER:
-        return gyre_cuda_kernel_placed;
-    case GYRE_CUDA_N_FUSED:
-        break;
-    }
-    return NULL;
+    const struct gyre_kernel_row *row = &gyre_kernel_rows[run->row - 1];
+    const bool lean = is_lean && has_lean(call->proto);
+    const struct {
+        uint32_t n, value;
+    } axes[GYRE_N_AXES] = {
+        [GYRE_AXIS_OP] = {GYRE_MIN + 1, reduction->op},
+        [GYRE_AXIS_UNROLL] = {3, run->unroll == GYRE_CUDA_UNROLL        ? 0
+                                 : run->unroll == GYRE_CUDA_DEEP_UNROLL ? 1
+                                                                        : 2},
+        [GYRE_AXIS_PEERS] = {GYRE_CUDA_PEERS_KERNELS, gyre_cuda_peers_class(call->n_peers)},
+        [GYRE_AXIS_KIND] = {GYRE_CUDA_LAMPORT_KINDS, lamport_kind(call->pattern)},
+        [GYRE_AXIS_EXACT] = {2, run->is_exact},
+        [GYRE_AXIS_PLACED] = {2, call->is_placed},
+    };
+    const void *table =
+        row->copies ? (const void *)copying[lean] : (const void *)by_dtype[lean][reduction->dtype];
+    uint32_t instance = 0;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(row->axes) && row->axes[i] != GYRE_AXIS_NONE; i++)
+        instance = instance * axes[row->axes[i]].n + axes[row->axes[i]].value;
+    return ((const void *const *)table)[row->first + instance];
 }

@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds the functions of kernels that the pure host code chooses by protocol, type and row
- * (kernels/cuda/host/fused.h).
+ * (kernels/cuda/host/kernel_rows.h).
  */
 #ifndef GYRE_KERNELS_CUDA_RUNTIME_KERNELS_H
 #define GYRE_KERNELS_CUDA_RUNTIME_KERNELS_H
 
-#include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/kernel_rows.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-/* What a call needs beside what the launch says. */
-struct gyre_cuda_fused_instance {
-    enum gyre_fused_pattern pattern;
-    bool is_placed;
-    uint32_t n_peers;
-    unsigned dtype; /* gyre_dtype */
-    unsigned op;    /* GYRE_SUM .. GYRE_MIN */
-    bool is_lean;   /* as in gyre_cuda_interpreter_function() */
-};
-
 /** gyre_cuda_fused_function - NULL for sends and receives that are not lean.
- * @launch: launch->kernel fits the call. */
-const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch,
-                                     const struct gyre_cuda_fused_instance *instance);
+ * @run: the call's, with a fused kernel. @is_lean: as in gyre_cuda_interpreter_function(). */
+const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gyre_fused_call *call,
+                                     const struct gyre_reduction *reduction, bool is_lean);
 
 /** gyre_cuda_interpreter_function - takes struct gyre_cuda_args_one. NULL if there is none.
  * @copies: of programs that reduce nothing; dtype and op are ignored.

@@ -123,7 +123,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_one *args = &executor->args.one;
-    struct gyre_cuda_fused_launch fused;
+    struct gyre_run fused;
     gyre_cuda_find_fused(executor, work, 1, &fused);
     if (fused.kernel != NULL)
         return gyre_cuda_launch_fused(executor, &fused, work, 1, stream);

@@ -81,12 +81,12 @@ static bool is_in_place(const struct gyre_work *works, uint32_t n_works)
 }
 
 void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                          uint32_t n_works, struct gyre_cuda_fused_launch *launch_out)
+                          uint32_t n_works, struct gyre_run *run_out)
 {
     const struct gyre_work *work = &works[0];
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_fused_call call = loaded->fused_call;
-    launch_out->kernel = NULL;
+    run_out->kernel = NULL;
     call.pattern = pattern_of(works, n_works);
     /* Recordings of fused launches have both ends with each peer. */
     if (call.pattern == GYRE_FUSED_NONE ||
@@ -99,13 +99,15 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
     call.n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&work->split), UINT32_MAX);
     call.fits_two_rows = executor->recorder.recorder == NULL && !is_in_place(works, n_works) &&
                          2 * loaded->n_channels <= executor->n_sms;
-    gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
+    call.n_channels = loaded->n_channels;
+    call.step_bytes = gyre_cuda_step_bytes(work);
+    gyre_kernel_choose(&call, run_out);
 }
 
 /* Offsets are in bytes. LAMPORT and SIMPLE's two-shot serve peers in order, so their list begins
  * with the next rank: not all ranks then send to the same peer first. */
 static void fill_fused(const struct gyre_work *works, uint32_t n_works,
-                       const struct gyre_cuda_fused_launch *launch, struct gyre_cuda_fused *fused)
+                       const struct gyre_run *launch, struct gyre_cuda_fused *fused)
 {
     const struct gyre_work *work = &works[0];
     const struct gyre_loaded *loaded = work->loaded;
@@ -135,18 +137,12 @@ static void fill_fused(const struct gyre_work *works, uint32_t n_works,
 }
 
 /* @executor->args.fused.fused: filled in. */
-static gyre_status start_fused(struct gyre_cuda_executor *executor,
-                               const struct gyre_cuda_fused_launch *fused,
+static gyre_status start_fused(struct gyre_cuda_executor *executor, const struct gyre_run *fused,
                                const struct gyre_work *works, uint32_t n_works, cudaStream_t stream)
 {
     const struct gyre_work *work = n_works == 1 ? works : send_of(works);
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_fused *args = &executor->args.fused;
-    struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
-                                                .is_placed = loaded->fused_call.is_placed,
-                                                .n_peers = loaded->fused_call.n_peers,
-                                                .dtype = work->reduction.dtype,
-                                                .op = work->reduction.op};
     struct gyre_cuda_start launch = {
         .args = args,
         .n_blocks = fused->places_blocks ? executor->n_sms : loaded->n_channels,
@@ -162,8 +158,8 @@ static gyre_status start_fused(struct gyre_cuda_executor *executor,
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
     gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_FUSED, &args->common);
-    instance.is_lean = args->common.recording.recorder == NULL;
-    launch.kernel = gyre_cuda_fused_function(fused, &instance);
+    launch.kernel = gyre_cuda_fused_function(fused, &loaded->fused_call, &work->reduction,
+                                             args->common.recording.recorder == NULL);
     gyre_cuda_fill_work(executor, work, 0, &args->work);
     if (n_works > 1)
         args->work.out = receive_of(works)->out;
@@ -171,26 +167,22 @@ static gyre_status start_fused(struct gyre_cuda_executor *executor,
 }
 
 gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
-                                   const struct gyre_cuda_fused_launch *fused,
-                                   const struct gyre_work *works, uint32_t n_works,
-                                   cudaStream_t stream)
+                                   const struct gyre_run *fused, const struct gyre_work *works,
+                                   uint32_t n_works, cudaStream_t stream)
 {
     fill_fused(works, n_works, fused, &executor->args.fused.fused);
     return start_fused(executor, fused, works, n_works, stream);
 }
-
-/* More blocks hold most multiprocessors of a GPU, so two communicators' calls could each hold
- * those that the other needs. */
-#define MOST_BLOCKS_TOGETHER 96
 
 /* The send can go first, because it needs at most a FIFO's slots. The peer frees them all when it
  * comes to this message, by its receive or by a send that goes before its receive. */
 bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
                             const struct gyre_work *works, uint32_t n_works)
 {
-    struct gyre_cuda_fused_launch together, fused[2];
+    struct gyre_run together, fused[2];
     if (n_works != 2 ||
-        works[0].loaded->n_channels + works[1].loaded->n_channels <= MOST_BLOCKS_TOGETHER ||
+        works[0].loaded->n_channels + works[1].loaded->n_channels <=
+            gyre_kernel_limits[GYRE_LIMIT_BLOCKS_TOGETHER].number ||
         !is_of(&works[0], GYRE_FUSED_SEND) || !is_of(&works[1], GYRE_FUSED_RECEIVE) ||
         gyre_tile_count(&works[0].split) > executor->spec.depth)
         return false;
@@ -207,7 +199,7 @@ gyre_status gyre_cuda_launch_ahead(struct gyre_cuda_executor *executor,
                                    cudaStream_t stream)
 {
     struct gyre_cuda_fused *args = &executor->args.fused.fused;
-    struct gyre_cuda_fused_launch fused;
+    struct gyre_run fused;
     gyre_cuda_find_fused(executor, send, 1, &fused);
     fill_fused(send, 1, &fused, args);
     *args = gyre_cuda_fused_before(args, &receive->loaded->fused, receive->loaded->n_channels);

@@ -95,7 +95,7 @@ gyre_status gyre_cuda_launch_many(struct gyre_cuda_executor *executor,
                                   const struct gyre_work *works, uint32_t n_works,
                                   cudaStream_t stream)
 {
-    struct gyre_cuda_fused_launch fused;
+    struct gyre_run fused;
     gyre_cuda_find_fused(executor, works, n_works, &fused);
     if (fused.kernel != NULL)
         return gyre_cuda_launch_fused(executor, &fused, works, n_works, stream);

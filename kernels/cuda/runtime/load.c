@@ -153,7 +153,7 @@ static void load_fused(const struct gyre_cuda_executor *executor,
                                          .depth = executor->spec.depth,
                                          .n_threads = loaded->n_threads,
                                          .most_shared_bytes = executor->most_shared_bytes};
-    if (!config->by_copy_engines && loaded->n_variants == 1 && gyre_cuda_fused_loads(&call) &&
+    if (!config->by_copy_engines && loaded->n_variants == 1 && call.pattern != GYRE_FUSED_NONE &&
         gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &found,
                                 &loaded->fused))
         loaded->fused_call = call;

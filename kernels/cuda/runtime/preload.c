@@ -121,6 +121,7 @@ static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_ke
     GYRE_TRY(load_kernels(pass, copies->few, COUNT_OF(copies->few)));
     GYRE_TRY(load_kernels(pass, &copies->mixed_few, 1));
     GYRE_TRY(load_kernels(pass, &copies->mixed, 1));
+    GYRE_TRY(load_kernels(pass, &copies->placed, 1));
     return load_kernels(pass, copies->many, COUNT_OF(copies->many));
 }
 
@@ -131,9 +132,8 @@ static gyre_status load_all(struct pass *pass)
         GYRE_DTYPE_TABLE(TYPE)
 #undef TYPE
     };
-    const void *const singles[] = {gyre_cuda_kernel_placed, gyre_cuda_kernel_sync,
-                                   gyre_cuda_kernel_copy_within, gyre_cuda_kernel_signal,
-                                   gyre_cuda_kernel_await};
+    const void *const singles[] = {gyre_cuda_kernel_sync, gyre_cuda_kernel_copy_within,
+                                   gyre_cuda_kernel_signal, gyre_cuda_kernel_await};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++)
         GYRE_TRY(load_type(pass, types[i]));
     GYRE_TRY(load_copies(pass, &gyre_cuda_kernels_copy));

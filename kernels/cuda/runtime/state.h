@@ -10,7 +10,7 @@
 #include "core/foundation/device/driver_cuda.h"
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/copies.h"
-#include "kernels/cuda/host/fused.h"
+#include "kernels/cuda/host/kernel_rows.h"
 #include "kernels/cuda/host/records.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/host/program.h"
@@ -318,13 +318,12 @@ gyre_status gyre_cuda_launch_many(struct gyre_cuda_executor *executor,
 /** gyre_cuda_find_fused - @works: one work, or those of one launch.
  * @launch_out: kernel is NULL if the interpreter runs them. */
 void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                          uint32_t n_works, struct gyre_cuda_fused_launch *launch_out);
+                          uint32_t n_works, struct gyre_run *run_out);
 
 /** gyre_cuda_launch_fused - launch that kernel. */
 gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
-                                   const struct gyre_cuda_fused_launch *fused,
-                                   const struct gyre_work *works, uint32_t n_works,
-                                   cudaStream_t stream);
+                                   const struct gyre_run *fused, const struct gyre_work *works,
+                                   uint32_t n_works, cudaStream_t stream);
 
 /** gyre_cuda_may_go_apart - is this a send and then a receive without a common fused kernel,
  * which together would hold too many multiprocessors? Then the send is launched first. */

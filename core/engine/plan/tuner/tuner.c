@@ -117,8 +117,8 @@ static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
         .is_placed = is_placed,
         .is_aligned = asked->n_bytes % 16 == 0,
         .is_unscaled = !reduces || facts->is_unscaled,
-        .places_blocks =
-            !reduces && asked->n_bytes * (facts->n_ranks - 1) >= GYRE_BLOCK_PLACEMENT_BYTES,
+        .places_blocks = !reduces && asked->n_bytes * (facts->n_ranks - 1) >=
+                                         gyre_kernel_limits[GYRE_LIMIT_PLACEMENT_BYTES].number,
         .n_peers = facts->n_ranks - 1,
         .n_tiles = 1,
         .depth = facts->spec.depth,

@@ -11,9 +11,6 @@
 #include "core/engine/plan/tuner/filter.h"
 #include "core/engine/plan/tuner/rows.h"
 
-/* What a rank transfers at least where block placement gains anything (2 H200, 2026-11). */
-#define GYRE_BLOCK_PLACEMENT_BYTES ((uint64_t)(16 << 20))
-
 /* The same on all ranks. */
 struct gyre_tuner_facts {
     gyre_device_kind device_kind;
