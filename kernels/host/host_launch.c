@@ -42,7 +42,7 @@ static gyre_status check_work(const struct gyre_work *work)
 
 static uint32_t count_runners(const struct gyre_work *work)
 {
-    return gyre_tile_count(&work->split) == 0 ? 0 : work->loaded->n_runners;
+    return work->split.count == 0 ? 0 : work->loaded->n_runners; /* no tiles */
 }
 
 /* The caller holds executor->lock. */
@@ -78,6 +78,7 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
     const struct gyre_work *work = &own->work;
     const struct gyre_loaded *loaded = work->loaded;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
+    const uint64_t n_tiles = gyre_tile_count(&work->split); /* divides five times */
     for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
         const struct gyre_worker *worker =
@@ -90,7 +91,7 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
             .steps = loaded->steps + worker->first_step,
             .ends = loaded->ends + (size_t)channel * loaded->n_connections,
             .scratch = loaded->scratch + (size_t)channel * loaded->n_scratch * loaded->area_bytes,
-            .n_tiles = gyre_tile_count(&work->split),
+            .n_tiles = n_tiles,
             .n_steps = worker->n_steps,
             .channel = channel,
             .worker = i % loaded->n_workers,

@@ -37,7 +37,9 @@ static void raise_failure(gyre_comm *comm, gyre_status status)
 static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
 {
     gyre_stream own;
-    if (comm->member.device_info.kind != GYRE_DEVICE_HOST)
+    if (comm->member.device_info.kind != GYRE_DEVICE_HOST ||
+        (stream != NULL &&
+         gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)stream)) /* the usual case */
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_host_stream_resolve(stream, &own));
     if (gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)own)
@@ -118,11 +120,17 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
             gyre_store_release_u64(&comm->stream_works, n_launched + (uint64_t)n_items);
     }
     if (status == GYRE_SUCCESS) {
-        struct gyre_metrics_span *span = gyre_metrics_begin(comm->metrics, items, n_items, stream);
-        struct gyre_observed_launch *observed = gyre_observe_launching(items, n_items, stream);
+        struct gyre_metrics_span *span = NULL;
+        struct gyre_observed_launch *observed = NULL;
+        if (comm->metrics != NULL)
+            span = gyre_metrics_begin(comm->metrics, items, n_items, stream);
+        if (comm->observing != NULL)
+            observed = gyre_observe_launching(items, n_items, stream);
         status = executor->ops->launch(executor, works, n_items, stream);
-        gyre_observe_launched(observed, status == GYRE_SUCCESS, stream);
-        gyre_metrics_end(span, status == GYRE_SUCCESS, stream);
+        if (observed != NULL)
+            gyre_observe_launched(observed, status == GYRE_SUCCESS, stream);
+        if (span != NULL)
+            gyre_metrics_end(span, status == GYRE_SUCCESS, stream);
     }
     if (status == GYRE_SUCCESS && !executor->ops->helps)
         gyre_links_wake(&comm->links);
@@ -142,28 +150,40 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
 static void plan(struct gyre_item *item)
 {
     gyre_comm *comm = item->comm;
-    gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, &item->call);
+    if (comm->windows.newest != NULL)
+        gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, &item->call);
     if (gyre_plan_get(&comm->plans, &item->call, &item->plan) != GYRE_SUCCESS)
         item->plan = NULL;
 }
 
 gyre_status gyre_batch_one(struct gyre_item *item)
 {
+    const struct gyre_float_env callers = gyre_float_begin();
+    gyre_comm *comm = item->comm;
     struct gyre_item *items[] = {item};
     size_t n_messages = 1;
+    gyre_status status = GYRE_SUCCESS;
     item->first = item;
     if (is_message(item))
-        GYRE_TRY(gyre_order_join_copies(item->comm->member.rank, items, &n_messages));
-    gyre_plan_sweep(&item->comm->plans);
-    plan(item);
-    return enqueue(items, 1, item->call.stream);
+        status = gyre_order_join_copies(comm->member.rank, items, &n_messages);
+    if (status == GYRE_SUCCESS) {
+        gyre_plan_sweep(&comm->plans);
+        plan(item);
+        status = enqueue(items, 1, item->call.stream);
+    }
+    gyre_float_end(callers);
+    if (item->call.observed != NULL)
+        gyre_observed_release(item->call.observed);
+    return status;
 }
 
-/* Finds the first call of each call's communicator. All calls of a communicator are enqueued on the
+/* Finds the first call of each call's communicator. Returns whether a communicator's calls name
+ * several streams. All calls of a communicator are enqueued on the
  * stream of its first call; on separate streams a receive could wait for an earlier send. */
-static void find_firsts(struct gyre_item *items, size_t n_items)
+static bool find_firsts(struct gyre_item *items, size_t n_items)
 {
     struct gyre_item *last = &items[0];
+    bool has_streams = false;
     items[0].first = &items[0];
     for (size_t i = 1; i < n_items; i++) {
         struct gyre_item *first = items[i - 1].first;
@@ -173,7 +193,9 @@ static void find_firsts(struct gyre_item *items, size_t n_items)
         if (first == NULL)
             first = last = last->next_first = &items[i];
         items[i].first = first;
+        has_streams = has_streams || items[i].call.stream != first->call.stream;
     }
+    return has_streams;
 }
 
 /* Takes all communicators for this thread. Communicators that another thread has ended since, and
@@ -236,7 +258,11 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
     for (size_t i = 0; i < n_items; i++)
         if (items[i].comm != NULL)
             sorted[n_sorted++] = &items[i];
-    qsort(sorted, n_sorted, sizeof(struct gyre_item *), compare_items);
+    bool is_in_order = true; /* as most groups are */
+    for (size_t i = 1; i < n_sorted && is_in_order; i++)
+        is_in_order = compare_items(&sorted[i - 1], &sorted[i]) < 0;
+    if (!is_in_order)
+        qsort(sorted, n_sorted, sizeof(struct gyre_item *), compare_items);
     for (size_t i = 0, end; i < n_sorted; i = end) {
         end = end_of(sorted, n_sorted, i, &messages);
         size_t n_messages = end - messages;
@@ -319,14 +345,15 @@ static void enqueue_all(struct gyre_item **sorted, size_t n_sorted, struct gyre_
 }
 
 /* This thread holds the communicators. */
-static void run_held(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
+static void run_held(struct gyre_item *items, size_t n_items, bool has_streams,
+                     struct gyre_failure *failure)
 {
     struct gyre_item *few[N_FEW];
     struct gyre_item **sorted = n_items <= N_FEW ? few : malloc(n_items * sizeof(*sorted));
     size_t n_sorted = 0;
     gyre_status status = sorted != NULL ? plan_all(items, n_items, sorted, &n_sorted)
                                         : gyre_fail_errno(ENOMEM, "group of %zu calls", n_items);
-    if (status == GYRE_SUCCESS)
+    if (status == GYRE_SUCCESS && has_streams)
         status = order_streams(items, n_items, true);
     if (status == GYRE_SUCCESS)
         enqueue_all(sorted, n_sorted, failure);
@@ -336,7 +363,8 @@ static void run_held(struct gyre_item *items, size_t n_items, struct gyre_failur
                 raise_failure(first->comm, status);
     gyre_failure_note(failure, status);
     /* Also after a failure, for the calls that were enqueued. */
-    gyre_failure_note(failure, order_streams(items, n_items, false));
+    if (has_streams)
+        gyre_failure_note(failure, order_streams(items, n_items, false));
     if (sorted != few)
         free(sorted);
 }
@@ -345,9 +373,9 @@ gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items)
 {
     struct gyre_failure failure;
     failure.status = GYRE_SUCCESS;
-    find_firsts(items, n_items);
+    const bool has_streams = find_firsts(items, n_items);
     begin_all(items, n_items, &failure);
-    run_held(items, n_items, &failure);
+    run_held(items, n_items, has_streams, &failure);
     for (struct gyre_item *first = items; first != NULL; first = first->next_first)
         if (first->comm != NULL)
             gyre_comm_end_call(first->comm);

@@ -43,12 +43,12 @@ gyre_status gyre_batch_one(struct gyre_item *item);
  * Errors: the first; what the other communicators' ranks wait for is enqueued all the same. */
 gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
 
-/** gyre_group_submit - take one call: run it now, or at the end of this thread's group. This
- * thread holds the communicator. */
-gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call);
-
 /** gyre_group_is_open - is this thread inside a group? */
 bool gyre_group_is_open(void);
+
+/** gyre_group_add_call - run a call at the end of this thread's group, which is open. This thread
+ * holds the communicator. Errors: OUT_OF_MEMORY; the communicator then ends on all ranks. */
+gyre_status gyre_group_add_call(const struct gyre_item *item);
 
 /* A task that runs on another thread and ends with the group: a communicator's init task. */
 struct gyre_group_task {

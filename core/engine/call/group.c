@@ -1,36 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Groups: the calls of one thread are collected until the outermost group end, which runs them as
- * one batch or only predicts their time. A call outside a group is a batch of one.
+ * one batch or only predicts their time.
  */
 #include "core/engine/call/batch.h"
 
 #include "core/foundation/base/thread.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* This thread's open group. */
+enum { N_FEW_ITEMS = 4 }; /* for so many calls a group allocates nothing */
+
+/* This thread's group. Its calls run where they lie, so none may be added while they do. */
 struct group {
     int depth;
-    struct gyre_item *items;
-    size_t n_items;
-    size_t max_items;
-    struct gyre_group_task **tasks; /* each runs on a thread of its own */
+    bool has_background; /* a communicator that does not block has background work */
     int n_tasks;
     int max_tasks;
-    bool has_background; /* a communicator that does not block has background work */
+    struct gyre_group_task **tasks; /* each runs on a thread of its own */
+    size_t n_items;
+    size_t max_items;        /* 0 = `few` */
+    struct gyre_item *items; /* NULL = `few` */
+    struct gyre_item few[N_FEW_ITEMS];
 };
 
 static _Thread_local struct group group;
 
+/* Not inline: a compiler that knows the variable looks its address up at each use. */
+static __attribute__((noinline)) struct group *own_group(void)
+{
+    return &group;
+}
+
+static struct gyre_item *items_of(struct group *own)
+{
+    return own->items != NULL ? own->items : own->few;
+}
+
+static void clear_group(struct group *own)
+{
+    free(own->tasks);
+    free(own->items);
+    memset(own, 0, offsetof(struct group, few));
+}
+
 /* The calls of an open group are on communicators that a forked child does not have. */
 static void drop_inherited(void)
 {
-    free(group.tasks);
-    free(group.items);
-    memset(&group, 0, sizeof(group));
+    clear_group(&group);
 }
 
 GYRE_WATCH_FORKS(NULL, drop_inherited)
@@ -40,30 +60,25 @@ bool gyre_group_is_open(void)
     return group.depth > 0;
 }
 
-gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
+gyre_status gyre_group_add_call(const struct gyre_item *item)
 {
-    struct gyre_item item = {.comm = comm, .call = *call};
-    gyre_observe_submitted(comm->observing, &item.call);
-    if (group.depth == 0) {
-        const struct gyre_float_env callers = gyre_float_begin();
-        const gyre_status status = gyre_batch_one(&item);
-        gyre_float_end(callers);
-        gyre_observed_release(item.call.observed);
-        return status;
-    }
-    if (group.n_items == group.max_items) {
-        const size_t more = group.max_items > 0 ? group.max_items * 2 : 4;
-        struct gyre_item *items = realloc(group.items, more * sizeof(*items));
+    struct group *own = own_group();
+    if (own->n_items >= N_FEW_ITEMS && own->n_items >= own->max_items) {
+        const size_t more = own->n_items * 2;
+        struct gyre_item *items = realloc(own->items, more * sizeof(*items));
         if (items == NULL) {
-            gyre_observed_release(item.call.observed);
+            gyre_observed_release(item->call.observed);
             /* Without this call, the sequence of calls on this rank would differ from that on all
              * other ranks. */
-            return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "group of %zu calls", more));
+            return gyre_comm_give_up(item->comm,
+                                     gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         }
-        group.items = items;
-        group.max_items = more;
+        if (own->items == NULL)
+            memcpy(items, own->few, sizeof(own->few));
+        own->items = items;
+        own->max_items = more;
     }
-    group.items[group.n_items++] = item;
+    items_of(own)[own->n_items++] = *item;
     return GYRE_SUCCESS;
 }
 
@@ -94,42 +109,40 @@ gyre_status gyre_group_start(void)
     return GYRE_SUCCESS;
 }
 
-/* Takes this thread's group, leaves an empty one, and waits for all tasks. Returns the first
- * failure of a task. */
-static gyre_status take_group(struct group *ending_out)
+/* Waits for the group's tasks. Returns the first failure. */
+static gyre_status finish_tasks(struct group *own)
 {
     struct gyre_failure failure;
     failure.status = GYRE_SUCCESS;
-    *ending_out = group;
-    memset(&group, 0, sizeof(group));
-    for (int i = 0; i < ending_out->n_tasks; i++)
-        gyre_failure_note(&failure, ending_out->tasks[i]->finish(ending_out->tasks[i]));
+    for (int i = 0; i < own->n_tasks; i++)
+        gyre_failure_note(&failure, own->tasks[i]->finish(own->tasks[i]));
+    own->n_tasks = 0;
     return gyre_failure_tell(&failure);
 }
 
-static gyre_status end_group(const struct group *ending, gyre_status status)
+static gyre_status end_group(struct group *own, gyre_status status)
 {
-    for (size_t i = 0; i < ending->n_items; i++)
-        gyre_observed_release(ending->items[i].call.observed);
-    free(ending->tasks);
-    free(ending->items);
-    return status == GYRE_SUCCESS && ending->has_background ? GYRE_IN_PROGRESS : status;
+    const bool has_background = own->has_background;
+    for (size_t i = 0; i < own->n_items; i++)
+        gyre_observed_release(items_of(own)[i].call.observed);
+    clear_group(own);
+    return status == GYRE_SUCCESS && has_background ? GYRE_IN_PROGRESS : status;
 }
 
 gyre_status gyre_group_end(void)
 {
-    struct group ending;
-    if (group.depth == 0)
+    struct group *own = own_group();
+    if (own->depth == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_end without group_start on this thread");
-    if (--group.depth > 0)
+    if (--own->depth > 0)
         return GYRE_SUCCESS;
-    gyre_status status = take_group(&ending);
-    if (status == GYRE_SUCCESS && ending.n_items > 0) {
+    gyre_status status = finish_tasks(own);
+    if (status == GYRE_SUCCESS && own->n_items > 0) {
         const struct gyre_float_env callers = gyre_float_begin();
-        status = gyre_batch_run(ending.items, ending.n_items);
+        status = gyre_batch_run(items_of(own), own->n_items);
         gyre_float_end(callers);
     }
-    return end_group(&ending, status);
+    return end_group(own, status);
 }
 
 /* Only the outermost group can be taken as a whole. @verb: of the sentence that says so. */
@@ -146,10 +159,10 @@ static gyre_status check_outermost(const char *function, const char *verb)
 
 gyre_status gyre_group_cancel(void)
 {
-    struct group ending;
     GYRE_TRY(check_outermost("group_cancel", "ends"));
-    const gyre_status status = take_group(&ending);
-    return end_group(&ending, status);
+    struct group *own = own_group();
+    own->depth = 0;
+    return end_group(own, finish_tasks(own));
 }
 
 /* ---- simulation --------------------------------------------------------------------------- */
@@ -192,21 +205,22 @@ static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, s
 
 gyre_status gyre_group_simulate_end(double *time_us_out)
 {
-    struct group ending;
+    struct group *own = own_group();
     double longest_ns = 0, time_ns;
     if (time_us_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "group_simulate_end: time_us_out is NULL");
     GYRE_TRY(check_outermost("group_simulate_end", "knows all"));
-    gyre_status status = take_group(&ending);
+    own->depth = 0;
+    gyre_status status = finish_tasks(own);
     const struct gyre_float_env callers = gyre_float_begin();
-    for (size_t i = 0; i < ending.n_items && status == GYRE_SUCCESS; i++) {
-        status = predict_comm(ending.items, ending.n_items, i, &time_ns);
+    for (size_t i = 0; i < own->n_items && status == GYRE_SUCCESS; i++) {
+        status = predict_comm(items_of(own), own->n_items, i, &time_ns);
         longest_ns = status == GYRE_SUCCESS && time_ns > longest_ns ? time_ns : longest_ns;
     }
     const double longest_us = longest_ns / 1e3;
     gyre_float_end(callers);
-    ending.has_background = false; /* the status is that of the prediction */
-    status = end_group(&ending, status);
+    own->has_background = false; /* the status is that of the prediction */
+    status = end_group(own, status);
     if (status == GYRE_SUCCESS)
         *time_us_out = longest_us;
     return status;

@@ -50,16 +50,16 @@ uint32_t gyre_record_signature(const struct gyre_record *record, int rank)
         common.is_send = 0;
         common.root = sender * 65536 + receiver;
     }
-    /* Hashes eight bytes at a time, where gyre_hash() takes one, because every call waits for this.
-     * Folding moves high bits down, which a product never does. */
-    uint64_t words[sizeof(common) / sizeof(uint64_t)];
-    uint64_t hash = GYRE_HASH_INIT;
+    /* Multilinear hashing, as in plan_table.c: every call waits for this, and the products do not
+     * wait for each other. The sum's top half depends on all bits of the record. */
+    static const uint64_t factors[] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb,
+                                       0xd6e8feb86659fd93, 0xff51afd7ed558ccd};
+    uint64_t words[GYRE_ARRAY_LENGTH(factors)], hash = 0;
+    _Static_assert(sizeof(words) == sizeof(common), "a factor for each word");
     memcpy(words, &common, sizeof(words));
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++) {
-        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
-        hash ^= hash >> 32;
-    }
-    return (uint32_t)hash;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++)
+        hash += words[i] * factors[i];
+    return (uint32_t)(hash >> 32);
 }
 
 bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struct gyre_record *b,

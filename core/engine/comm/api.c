@@ -23,7 +23,8 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
     const uint64_t n_blocks =
         traits->in_blocks || traits->out_blocks ? (uint64_t)comm->member.n_ranks : 1;
     const uint64_t element = gyre_dtype_bytes(call->dtype);
-    if (call->count > MAX_BYTES / element / n_blocks)
+    /* Most calls need no division, which costs as much as the rest of the checks. */
+    if (call->count > UINT32_MAX && call->count > MAX_BYTES / element / n_blocks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: count %" PRIu64 " x %" PRIu64 " bytes x %" PRIu64
                          " blocks is more than 2^63 bytes",
@@ -146,7 +147,7 @@ static gyre_status check_terms(gyre_comm *comm, struct gyre_call *call)
                                                                              : status;
 }
 
-static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
+static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     GYRE_TRY(check_types(comm, call));
@@ -155,15 +156,31 @@ static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
                          traits->name, call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root",
                          call->root, comm->member.n_ranks - 1);
     GYRE_TRY(check_buffers(comm, call));
-    GYRE_TRY(check_terms(comm, call));
     if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
-    return gyre_group_submit(comm, call);
+    return check_terms(comm, call);
 }
 
-static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
+/* Checks a call, and runs it or adds it to this thread's group. A lone call goes from here through
+ * gyre_batch_one() and enqueue() to the executor's launch(). @terms: NULL = the call has none. */
+static gyre_status submit(struct gyre_item *item, const gyre_call_args *terms)
 {
-    GYRE_RETURN_IN_CALL(comm, check_and_submit(comm, call));
+    gyre_comm *comm = item->comm;
+    struct gyre_call *call = &item->call;
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    gyre_status status = GYRE_SUCCESS;
+    if (terms != NULL)
+        status = gyre_call_terms_parse(call->coll, terms->algorithm, terms->protocol,
+                                       terms->min_channels, terms->max_channels, &call->terms);
+    if (status == GYRE_SUCCESS)
+        status = check_call(comm, call);
+    if (status == GYRE_SUCCESS) {
+        if (comm->observing != NULL)
+            gyre_observe_submitted(comm->observing, call);
+        status = gyre_group_is_open() ? gyre_group_add_call(item) : gyre_batch_one(item);
+    }
+    gyre_comm_end_call(comm);
+    return status;
 }
 
 /* Fields of struct gyre_call with the names of the public calls' parameters. */
@@ -173,72 +190,83 @@ static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
 gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_op op, gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE, BUFFERS, .op = op, .root = -1};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_ALL_REDUCE, BUFFERS, .op = op, .root = -1}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                            gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_BROADCAST, BUFFERS, .root = root};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_BROADCAST, BUFFERS, .root = root}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype, gyre_op op,
                         int root, gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_REDUCE, BUFFERS, .op = op, .root = root};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_REDUCE, BUFFERS, .op = op, .root = root}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_ALL_GATHER, BUFFERS, .root = -1};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_ALL_GATHER, BUFFERS, .root = -1}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                 gyre_op op, gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_REDUCE_SCATTER, BUFFERS, .op = op, .root = -1};
-    return submit(comm, &call);
+    struct gyre_item item = {
+        .comm = comm, .call = {.coll = GYRE_COLL_REDUCE_SCATTER, BUFFERS, .op = op, .root = -1}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_ALL_TO_ALL, BUFFERS, .root = -1};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_ALL_TO_ALL, BUFFERS, .root = -1}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                         gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_GATHER, BUFFERS, .root = root};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_GATHER, BUFFERS, .root = root}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                          gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_SCATTER, BUFFERS, .root = root};
-    return submit(comm, &call);
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = GYRE_COLL_SCATTER, BUFFERS, .root = root}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
                       gyre_stream stream)
 {
-    struct gyre_call call = {
-        .coll = GYRE_COLL_SEND_RECV, .send = send, ELEMENTS, .root = peer, .is_send = true};
-    return submit(comm, &call);
+    struct gyre_item item = {
+        .comm = comm,
+        .call = {
+            .coll = GYRE_COLL_SEND_RECV, .send = send, ELEMENTS, .root = peer, .is_send = true}};
+    return submit(&item, NULL);
 }
 
 gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
                       gyre_stream stream)
 {
-    struct gyre_call call = {.coll = GYRE_COLL_SEND_RECV, .recv = recv, ELEMENTS, .root = peer};
-    return submit(comm, &call);
+    struct gyre_item item = {
+        .comm = comm, .call = {.coll = GYRE_COLL_SEND_RECV, .recv = recv, ELEMENTS, .root = peer}};
+    return submit(&item, NULL);
 }
 
 /* ---- calls with options of their own ------------------------------------------------------ */
@@ -255,14 +283,6 @@ static const enum gyre_collective collective_of[] = {
     [GYRE_CALL_SCATTER] = GYRE_COLL_SCATTER,
 };
 
-static gyre_status submit_on_terms(gyre_comm *comm, const gyre_call_args *args,
-                                   struct gyre_call *call)
-{
-    GYRE_TRY(gyre_call_terms_parse(call->coll, args->algorithm, args->protocol, args->min_channels,
-                                   args->max_channels, &call->terms));
-    return check_and_submit(comm, call);
-}
-
 gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_stream stream)
 {
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
@@ -275,17 +295,17 @@ gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_s
     if (args.kind < 0 || (size_t)args.kind >= GYRE_ARRAY_LENGTH(collective_of))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "collective: %d is no enum gyre_call_kind",
                          args.kind);
-    struct gyre_call call = {.coll = collective_of[args.kind],
-                             .send = args.send,
-                             .recv = args.recv,
-                             .count = args.count,
-                             .dtype = args.dtype,
-                             .op = args.op,
-                             .root = -1,
-                             .stream = stream};
-    if (gyre_collectives[call.coll].has_root)
-        call.root = args.root;
-    GYRE_RETURN_IN_CALL(comm, submit_on_terms(comm, &args, &call));
+    const enum gyre_collective coll = collective_of[args.kind];
+    struct gyre_item item = {.comm = comm,
+                             .call = {.coll = coll,
+                                      .send = args.send,
+                                      .recv = args.recv,
+                                      .count = args.count,
+                                      .dtype = args.dtype,
+                                      .op = args.op,
+                                      .root = gyre_collectives[coll].has_root ? args.root : -1,
+                                      .stream = stream}};
+    return submit(&item, &args);
 }
 
 /* ---- operations --------------------------------------------------------------------------- */

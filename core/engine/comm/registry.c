@@ -349,6 +349,10 @@ void gyre_comm_end_call(gyre_comm *comm)
 gyre_status gyre_comm_begin_call(gyre_comm *comm)
 {
     GYRE_TRY(gyre_comm_enter(comm));
+    if (comm->is_made && gyre_comm_phase(comm) == GYRE_PHASE_READY &&
+        !gyre_fault_is_raised(&comm->member.fault) &&
+        gyre_load_acquire_u32(&comm->is_finalized) == 0) /* the usual case, in a few loads */
+        return GYRE_SUCCESS;
     const gyre_status status = gyre_comm_check(comm);
     if (status != GYRE_SUCCESS)
         gyre_comm_end_call(comm);
