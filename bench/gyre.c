@@ -106,6 +106,37 @@ static const char compare_usage[] =
     "  -h, --help           print this text\n"
     "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
 
+static const char import_usage[] =
+    "usage: gyre import [options] FILE > a.gyre\n"
+    "Reads an algorithm of another system, and writes it as programs of gyre "
+    "(docs/import_export.md). Nothing\n"
+    "is written that the verifier does not prove. Then chunks on the same route become one, and "
+    "steps that hand\n"
+    "a value on become one, as far as the result is proved, too.\n"
+    "  -o, --output FILE    write this file in place of the standard output\n"
+    "  --format NAME        msccl (XML), mscclpp (execution plan), teccl; default: by the "
+    "content\n"
+    "  --as-written         keep the steps and chunks of the file\n"
+    "  --unproved           write programs that are not proved, too; no communicator runs "
+    "them\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 the file was refused; 2 wrong usage.\n";
+
+static const char export_usage[] =
+    "usage: gyre export FORMAT --output PATH {--algo NAME --coll NAME --ranks N | --file a.gyre} "
+    "[options]\n"
+    "Writes the programs of a collective, once they are proved, for another system "
+    "(docs/import_export.md).\n"
+    "  FORMAT               msccl (XML), goal (LogGOPSim), chakra (execution traces PATH.RANK.et, "
+    "for astra-sim),\n"
+    "                       perfetto (the predicted steps of a call, for ui.perfetto.dev)\n"
+    "  -o, --output PATH    the file, or the beginning of the files' names\n"
+    "  --bytes N            bytes of the vector, or of all blocks together (default 1M); msccl "
+    "needs none\n"
+    "  --algo, --coll, --ranks, --hosts, --root, --variant, --file: as gyre schedule has them\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 it cannot be expressed or written; 2 wrong usage.\n";
+
 static int start_bench(int argc, char **argv);
 
 /* In the order of `gyre --help`. */
@@ -152,6 +183,18 @@ static const struct command commands[] = {
      .examples = {"gyre schedule --algo twoshot --coll all_reduce --ranks 4 --rank 1",
                   "gyre schedule --algo ring --coll all_reduce --ranks 8 --rounds --verify"},
      .program = "schedule"},
+    {.name = "import",
+     .help = "read an algorithm of MSCCL, MSCCL++ or TE-CCL as proved programs",
+     .examples = {"gyre import algo.xml > algo.gyre", "gyre import plan.json -o algo.gyre"},
+     .python = import_usage,
+     .debian_packages = ""},
+    {.name = "export",
+     .help = "write proved programs as MSCCL's XML, GOAL, Chakra traces or a Perfetto trace",
+     .examples = {"gyre export msccl --output ring.xml --algo ring --coll all_reduce --ranks 8",
+                  "gyre export chakra --output et/ring --bytes 64M --algo ring --coll all_reduce "
+                  "--ranks 8"},
+     .python = export_usage,
+     .debian_packages = ""},
     {.name = "draw",
      .help = "draw the program of a collective: a page that plays it, SVG",
      .examples = {"gyre draw --algo ring --coll all_reduce --ranks 4 --html ring.html",

@@ -3,6 +3,8 @@
 itself: its words, its ranges, and that the peers and steps that it names exist."""
 import xml.parsers.expat
 
+from program_text import Refused
+
 MAX_FILE_BYTES, MAX_GPUS, MAX_CHUNKS, MAX_BLOCKS, MAX_CHANNELS = 64 << 20, 256, 4096, 4096, 256
 MAX_STEPS, MAX_MOVES = 1 << 20, 1 << 22
 MAX_VARIANTS = 16  # that a shape of gyre can have
@@ -17,10 +19,6 @@ REDUCES = {"all_reduce", "reduce", "reduce_scatter"}
 TYPES = {"s": (0, 1, 0, 0, 1), "r": (1, 0, 0, 1, 0), "cpy": (0, 1, 0, 1, 0), "re": (0, 1, 1, 1, 0),
          "rcs": (1, 0, 0, 1, 1), "rrc": (1, 1, 0, 1, 0), "rrs": (1, 1, 0, 0, 1), "rrcs": (1, 1, 0, 1, 1),
          "nop": (0, 0, 0, 0, 0)}
-
-
-class Refused(Exception):
-    """The file cannot be read or expressed; the text says where and why."""
 
 
 class Element:

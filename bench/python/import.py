@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gyre import` (bench/gyre.c starts it and prints its help): an algorithm of another system as programs of gyre,
+which are proved before they are written.
+
+    python3 bench/python/import.py TOOLS_FOLDER [options] FILE
+"""
+import argparse
+import io
+import os
+import sys
+
+import from_msccl
+import from_mscclpp
+import from_teccl
+import program_passes
+import program_text
+from report_sources import write_whole
+
+READERS = {"msccl": from_msccl.translate, "mscclpp": from_mscclpp.translate, "teccl": from_teccl.translate}
+
+
+def format_of(path):
+    """By what the file begins with and contains."""
+    with open(path, "rb") as file:
+        data = file.read(1 << 20)
+    if data.lstrip()[:1] == b"<":
+        return "msccl"
+    return "teccl" if b'"7-Flows"' in data else "mscclpp"
+
+
+def make_parser():
+    """The options, whose help is in bench/gyre.c."""
+    parser = argparse.ArgumentParser(prog="gyre import", add_help=False, allow_abbrev=False,
+                                     usage="gyre import [options] FILE (gyre import --help)")
+    parser.add_argument("file")
+    parser.add_argument("-o", "--output")
+    parser.add_argument("--format", choices=sorted(READERS))
+    parser.add_argument("--as-written", action="store_true")
+    parser.add_argument("--unproved", action="store_true")
+    return parser
+
+
+def run(tools, options):
+    def say(text):
+        print(f"gyre import: {text}", file=sys.stderr)
+
+    text = io.StringIO()
+    READERS[options.format or format_of(options.file)](options.file, text)
+    variants = program_text.parse(text.getvalue())
+    why = program_text.verify(tools, text.getvalue())
+    if why is not None:
+        if not options.unproved:
+            raise program_text.Refused(f"the programs are not proved: {why} (--unproved writes them nevertheless)")
+        say(f"not proved: {why}")
+    elif not options.as_written:
+        variants = program_passes.improve(variants, lambda changed: program_text.verify(tools, changed), say)
+    result = "".join(one.text() for one in variants)
+    if options.output:
+        write_whole(options.output, result)
+        say(f"wrote {options.output}: {variants[0].coll} of {len(variants[0].ranks)} ranks, "
+            f"{'not ' if why else ''}proved")
+    else:
+        sys.stdout.write(result)
+
+
+def main():
+    tools, options = sys.argv[1], make_parser().parse_args(sys.argv[2:])
+    try:
+        run(tools, options)
+    except program_text.Refused as refused:
+        text = str(refused)
+        print(f"gyre import: {options.file}{',' if text.startswith('line ') else ':'} {text}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"gyre import: {options.file}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
