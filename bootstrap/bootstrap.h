@@ -18,7 +18,7 @@
 enum gyre_event_kind {
     GYRE_EVENT_NONE,
     GYRE_EVENT_MESSAGE,
-    GYRE_EVENT_LOST, /* gone without a goodbye; text says how it was noticed */
+    GYRE_EVENT_LOST, /* gone without a goodbye */
     GYRE_EVENT_LEFT
 };
 
@@ -57,8 +57,8 @@ struct gyre_bootstrap_ops {
      * the rank that died or failed and its reason. */
     gyre_status (*all_gather)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                               void *all_out);
-    /* As all_gather, but each rank may give another number of bytes. *all_out is malloc'ed. Rank
-     * r's bytes start at offsets_out[r], and offsets_out[n_ranks] is the end. */
+    /* Each rank may give another number of bytes. *all_out is malloc'ed. Rank r's bytes start at
+     * offsets_out[r], and offsets_out[n_ranks] is the end. */
     gyre_status (*all_gather_v)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                                 void **all_out, size_t *offsets_out);
     /* Could a collective still succeed? Does not wait, so that a rank that waits for a data
@@ -81,7 +81,6 @@ struct gyre_bootstrap_ops {
     void (*close)(struct gyre_bootstrap *bootstrap);
 };
 
-/** Start a rendezvous server (a thread) in this process. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
 /** The id that every process makes itself from COMM_ID. Errors: INVALID_ARGUMENT. */

@@ -353,7 +353,6 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
         return GYRE_SUCCESS;
     }
     if (claim->members != serving->own.members) {
-        /* All joiners are told so, also those that come later. */
         snprintf(text, sizeof(text),
                  "ranks %d and %d do not go on with the same ranks (%d of %d there, %d here): "
                  "exclude the same ranks everywhere",
@@ -367,7 +366,6 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
         return GYRE_SUCCESS;
     }
     if (!serving->missing[claim->rank] && serving->failure != GYRE_SUCCESS) {
-        /* The rank tries again before all members have been told. */
         send_verdict(fd, serving->failure, serving->failure_text, NULL);
         return GYRE_SUCCESS;
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's side of the bootstrap over TCP: how it reaches the rendezvous, joins, and the slots of
- * the interface.
+ * A rank's side of the bootstrap over TCP.
  */
 #include "bootstrap/bootstrap_tcp.h"
 
@@ -116,7 +115,6 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
             if (attempts.is_limited)
                 return fail_attempts(tcp, layout, &attempts);
         }
-        /* Many strangers can push a rank out; it connects again. */
         n_refusals += attempts.n_refused > 0;
         const bool may_go_on =
             attempts.n_refused > 0 ? n_refusals < HANDSHAKE_TRIES : attempts.n_late > 0 || is_hasty;

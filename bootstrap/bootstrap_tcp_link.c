@@ -57,7 +57,6 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
         return;
     tcp->is_closed = true;
     if (tcp->is_joined && joined->server_rank == tcp->base.rank) {
-        /* This rank lives, but cannot notice deaths any more. */
         snprintf(text, sizeof(text), "rank %d's own rendezvous at %s %s", tcp->base.rank,
                  tcp->server_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);

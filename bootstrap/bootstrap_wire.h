@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id and frames, strangers, queues of events, gathered results. All wire structs are
- * little endian, as is every machine that gyre runs on.
+ * All wire structs are little endian, as is every machine that gyre runs on.
  */
 #ifndef GYRE_BOOTSTRAP_WIRE_H
 #define GYRE_BOOTSTRAP_WIRE_H
@@ -78,8 +77,7 @@ static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 /** Of one rank in a gather. */
 size_t gyre_gather_cap(int n_ranks);
 
-/** Arguments of a gather, of an all_gather with equal parts, and of a post. Errors:
- * INVALID_ARGUMENT. */
+/** Errors: INVALID_ARGUMENT. */
 gyre_status gyre_gather_check(int n_ranks, size_t n_bytes, bool is_fixed);
 gyre_status gyre_post_check(int n_ranks, int rank, size_t n_bytes);
 

@@ -229,7 +229,6 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
                             all[inner].rank % n_outer == all[outer].rank);
     if (nearness == launchers[outer].nearness)
         return false;
-    /* The inner variables are left over from an earlier launch. */
     if (all[inner].n_ranks == 1 && (all[outer].n_ranks > 1 || all[outer].rank > 0))
         return !is_step || (nearness == AGENT && launchers[outer].nearness < MPI);
     if (nearness == BY_HAND && launchers[outer].nearness == MPI)
@@ -283,7 +282,6 @@ static bool is_unknown_size(char *const *environment, const char *name, char tex
     return false;
 }
 
-/* Processes of an unknown tool must not run alone. */
 static gyre_status refuse_unknown(char *const *environment)
 {
     char name[96];

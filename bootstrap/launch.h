@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which launcher started this process, and how processes that know one address meet.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BOOTSTRAP_LAUNCH_H
 #define GYRE_BOOTSTRAP_LAUNCH_H
 

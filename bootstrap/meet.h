@@ -32,7 +32,6 @@ struct gyre_meet_answer {
     char text[768];
 };
 
-/** The place is a name on this host, and no address. */
 bool gyre_meet_is_named(const struct gyre_meet_place *place);
 
 bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);

@@ -39,7 +39,6 @@ struct reception {
     gyre_status status;             /* not SUCCESS: the ranks cannot meet */
 };
 
-/* Two jobs name a variable and give it two values. */
 static bool is_other_job(const char *mine, const char *theirs)
 {
     for (const char *at = mine; *at != '\0';) {
@@ -153,7 +152,6 @@ static bool read_hello(struct reception *reception, int i)
     return true;
 }
 
-/* If there are too many silent connections, the oldest is dropped. */
 static void accept_one(struct reception *reception, int listen_fd)
 {
     int fd = -1;

@@ -109,7 +109,6 @@ struct gyre_executor_config {
  * scratch. Their tiles are as short. */
 #define GYRE_CUDA_SMALL_AREA_BYTES 4096
 
-/** gyre_cuda_has_small_areas - does one step add the inputs of so many ranks? */
 static inline bool gyre_cuda_has_small_areas(uint32_t n_ranks)
 {
     return n_ranks <= GYRE_STEP_MAX_RECVS;
@@ -346,8 +345,6 @@ enum gyre_fused_arithmetic {
     GYRE_N_FUSED_ARITHMETIC
 };
 
-/* What decides whether a fused kernel can run a call: expected by the tuner, known to an
- * executor. */
 struct gyre_fused_call {
     enum gyre_proto proto;
     enum gyre_fused_pattern pattern;
@@ -410,7 +407,7 @@ extern const struct gyre_kernel_limit {
 /** gyre_work_check - errors: INTERNAL (the work lacks what its loaded program needs). */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
 
-/** gyre_fail_unreachable - returns REMOTE: `rank` called a peer that has left. */
+/** gyre_fail_unreachable - returns REMOTE. */
 gyre_status gyre_fail_unreachable(int peer, int rank);
 
 /** gyre_premultiply_scalar - 1/n in dtype's bits, rounded to nearest even, for GYRE_AVG of

@@ -85,7 +85,6 @@ static const struct gyre_slab_memory_ops memory_threads = {
 
 /* ---- the transport ------------------------------------------------------------------------ */
 
-/* NULL: ranks on such a device cannot address each other. */
 static const struct gyre_slab_memory_ops *memory_of(uint32_t device_kind)
 {
     switch (device_kind) {

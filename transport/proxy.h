@@ -45,8 +45,7 @@ void gyre_proxy_wake(struct gyre_proxy *proxy);
  * over. */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
-/** gyre_proxy_pause, _resume - keep the thread from polling. Waits for the end of a poll. No thread
- * may help meanwhile. */
+/** gyre_proxy_pause, _resume - waits for the end of a poll. No thread may help meanwhile. */
 void gyre_proxy_pause(struct gyre_proxy *proxy);
 void gyre_proxy_resume(struct gyre_proxy *proxy);
 

@@ -48,7 +48,6 @@ uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t
 uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo, unsigned proto);
 
-/* Each kind of memory gives `bytes` its own meaning. */
 struct gyre_slab_handle {
     uint8_t token[GYRE_SLAB_TOKEN_BYTES]; /* random; proves that the memory found is this slab */
     uint8_t bytes[GYRE_SLAB_HANDLE_BYTES];

@@ -85,7 +85,6 @@ static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
     return mbit_per_s > 0 ? (uint32_t)mbit_per_s : 0;
 }
 
-/* If no interface fits, the code that needs one reports the error. */
 static void describe_interface(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];

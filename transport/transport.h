@@ -159,7 +159,7 @@ void gyre_transport_no_wire(struct gyre_transport *transport, struct gyre_wire *
 
 bool gyre_transport_no_lines(const struct gyre_transport *transport);
 
-/** gyre_peer_info_fill - describe this rank. Errors: SYSTEM, and those of the device's info(). */
+/** gyre_peer_info_fill - errors: SYSTEM, and those of the device's info(). */
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out);
 
@@ -186,7 +186,7 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
 
 enum gyre_put_kind {
     GYRE_PUT_DATA = 1, /* bytes for a window, a signal, or both */
-    GYRE_PUT_FENCE,    /* says that the messages before it have been taken */
+    GYRE_PUT_FENCE,    /* the messages before it have been taken */
     GYRE_PUT_GOODBYE,  /* the rank has left; its last message */
     GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals; its last message. offset_bytes is
                         * n_ended of struct gyre_blocked */

@@ -68,7 +68,6 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
         info->ib_usable = 1;
         return;
     }
-    /* All ranks see the reason cut short; the log has the whole. */
     snprintf(info->ib_reason, sizeof(info->ib_reason), "%s", gyre_cause());
     GYRE_INFO(NET, "NET/IB : not usable: %s", gyre_cause());
 }
@@ -127,7 +126,6 @@ static void choose_classes(struct gyre_ib_transport *ib)
                   gyre_param_called(config->params, GYRE_PARAM_IB_RETRY_CNT));
 }
 
-/* Where the sides of each peer's FIFOs, its boxes and its credit words lie. */
 static gyre_status layout_peers(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;

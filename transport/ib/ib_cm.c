@@ -226,7 +226,7 @@ static gyre_status call_peer(struct gyre_ib_cm *cm, struct conn *conn)
     const struct gyre_rdmacm *api = cm->api;
     if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
         return fail_step(conn, "rdma_create_id", errno);
-    /* Both sides take the ToS from the route, so it must be set before. */
+    /* Both sides take the ToS from the route. */
     if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
         return fail_step(conn, "rdma_set_option(TOS)", errno);
     to_sockaddr(conn->channel->path.local.gid, 0, &from);

@@ -177,7 +177,6 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                              peer->rank, mine_out->n_fifos,
                              (unsigned long long)mine_out->slots_stride, peer->size.n_fifos,
                              (unsigned long long)peer->slots_stride);
-        /* All ranks agree on lines later, which finds a rank without. */
         if (mine_out->line_stride != ib->line_stride && mine_out->line_stride != 0 &&
             ib->line_stride != 0)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,

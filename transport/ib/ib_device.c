@@ -302,7 +302,6 @@ static uint16_t vlan_of(const char *netdev)
 static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
 {
     const size_t length = strlen(netdev);
-    /* A name that is cut off may be another interface's. */
     if (length == 0 || length >= sizeof(row->netdev))
         return;
     memcpy(row->netdev, netdev, length + 1);

@@ -151,7 +151,6 @@ static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd 
 /* Values of GYRE_NET_GDR_FENCE. */
 enum { ALWAYS = 1, BY_DEVICE = 2 };
 
-/* If NICs cannot reach GPU memory, the log says why. */
 static gyre_status choose_gdr(struct gyre_ib_transport *ib)
 {
     const struct gyre_params *params = ib->config.params;

@@ -20,9 +20,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_COMPLETIONS 32
+#define N_COMPLETIONS    32
 
-/* Each check for asynchronous events takes a system call. */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
 /* If a silent peer's adapter does not acknowledge a probe, the own adapter reports an error. */

@@ -193,7 +193,6 @@ gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd,
         attr.cap.max_recv_sge = 1;
         attr.cap.max_inline_data = inline_bytes;
         qp = verbs->create_qp(pd, &attr);
-        /* A device does not report how much inline data it takes. */
         if (qp != NULL || inline_bytes == 0 || errno == ENOMEM)
             break;
         inline_bytes /= 2;

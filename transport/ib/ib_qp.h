@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * RC queue pairs: their states, and the words for numbers of RDMA.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_IB_QP_H
 #define GYRE_IB_QP_H
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The peer's blob decides which of the queue pairs are used.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/ib/ib_transport.h"
 
 #include "core/foundation/base/log.h"

@@ -50,7 +50,6 @@
 #define GYRE_IB_BATCH            32
 #define GYRE_IB_RECV_BATCH       32
 
-/* The first bytes of a box, which the NIC reads from staging. */
 struct gyre_ib_label {
     uint64_t slot_info;
     uint64_t credit; /* the sender's head of the FIFO in the other direction */
@@ -141,7 +140,7 @@ struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
     uint64_t arrived; /* slots whose tail was published */
     uint64_t returned;
-    uint64_t fenced;  /* complete slots that a fence covers which has ended */
+    uint64_t fenced;  /* complete slots under a fence that has ended */
     uint64_t fencing; /* slots that the running fence covers */
     uint64_t *head;
     struct gyre_ib_box *boxes;
@@ -152,7 +151,7 @@ struct gyre_ib_recv {
 };
 
 struct gyre_ib_remote {
-    uint64_t slots;   /* of the first FIFO from this rank; as far apart as here */
+    uint64_t slots;   /* of the first FIFO from this rank */
     uint64_t boxes;   /* [n_fifos][depth] */
     uint64_t lines;   /* line_stride apart */
     uint64_t credits; /* [n_fifos] words of SIMPLE, then as many of LL */
@@ -165,7 +164,7 @@ struct gyre_ib_remote {
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
-    uint64_t slots_stride;            /* between the slots of two FIFOs, at both ends */
+    uint64_t slots_stride;            /* between the slots of two FIFOs, on both ranks */
     struct gyre_ib_channel *channels; /* by rail: data channels, then a control channel */
     struct gyre_ib_channel
         *used[GYRE_IB_MAX_CHANNELS]; /* data channels of rails that are connected */

@@ -84,7 +84,7 @@ gyre_status gyre_ib_trial_small(struct gyre_ib_trial *trial, double *latency_us_
  * gyre_ib_trial_small(). */
 gyre_status gyre_ib_trial_large(struct gyre_ib_trial *trial, double *gbytes_per_s_out);
 
-/** gyre_ib_trial_finish - destroy the queue pair, if there is one. NULL does nothing. */
+/** gyre_ib_trial_finish - NULL does nothing. */
 void gyre_ib_trial_finish(struct gyre_ib_trial *trial);
 
 #endif

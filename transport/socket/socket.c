@@ -182,7 +182,6 @@ static uint32_t count_processors(const struct gyre_transport_config *config)
     uint32_t n_ranks = 0;
     for (int rank = 0; rank < config->n_ranks; rank++)
         n_ranks += config->infos[rank].host_hash == config->infos[config->rank].host_hash;
-    /* Fails on machines with more processors than cpu_set_t has bits. */
     if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
         return 1;
     return (uint32_t)CPU_COUNT(&usable) / n_ranks;
@@ -276,7 +275,6 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
     const struct socket_transport *transport = peer->transport;
     uint32_t n_links = 0;
     GYRE_TRY(socket_read_blob(peer, blob, n_bytes, &n_links));
-    /* Ranks may be set differently, so a pair takes the lower number. */
     peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(n_links, (uint64_t)transport->n_links),
                                            peer->size.n_fifos);
     peer->links = calloc(peer->n_links, sizeof(*peer->links));

@@ -48,7 +48,6 @@ struct socket_header {
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 
-/* Both directions of one FIFO of a pair, of one protocol. */
 struct socket_fifo {
     struct gyre_proxy_fifo send; /* inbox and credit are the same for both protocols */
     struct gyre_proxy_fifo recv;
@@ -120,7 +119,6 @@ struct socket_peer {
     struct socket_fifo *fifos; /* those of SIMPLE, then those of LL */
 };
 
-/* A proxy thread, which moves its part of every peer's links. */
 struct socket_thread {
     struct socket_transport *transport;
     uint32_t index;

@@ -180,7 +180,7 @@ static void take_addresses(struct socket_peer *peer, const struct socket_blob *b
         peer->addresses[i] = blob->addresses[i].address;
         has_scopes = has_scopes || gyre_sock_is_link_local(&peer->addresses[i]);
     }
-    /* The order of interfaces is kept, because the user may have chosen it. */
+    /* The user may have chosen the order of interfaces. */
     for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
         if (i < peer->n_addresses && blob->addresses[i].place == blob->addresses[first].place)
             continue;

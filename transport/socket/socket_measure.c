@@ -132,7 +132,7 @@ static int neighbour(const struct gyre_transport_config *config, int step)
     return rank;
 }
 
-/* NULL if the rate is known. Both ranks find the same. */
+/* NULL = the rate is known. Both ranks find the same. */
 static struct socket_peer *find_partner(struct socket_transport *transport, int rank)
 {
     const struct gyre_peer_info *infos = transport->config.infos;
@@ -268,7 +268,6 @@ static gyre_status receive_some(struct burst *burst, uint32_t link)
     return GYRE_SUCCESS;
 }
 
-/* False if no connection has anything to do any more. */
 static bool wait_for_links(const struct burst *burst)
 {
     struct pollfd fds[2 * SOCKET_MAX_LINKS];

@@ -139,7 +139,6 @@ static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
     gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
 }
 
-/* An idle connection is heard every 2 s by its keepalive (core/foundation/base/sock.c). */
 static void watch_link(const struct socket_link *link)
 {
     struct tcp_info info;

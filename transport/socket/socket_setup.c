@@ -258,7 +258,6 @@ static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
     const struct hello mine = make_hello(link->peer, link->index);
     GYRE_TRY(gyre_sock_send(joiner->fd, &mine, sizeof(mine), deadline_ns));
     pthread_mutex_lock(&setup->lock);
-    /* A rank that connects a second time has given up its first attempt. */
     if (link->fd >= 0)
         gyre_sock_close(link->fd);
     else

@@ -30,7 +30,6 @@ struct connection {
 
 static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
 
-/* Does this connection of a line protocol's program go by SIMPLE? */
 static __device__ __forceinline__ bool is_of_simple(const struct connection *own)
 {
     return knows_proxies && own->is_simple != 0;
@@ -226,7 +225,6 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
     return first * own->n_uses + use * n_side + place;
 }
 
-/* Ring index of the launch's slot that comes after `n_before` others. */
 static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
                                                       uint32_t n_before)
 {
@@ -264,7 +262,6 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
     return base + first * work.elem_bytes;
 }
 
-/* The step's chunk in this rank's OUT (receiver) or in the peer's OUT (sender). */
 static __device__ __forceinline__ unsigned char *placed_address(const struct block &block,
                                                                 const struct connection *own,
                                                                 uint32_t tile, uint32_t step_chunk,

@@ -47,7 +47,6 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
         ;
     if (atomicAdd(&places->n_leaving, 1U) < n_blocks - n_places)
         return NO_PLACEMENT;
-    /* There are now as many remaining blocks as places. */
     uint32_t place = 0;
     while (!claim_placement(places, place % n_places))
         place++;

@@ -71,7 +71,6 @@ struct arithmetic {
     uint32_t divisor;    /* > 1: the result is divided */
 };
 
-/* BYTES of memory in registers, as elements side by side. */
 template <int BYTES> struct pack {
     uint32_t words[(BYTES + 3) / 4];
 };

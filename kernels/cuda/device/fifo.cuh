@@ -54,7 +54,7 @@ static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_co
 struct fifo {
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
-    uint64_t number; /* of a slot; the functions below count from this slot */
+    uint64_t number;
     uint32_t index;
 };
 

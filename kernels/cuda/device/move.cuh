@@ -44,7 +44,6 @@ static __device__ __forceinline__ void write_head(struct move *move, const struc
     memcpy(&move->head, &head, sizeof(head));
 }
 
-/* The packs of one thread: those at begin + (thread + k * n_threads) * BYTES, below end. */
 struct share {
     uint32_t begin;
     uint32_t end;

@@ -47,7 +47,6 @@ static __device__ __forceinline__ void record_fifo_end(const struct gyre_cuda_re
     *(uint2 *)&entry->ends[i % 4] = {index, (uint32_t)number};
 }
 
-/* Both sides with peer k of a fused program. */
 static __device__ __noinline__ void record_peer(const struct gyre_cuda_recorder *recorder,
                                                 uint32_t k, uint32_t send_index, uint64_t sent,
                                                 uint32_t recv_index, uint64_t received)

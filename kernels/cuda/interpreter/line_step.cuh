@@ -46,7 +46,6 @@ struct line_slot {
 
 static_assert(sizeof(struct line_slot) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
 
-/* In a thread's registers; the operands stay in shared memory. */
 struct line_step : line_head {
     const struct line_operand *operands;
 };

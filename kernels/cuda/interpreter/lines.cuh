@@ -51,7 +51,6 @@ static __device__ __forceinline__ void keep_credit(const struct block &block, ui
             i == threadIdx.x ? first : look_at_credit(block, i);
 }
 
-/* All lanes of one warp resolve a step, each lane one operand. */
 template <int PROTO>
 static __device__ __forceinline__ void resolve_step(const struct block &block,
                                                     const struct gyre_cuda_step *step,
@@ -223,7 +222,6 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     return is_stopped;
 }
 
-/* The next launch gives the credit of the last tile. */
 template <class STEP> static __device__ __forceinline__ void run_lines(const struct block &block)
 {
     const uint32_t n_tiles = block.work.split.n_tiles;

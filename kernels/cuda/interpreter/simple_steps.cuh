@@ -69,7 +69,6 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
     cursor->n_side = tiles_in_flight(block, cursor->tile);
 }
 
-/* A step without its operands, and the lane's own operand. */
 struct lane_step {
     struct gyre_cuda_step head;
     struct gyre_cuda_operand operand;

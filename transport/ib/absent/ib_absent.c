@@ -40,7 +40,6 @@ static gyre_status absent_open(const struct gyre_transport_config *config,
     return gyre_fail(GYRE_ERROR_UNSUPPORTED, "ib: %s", reason);
 }
 
-/* It is never open, so its other slots are never called. */
 const struct gyre_transport_ops gyre_transport_ib = {
     .name = "ib",
     .is_rdma = true,

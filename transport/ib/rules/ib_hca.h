@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ports that IB_HCA allows. Pure functions.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
 
