@@ -63,7 +63,7 @@ EXCEPTIONS = [
     (r"core/engine/|kernels/(host|cuda)/|kernels/executor\.h|tests/", r".*_end_(state|name)|FIFO ends?|.* ends?", CHANGING),
     (r"core/engine/|docs/|tests/|\.ci/check_thresholds\.py", r".*terms.*", CHANGING),
     (r"core/|bench/|tests/|docs/|\.ci/", r"(gyre|bench)_(member|caller).*", CHANGING),
-    (r"bench/doctor/|docs/doctor\.md|tests/doctor/", r"(?i).*(board|seat).*", CARD),
+    (r"bench/doctor/|bench/python/machine_facts\.py|docs/doctor\.md|tests/doctor/", r"(?i).*(board|seat).*", CARD),
     (r"bench/engines/engine_mpi\.c", r"world", "MPI_COMM_WORLD"),
     (r"core/nccl/|tests/nccl/", r"(?i)teams?", "ncclTeam"),
     (r"docs/examples/notebook", r"terms", "of a sum"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a shape by host, the order in which rings and chains pass data on, and binary trees.
+ * The ranks of a shape by host, orders of rings and chains, and binary trees.
  */
 #ifndef GYRE_ALGORITHMS_HOSTS_H
 #define GYRE_ALGORITHMS_HOSTS_H

@@ -329,7 +329,6 @@ static void emit_broadcast(const struct gyre_two_level *level, int root, bool is
         keep_from_owners(level, 0, 1);
 }
 
-/* As in rings, the sends to owners have a worker of their own. */
 static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position;

@@ -227,7 +227,6 @@ static bool is_beside_rails(int distance, int pass)
     return distance == 0 && pass > 0;
 }
 
-/* The blocks of one worker of one other rail. */
 struct part {
     int after; /* rails after this rank's own; at least 1 */
     int rail_worker;
@@ -287,7 +286,6 @@ static void send_blocks(const struct gyre_two_level *level, const struct path *p
             }
 }
 
-/* Sum this host's contributions and what came along the rail, and pass the result on. */
 static void pass_block(const struct gyre_two_level *level, const struct path *path, int distance,
                        int pass)
 {
@@ -347,7 +345,6 @@ static int lane_inside(const struct path *path, int distance)
     return distance == 0 && is_own_apart(path) ? GYRE_LANE_FIRST : GYRE_LANE_SECOND;
 }
 
-/* Keep a block that came along the rail, pass it on, and hand it out inside this host. */
 static void spread_block(const struct gyre_two_level *level, const struct path *path, int distance,
                          int pass)
 {
@@ -409,7 +406,6 @@ static void spread_blocks(const struct gyre_two_level *level, const struct path 
 {
     const int n_passes = count_passes(level);
     const int first = worker * path->n_of_worker;
-    /* Distance 0 is the last one of the order. */
     const int last = end_of_worker(path, worker) - 1 - (is_own_apart(path) ? 1 : 0);
     gyre_builder_worker(level->builder);
     for (int pass = 0; pass < n_passes; pass++)

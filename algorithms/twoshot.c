@@ -122,7 +122,6 @@ static int everywhere(struct owners owners, int rank, struct gyre_builder *build
     return 1 + n_peers;
 }
 
-/* The owners that did not fit into the reducing step. */
 static void hand_out_rest(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                           struct gyre_builder *builder)
 {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What frames mean to the server.
+ */
 #include "bootstrap/bootstrap_server.h"
 
 #include "core/foundation/base/log.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The frames of a rank's link to the rendezvous server.
+ */
 #include "bootstrap/bootstrap_tcp.h"
 
 #include "core/foundation/base/thread.h"

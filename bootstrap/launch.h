@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which launcher started this process, and how processes that know one address meet.
+ */
 #ifndef GYRE_BOOTSTRAP_LAUNCH_H
 #define GYRE_BOOTSTRAP_LAUNCH_H
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What both sides of a rendezvous at an address share.
+ */
 #ifndef GYRE_BOOTSTRAP_MEET_H
 #define GYRE_BOOTSTRAP_MEET_H
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions of each kind of device behind pattern.h.
+ */
 #ifndef GYRE_KERNELS_PATTERN_OPS_H
 #define GYRE_KERNELS_PATTERN_OPS_H
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The constants of the model for machines that were measured, their text form, and the bound.
+ */
 #include "algorithms/simulate/simulate.h"
 
 #include "core/foundation/base/status.h"

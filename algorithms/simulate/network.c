@@ -92,7 +92,6 @@ static gyre_status add_ends(struct build *build, const struct gyre_program *prog
     return GYRE_SUCCESS;
 }
 
-/* Returns how many connections one side of a step has. */
 static uint8_t add_operands(struct build *build, const struct gyre_operand *operands,
                             unsigned n_operands, uint32_t first_end, uint32_t worker)
 {

@@ -81,7 +81,6 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
     return call;
 }
 
-/* What two equal numbers of further tiles add to the time of a call. */
 struct growth {
     double first_ns;
     double second_ns;

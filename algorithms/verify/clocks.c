@@ -15,7 +15,6 @@
 
 #define N_LATEST         8 /* searched entries of a list, which may be long */
 
-/* Received snapshots that are not in the clock yet. */
 struct pending {
     uint32_t *snapshots;
     uint32_t n, capacity;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pool of snapshots, and the maxima of lists of them.
+ */
 #include "algorithms/verify/clocks.h"
 
 #include "core/foundation/base/status.h"

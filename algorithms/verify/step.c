@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Carries out one step symbolically.
+ */
 #include "algorithms/verify/run.h"
 
 #include "core/foundation/base/status.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What this build is.
+ */
 #ifndef GYRE_BENCH_VERSION_H
 #define GYRE_BENCH_VERSION_H
 

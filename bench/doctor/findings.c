@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of findings: how checks add to it, and how ranks join theirs.
+ */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bounded reading of files below a root folder; PCI functions and lists of processors.
+ */
 #include "bench/doctor/machine.h"
 
 #include "core/foundation/base/text.h"

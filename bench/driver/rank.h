@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank of a run and the calls that it measures.
+ */
 #ifndef GYRE_BENCH_RANK_H
 #define GYRE_BENCH_RANK_H
 

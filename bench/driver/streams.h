@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The standard streams of a program, at its start and at its end.
+ */
 #ifndef GYRE_BENCH_STREAMS_H
 #define GYRE_BENCH_STREAMS_H
 

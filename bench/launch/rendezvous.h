@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The unique id of a run's communicator.
+ */
 #ifndef GYRE_BENCH_RENDEZVOUS_H
 #define GYRE_BENCH_RENDEZVOUS_H
 

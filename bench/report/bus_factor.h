@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The factor from algbw to busbw.
+ */
 #ifndef GYRE_BENCH_BUS_FACTOR_H
 #define GYRE_BENCH_BUS_FACTOR_H
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The result of `bottleneck`, and the arithmetic of a training step.
+ */
 #ifndef GYRE_BENCH_BOTTLENECK_OUTPUT_H
 #define GYRE_BENCH_BOTTLENECK_OUTPUT_H
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How NCCL's communicators are made, queried and ended.
+ */
 #include "core/nccl/nccl_shim.h"
 
 #include <stdio.h>

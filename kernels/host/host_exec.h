@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The structures of the host executor.
+ */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loads programs.
+ */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/util.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reports where workers are, for a call that stands still and for dumps.
+ */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * RC queue pairs: their states, and the words for numbers of RDMA.
+ */
 #ifndef GYRE_IB_QP_H
 #define GYRE_IB_QP_H
 

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rails: the ports nearest to the device, their GIDs and queue pairs. The peer's blob decides which
+ * queue pairs are used.
+ */
 #include "transport/ib/ib_transport.h"
 
 #include "core/foundation/base/log.h"

@@ -182,7 +182,6 @@ static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *f
         return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads", path);
     if (fd < 0)
         return gyre_fail_errno(errno, "log file %s", path);
-    /* Writes block, so a slow reader of a pipe loses no line. */
     (void)fcntl(fd, F_SETFL, O_APPEND);
     *fd_out = fd;
     return GYRE_SUCCESS;

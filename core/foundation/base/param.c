@@ -215,7 +215,6 @@ gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param
     return GYRE_SUCCESS;
 }
 
-/* First the level, so that messages on the other two are seen. */
 static gyre_status configure_log(const struct gyre_params *params)
 {
     const char *level = gyre_param_text(params, GYRE_PARAM_DEBUG);

@@ -95,7 +95,6 @@ static inline int64_t gyre_param_number(const struct gyre_params *params, enum g
     return params->values[id].number;
 }
 
-/** Is the word with this index in a SET? */
 static inline bool gyre_param_has(const struct gyre_params *params, enum gyre_param_id id,
                                   unsigned index)
 {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which network interfaces exist, and the rules of SOCKET_IFNAME over them.
+ */
 #include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/log.h"
@@ -258,7 +261,6 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
     if (candidates == NULL)
         return gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n);
     for (int i = 0, place = 0; i < n; i++) {
-        /* The addresses of an interface and family follow each other. */
         const bool goes_on = i > 0 && strcmp(interfaces[i].name, interfaces[i - 1].name) == 0 &&
                              interfaces[i].address.family == interfaces[i - 1].address.family;
         place = goes_on ? place + 1 : 0;

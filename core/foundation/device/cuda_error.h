@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Failures of the CUDA runtime, and the thread's current GPU.
+ */
 #ifndef GYRE_DEVICE_CUDA_ERROR_H
 #define GYRE_DEVICE_CUDA_ERROR_H
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The host as a device.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/device/device.h"
 
 #include "core/foundation/base/status.h"

@@ -60,7 +60,7 @@ struct gyre_device_ops {
      * address. @ptr: page aligned. Unregister before unmapping. */
     gyre_status (*host_register)(struct gyre_device *device, void *ptr, size_t n_bytes);
     gyre_status (*host_unregister)(struct gyre_device *device, void *ptr);
-    /* Synchronous, in any direction between host memory and this device. */
+    /* Synchronous. */
     gyre_status (*copy)(struct gyre_device *device, void *to, const void *from, size_t n_bytes);
     gyre_status (*zero)(struct gyre_device *device, void *ptr, size_t n_bytes);
     /* SUCCESS if collectives on this device may use the address, else INVALID_ARGUMENT with the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every function makes its GPU the current one and restores the caller's.
+ * GPUs as devices. Every function makes its GPU the current one and restores the caller's.
  */
 #include "core/foundation/device/device.h"
 

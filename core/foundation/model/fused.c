@@ -136,7 +136,7 @@ static bool find_outputs(struct finder *finder, const struct gyre_step *step)
     return n_sends + 1 == step->n_outs && (n_sends == 0 || n_sends == fused->n_peers);
 }
 
-/* Returns the peers that a step of the scatter sends to; 0 for any other step. */
+/* The peers that a step of the scatter sends to; 0 for any other step. */
 static unsigned find_scatter(struct finder *finder, const struct gyre_step *step)
 {
     uint16_t block;

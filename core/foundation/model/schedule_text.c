@@ -62,7 +62,6 @@ static void next_token(struct reader *reader)
         while (*reader->at != '\0' && !gyre_text_is_space(*reader->at) && *reader->at != '#' &&
                mark_bytes(reader->at) == 0)
             reader->at++;
-    /* A token that is too long is an error anyway. */
     const size_t n_bytes = (size_t)(reader->at - start);
     snprintf(reader->token, sizeof(reader->token), "%.*s",
              (int)(n_bytes < TOKEN_BYTES ? n_bytes : TOKEN_BYTES - 1), start);

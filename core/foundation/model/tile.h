@@ -49,7 +49,6 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct g
     return gyre_part(mine, split->unit_elems, split->n_chunks, split->n_chunks == 1 ? 0 : chunk);
 }
 
-/** From the start of the vector or of the block. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk, uint64_t tile)
 {

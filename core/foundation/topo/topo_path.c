@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Paths through the graph, the ports nearest to a GPU, and the hash.
+ */
 #include "core/foundation/topo/topo.h"
 
 #include <string.h>
@@ -243,7 +246,6 @@ static enum gyre_topo_level best_net_level(const struct gyre_topo *topo, int32_t
     return best;
 }
 
-/* GPUs before this one that have the same nearest ports. */
 static int32_t n_rivals_before(const struct gyre_topo *topo, int32_t gpu, bool rdma_only)
 {
     const enum gyre_topo_level best = best_net_level(topo, gpu, rdma_only);

@@ -213,7 +213,6 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         if (!is_named(at, "gpu"))
             continue;
-        /* The parts of a partitioned GPU are several elements of one function. */
         struct gyre_topo_node gpu = node;
         int32_t index;
         gpu.kind = GYRE_TOPO_GPU;

@@ -149,7 +149,6 @@ static inline void gyre_trace_keep(struct gyre_trace_buffer *buffer)
         __builtin_prefetch(next + at, 1);
 }
 
-/** The next event, for the caller to fill in. */
 static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer *buffer)
 {
     struct gyre_trace_event *event = gyre_trace_begin(buffer);
@@ -157,7 +156,6 @@ static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer 
     return event;
 }
 
-/* Of a source with a buffer of its own, for example in GPU memory. */
 struct gyre_trace_events {
     struct gyre_trace_event *events; /* malloc'ed */
     uint64_t n_events;

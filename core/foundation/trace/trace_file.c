@@ -34,7 +34,6 @@ struct content {
     bool is_in_foot;
 };
 
-/* False if the file does not end with a foot. */
 static bool read_foot(FILE *file, struct content *content)
 {
     char end[GYRE_TRACE_FOOT_END_BYTES + 1] = "";

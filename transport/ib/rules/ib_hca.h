@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ports that IB_HCA allows. Pure functions.
+ */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
 
