@@ -46,7 +46,7 @@ OLD = [
 
 # Not these: names that others chose, and the words of their fields.
 OTHERS = re.compile(r"(?i)compare[-_ ]exchang\w*|atomic_exchange\w*|\w*ExchangeStreamCapture\w*|\bgyre_comm_exchange"
-                    r"|\bEXCHANGE_MAX_BYTES\b|nccl_?team\w*")
+                    r"|\bEXCHANGE_MAX_BYTES\b")
 
 # (path, old word, why it stays)
 PAIRS = "ranks exchange data in pairs: the field's word"
@@ -62,11 +62,9 @@ EXCEPTIONS = [
     (r"core/engine/|tests/(?!ci/)|docs/roce\.md", r"exchang.*", CHANGING),
     (r"core/engine/|kernels/(host|cuda)/|kernels/executor\.h|tests/", r".*_end_(state|name)|FIFO ends?|.* ends?", CHANGING),
     (r"core/engine/|docs/|tests/|\.ci/check_thresholds\.py", r".*terms.*", CHANGING),
-    (r"core/|bench/|tests/|docs/|\.ci/", r"(gyre|bench)_(member|caller).*", CHANGING),
+    (r"core/|bench/|tests/|docs/|\.ci/", r"(gyre|bench)_member.*", CHANGING),
     (r"bench/doctor/|bench/python/machine_facts\.py|docs/doctor\.md|tests/doctor/", r"(?i).*(board|seat).*", CARD),
     (r"bench/engines/engine_mpi\.c", r"world", "MPI_COMM_WORLD"),
-    (r"core/nccl/|tests/nccl/", r"(?i)teams?", "ncclTeam"),
-    (r"docs/examples/notebook", r"terms", "of a sum"),
     (r"tests/", r"(?i).*(gates?|guests?|hubs?|meetings?).*", "words of tests: a flag that opens, a virtual machine, a bridge"),
     (r"tests/", r"is_there|turned", CHANGING),
 ]
