@@ -14,7 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static_assert(sizeof(struct gyre_sock_list) == 64, "ranks send it to each other, and part of the unique id");
+static_assert(sizeof(struct gyre_sock_list) == 64,
+              "ranks send it to each other, and part of the unique id");
 
 enum { TAG_END, TAG_FOUR, TAG_SIX, TAG_SIX_SCOPED, N_TAGS };
 
