@@ -613,12 +613,14 @@ typedef struct gyre_call_args {
         *protocol;    /* allowed protocols inside hosts, as in GYRE_PROTO, no slash; NULL = all */
     int min_channels; /* 1..64, within those of the communicator; 0 = the communicator's */
     int max_channels;
+    int prefers; /* 1: `algorithm` does not count if gyre does not know it or it cannot carry out
+                  * the call; 0: the call then fails */
 } gyre_call_args;
 
 #define GYRE_CALL_ARGS_INIT                                                                      \
     {                                                                                            \
         sizeof(gyre_call_args), GYRE_VERSION, GYRE_CALL_ALL_REDUCE, 0, NULL, NULL, 0, GYRE_INT8, \
-            GYRE_SUM, NULL, NULL, 0, 0                                                           \
+            GYRE_SUM, NULL, NULL, 0, 0, 0                                                        \
     }
 
 /** gyre_collective - a collective with limits to its algorithm, protocol and channels. All else is

@@ -144,8 +144,7 @@ static int channels_of(int n_ctas)
 
 /* nvlsCTAs, cgaClusterSize and CTAPolicy describe NCCL's own kernels; they, the profiler's tag and
  * vendors' options do not matter to gyre. */
-static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *args,
-                                int *is_forced_out)
+static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *args)
 {
     ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
     const ncclResult_t result =
@@ -165,7 +164,7 @@ static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *a
     args->max_channels = channels_of(config.maxCTAs);
     if (config.algSelection != NULL && config.algSelection[0] != '\0')
         args->algorithm = config.algSelection;
-    *is_forced_out = config.forceAlgSelection != 0;
+    args->prefers = config.forceAlgSelection == 0;
     return ncclSuccess;
 }
 
@@ -173,23 +172,15 @@ static ncclResult_t call(gyre_call_args *args, ncclDataType_t dtype, int op, ncc
                          cudaStream_t stream, const ncclCollConfig_t *config, const char *name)
 {
     ncclResult_t result;
-    int is_forced = 1;
     gyre_comm *own = nccl_usable(comm, name, &result);
     if (own != NULL && config != NULL)
-        result = take_config(config, args, &is_forced);
+        result = take_config(config, args);
     if (result != ncclSuccess)
         return nccl_group_note(result);
     args->dtype = (gyre_dtype)dtype;
     args->op = (gyre_op)op;
     const int is_own_group = nccl_profile_enter(comm);
-    gyre_status status = gyre_collective(args, own, stream);
-    /* the same refusal comes on all ranks, so all of them let gyre choose */
-    if (!is_forced && args->algorithm != NULL &&
-        (status == GYRE_ERROR_INVALID_ARGUMENT || status == GYRE_ERROR_INVALID_USAGE ||
-         status == GYRE_ERROR_UNSUPPORTED)) {
-        args->algorithm = NULL;
-        status = gyre_collective(args, own, stream);
-    }
+    const gyre_status status = gyre_collective(args, own, stream);
     return nccl_profile_exit(is_own_group, nccl_group_note(nccl_result_of(status)));
 }
 

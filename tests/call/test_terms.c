@@ -43,8 +43,7 @@ static void check_algorithm(gyre_comm *comm, const gyre_call_args *args, const c
                              .dtype = args->dtype,
                              .op = args->op,
                              .root = -1};
-    CHECK_OK(gyre_call_terms_parse(call.coll, args->algorithm, args->protocol, args->min_channels,
-                                   args->max_channels, &call.terms));
+    CHECK_OK(gyre_call_terms_parse(call.coll, args, &call.terms));
     CHECK_OK(gyre_plan_describe(&comm->plans, &call, &summary));
     CHECK_MSG(strcmp(summary.algorithm, expected) == 0, "%s, expected %s", summary.algorithm,
               expected);
@@ -101,11 +100,12 @@ static void use_empty_lists(gyre_comm *comm, int rank, int n_ranks, void *argume
     gyre_call_args args = all_reduce_of(data);
     struct gyre_call_terms terms;
     (void)n_ranks, (void)argument;
-    CHECK_OK(gyre_call_terms_parse(GYRE_COLL_ALL_REDUCE, "", "", 0, 0, &terms));
+    args.algorithm = args.protocol = "";
+    CHECK_OK(gyre_call_terms_parse(GYRE_COLL_ALL_REDUCE, &args, &terms));
     CHECK(!gyre_call_terms_any(&terms));
     fill(data, rank);
-    if (rank == 0) /* the others set no terms */
-        args.algorithm = args.protocol = "";
+    if (rank != 0) /* these set no terms */
+        args.algorithm = args.protocol = NULL;
     CHECK_OK(gyre_collective(&args, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     check_values(data);
@@ -161,7 +161,10 @@ static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
     struct gyre_call call = {
         .coll = GYRE_COLL_ALL_REDUCE, .count = COUNT, .dtype = GYRE_FLOAT32, .root = -1};
     const uint32_t n_before = n_simulators;
-    CHECK_OK(gyre_call_terms_parse(call.coll, algorithm, NULL, 0, max_channels, &call.terms));
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    args.algorithm = algorithm;
+    args.max_channels = max_channels;
+    CHECK_OK(gyre_call_terms_parse(call.coll, &args, &call.terms));
     CHECK_OK(gyre_plan_choice(&comm->plans, &call, choice_out));
     return n_simulators - n_before;
 }
@@ -225,6 +228,98 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     check_values(data);
 }
+
+/* Three calls of a group; the second one's terms leave no algorithm. */
+static void ask_in_a_group(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float first[COUNT], second[COUNT], blocks[N];
+    gyre_call_args args = GYRE_CALL_ARGS_INIT;
+    (void)n_ranks, (void)argument;
+    fill(first, rank);
+    fill(second, rank);
+    for (int i = 0; i < N; i++)
+        blocks[i] = 7;
+    args.kind = GYRE_CALL_ALL_TO_ALL; /* has no tree */
+    args.algorithm = "tree";
+    args.send = first;
+    args.recv = blocks;
+    args.count = 1;
+    args.dtype = GYRE_FLOAT32;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_reduce(first, first, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE,
+                "the call's algorithm");
+    CHECK_OK(gyre_all_reduce(second, second, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    check_values(first);
+    check_values(second);
+    CHECK(blocks[0] == 7);
+}
+
+TEST_CASE("in a group such terms are refused at the call, and the other calls run")
+{
+    test_on_threads(N, ask_in_a_group, NULL);
+}
+
+/* ---- preferences --------------------------------------------------------------------------- */
+
+static void prefer(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const char *const preferences[] = {"tree", "nvls_tree", "two_level_ring", "^ring"};
+    float data[COUNT], blocks[N], out[N];
+    gyre_call_args args = all_reduce_of(data);
+    (void)n_ranks, (void)argument;
+    args.prefers = 1;
+    for (int i = 0; i < 4; i++) { /* one that can, an unknown one, one for several hosts */
+        fill(data, rank);
+        args.algorithm = preferences[i];
+        CHECK_OK(gyre_collective(&args, comm, NULL));
+        CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+        check_values(data);
+    }
+    args.algorithm = "tree";
+    check_algorithm(comm, &args, "tree");
+    args.send = NULL; /* what else is wrong with a call stays wrong */
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
+    args.send = data;
+    args.protocol = "fast";
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "the call's protocol");
+    for (int i = 0; i < N; i++)
+        blocks[i] = (float)(10 * rank + i);
+    args = (gyre_call_args)GYRE_CALL_ARGS_INIT;
+    args.kind = GYRE_CALL_ALL_TO_ALL; /* has no tree */
+    args.algorithm = "tree";
+    args.send = blocks;
+    args.recv = out;
+    args.count = 1;
+    args.dtype = GYRE_FLOAT32;
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE,
+                "the call's algorithm");
+    args.prefers = 1;
+    for (int in_group = 0; in_group < 2; in_group++) {
+        const uint64_t n_made = gyre_plans_made(&comm->plans);
+        if (in_group)
+            CHECK_OK(gyre_group_start());
+        CHECK_OK(gyre_collective(&args, comm, NULL));
+        if (in_group)
+            CHECK_OK(gyre_group_end());
+        CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+        for (int i = 0; i < N; i++)
+            CHECK_MSG(out[i] == (float)(10 * i + rank), "block %d: %g", i, (double)out[i]);
+        CHECK(gyre_plans_made(&comm->plans) - n_made == (in_group ? 0 : 1));
+    }
+}
+
+TEST_CASE("a preference that no algorithm fulfils does not count, and the call is planned once")
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    test_on_threads(N, prefer, NULL);
+    unsetenv("GYRE_CHECK");
+}
+
+/* ---- ranks that differ --------------------------------------------------------------------- */
 
 static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {

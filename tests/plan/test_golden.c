@@ -400,8 +400,8 @@ static struct gyre_call roll_call(struct launch_facts *launch)
         const uint32_t n_least = roll(2), least = roll(3), n_most = roll(2), most = 16 + roll(49);
         call.terms.algorithms = n_algorithms * (1U << first | 1U << second);
         call.terms.protos = n_protos * (1U << first_proto | 1U << second_proto);
-        call.terms.min_channels = (uint16_t)(n_least * least);
-        call.terms.max_channels = (uint16_t)(n_most * most);
+        call.terms.min_channels = (uint8_t)(n_least * least);
+        call.terms.max_channels = (uint8_t)(n_most * most);
     }
     *launch = (struct launch_facts){.in_place = roll(4) == 0};
     launch->is_recorded = roll(8) == 0;

@@ -150,6 +150,7 @@ class gyre_call_args(ctypes.Structure):
         ("protocol", ctypes.c_char_p),
         ("min_channels", ctypes.c_int),
         ("max_channels", ctypes.c_int),
+        ("prefers", ctypes.c_int),
     ]
 
 
@@ -214,7 +215,7 @@ GYRE_LAUNCH_INIT = (ctypes.sizeof(gyre_launch), GYRE_VERSION, 0, 1, -1, -1, 0, b
 GYRE_PROPERTIES_INIT = (ctypes.sizeof(gyre_properties), GYRE_VERSION, -1, 0, 0, GYRE_DEVICE_AUTO, -1, 0, 0, 0,
                         0, 0, b"", b"")
 GYRE_CALL_ARGS_INIT = (ctypes.sizeof(gyre_call_args), GYRE_VERSION, GYRE_CALL_ALL_REDUCE, 0, None, None, 0,
-                       GYRE_INT8, GYRE_SUM, None, None, 0, 0)
+                       GYRE_INT8, GYRE_SUM, None, None, 0, 0, 0)
 
 # name: (what it returns, its arguments)
 FUNCTIONS = {

@@ -170,8 +170,7 @@ static gyre_status submit(struct gyre_item *item, const gyre_call_args *terms)
     GYRE_TRY(gyre_comm_begin_call(comm));
     gyre_status status = GYRE_SUCCESS;
     if (terms != NULL)
-        status = gyre_call_terms_parse(call->coll, terms->algorithm, terms->protocol,
-                                       terms->min_channels, terms->max_channels, &call->terms);
+        status = gyre_call_terms_parse(call->coll, terms, &call->terms);
     if (status == GYRE_SUCCESS)
         status = check_call(comm, call);
     if (status == GYRE_SUCCESS) {

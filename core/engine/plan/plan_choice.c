@@ -131,11 +131,25 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
     return find_choice(cache, facts, call, given, choice_out);
 }
 
+/* A preference that cannot carry out the call does not count. That depends on agreed facts only, so
+ * it does not count on any rank. */
+static bool drops_preference(struct gyre_call *call, gyre_status status)
+{
+    if (call->terms.prefers == 0 ||
+        (status != GYRE_ERROR_INVALID_ARGUMENT && status != GYRE_ERROR_INVALID_USAGE &&
+         status != GYRE_ERROR_UNSUPPORTED))
+        return false;
+    call->terms.algorithms = call->terms.prefers = 0;
+    return true;
+}
+
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out)
 {
     const struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
-    return choose_way(cache, &facts, call, choice_out);
+    struct gyre_call own = *call;
+    const gyre_status status = choose_way(cache, &facts, call, choice_out);
+    return drops_preference(&own, status) ? choose_way(cache, &facts, &own, choice_out) : status;
 }
 
 /* ---- its programs -------------------------------------------------------------------------- */
@@ -222,9 +236,9 @@ static void limit_channels(const struct gyre_tuner_facts *facts, enum gyre_colle
     choice->n_channels = gyre_min_u32(choice->n_channels, most);
 }
 
-gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                             struct gyre_choice *choice_out,
-                             const struct gyre_variants **variants_out, uint16_t rank_of_out[2])
+static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                          struct gyre_choice *choice_out, const struct gyre_variants **variants_out,
+                          uint16_t rank_of_out[2])
 {
     struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
     struct gyre_shape shape;
@@ -244,4 +258,15 @@ gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_ca
     GYRE_TRY(check_slots(spec, n_fifos, call, program, choice_out->tile_bytes));
     limit_channels(&cache->facts, call->coll, n_fifos, *variants_out, choice_out);
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                             struct gyre_choice *choice_out,
+                             const struct gyre_variants **variants_out, uint16_t rank_of_out[2])
+{
+    struct gyre_call own = *call;
+    const gyre_status status = choose(cache, call, choice_out, variants_out, rank_of_out);
+    return drops_preference(&own, status)
+               ? choose(cache, &own, choice_out, variants_out, rank_of_out)
+               : status;
 }

@@ -15,7 +15,7 @@ static struct gyre_plan **set_of(struct gyre_plan_table *table, const struct gyr
     const uint64_t hash = key->count * 0x9e3779b97f4a7c15 +
                           ((uint64_t)terms->algorithms << 32 | terms->protos) * 0xbf58476d1ce4e5b9 +
                           ((uint64_t)key->settings << 32 | (uint32_t)terms->min_channels << 16 |
-                           terms->max_channels) *
+                           (uint32_t)terms->max_channels << 8 | terms->prefers) *
                               0x94d049bb133111eb +
                           ((uint64_t)(uint32_t)key->root << 32 | (uint32_t)key->flags << 16 |
                            (uint32_t)key->dtype << 8 | key->op) *
@@ -30,9 +30,9 @@ static bool is_same(const struct gyre_plan_key *a, const struct gyre_plan_key *b
 {
     return a->count == b->count && a->terms.algorithms == b->terms.algorithms &&
            a->terms.protos == b->terms.protos && a->terms.min_channels == b->terms.min_channels &&
-           a->terms.max_channels == b->terms.max_channels && a->settings == b->settings &&
-           a->root == b->root && a->flags == b->flags && a->coll == b->coll &&
-           a->dtype == b->dtype && a->op == b->op;
+           a->terms.max_channels == b->terms.max_channels && a->terms.prefers == b->terms.prefers &&
+           a->settings == b->settings && a->root == b->root && a->flags == b->flags &&
+           a->coll == b->coll && a->dtype == b->dtype && a->op == b->op;
 }
 
 const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,

@@ -15,15 +15,15 @@ static uint32_t limit_of(uint32_t mask)
     return mask == UINT32_MAX ? 0 : mask;
 }
 
-gyre_status gyre_call_terms_parse(enum gyre_collective coll, const char *algorithm,
-                                  const char *protocol, int min_channels, int max_channels,
+gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
                                   struct gyre_call_terms *terms_out)
 {
+    const char *algorithm = args->algorithm, *protocol = args->protocol;
+    const int least = args->min_channels, most = args->max_channels;
     struct gyre_filter filter = {.algo_source = NULL};
-    const struct gyre_filter_words words = {.algos = algorithm,
-                                            .protos = protocol,
-                                            .algo_source = "the call's algorithm",
-                                            .proto_source = "the call's protocol"};
+    struct gyre_filter_words words = {.algos = algorithm,
+                                      .algo_source = "the call's algorithm",
+                                      .proto_source = "the call's protocol"};
     if ((algorithm != NULL && strlen(algorithm) >= GYRE_PARAM_MAX_BYTES) ||
         (protocol != NULL && strlen(protocol) >= GYRE_PARAM_MAX_BYTES))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -33,16 +33,23 @@ gyre_status gyre_call_terms_parse(enum gyre_collective coll, const char *algorit
         return gyre_fail(
             GYRE_ERROR_INVALID_ARGUMENT,
             "the call's protocol \"%.40s\": one call cannot set protocols between hosts", protocol);
-    if (min_channels < 0 || min_channels > MAX_CHANNELS || max_channels < 0 ||
-        max_channels > MAX_CHANNELS || (max_channels > 0 && min_channels > max_channels))
+    if (least < 0 || least > MAX_CHANNELS || most < 0 || most > MAX_CHANNELS ||
+        (most > 0 && least > most))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "the call's channels are %d..%d, legal is 1..%d, or 0 for no limit",
-                         min_channels, max_channels, MAX_CHANNELS);
+                         "the call's channels are %d..%d, legal is 1..%d, or 0 for no limit", least,
+                         most, MAX_CHANNELS);
+    const gyre_status status = gyre_filter_override(&words, &filter);
+    if (status != GYRE_SUCCESS && args->prefers == 0)
+        return status;
+    const uint32_t algorithms = status == GYRE_SUCCESS ? limit_of(filter.algorithms[coll]) : 0;
+    words.algos = NULL;
+    words.protos = protocol;
     GYRE_TRY(gyre_filter_override(&words, &filter));
-    *terms_out = (struct gyre_call_terms){.algorithms = limit_of(filter.algorithms[coll]),
+    *terms_out = (struct gyre_call_terms){.algorithms = algorithms,
                                           .protos = limit_of(filter.protos[coll]),
-                                          .min_channels = (uint16_t)min_channels,
-                                          .max_channels = (uint16_t)max_channels};
+                                          .min_channels = (uint8_t)least,
+                                          .max_channels = (uint8_t)most,
+                                          .prefers = args->prefers != 0 && algorithms != 0};
     return GYRE_SUCCESS;
 }
 

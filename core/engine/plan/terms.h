@@ -12,8 +12,10 @@
 struct gyre_call_terms {
     uint32_t algorithms; /* bit i = gyre_algorithms[i]; 0 = all */
     uint32_t protos;     /* bit i = enum gyre_proto; 0 = all */
-    uint16_t min_channels;
-    uint16_t max_channels;
+    uint8_t min_channels;
+    uint8_t max_channels;
+    uint8_t prefers; /* 1: all algorithms are allowed if these cannot carry out the call */
+    uint8_t zero;
 };
 
 _Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
@@ -21,11 +23,10 @@ _Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
 struct gyre_filter;
 struct gyre_tuner_facts;
 
-/** gyre_call_terms_parse - @algorithm, @protocol: as GYRE_ALGO and GYRE_PROTO; NULL or an empty
- * list = all. @min_channels, @max_channels: 1..64, 0 = no limit.
+/** gyre_call_terms_parse - the terms among a call's arguments. An empty list is as NULL. With
+ * args->prefers an unknown algorithm is as NULL, too.
  * Errors: INVALID_ARGUMENT with the word or number and the legal ones. */
-gyre_status gyre_call_terms_parse(enum gyre_collective coll, const char *algorithm,
-                                  const char *protocol, int min_channels, int max_channels,
+gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
                                   struct gyre_call_terms *terms_out);
 
 static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
