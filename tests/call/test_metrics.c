@@ -159,13 +159,13 @@ TEST_CASE("the file counts calls and bytes by collective and size")
 {
     char folder[] = "/tmp/gyre_metrics_XXXXXX", pattern[80], path[120];
     CHECK(mkdtemp(folder) != NULL);
-    snprintf(pattern, sizeof(pattern), "%s/%%p-%%r%%%%.prom", folder);
+    snprintf(pattern, sizeof(pattern), "%s/%%p-%%r%%%%n.prom", folder);
     setenv("GYRE_METRICS_FILE", pattern, 1);
     (void)test_enter_locale(); /* without it, a plain test */
     run_ranks();
     setlocale(LC_ALL, "C");
     for (int rank = 0; rank < N; rank++) {
-        snprintf(path, sizeof(path), "%s/%ld-%d%%.prom", folder, (long)getpid(), rank);
+        snprintf(path, sizeof(path), "%s/%ld-%d%%n.prom", folder, (long)getpid(), rank);
         const struct file file = read_file(path);
         CHECK(file.n_types == 4);
         CHECK(file.n_samples == 16 && atoi(file.samples[0].rank) == rank);

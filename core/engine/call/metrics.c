@@ -330,30 +330,24 @@ void gyre_metrics_close(struct gyre_metrics *metrics)
     release_metrics(metrics);
 }
 
-static gyre_status expand(const char *pattern, const gyre_comm *comm, const char *host,
+/* Expands %n and %c of the communicator; the rest is every file name's. */
+static gyre_status expand(const char *pattern, const struct gyre_member *member,
                           char path_out[PATH_MAX])
 {
+    char name[PATH_MAX] = "";
     size_t n = 0;
-    for (const char *at = pattern; *at != '\0'; at++) {
-        char piece[80] = {*at, '\0'};
-        if (at[0] == '%' && at[1] == 'h')
-            snprintf(piece, sizeof(piece), "%s", host);
-        else if (at[0] == '%' && at[1] == 'p')
-            snprintf(piece, sizeof(piece), "%ld", (long)getpid());
-        else if (at[0] == '%' && at[1] == 'r')
-            snprintf(piece, sizeof(piece), "%d", comm->member.rank);
-        else if (at[0] == '%' && at[1] == 'n')
-            snprintf(piece, sizeof(piece), "%" PRIu64, comm->member.number);
-        else if (at[0] == '%' && at[1] == 'c')
-            snprintf(piece, sizeof(piece), "%08x",
-                     (unsigned)(comm->member.job ^ comm->member.job >> 32));
-        at += at[0] == '%' && at[1] != '\0' && strchr("hprnc%", at[1]) != NULL;
-        if (n + strlen(piece) >= PATH_MAX)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long");
-        memcpy(path_out + n, piece, strlen(piece));
-        n += strlen(piece);
+    for (const char *at = pattern; *at != '\0' && n < sizeof(name); at++) {
+        const char letter = at[0] == '%' ? at[1] : '\0';
+        char piece[24] = {at[0], letter, '\0'};
+        if (letter == 'n')
+            snprintf(piece, sizeof(piece), "%" PRIu64, member->number);
+        else if (letter == 'c')
+            snprintf(piece, sizeof(piece), "%08x", (unsigned)(member->job ^ member->job >> 32));
+        at += letter != '\0';
+        n += (size_t)snprintf(name + n, sizeof(name) - n, "%s", piece);
     }
-    path_out[n] = '\0';
+    if (n >= sizeof(name) || !gyre_file_expand(name, member->rank, path_out, PATH_MAX, NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long");
     return GYRE_SUCCESS;
 }
 
@@ -365,9 +359,8 @@ gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metri
     struct gyre_metrics *metrics = calloc(1, sizeof(*metrics));
     if (metrics == NULL)
         return gyre_fail_errno(ENOMEM, "metrics");
-    gyre_status status =
-        expand(gyre_param_text(&comm->member.params, GYRE_PARAM_METRICS_FILE), comm,
-               comm->links.infos[comm->member.rank].host_name, metrics->path);
+    gyre_status status = expand(gyre_param_text(&comm->member.params, GYRE_PARAM_METRICS_FILE),
+                                &comm->member, metrics->path);
     metrics->n_holders = 2;
     metrics->is_timed = comm->member.device_info.kind == GYRE_DEVICE_HOST;
     metrics->rank = comm->member.rank;
