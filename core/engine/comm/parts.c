@@ -250,17 +250,6 @@ static gyre_status identify_trace(const struct gyre_comm *comm)
 static gyre_status open_links(gyre_comm *comm)
 {
     struct gyre_member *member = &comm->member;
-    struct gyre_links_row rows[GYRE_N_ROW_FILES * GYRE_MAX_ROWS]; /* the measured thresholds */
-    uint32_t n_rows = 0;
-    for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
-        const struct gyre_rows *file = gyre_rows_of((enum gyre_row_file)f);
-        for (size_t i = 0; i < file->n_rows; i++, n_rows++) {
-            const struct gyre_row *row = &file->rows[i];
-            rows[n_rows].hash = gyre_row_hash(row);
-            snprintf(rows[n_rows].text, sizeof(rows[n_rows].text), "%s:%u: %.*s", row->file,
-                     row->line, (int)strcspn(row->text, "\n"), row->text);
-        }
-    }
     const struct gyre_trace_config trace = {
         .file = gyre_param_text(&member->params, GYRE_PARAM_TRACE_FILE),
         .n_events = (uint32_t)gyre_param_number(&member->params, GYRE_PARAM_TRACE_EVENTS),
@@ -270,14 +259,32 @@ static gyre_status open_links(gyre_comm *comm)
     };
     if (trace.file[0] != '\0')
         GYRE_TRY(gyre_trace_open(&trace, &member->trace));
+    size_t n_most = 0;
+    for (int f = 0; f < GYRE_N_ROW_FILES; f++)
+        n_most += gyre_rows_of((enum gyre_row_file)f)->n_rows;
+    struct gyre_links_row *rows = calloc(n_most + 1, sizeof(*rows)); /* the measured thresholds */
+    uint32_t n_rows = 0;
+    if (rows == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu measured rows", n_most);
+    for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
+        const struct gyre_rows *file = gyre_rows_of((enum gyre_row_file)f);
+        for (size_t i = 0; i < file->n_rows; i++, n_rows++) {
+            const struct gyre_row *row = &file->rows[i];
+            rows[n_rows].hash = gyre_row_hash(row);
+            snprintf(rows[n_rows].text, sizeof(rows[n_rows].text), "%s:%u: %.*s", row->file,
+                     row->line, (int)strcspn(row->text, "\n"), row->text);
+        }
+    }
     const struct gyre_links_options options = {.rows = rows,
                                                .n_rows = n_rows,
                                                .algo_hash = comm->algo_file.content.hash,
                                                .tuning_hash = comm->tuning.hash,
                                                .newest_number = gyre_registry_raise_number(0)};
-    GYRE_TRY(gyre_links_open(member, &options, &comm->links));
-    (void)gyre_registry_raise_number(member->number);
-    return GYRE_SUCCESS;
+    const gyre_status status = gyre_links_open(member, &options, &comm->links);
+    free(rows);
+    if (status == GYRE_SUCCESS)
+        (void)gyre_registry_raise_number(member->number);
+    return status;
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
