@@ -7,19 +7,7 @@
 #include "core/engine/call/batch.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
-#include "kernels/pattern.h"
-#include "tests/support/ranks.h"
-
-/* One call of one collective. */
-struct job {
-    enum gyre_collective coll;
-    gyre_dtype dtype;
-    gyre_op op;
-    size_t count;
-    int root;
-    bool in_place;
-    uint32_t seed;
-};
+#include "tests/support/jobs.h"
 
 struct buffers {
     void *send;
@@ -27,64 +15,14 @@ struct buffers {
     void *block; /* what to free */
 };
 
-/* The device of a rank, and a stream on it. */
-struct place {
-    struct gyre_device *device;
-    gyre_stream stream;
-};
-
-static struct place open_place(gyre_comm *comm)
-{
-    struct place place = {NULL, NULL};
-    const struct gyre_device_ops *ops = NULL;
-    int ordinal = -1;
-    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
-    CHECK_OK(gyre_device_find(test_device(), &ops));
-    CHECK_OK(ops->open(ordinal, &place.device));
-    CHECK_OK(gyre_stream_create(&place.stream, test_device(), ordinal));
-    return place;
-}
-
-static void close_place(struct place *place)
-{
-    CHECK_OK(gyre_stream_destroy(place->stream, test_device()));
-    place->device->ops->close(place->device);
-}
-
-static gyre_status call(const struct job *job, const struct buffers *b, gyre_comm *comm,
-                        gyre_stream stream)
-{
-    switch (job->coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        return gyre_all_reduce(b->send, b->recv, job->count, job->dtype, job->op, comm, stream);
-    case GYRE_COLL_BROADCAST:
-        return gyre_broadcast(b->send, b->recv, job->count, job->dtype, job->root, comm, stream);
-    case GYRE_COLL_REDUCE:
-        return gyre_reduce(b->send, b->recv, job->count, job->dtype, job->op, job->root, comm,
-                           stream);
-    case GYRE_COLL_ALL_GATHER:
-        return gyre_all_gather(b->send, b->recv, job->count, job->dtype, comm, stream);
-    default:
-        return gyre_reduce_scatter(b->send, b->recv, job->count, job->dtype, job->op, comm, stream);
-    }
-}
-
-static struct gyre_pattern pattern_of(const struct job *job, int n_ranks)
-{
-    const bool reduces = gyre_collectives[job->coll].reduces;
-    const struct gyre_pattern pattern = {job->dtype, reduces ? job->op : GYRE_SUM,
-                                         (uint32_t)n_ranks, job->seed};
-    return pattern;
-}
-
 /* Buffers at element alignment only, filled; in place where the job says so. */
-static struct buffers make_buffers(const struct job *job, struct gyre_device *device, int rank,
-                                   int n_ranks)
+static struct buffers make_buffers(const struct test_job *job, const struct test_place *place)
 {
+    struct gyre_device *device = place->device;
     const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
     const size_t element = gyre_dtype_bytes(job->dtype);
-    const size_t n_in = job->count * (traits->in_blocks ? (size_t)n_ranks : 1);
-    const size_t n_out = job->count * (traits->out_blocks ? (size_t)n_ranks : 1);
+    const size_t n_in = job->count * (traits->in_blocks ? (size_t)place->n_ranks : 1);
+    const size_t n_out = job->count * (traits->out_blocks ? (size_t)place->n_ranks : 1);
     struct buffers b;
     CHECK_OK(device->ops->mem_alloc(device, (n_in + n_out + 64) * element, &b.block));
     char *memory = b.block;
@@ -93,57 +31,30 @@ static struct buffers make_buffers(const struct job *job, struct gyre_device *de
     CHECK_OK(device->ops->zero(device, memory, (n_in + n_out + 64) * element));
     if (job->in_place && traits->out_blocks) {
         b.recv = memory + element;
-        b.send = memory + element + (size_t)rank * job->count * element;
+        b.send = memory + element + (size_t)place->rank * job->count * element;
     } else if (job->in_place && traits->in_blocks) {
-        b.recv = memory + element + (size_t)rank * job->count * element;
+        b.recv = memory + element + (size_t)place->rank * job->count * element;
     } else if (job->in_place) {
         b.recv = b.send;
     }
-    const struct gyre_pattern pattern = pattern_of(job, n_ranks);
-    CHECK_OK(gyre_pattern_fill(device, &pattern, (uint32_t)rank, 0, n_in, b.send));
+    const struct gyre_pattern pattern = test_job_pattern(job, place->n_ranks);
+    CHECK_OK(gyre_pattern_fill(device, &pattern, (uint32_t)place->rank, 0, n_in, b.send));
     return b;
 }
 
-static void check_result(const struct job *job, const struct buffers *b, struct gyre_device *device,
-                         int rank, int n_ranks)
+static void run_job(const struct test_job *job, const struct test_place *place)
 {
-    const struct gyre_pattern pattern = pattern_of(job, n_ranks);
+    struct buffers b = make_buffers(job, place);
     struct gyre_pattern_errors errors = {0};
-    const size_t block_bytes = job->count * gyre_dtype_bytes(job->dtype);
-    uint64_t n_wrong = 0;
-    if (job->coll == GYRE_COLL_ALL_REDUCE || (job->coll == GYRE_COLL_REDUCE && rank == job->root)) {
-        gyre_pattern_check_reduced(device, &pattern, 0, job->count, b->recv, &errors);
-        n_wrong = errors.n_wrong;
-    } else if (job->coll == GYRE_COLL_REDUCE_SCATTER) {
-        gyre_pattern_check_reduced(device, &pattern, (uint64_t)rank * job->count, job->count,
-                                   b->recv, &errors);
-        n_wrong = errors.n_wrong;
-    } else if (job->coll == GYRE_COLL_BROADCAST) {
-        gyre_pattern_check_copy(device, &pattern, (uint32_t)job->root, 0, job->count, b->recv,
-                                &errors);
-        n_wrong = errors.n_wrong;
-    } else if (job->coll == GYRE_COLL_ALL_GATHER) {
-        for (int from = 0; from < n_ranks; from++) {
-            gyre_pattern_check_copy(device, &pattern, (uint32_t)from, 0, job->count,
-                                    (char *)b->recv + (size_t)from * block_bytes, &errors);
-            n_wrong += errors.n_wrong;
-        }
-    }
+    CHECK_OK(test_job_call(job, place, b.send, b.recv));
+    CHECK_OK(gyre_stream_synchronize(place->stream, test_device()));
+    const uint64_t n_wrong = test_job_wrong(job, place, b.recv, &errors);
     CHECK_MSG(n_wrong == 0,
               "%s %s %s count %zu root %d in place %d rank %d of %d: %" PRIu64
               " wrong, first at %" PRIu64 ": %" PRIx64 " not %" PRIx64,
               gyre_collectives[job->coll].name, gyre_dtype_names[job->dtype],
-              gyre_op_names[job->op], job->count, job->root, job->in_place, rank, n_ranks, n_wrong,
-              errors.first_wrong, errors.got, errors.expected);
-}
-
-static void run_job(const struct job *job, gyre_comm *comm, int rank, int n_ranks,
-                    const struct place *place)
-{
-    struct buffers b = make_buffers(job, place->device, rank, n_ranks);
-    CHECK_OK(call(job, &b, comm, place->stream));
-    CHECK_OK(gyre_stream_synchronize(place->stream, test_device()));
-    check_result(job, &b, place->device, rank, n_ranks);
+              gyre_op_names[job->op], job->count, job->root, job->in_place, place->rank,
+              place->n_ranks, n_wrong, errors.first_wrong, errors.got, errors.expected);
     CHECK_OK(place->device->ops->mem_free(place->device, b.block));
 }
 
@@ -157,8 +68,9 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
     const size_t counts[] = {0, 1, 3, 4099, 262147, 1000003};
     const bool is_whole = argument == NULL && n_ranks == 3; /* the largest one takes seconds */
     const size_t n_counts = GYRE_ARRAY_LENGTH(counts) - !is_whole - (getenv("TEST_FEW") != NULL);
-    struct place place = open_place(comm);
-    struct job job = {.seed = 1};
+    struct test_place place = test_place_open(comm);
+    struct test_job job = {.seed = 1};
+    (void)rank;
     for (size_t c = 0; c < GYRE_ARRAY_LENGTH(collectives); c++) {
         job.coll = collectives[c];
         for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
@@ -169,7 +81,7 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
                 job.in_place = job.seed % 2 == 1;
                 job.count = (size_t)(job.seed * 37 % 1031);
                 job.seed++;
-                run_job(&job, comm, rank, n_ranks, &place);
+                run_job(&job, &place);
                 if (!gyre_collectives[job.coll].reduces)
                     break;
             }
@@ -181,13 +93,13 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
                 job.count = counts[i];
                 job.in_place = !job.in_place;
                 job.seed++;
-                run_job(&job, comm, rank, n_ranks, &place);
+                run_job(&job, &place);
                 if (!gyre_collectives[job.coll].has_root)
                     break;
             }
         }
     }
-    close_place(&place);
+    test_place_close(&place);
 }
 
 /* Everybody sends to everybody, itself too, twice, in one group. */
@@ -195,7 +107,7 @@ static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     (void)argument;
     enum { COUNT = 50021 };
-    struct place place = open_place(comm);
+    struct test_place place = test_place_open(comm);
     struct gyre_device *device = place.device;
     const size_t n_bytes = (size_t)n_ranks * COUNT * 2 * sizeof(int32_t);
     int32_t *expected = malloc(n_bytes);
@@ -232,7 +144,7 @@ static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(device->ops->mem_free(device, memory[1]));
     free(expected);
     free(got);
-    close_place(&place);
+    test_place_close(&place);
 }
 
 TEST_CASE("all collectives are right between threads")
@@ -274,7 +186,7 @@ TEST_CASE("all collectives are right with every algorithm")
  * bytes of each. */
 TEST_ON_HOST_THREADS("a slot that is too small for a range is named", 3)
 {
-    struct place place = open_place(comm);
+    struct test_place place = test_place_open(comm);
     struct gyre_choice choice = {.algorithm = &gyre_algorithm_halving, .tile_bytes = 32};
     int32_t in[100] = {0}, out[300];
     CHECK(n_ranks == 3);
@@ -288,7 +200,7 @@ TEST_ON_HOST_THREADS("a slot that is too small for a range is named", 3)
     for (int i = 0; i < 300; i++)
         CHECK(out[i] == 0);
     gyre_plan_force(gyre_comm_plans(comm), NULL);
-    close_place(&place);
+    test_place_close(&place);
 }
 
 TEST_CASE("all collectives are right over sockets")
@@ -307,7 +219,7 @@ TEST_CASE("messages of a group do not wait for each other")
 /* All-reduce one element that lives in host memory, through the rank's device. */
 static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gyre_op op)
 {
-    struct place place = open_place(comm);
+    struct test_place place = test_place_open(comm);
     struct gyre_device *device = place.device;
     void *memory = NULL;
     CHECK_OK(device->ops->mem_alloc(device, 64, &memory));
@@ -319,7 +231,7 @@ static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gy
     snprintf(cause, sizeof(cause), "%s", gyre_last_error());
     CHECK_OK(device->ops->copy(device, value, memory, gyre_dtype_bytes(dtype)));
     CHECK_OK(device->ops->mem_free(device, memory));
-    close_place(&place);
+    test_place_close(&place);
     gyre_set_cause(cause);
     return status;
 }
@@ -437,7 +349,7 @@ TEST_ON_HOST_THREADS("an operation's number may mean another scalar later", 3)
 TEST_ON_THREADS("a group can be simulated", 3)
 {
     enum { N = 65536 };
-    struct place place = open_place(comm);
+    struct test_place place = test_place_open(comm);
     struct gyre_device *device = place.device;
     float value = (float)rank, sum = 0;
     double few_us = 0, many_us = 0, unset_us = -1;
@@ -466,7 +378,7 @@ TEST_ON_THREADS("a group can be simulated", 3)
     CHECK_OK(device->ops->copy(device, &sum, memory, sizeof(sum)));
     CHECK(sum == (float)(n_ranks * (n_ranks - 1) / 2));
     CHECK_OK(device->ops->mem_free(device, memory));
-    close_place(&place);
+    test_place_close(&place);
 }
 
 /* Nothing of it is launched, the calls of inner groups neither; what it makes is made. */

@@ -12,8 +12,7 @@
 #define TEST_OWN_MAIN
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
-#include "kernels/pattern.h"
-#include "tests/support/ranks.h"
+#include "tests/support/jobs.h"
 
 #ifdef TEST_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -31,17 +30,6 @@ static bool is_rdma; /* between hosts by RDMA, else by sockets */
 static uint32_t n_calls = 60;
 static uint64_t first_seed = 1;
 
-struct job {
-    enum gyre_collective coll;
-    gyre_dtype dtype;
-    gyre_op op;
-    size_t count;
-    int root;
-    bool in_place;
-    bool in_graph;
-    uint32_t seed;
-};
-
 /* What all ranks share. */
 struct team {
     pthread_barrier_t barrier;
@@ -53,12 +41,9 @@ struct team {
 
 struct rank {
     struct team *team;
-    gyre_comm *comm;
-    struct gyre_device *device;
-    gyre_stream stream;
+    struct test_place place;
     char *in;
     char *out;
-    int rank;
     pthread_t thread;
 };
 
@@ -71,7 +56,7 @@ static uint64_t mix(uint64_t number)
 }
 
 /* The same on all ranks: made from its number. */
-static struct job make_job(uint64_t number, const struct team *team)
+static struct test_job make_job(uint64_t number, const struct team *team)
 {
     static const size_t counts[] = {1, 3, 33, 1000, 1031, 4099, MAX_COUNT};
     static const enum gyre_collective colls[] = {
@@ -79,7 +64,7 @@ static struct job make_job(uint64_t number, const struct team *team)
         GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_TO_ALL,
         GYRE_COLL_GATHER,     GYRE_COLL_SCATTER,        GYRE_COLL_SEND_RECV};
     uint64_t random = mix(mix(number));
-    struct job job = {.seed = (uint32_t)number};
+    struct test_job job = {.seed = (uint32_t)number};
     job.coll = colls[number % GYRE_ARRAY_LENGTH(colls)];
     job.dtype = (gyre_dtype)(random % GYRE_N_DTYPES);
     random /= GYRE_N_DTYPES;
@@ -90,82 +75,7 @@ static struct job make_job(uint64_t number, const struct team *team)
     job.root = (int)(random % (unsigned)team->n_ranks);
     random /= (unsigned)team->n_ranks;
     job.in_place = random % 3 == 0 && job.coll == GYRE_COLL_ALL_REDUCE;
-    job.in_graph = team->in_graphs;
     return job;
-}
-
-static gyre_status call(const struct job *job, const struct rank *own, const void *in, void *out)
-{
-    const int n = own->team->n_ranks;
-    gyre_status status;
-    switch (job->coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        return gyre_all_reduce(in, out, job->count, job->dtype, job->op, own->comm, own->stream);
-    case GYRE_COLL_BROADCAST:
-        return gyre_broadcast(in, out, job->count, job->dtype, job->root, own->comm, own->stream);
-    case GYRE_COLL_REDUCE:
-        return gyre_reduce(in, out, job->count, job->dtype, job->op, job->root, own->comm,
-                           own->stream);
-    case GYRE_COLL_ALL_GATHER:
-        return gyre_all_gather(in, out, job->count, job->dtype, own->comm, own->stream);
-    case GYRE_COLL_REDUCE_SCATTER:
-        return gyre_reduce_scatter(in, out, job->count, job->dtype, job->op, own->comm,
-                                   own->stream);
-    case GYRE_COLL_ALL_TO_ALL:
-        return gyre_all_to_all(in, out, job->count, job->dtype, own->comm, own->stream);
-    case GYRE_COLL_GATHER:
-        return gyre_gather(in, out, job->count, job->dtype, job->root, own->comm, own->stream);
-    case GYRE_COLL_SCATTER:
-        return gyre_scatter(in, out, job->count, job->dtype, job->root, own->comm, own->stream);
-    default: /* to the next rank, from the one before */
-        GYRE_TRY(gyre_group_start());
-        status = gyre_send(in, job->count, job->dtype, (own->rank + 1) % n, own->comm, own->stream);
-        if (status == GYRE_SUCCESS)
-            status = gyre_recv(out, job->count, job->dtype, (own->rank + n - 1) % n, own->comm,
-                               own->stream);
-        GYRE_TRY(gyre_group_end());
-        return status;
-    }
-}
-
-/* What the result must hold from block `block` on: a reduction, or elements of one rank's input. */
-static uint64_t count_wrong(const struct job *job, const struct rank *own, const char *out)
-{
-    const int n = own->team->n_ranks;
-    const struct gyre_pattern pattern = {job->dtype,
-                                         gyre_collectives[job->coll].reduces ? job->op : GYRE_SUM,
-                                         (uint32_t)n, job->seed};
-    const size_t block_bytes = job->count * gyre_dtype_bytes(job->dtype);
-    const uint64_t own_first = (uint64_t)own->rank * job->count;
-    struct gyre_pattern_errors errors = {0};
-    uint64_t n_wrong = 0;
-    switch (job->coll) {
-    case GYRE_COLL_REDUCE:
-    case GYRE_COLL_GATHER:
-        if (own->rank != job->root)
-            return 0;
-        break;
-    default:
-        break;
-    }
-    if (gyre_collectives[job->coll].reduces) {
-        const bool is_part = job->coll == GYRE_COLL_REDUCE_SCATTER;
-        CHECK_OK(gyre_pattern_check_reduced(own->device, &pattern, is_part ? own_first : 0,
-                                            job->count, out, &errors));
-        return errors.n_wrong;
-    }
-    const bool has_blocks = gyre_collectives[job->coll].out_blocks;
-    for (int block = 0; block < (has_blocks ? n : 1); block++) {
-        const int from = has_blocks                         ? block
-                         : job->coll == GYRE_COLL_SEND_RECV ? (own->rank + n - 1) % n
-                                                            : job->root;
-        const bool is_cut = job->coll == GYRE_COLL_ALL_TO_ALL || job->coll == GYRE_COLL_SCATTER;
-        CHECK_OK(gyre_pattern_check_copy(own->device, &pattern, (uint32_t)from,
-                                         is_cut ? own_first : 0, job->count,
-                                         out + (size_t)block * block_bytes, &errors));
-        n_wrong += errors.n_wrong;
-    }
-    return n_wrong;
 }
 
 /* Make the call once, or several times as a graph. Nobody allocates while a kernel runs.
@@ -175,52 +85,52 @@ static uint64_t count_wrong(const struct job *job, const struct rank *own, const
  * kernels on one GPU at the same time, a rank's second kernel can keep another rank's first one
  * from starting (docs/lab_notes.md). The first kernel of the one waits for the first kernel of the
  * other, so both would wait for ever. */
-static void carry_out(const struct job *job, const struct rank *own, const void *in, void *out)
+static void carry_out(const struct test_job *job, const struct rank *own, const void *in, void *out)
 {
 #ifdef TEST_WITH_CUDA
-    cudaStream_t stream = (cudaStream_t)own->stream;
-    if (job->in_graph) {
+    cudaStream_t stream = (cudaStream_t)own->place.stream;
+    if (own->team->in_graphs) {
         cudaGraph_t graph;
         cudaGraphExec_t exec;
         /* In place, a second replay would reduce the results of the first one. */
         const int n_replays = job->in_place ? 1 : N_REPLAYS;
         CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-        CHECK_OK(call(job, own, in, out));
+        CHECK_OK(test_job_call(job, &own->place, in, out));
         CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
         CHECK(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
         for (int i = 0; i < n_replays; i++) {
             pthread_barrier_wait(&own->team->barrier);
             CHECK(cudaGraphLaunch(exec, stream) == cudaSuccess);
         }
-        CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
+        CHECK_OK(gyre_stream_synchronize(own->place.stream, test_device()));
         pthread_barrier_wait(&own->team->barrier);
         CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
         CHECK(cudaGraphDestroy(graph) == cudaSuccess);
         return;
     }
 #endif
-    CHECK_OK(call(job, own, in, out));
-    CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
+    CHECK_OK(test_job_call(job, &own->place, in, out));
+    CHECK_OK(gyre_stream_synchronize(own->place.stream, test_device()));
 }
 
-static void run_job(const struct job *job, const struct rank *own)
+static void run_job(const struct test_job *job, const struct rank *own)
 {
     const int n = own->team->n_ranks;
     const size_t element = gyre_dtype_bytes(job->dtype);
     const size_t n_in = job->count * (gyre_collectives[job->coll].in_blocks ? (size_t)n : 1);
-    const struct gyre_pattern pattern = {job->dtype,
-                                         gyre_collectives[job->coll].reduces ? job->op : GYRE_SUM,
-                                         (uint32_t)n, job->seed};
+    const struct gyre_pattern pattern = test_job_pattern(job, n);
     char *in = own->in + job->seed % 3 * element; /* not always at a multiple of 16 */
     char *out = job->in_place ? in : own->out + job->seed % 2 * element;
-    CHECK_OK(gyre_pattern_fill(own->device, &pattern, (uint32_t)own->rank, 0, n_in, in));
+    CHECK_OK(
+        gyre_pattern_fill(own->place.device, &pattern, (uint32_t)own->place.rank, 0, n_in, in));
     pthread_barrier_wait(&own->team->barrier);
     carry_out(job, own, in, out);
     pthread_barrier_wait(&own->team->barrier);
-    const uint64_t n_wrong = count_wrong(job, own, out);
+    struct gyre_pattern_errors errors = {0};
+    const uint64_t n_wrong = test_job_wrong(job, &own->place, out, &errors);
     CHECK_MSG(n_wrong == 0, "job %u: %s %s %s count %zu root %d rank %d of %d: %llu wrong",
               job->seed, gyre_collectives[job->coll].name, gyre_dtype_names[job->dtype],
-              gyre_op_names[job->op], job->count, job->root, own->rank, n,
+              gyre_op_names[job->op], job->count, job->root, own->place.rank, n,
               (unsigned long long)n_wrong);
 }
 
@@ -228,23 +138,18 @@ static void run_job(const struct job *job, const struct rank *own)
 
 static void open_rank(struct rank *own)
 {
-    const struct gyre_device_ops *ops = NULL;
     const size_t n_bytes = ((size_t)MAX_COUNT * (size_t)own->team->n_ranks + 8) * 8;
-    int ordinal = -1;
-    CHECK_OK(gyre_comm_device(own->comm, NULL, &ordinal));
-    CHECK_OK(gyre_device_find(test_device(), &ops));
-    CHECK_OK(ops->open(ordinal, &own->device));
-    CHECK_OK(gyre_stream_create(&own->stream, test_device(), ordinal));
-    CHECK_OK(ops->mem_alloc(own->device, n_bytes, (void **)&own->in));
-    CHECK_OK(ops->mem_alloc(own->device, n_bytes, (void **)&own->out));
+    own->place = test_place_open(own->place.comm);
+    const struct gyre_device_ops *ops = own->place.device->ops;
+    CHECK_OK(ops->mem_alloc(own->place.device, n_bytes, (void **)&own->in));
+    CHECK_OK(ops->mem_alloc(own->place.device, n_bytes, (void **)&own->out));
 }
 
 static void close_rank(struct rank *own)
 {
-    CHECK_OK(own->device->ops->mem_free(own->device, own->in));
-    CHECK_OK(own->device->ops->mem_free(own->device, own->out));
-    CHECK_OK(gyre_stream_destroy(own->stream, test_device()));
-    own->device->ops->close(own->device);
+    CHECK_OK(own->place.device->ops->mem_free(own->place.device, own->in));
+    CHECK_OK(own->place.device->ops->mem_free(own->place.device, own->out));
+    test_place_close(&own->place);
 }
 
 static void *run_rank(void *pointer)
@@ -254,7 +159,7 @@ static void *run_rank(void *pointer)
     open_rank(own);
     pthread_barrier_wait(&team->barrier);
     for (uint32_t i = 0; i < n_calls && test_n_failures == 0; i++) {
-        const struct job job = make_job(first_seed * 1000003 + i, team);
+        const struct test_job job = make_job(first_seed * 1000003 + i, team);
         run_job(&job, own);
         pthread_barrier_wait(&team->barrier); /* all see the same number of failures */
     }
@@ -302,7 +207,7 @@ static void run_team(struct team *team)
 {
     struct rank ranks[MAX_RANKS];
     for (int rank = 0; rank < team->n_ranks; rank++) {
-        ranks[rank] = (struct rank){.team = team, .comm = team->comms[rank], .rank = rank};
+        ranks[rank] = (struct rank){.team = team, .place.comm = team->comms[rank]};
         pthread_create(&ranks[rank].thread, NULL, run_rank, &ranks[rank]);
     }
     for (int rank = 0; rank < team->n_ranks; rank++)
@@ -365,7 +270,7 @@ TEST_CASE("the choice is the same on all ranks and has both protocols")
     if (!open_team(&team, false))
         return;
     for (uint64_t i = 0; i < 200; i++) {
-        const struct job job = make_job(i, &team);
+        const struct test_job job = make_job(i, &team);
         struct gyre_plan_summary first;
         if (job.coll == GYRE_COLL_SEND_RECV)
             continue;
