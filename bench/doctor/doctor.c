@@ -106,7 +106,6 @@ static bool parse(int argc, char **argv, struct options *options)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-/* What this machine or job lacks, in words; NULL = nothing. */
 static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs needs)
 {
 #define WORDS(name, words) words,
@@ -144,7 +143,6 @@ static void run_checks(struct bench_doctor *doctor, const char *only)
             bench_skip(doctor, "%s", lack);
         else
             check->run(doctor);
-        /* A check that says nothing must not look like one without problems. */
         if (!bench_said(doctor))
             bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the check came to no result");
     }

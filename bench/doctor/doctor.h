@@ -30,7 +30,6 @@ enum bench_check_id {
 
 struct bench_doctor;
 
-/* Without it the check is skipped with these words. */
 #define BENCH_NEEDS_TABLE(X)                                   \
     X(NOTHING, NULL)                                           \
     X(PORT, "no RDMA port in /sys/class/infiniband")           \
@@ -133,20 +132,17 @@ struct bench_doctor {
 
 /* ---- what checks say ----------------------------------------------------------------------- */
 
-/** bench_say - add a finding of the running check. @subject, @fix: may be NULL. @format: the
- * evidence. */
+/** bench_say - @subject, @fix: may be NULL. @format: the evidence. */
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #define bench_ok(doctor, subject, ...) bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
 #define bench_skip(doctor, ...)        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
 
-/** bench_say_port - about an RDMA port, whose names are put into the fix. */
 void bench_say_port(struct bench_doctor *doctor, enum bench_severity severity,
                     const struct bench_rdma_port *port, const char *fix, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/** bench_say_netdev - about an interface, whose name is put into the fix. */
 void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity, const char *netdev,
                       const char *fix, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -156,7 +152,6 @@ void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity,
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
                           enum bench_read result);
 
-/* A counter in a file, and the most that is no finding. */
 struct bench_count {
     const char *subject, *path;
     const char *key;             /* before the number; NULL = the file has the number alone */
@@ -210,7 +205,6 @@ void bench_facts_gather(struct bench_doctor *doctor);
 
 bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding);
 
-/** bench_findings_sort - by check, then by severity (worst first), then by subject. */
 void bench_findings_sort(struct bench_findings *findings);
 
 /** bench_findings_exit_status - 0 = no problem, 1 = a warning, 2 = a failure, 3 = no warning, but a

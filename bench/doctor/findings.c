@@ -28,7 +28,6 @@ void bench_text_clean(char *text)
             *text = *text == '\t' ? ' ' : '?';
 }
 
-/* A text that had no room for all n bytes behind the first ones ends with "...". */
 static void mark_cut(char *text, size_t text_bytes, size_t used, int n)
 {
     if (n > 0 && used + (size_t)n >= text_bytes && text_bytes > 4)

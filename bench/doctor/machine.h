@@ -52,7 +52,6 @@ int bench_read_names(const char *root, const char *path, char (**names_out)[BENC
 
 bool bench_exists(const char *root, const char *path);
 
-/** bench_can_open - for reading and writing, if it is a device. */
 bool bench_can_open(const char *root, const char *path);
 
 /** bench_text_to_number - decimal or 0x, with blanks around it. */
@@ -232,8 +231,8 @@ void bench_counters_free(struct bench_counters *counters);
 
 int bench_counters_n(const struct bench_counters *counters);
 
-/** bench_counters_compare - the counters that are larger in `after`; losses first. Returns their
- * number, at most n_max. */
+/** bench_counters_compare - larger in `after`; losses first. Returns their number, at most n_max.
+ */
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,
                            struct bench_rise *rises_out, int n_max);
 

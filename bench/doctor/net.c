@@ -193,7 +193,6 @@ static int find_route(const struct bench_machine *machine, const struct route *r
     return best;
 }
 
-/* That proc/net/fib_trie lists as "/32 host LOCAL", once. */
 static void add_ipv4(struct bench_machine *machine)
 {
     char *trie = NULL, text[32] = "";
@@ -250,7 +249,6 @@ static void add_ipv6(struct bench_machine *machine)
     free(text);
 }
 
-/* Of one family, by the order of their interfaces, as getifaddrs(). */
 static void sort_by_device(const struct bench_machine *machine, struct gyre_sock_interface *list,
                            int n)
 {

@@ -62,7 +62,6 @@ static gyre_status synchronize(const struct copier *copier, int rank)
     return status;
 }
 
-/* One thread calls for both ranks, so both calls are in one group. */
 static gyre_status enqueue(const struct copier *copier, int from, int to, size_t n_bytes)
 {
     GYRE_TRY(gyre_group_start());

@@ -250,7 +250,6 @@ static int ask(int fd, const char *netdev, void *command)
     return ioctl(fd, SIOCETHTOOL, &request);
 }
 
-/* The kernel hands out names and numbers in two calls. */
 static enum bench_read format_statistics(int fd, const char *netdev, uint32_t n, char **text_out)
 {
     struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);

@@ -181,7 +181,7 @@ int bench_read_names(const char *root, const char *path, char (**names_out)[BENC
 void *bench_grow(void *list, int n, size_t item_bytes)
 {
     if ((n & (n - 1)) != 0)
-        return list; /* the room for the items doubles at powers of two */
+        return list;
     const size_t room = n == 0 ? 1 : 2 * (size_t)n;
     char *more = realloc(list, room * item_bytes);
     if (more != NULL)
@@ -243,7 +243,6 @@ static bool read_pci(struct bench_machine *machine)
     return machine->pci != NULL;
 }
 
-/* A width ("16") or a speed ("16.0 GT/s PCIe"). */
 static enum bench_read read_figure(const char *root, const char *bus_id, const char *file,
                                    double *figure_out)
 {

@@ -23,7 +23,6 @@ struct fifo {
     uint32_t last;
 };
 
-/* A value of the drawing is a value of the verifier's store, of one chunk. */
 struct known {
     uint32_t stored;
     uint32_t next; /* with the same number in the store; 0 = none */

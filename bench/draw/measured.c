@@ -153,7 +153,6 @@ static int compare_starts(const void *left, const void *right)
     return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
 }
 
-/* From the first rank's begin to the last one's end. */
 static void find_span(const struct bench_trace *trace, int call, struct bench_draw_times *times,
                       double *start_us, double *end_us)
 {

@@ -30,7 +30,6 @@ struct bench_draw_embedded {
 extern const struct bench_draw_embedded bench_draw_page_html;
 extern const struct bench_draw_embedded bench_draw_page_css;
 
-/** In the order in which they run, ended by NULL. */
 extern const struct bench_draw_embedded *const bench_draw_scripts[];
 
 #endif

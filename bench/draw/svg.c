@@ -54,7 +54,6 @@ static void define_value(const struct bench_svg *picture, uint32_t value)
     fputs("</symbol>\n", picture->file);
 }
 
-/* Panels are drawn in order, so the state never goes back. */
 static void advance(struct bench_svg *picture, uint32_t n_rounds)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -93,7 +92,6 @@ static gyre_status define_values(struct bench_svg *picture)
 
 /* ---- the picture -------------------------------------------------------------------------- */
 
-/* All rounds if there is room, else the first, the last, and others evenly between. */
 static void choose_panels(struct bench_svg *picture, int round)
 {
     const struct bench_drawing *drawing = picture->drawing;

@@ -308,7 +308,6 @@ static void draw_rank(const struct bench_svg *picture, uint32_t rank)
     fputc('\n', picture->file);
 }
 
-/* As arrows or as the numbers of their chunks. Returns the number of slots. */
 static uint32_t draw_slots(const struct bench_svg *picture, uint32_t rank, uint32_t number,
                            bool is_caption)
 {
@@ -345,7 +344,6 @@ static uint32_t draw_slots_of_round(const struct bench_svg *picture, uint32_t ro
     return n_slots;
 }
 
-/* Arrows first, so that no arrow crosses a number. */
 static void draw_round(const struct bench_svg *picture, uint32_t round)
 {
     if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)

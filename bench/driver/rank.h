@@ -93,7 +93,6 @@ int bench_next_rank(const struct bench_rank *rank);
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);
 gyre_status bench_wait(const struct bench_rank *rank);
 
-/** bench_fill - new inputs, and zeros where the result will be. All ranks call it together. */
 gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call);
 
 /** bench_check - counts this rank's wrong elements. */

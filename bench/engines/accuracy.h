@@ -7,7 +7,6 @@
 
 #include "bench/engines/compare.h"
 
-/* Over all results of one line, the largest over the ranks. */
 struct bench_accuracy {
     double max;
     double mean;

@@ -52,8 +52,7 @@ static bool wants_plain(const struct nccl *nccl)
 static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS",
                                                    "NCCL_MAX_NCHANNELS"};
 
-/* By local rank 0 alone. The all-gather of the id, which comes later, makes all threads see them.
- */
+/* By local rank 0 alone. The later all-gather of the id makes all threads see them. */
 static void pin_variables(struct nccl *nccl)
 {
     const struct bench_options *options = nccl->rank->options;

@@ -31,7 +31,6 @@ static double us_since(uint64_t begin_ns)
     return (double)(gyre_now_ns() - begin_ns) / 1e3;
 }
 
-/* Waits after each kernel, or only after the last. */
 static gyre_status time_launches(gyre_stream stream, int n_launches, bool waits, double *us_out)
 {
     const uint64_t begin_ns = gyre_now_ns();
@@ -125,7 +124,6 @@ static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limi
     return GYRE_SUCCESS;
 }
 
-/* If not, a note names two GPUs that cannot. */
 static bool is_connected(const struct bench_rig *rig, int n_gpus, struct bench_limits *limits)
 {
     char what[32];

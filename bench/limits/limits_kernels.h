@@ -24,7 +24,6 @@ struct bench_flag_page {
 };
 static_assert(sizeof(struct bench_flag_page) == 16, "the same layout on host and GPU");
 
-/* A number goes to the other GPU and back. */
 struct bench_ping_pong {
     uint32_t *mine; /* zero at first; written by the other GPU only */
     uint32_t *theirs;
@@ -65,7 +64,6 @@ gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream
  * this GPU can address, aligned to 16 bytes and not overlapping; a multiple of 16 bytes. */
 gyre_status bench_enqueue_copy(const struct bench_copy *copy, gyre_stream stream);
 
-/** bench_enqueue_scatter - to all other GPUs at the same time. */
 gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter, uint32_t n_blocks,
                                   gyre_stream stream);
 
@@ -105,7 +103,6 @@ struct bench_rig {
     struct bench_rig_gpu gpus[BENCH_LIMITS_MAX_GPUS];
 };
 
-/* All GPUs of a ring make it at the same time. */
 struct bench_transfer {
     enum bench_limits_path path;
     uint64_t point; /* in the path's unit */

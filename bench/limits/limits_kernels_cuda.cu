@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Kernels that do one thing as fast as the GPU can.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/limits/limits_kernels.h"
 
 #include "core/foundation/device/cuda_error.h"
@@ -96,7 +93,6 @@ static __global__ void ping_pong(const __grid_constant__ struct bench_ping_pong 
         side.flags->ping_pong_ns = clock_ns() - begin_ns;
 }
 
-/* UNROLL loads of each thread, then as many stores. */
 static __global__ void __launch_bounds__(THREADS)
     copy_lines(uint4 *__restrict__ to, const uint4 *__restrict__ from, uint64_t n_lines)
 {
@@ -221,7 +217,6 @@ static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks
             if (!wait_load(stage, (uint32_t)(done / STAGES) & 1, flags))
                 break;
             start_store(to + done * step_bytes, stage);
-            /* The stage of load k was stored from STORING chunks ago. */
             asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(STORING) : "memory");
         }
         if (k < n_mine) {

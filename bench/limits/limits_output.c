@@ -115,7 +115,6 @@ static void print_ring(const struct bench_limits_ring *ring)
     }
 }
 
-/* A line for each ceiling and a column for each ring, the smallest first. */
 static void print_ceilings(const struct bench_limits *limits)
 {
     if (limits->n_rings == 0)

@@ -243,7 +243,6 @@ static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival
     return GYRE_SUCCESS;
 }
 
-/* A part came from each other GPU, or everything from one neighbour. */
 static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
                              int at)
 {

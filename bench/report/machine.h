@@ -21,7 +21,6 @@ struct bench_clocks {
     unsigned memory_mhz;
 };
 
-/** bench_machine_open / close - what does not change during a run. */
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 

@@ -151,7 +151,6 @@ static void write_csv_header(FILE *file)
           file);
 }
 
-/* Out of place or in place: plain numbers, no blanks. */
 static void write_csv_half(FILE *file, const struct bench_setting *setting,
                            const struct bench_row *row, bool is_in_place)
 {

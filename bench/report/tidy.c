@@ -42,7 +42,6 @@ gyre_status bench_tidy_open(const char *path, bool appends, struct bench_tidy **
     return GYRE_SUCCESS;
 }
 
-/* Texts that come from users are quoted where CSV asks for it. */
 static void put_text(FILE *file, const char *text)
 {
     gyre_text_put_csv(file, text);

@@ -31,7 +31,6 @@ double bench_training_compute_us(const struct bench_training *training)
     return flops / (training->n_ranks * flops_per_us);
 }
 
-/* Parts of at most `part`, each moved by `times` calls. */
 static int split(enum gyre_collective coll, double total, double part, double times,
                  struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS])
 {

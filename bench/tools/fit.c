@@ -21,7 +21,6 @@
 #define MOST           7.0  /* of a logarithm: a constant changes by at most a factor of 1100 */
 #define ENOUGH         1e-6 /* relative gain below which the fit ends */
 
-/* Of one constant or of several that are tied together. */
 struct constant {
     size_t offsets[GYRE_N_LINKS];
     int n_offsets;
@@ -125,7 +124,6 @@ static struct gyre_cost cost_at(const struct fit *fit, const double *moves)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* The first row that needs a simulator opens it. */
 static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
                               struct gyre_simulator **simulator_out)
 {

@@ -19,8 +19,7 @@ struct summary {
     int n_losses; /* above MOST_LOSS */
 };
 
-#define MOST_LOSS 0.05
-/* A choice that is so many times as slow in its first calls is not measured further. */
+#define MOST_LOSS     0.05
 #define MOST_SLOWNESS 3.0
 
 static void print_header(const struct bench_rank *rank)

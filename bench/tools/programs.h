@@ -18,7 +18,6 @@ struct bench_programs {
 
 void bench_programs_free(struct bench_programs *programs);
 
-/** bench_programs_emit - of shape->variant, in place of the programs that the struct holds. */
 bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                          struct bench_programs *programs);
 

@@ -102,7 +102,6 @@ static void print_left_out(const struct bench_table *table, const char *algorith
         printf("# left out: %s: %s\n", algorithm, reason);
 }
 
-/* Are the slots large enough for the algorithm's ranges? */
 static bool fits(const struct bench_table *table, const struct gyre_algorithm *algorithm,
                  const struct gyre_simulator *simulator)
 {

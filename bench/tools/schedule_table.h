@@ -21,7 +21,7 @@ struct bench_table {
     struct gyre_simulator *simulators[BENCH_TABLE_ALGORITHMS];
     int n_algorithms;
     bool all_ranks;
-    bool is_quiet; /* do not say why an algorithm is left out */
+    bool is_quiet;
 };
 
 struct bench_table_cell {

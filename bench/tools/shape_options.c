@@ -56,7 +56,6 @@ static int parse_host_sizes(const char *text, struct gyre_grouping *grouping)
     return 0;
 }
 
-/* @n_ranks: as --ranks says; 0 = it was not given. */
 static void print_wrong_hosts(const char *user, const char *text, int n_ranks)
 {
     if (n_ranks > 0)

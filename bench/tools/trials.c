@@ -79,7 +79,6 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
     add_trial(rank, what, &forced, first, trials);
     for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
         for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
-            /* A tile that is larger than the call is the same as a smaller one. */
             if (tile < most_bytes && tile * n > call_bytes(what))
                 continue;
             forced.n_channels = n;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The facts that all ranks of a job should have in common. Each rank gathers the facts of all
- * ranks, so all come to the same finding.
+ * Each rank gathers the facts of all ranks, so all come to the same finding.
  */
 #include "bench/doctor/doctor.h"
 
@@ -28,7 +27,6 @@ static void list_variables(const struct bench_doctor *doctor, char *fact, size_t
             continue;
         hash = gyre_hash(hash, value, strlen(value));
         hash = gyre_hash(hash, name, strlen(name));
-        /* Values that do not fit into the text still count in the hash. */
         if (strlen(text) < 120)
             bench_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
     }

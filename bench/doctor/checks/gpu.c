@@ -254,7 +254,6 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
     free(gpus);
 }
 
-/* Read once. NULL after saying why there are none. */
 static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
 {
     struct bench_nvml *nvml = doctor->nvml;
@@ -462,7 +461,6 @@ static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo,
         bench_ok(doctor, bus_id, "nearest RDMA port %s (%s)", name, gyre_topo_level_name(level));
 }
 
-/* As a job takes it: from TOPO_FILE if that can be read, else detected. */
 static gyre_status read_topology(const struct bench_doctor *doctor, struct gyre_topo *topo_out)
 {
     char sysfs[PATH_MAX];

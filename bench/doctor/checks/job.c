@@ -91,7 +91,6 @@ void bench_check_job_binding(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "/proc/self/status: %d of %d processors", n_cpus, n_online);
 }
 
-/* Files that are read must be there, the folders of others too. */
 static void check_files(struct bench_doctor *doctor)
 {
     static const struct {

@@ -142,7 +142,6 @@ static unsigned char byte_of(size_t i, int from)
     return (unsigned char)(i * 131 + i / 257 + (size_t)from * 17 + 1);
 }
 
-/* Round trips, then large messages and one answer to all of them. */
 static gyre_status measure_as_sender(const struct rig *rig, int peer, struct outcome *outcome)
 {
     GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* opens connections */

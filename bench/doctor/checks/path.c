@@ -140,7 +140,6 @@ static bool send_size(int fd, int family, int n_bytes, int from)
     memcpy(bytes, &probe, sizeof(probe));
     for (int i = 0; i < N_COPIES; i++) {
         bool is_this_sent = send(fd, bytes, n_payload, MSG_NOSIGNAL) >= 0;
-        /* The first error may belong to an earlier packet. */
         if (!is_this_sent)
             is_this_sent = send(fd, bytes, n_payload, MSG_NOSIGNAL) >= 0;
         is_sent = is_sent || is_this_sent;

@@ -92,8 +92,6 @@ struct flow_control {
     bool has_pauses, has_discards;
 };
 
-/* Adds up "rx_prio3_pause: 12", "tx_prio3_pause: 0", "rx_prio3_discards: 0", "rx_discards_phy: 0".
- */
 static struct flow_control add_up(char *text)
 {
     struct flow_control sum = {0, 0, false, false};

@@ -63,7 +63,6 @@ static struct choice choose(const struct gyre_params *params, const struct gyre_
     return choice;
 }
 
-/* All processes have the same table. @all: by process and host. */
 static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
                   const struct place *places, const struct choice *all)
 {
