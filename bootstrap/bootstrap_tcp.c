@@ -101,20 +101,26 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "init: rank %d cannot reach the rendezvous of %s",
                                  tcp->base.rank, tcp->server_text);
+    bool was_answered = false;
     for (int round = 1, n_refusals = 0;; round++) {
         struct attempts attempts = {.status = GYRE_SUCCESS};
         const bool is_hasty = round == 1 && tcp->n_addresses > 1;
+        /* A rendezvous listens before its id is made: if all addresses refuse, its process has most
+         * likely ended, and together they are tried no longer than one. */
+        const uint64_t connect_ns = is_hasty       ? HASTY_NS
+                                    : was_answered ? CONNECT_SLICE_NS / (unsigned)tcp->n_addresses
+                                                   : CONNECT_SLICE_NS;
         for (int i = 0; i < tcp->n_addresses; i++) {
             if (gyre_bootstrap_is_cancelled(&tcp->base))
                 return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d",
                                  tcp->base.rank);
-            status = try_address(tcp, layout, &addresses[i], is_hasty ? HASTY_NS : CONNECT_SLICE_NS,
-                                 deadline_ns, &attempts);
+            status = try_address(tcp, layout, &addresses[i], connect_ns, deadline_ns, &attempts);
             if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
                 return status;
             if (attempts.is_limited)
                 return fail_attempts(tcp, layout, &attempts);
         }
+        was_answered = attempts.n_late == 0;
         n_refusals += attempts.n_refused > 0;
         const bool may_go_on =
             attempts.n_refused > 0 ? n_refusals < HANDSHAKE_TRIES : attempts.n_late > 0 || is_hasty;
