@@ -9,6 +9,10 @@
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"
 
+#ifdef TEST_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static struct gyre_plan *plan_of(uint64_t count)
@@ -122,6 +126,7 @@ struct caller {
     gyre_comm *comm;
     int rank, n_ranks;
     gyre_stream stream;
+    bool captures; /* calls go into a graph, which is launched once */
     unsigned char *send, *recv, *window;
     unsigned char *image; /* of the host */
     int n_keys;
@@ -237,6 +242,28 @@ static gyre_status call(const struct caller *own, const struct test_call *asked,
     return gyre_collective(&args, own->comm, own->stream);
 }
 
+#ifdef TEST_WITH_CUDA
+static gyre_status call_by_graph(const struct caller *own, const struct test_call *asked,
+                                 const void *send, void *recv)
+{
+    cudaStream_t stream = (cudaStream_t)own->stream;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    CHECK(cudaSetDevice(own->comm->member.device_info.ordinal) == cudaSuccess);
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    const gyre_status status = call(own, asked, send, recv);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(cudaGraphLaunch(ready, stream) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaGraphExecDestroy(ready) == cudaSuccess);
+    return status;
+}
+#else
+#define call_by_graph call /* no streams but the host's, which cannot be captured */
+#endif
+
 /* Makes the call, checks the values, and notes its asked. @settings: a number for each state of the
  * communicator's settings. */
 static void run(struct caller *own, const struct test_call *asked, int settings)
@@ -257,7 +284,7 @@ static void run(struct caller *own, const struct test_call *asked, int settings)
         send = recv + (traits->out_blocks ? own_block : 0);
     CHECK(n_in * block / asked->count + MAX_OFFSET <= ROOM_BYTES);
     put(own, asked, send, n_in);
-    CHECK_OK(call(own, asked, send, recv));
+    CHECK_OK(own->captures ? call_by_graph(own, asked, send, recv) : call(own, asked, send, recv));
     CHECK_OK(gyre_stream_synchronize(own->stream, test_device()));
     if (has_result)
         check(own, asked, recv, n_out);
@@ -403,6 +430,41 @@ TEST_CASE("a plan is made once for each key")
     test_on_threads(1, call_collectives, path);
     test_on_threads(4, call_collectives, path);
     unlink(path);
+}
+
+/* Graphs of calls that were made before, of new ones, and calls that only graphs had. */
+static void call_in_graphs(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct caller *own = malloc(sizeof(*own));
+    (void)argument;
+    open_caller(own, comm, rank, n_ranks);
+    for (int round = 0; round < 6; round++) {
+        for (uint32_t i = 0; i <= 4; i++)
+            run(own,
+                &(struct test_call){.coll = colls[i],
+                                    .count = 64U << round / 2,
+                                    .dtype = GYRE_INT32,
+                                    .recv_offset_bytes = 16 * i},
+                0);
+        check_plans(own, own->captures ? "graphs" : "calls between graphs");
+        own->captures =
+            round % 3 != 2; /* the second and third size are new in a graph, in a call */
+    }
+    close_caller(own);
+    free(own);
+}
+
+TEST_CASE("a captured call has the plan of its key")
+{
+#ifdef TEST_WITH_CUDA
+    const bool can_capture = test_device() == GYRE_DEVICE_CUDA;
+#else
+    const bool can_capture = false;
+#endif
+    if (!can_capture)
+        test_skip_case("streams of the host cannot be captured");
+    test_on_threads(1, call_in_graphs, NULL);
+    test_on_threads(2, call_in_graphs, NULL);
 }
 
 static const struct plan_facts a_message = {
