@@ -45,7 +45,7 @@ COMM_FOLDERS = ["core/engine/links", "core/engine/plan", "core/engine", "core/en
                 "core/engine/comm"]
 for i, folder in enumerate(COMM_FOLDERS):
     ALLOWED[folder] = MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "bootstrap/bootstrap.h",
-                               "bootstrap/launch.h", "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
+                               "bootstrap/launch.h", "algorithms/algorithm.h", "algorithms/plugin.h", "algorithms/simulate/simulate.h",
                                "algorithms/verify/verify.h",
                                "transport/transport.h", "kernels/executor.h"] + COMM_FOLDERS[:i]
 

@@ -286,6 +286,7 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     struct gyre_filter filter;
     double time_ns;
     GYRE_TRY(gyre_params_load(&params));
+    GYRE_TRY(gyre_plugins_load_own());
     GYRE_TRY(gyre_filter_of(&params, &filter));
     if (gyre_param_is_set(&params, GYRE_PARAM_TUNING_FILE))
         GYRE_TRY(gyre_tuning_load(gyre_param_text(&params, GYRE_PARAM_TUNING_FILE), &tuning));

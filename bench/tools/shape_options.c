@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/tools/shape_options.h"
 
+#include "core/engine/plan/plan.h"
+
 #include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
@@ -125,6 +127,10 @@ bool bench_shape_find(const struct bench_shape_options *options, bool needs_algo
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out)
 {
     static struct gyre_grouping grouping;
+    if (gyre_plugins_load_own() != GYRE_SUCCESS) {
+        fprintf(stderr, "%s: %s\n", options->user, gyre_cause());
+        return false;
+    }
     const struct gyre_algorithm *algorithm =
         options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
     const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);

@@ -6,6 +6,7 @@
 #include "core/engine/comm/parts.h"
 
 #include "core/engine/comm/local.h"
+#include "core/engine/plan/plugins.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
@@ -156,6 +157,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_status status;
     GYRE_TRY_GOTO(status, gyre_params_load(&comm->member.params), undo);
     GYRE_TRY_GOTO(status, resolve_config(given, &comm->member.params, &config), undo);
+    GYRE_TRY_GOTO(status, gyre_plugins_load(&comm->member.params), undo);
     if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_TUNING_FILE)) {
         status = gyre_tuning_load(gyre_param_text(&comm->member.params, GYRE_PARAM_TUNING_FILE),
                                   &comm->tuning);
@@ -259,24 +261,11 @@ static gyre_status open_links(gyre_comm *comm)
     };
     if (trace.file[0] != '\0')
         GYRE_TRY(gyre_trace_open(&trace, &member->trace));
-    size_t n_most = 0;
-    for (int f = 0; f < GYRE_N_ROW_FILES; f++)
-        n_most += gyre_rows_of((enum gyre_row_file)f)->n_rows;
-    struct gyre_links_row *rows = calloc(n_most + 1, sizeof(*rows)); /* the measured thresholds */
-    uint32_t n_rows = 0;
+    struct gyre_links_row *rows = calloc(GYRE_MAX_AGREED, sizeof(*rows)); /* too many for a stack */
     if (rows == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu measured rows", n_most);
-    for (int f = 0; f < GYRE_N_ROW_FILES; f++) {
-        const struct gyre_rows *file = gyre_rows_of((enum gyre_row_file)f);
-        for (size_t i = 0; i < file->n_rows; i++, n_rows++) {
-            const struct gyre_row *row = &file->rows[i];
-            rows[n_rows].hash = gyre_row_hash(row);
-            snprintf(rows[n_rows].text, sizeof(rows[n_rows].text), "%s:%u: %.*s", row->file,
-                     row->line, (int)strcspn(row->text, "\n"), row->text);
-        }
-    }
+        return gyre_fail_errno(ENOMEM, "the list of what ranks agree on");
     const struct gyre_links_options options = {.rows = rows,
-                                               .n_rows = n_rows,
+                                               .n_rows = gyre_plan_list_agreed(&comm->tuning, rows),
                                                .algo_hash = comm->algo_file.content.hash,
                                                .tuning_hash = comm->tuning.hash,
                                                .newest_number = gyre_registry_raise_number(0)};

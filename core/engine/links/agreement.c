@@ -139,10 +139,12 @@ static gyre_status refuse_rows(const struct gyre_member *member,
     if (status == GYRE_SUCCESS)
         status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), rows);
     if (status == GYRE_SUCCESS)
-        status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                           "init: the libraries differ in measured thresholds: \"%s\" on rank 0, "
-                           "\"%s\" on rank %d; load the same library on all ranks",
-                           rows[0].text, rows[other].text, other);
+        status =
+            gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                      "init: the ranks differ in measured thresholds or algorithms: \"%s\" on "
+                      "rank 0, \"%s\" on rank %d; load the same library on all ranks, with the "
+                      "same GYRE_TUNING_FILE and GYRE_ALGORITHMS",
+                      rows[0].text, rows[other].text, other);
     free(hashes);
     free(rows);
     return status;

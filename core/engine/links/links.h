@@ -42,7 +42,7 @@ struct gyre_links {
     char summary[64]; /* the transports in use, such as "SHM+NET/Socket/0" */
 };
 
-/* A measured threshold of the library (core/engine/plan/tuner/rows.h). */
+/* A measured threshold (core/engine/plan/tuner/rows.h), or an algorithm. */
 struct gyre_links_row {
     uint64_t hash;
     char text[128]; /* file, line and row, for the message; may be cut */

@@ -54,6 +54,10 @@ uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
+/** gyre_plugins_load_own - let the algorithms of GYRE_ALGORITHMS join (plugins.h), for a program
+ * that makes no communicator, or checks names before it makes one. */
+gyre_status gyre_plugins_load_own(void);
+
 /** gyre_plan_force - carry out collectives by this choice, for benches; NULL: as the tuner
  * chooses, which also chooses fields that are 0. All ranks pass the same, between calls. A choice
  * that is impossible, or forbidden by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */

@@ -69,24 +69,28 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
         variants.most_workers =
             (uint32_t)gyre_max_u64(variants.most_workers, variants.programs[v]->n_workers);
     }
-    if (algorithm->given != NULL)
+    if (algorithm->given != NULL && algorithm->from == NULL)
         variants.most_workers = most_given_workers(algorithm->given);
     *variants_out = variants;
     return GYRE_SUCCESS;
 }
 
-/* For GYRE_CHECK=programs. Programs of a file were proved when it was read. */
+/* For GYRE_CHECK=programs, and for algorithms that are not compiled in. Programs of GYRE_ALGO_FILE
+ * were proved when it was read. */
 static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                          const struct gyre_variants *variants)
 {
     const uint64_t begin_ns = gyre_now_ns();
     const char *name = gyre_collectives[shape.coll].name;
     const char *obstacle = NULL;
-    if (algorithm->given != NULL)
+    if (algorithm->given != NULL && algorithm->from == NULL)
         return GYRE_SUCCESS;
     for (uint32_t v = 0; v < variants->n_variants && obstacle == NULL; v++)
         obstacle = gyre_proof_obstacle(shape.n_ranks, gyre_proof_steps(variants->programs[v]),
                                        variants->programs[v]->n_workers);
+    if (obstacle != NULL && algorithm->from != NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s %s of %u ranks: %s", algorithm->name, name,
+                         shape.n_ranks, obstacle);
     if (obstacle != NULL) {
         GYRE_WARN("GYRE_CHECK=programs: %s %s of %u ranks is not proved: %s", algorithm->name, name,
                   shape.n_ranks, obstacle);
@@ -96,11 +100,13 @@ static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_sha
         shape.variant = (uint16_t)v;
         const gyre_status status = gyre_proof_of_shape(algorithm, &shape);
         if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "GYRE_CHECK=programs");
+            return gyre_fail_context(
+                status, "%s", algorithm->from != NULL ? algorithm->from : "GYRE_CHECK=programs");
     }
-    GYRE_INFO(TUNING, "GYRE_CHECK=programs: %s %s of %u ranks%s is proved (%u variants, %.1f ms)",
-              algorithm->name, name, shape.n_ranks, shape.is_placed ? ", placed" : "",
-              variants->n_variants, (double)(gyre_now_ns() - begin_ns) / 1e6);
+    GYRE_INFO(TUNING, "%s: %s %s of %u ranks%s is proved (%u variants, %.1f ms)",
+              algorithm->from != NULL ? algorithm->from : "GYRE_CHECK=programs", algorithm->name,
+              name, shape.n_ranks, shape.is_placed ? ", placed" : "", variants->n_variants,
+              (double)(gyre_now_ns() - begin_ns) / 1e6);
     return GYRE_SUCCESS;
 }
 
@@ -119,7 +125,7 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
         gyre_status status = emit_variants(algorithm, shape, rank, &entry->variants);
-        if (status == GYRE_SUCCESS && programs->proves)
+        if (status == GYRE_SUCCESS && (programs->proves || algorithm->from != NULL))
             status = prove(algorithm, *shape, &entry->variants);
         if (status != GYRE_SUCCESS) {
             free_variants(&entry->variants);

@@ -68,7 +68,7 @@ static gyre_status read_rows(const char *path, const char *text, struct gyre_row
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out)
 {
     char *text = NULL;
-    struct gyre_tuning tuning = {.hash = GYRE_HASH_INIT};
+    struct gyre_tuning tuning = {.is_set = false};
     GYRE_TRY(gyre_file_read(path, MAX_FILE_BYTES, &text, NULL));
     gyre_status status = read_rows(path, text, &tuning.rows);
     leave_out(text, true);
@@ -81,11 +81,7 @@ gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out)
         return gyre_fail_context(status, "%s", path);
     }
     if (tuning.is_set)
-        tuning.hash = gyre_hash(tuning.hash, &tuning.cost, sizeof(tuning.cost));
-    for (size_t i = 0; tuning.rows != NULL && i < tuning.rows->n_rows; i++) {
-        const uint64_t hash = gyre_row_hash(&tuning.rows->rows[i]);
-        tuning.hash = gyre_hash(tuning.hash, &hash, sizeof(hash));
-    }
+        tuning.hash = gyre_hash(GYRE_HASH_INIT, &tuning.cost, sizeof(tuning.cost));
     *tuning_out = tuning;
     return GYRE_SUCCESS;
 }

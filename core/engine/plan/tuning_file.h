@@ -15,7 +15,7 @@ struct gyre_tuning {
     bool is_set; /* there are constants, not only rows, so choices are predicted */
     struct gyre_cost cost;
     struct gyre_rows *rows; /* NULL = none */
-    uint64_t hash; /* the same for files that differ in spaces or comments; ranks compare it */
+    uint64_t hash;          /* of the constants, which ranks compare; 0 = there are none */
 };
 
 /** gyre_tuning_load - read constants ("key = number"), rows, or both. Constants not named are
