@@ -6,6 +6,7 @@
 """
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -178,6 +179,47 @@ def check_agreement(rig, xor, source, programs):
     assert status == [0, 0], told
 
 
+def check_kernel(rig):
+    """The row stands first in the table and is found; nvcc compiles the kernel, where there is one."""
+    rig.write("fused_own.cuh", rig.block("// fused_own.cuh"))
+    with open(os.path.join(rig.source, "kernels/cuda/host/kernel_rows.c"), encoding="utf-8") as file:
+        table = file.read()
+    first = '#include "kernels/cuda/fused/'
+    assert first in table
+    source = rig.write("rows.c", table.replace(first, '#include "fused_own.cuh"\n' + first, 1))
+    asks = rig.write("asks.c", '''#include "kernels/cuda/host/kernel_rows.h"
+#include <stdio.h>
+int main(void)
+{
+    struct gyre_fused_call call = {.proto = GYRE_PROTO_SIMPLE, .pattern = GYRE_FUSED_ALL_GATHER,
+        .arithmetic = GYRE_FUSED_COPY, .is_placed = true, .is_aligned = true, .is_unscaled = true,
+        .n_peers = 1, .n_tiles = 1, .depth = 4, .most_shared_bytes = UINT32_MAX};
+    for (int n_peers = 1; n_peers <= 2; n_peers++)
+        for (uint32_t i = 0; i < gyre_n_kernel_rows; i++) {
+            call.n_peers = (uint8_t)n_peers;
+            if (gyre_kernel_row_fits(&gyre_kernel_rows[i], &call)) {
+                puts(gyre_kernel_rows[i].name);
+                break;
+            }
+        }
+    return 0;
+}
+''')
+    folders = [f"-I{rig.source}", f"-I{rig.folder}"]
+    # This table is linked in place of the library's.
+    subprocess.run([rig.cc, "-D_GNU_SOURCE", "-std=gnu11", *folders, asks, source,
+                    os.path.join(os.path.dirname(rig.bench), "libgyre_static.a"), "-lm", "-lpthread", "-ldl",
+                    "-o", rig.path("asks")], check=True)
+    found = subprocess.run([rig.path("asks")], capture_output=True, text=True, check=True).stdout.split("\n")
+    assert found[:2] == ["own all-gather", "simple all-gather"], found
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        print("no nvcc here: the kernel of the page is not compiled")
+        return
+    unit = rig.write("own.cu", '#include "fused_own.cuh"\nconst void *own = (const void *)exchange_own;\n')
+    subprocess.run([nvcc, "-std=c++17", "-arch=sm_90", *folders, "-c", unit, "-o", rig.path("own.o")], check=True)
+
+
 def main():
     bench, source = (os.path.abspath(folder) for folder in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as folder:
@@ -187,6 +229,7 @@ def main():
         programs = check_program_file(rig)
         check_bad_libraries(rig, text)
         check_agreement(rig, xor, text, programs)
+        check_kernel(rig)
     print("ok")
 
 
