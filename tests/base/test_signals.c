@@ -30,14 +30,12 @@ static bool blocks(uint64_t blocked, int number)
 }
 
 /* The application's only thread is the first; all others are the library's. */
-static void look_at_all_threads(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(look_at_all_threads)
 {
     char own[16];
     float value = (float)rank;
     uint64_t blocked = 0;
     int n_others = 0;
-    (void)n_ranks;
-    (void)argument;
     CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     snprintf(own, sizeof(own), "%d", (int)getpid());

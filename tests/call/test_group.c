@@ -196,12 +196,11 @@ TEST_ON_THREADS("a group may end while a split of it goes on", 2)
 }
 
 /* Every rank sends to every other: 0, 1, a few, many elements, by other protocols on GPUs. */
-static void exchange_unevenly(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(exchange_unevenly)
 {
     static const size_t sizes[] = {1, 1 << 20, 0, 1000003, 16411, 7};
     struct message out[TEST_MAX_RANKS], in[TEST_MAX_RANKS];
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     for (int peer = 0; peer < n_ranks; peer++) {
         /* Both ends know how long it is. */
         const size_t n_out = sizes[(size_t)(rank * 2 + peer) % GYRE_ARRAY_LENGTH(sizes)];
@@ -298,12 +297,11 @@ static gyre_status receive_message(struct message *message, int from, gyre_comm 
 
 /* Rank 0 has all of its messages in one group. Ranks 1 and 2 have none in a group, and rank 2 sends
  * to rank 0 only after rank 1 has received both messages of rank 0. */
-static void pass_on_in_a_circle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(pass_on_in_a_circle)
 {
     const int next = (rank + 1) % n_ranks, before = (rank + n_ranks - 1) % n_ranks;
     struct message messages[2];
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     for (int i = 0; i < 2; i++)
         messages[i] = make_message(comm, rank, next, N_LONG);
     if (rank == 0)
@@ -332,13 +330,12 @@ TEST_CASE("messages of a group wait for no other peer's messages")
 }
 
 /* The ranks name the broadcast and the messages in different orders. */
-static void mix_with_a_broadcast(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(mix_with_a_broadcast)
 {
     const int peer = n_ranks - 1 - rank;
     struct message message = make_message(comm, rank, peer, N_LONG);
     struct message root = make_message(comm, 0, 0, N_LONG);
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     CHECK_OK(gyre_group_start());
     if (rank == 0)
         CHECK_OK(send_message(&message, peer, comm, stream));

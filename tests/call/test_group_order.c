@@ -62,11 +62,10 @@ static void finish_stream(gyre_stream stream)
 }
 
 /* Every rank begins with another communicator, in another order in every group. */
-static void call_in_own_orders(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(call_in_own_orders)
 {
     struct sum sums[N_COMMS] = {make_sum(comm)};
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     for (int i = 1; i < N_COMMS; i++) {
         gyre_comm *child = NULL;
         CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
@@ -102,12 +101,11 @@ TEST_CASE("communicators whose calls are compared may share a stream")
 }
 
 /* A rank that a message does not concern calls the pair's communicator first. */
-static void skip_a_message(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(skip_a_message)
 {
     gyre_comm *pair = NULL;
     struct sum message = make_sum(comm), all = make_sum(comm), two = make_sum(comm);
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     CHECK_OK(gyre_comm_split(comm, rank < 2 ? 0 : GYRE_SPLIT_NOCOLOR, rank, &pair, NULL));
     two.comm = pair;
     CHECK_OK(gyre_group_start());
@@ -202,13 +200,12 @@ TEST_ON_PROCESSES("communicators have one order on all ranks", 2)
 }
 
 /* Rank 1 waits for the first sum before it calls the second; rank 0 has both in one group. */
-static void cut_groups_differently(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(cut_groups_differently)
 {
     gyre_comm *child = NULL;
     CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
     struct sum first = make_sum(comm), second = make_sum(child);
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     CHECK_OK(gyre_group_start());
     CHECK_OK(add_up(&first, stream));
     if (rank == 1) {
@@ -234,14 +231,13 @@ TEST_CASE("compared calls are launched as soon as they are compared")
 }
 
 /* The second communicator's calls differ: nothing of them moves, the first's is carried out. */
-static void differ_in_one_communicator(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(differ_in_one_communicator)
 {
     gyre_comm *child = NULL;
     gyre_status status = GYRE_SUCCESS;
     CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
     struct sum good = make_sum(comm), bad = make_sum(child);
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     CHECK_OK(gyre_group_start());
     if (rank == 0)
         CHECK_OK(add_up(&bad, stream));
@@ -267,14 +263,13 @@ TEST_CASE("calls of a group that differ are refused before data moves")
 }
 
 /* Both the comparison and the split tell the other ranks something through the bootstrap. */
-static void compare_during_a_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(compare_during_a_split)
 {
     gyre_comm *child = NULL;
     gyre_config config = test_config(rank);
     gyre_status status = GYRE_IN_PROGRESS;
     struct sum sum = make_sum(comm);
     gyre_stream stream = make_stream(comm);
-    (void)argument;
     config.blocking = 0;
     CHECK_OK(gyre_group_start());
     CHECK_OK(add_up(&sum, stream));
@@ -335,7 +330,7 @@ static bool wait_for_log(const char *path, const char *words)
     return false;
 }
 
-static void stall_behind_an_obstacle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(stall_behind_an_obstacle)
 {
     struct sum sum = make_sum(comm);
     struct obstacle obstacle = {{NULL, poll_obstacle, release_obstacle}, 0, 0};

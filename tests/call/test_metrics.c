@@ -117,10 +117,9 @@ static double value_of(const struct file *file, const char *name, const char *co
     return -1;
 }
 
-static void make_calls(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(make_calls)
 {
     static float in[N][2048], out[N][4096];
-    (void)n_ranks, (void)argument;
     for (int i = 0; i < 3; i++)
         CHECK_OK(gyre_all_reduce(in[rank], in[rank], 256, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_all_reduce(in[rank], in[rank], 257, GYRE_FLOAT32, GYRE_SUM, comm, NULL));

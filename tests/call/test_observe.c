@@ -105,14 +105,13 @@ static gyre_observer observer_of(int rank)
 
 /* Tags 1 and 2: alone; 3 and 4: a send and a receive of one launch; 5: cancelled; 6: refused by its
  * arguments, so it has no tag. */
-static void make_calls(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(make_calls)
 {
     const gyre_device_kind kind = test_device();
     gyre_stream stream = NULL;
     void *in = NULL, *out = NULL;
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
     const gyre_observer observer = observer_of(rank);
-    (void)n_ranks, (void)argument;
     CHECK_OK(gyre_mem_alloc(&in, COUNT * sizeof(float), kind, rank));
     CHECK_OK(gyre_mem_alloc(&out, N * COUNT * sizeof(float), kind, rank));
     CHECK_OK(gyre_stream_create(&stream, kind, rank));

@@ -94,12 +94,11 @@ TEST_ON_THREADS("every collective has a kind", N)
     }
 }
 
-static void use_empty_lists(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(use_empty_lists)
 {
     float data[COUNT];
     gyre_call_args args = all_reduce_of(data);
     struct gyre_call_terms terms;
-    (void)n_ranks, (void)argument;
     args.algorithm = args.protocol = "";
     CHECK_OK(gyre_call_terms_parse(GYRE_COLL_ALL_REDUCE, &args, &terms));
     CHECK(!gyre_call_terms_any(&terms));
@@ -230,11 +229,10 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
 }
 
 /* Three calls of a group; the second one's terms leave no algorithm. */
-static void ask_in_a_group(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(ask_in_a_group)
 {
     float first[COUNT], second[COUNT], blocks[N];
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
-    (void)n_ranks, (void)argument;
     fill(first, rank);
     fill(second, rank);
     for (int i = 0; i < N; i++)
@@ -264,12 +262,11 @@ TEST_CASE("in a group such terms are refused at the call, and the other calls ru
 
 /* ---- preferences --------------------------------------------------------------------------- */
 
-static void prefer(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(prefer)
 {
     static const char *const preferences[] = {"tree", "nvls_tree", "two_level_ring", "^ring"};
     float data[COUNT], blocks[N], out[N];
     gyre_call_args args = all_reduce_of(data);
-    (void)n_ranks, (void)argument;
     args.prefers = 1;
     for (int i = 0; i < 4; i++) { /* one that can, an unknown one, one for several hosts */
         fill(data, rank);
@@ -321,11 +318,10 @@ TEST_CASE("a preference that no algorithm fulfils does not count, and the call i
 
 /* ---- ranks that differ --------------------------------------------------------------------- */
 
-static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(differ)
 {
     float data[COUNT];
     gyre_call_args args = all_reduce_of(data);
-    (void)n_ranks, (void)argument;
     fill(data, rank);
     args.algorithm = rank == 0 ? "ring" : "tree";
     CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "on terms");

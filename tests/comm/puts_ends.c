@@ -29,14 +29,13 @@ static struct end make_end(enum how how)
     return end;
 }
 
-static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(end_instead)
 {
     const struct end *end = argument;
     int *memory = puts_buffer(comm, 1);
     gyre_stream stream = puts_stream(comm);
     (void)puts_window(comm, memory, 1);
     const gyre_signal_wait one = {1, 0, 1};
-    (void)n_ranks;
     if (rank == 0)
         CHECK_OK(gyre_wait_signal(&one, 1, comm, stream));
     pthread_barrier_wait(end->ready); /* a call after the end would fail itself */
@@ -86,13 +85,12 @@ static void await_goodbye(const gyre_comm *comm, int rank)
 
 /* Rank 1 sends signals 1 and 2, two of each, and destroys its communicator. Rank 0 takes one of
  * each before that and one after it. Then it waits for signal 0, which rank 1 never sends. */
-static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(leave_instead)
 {
     const struct end *end = argument;
     const gyre_signal_wait sent[] = {{1, 1, 1}, {1, 2, 1}}, missing = {1, 0, 1};
     gyre_stream streams[] = {puts_stream(comm), puts_stream(comm)};
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    (void)n_ranks;
     for (int i = 0; rank == 1 && i < 4; i++)
         CHECK_OK(gyre_signal(0, 1 + i % 2, comm, streams[0]));
     if (rank == 0) {
@@ -116,12 +114,11 @@ static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument
 }
 
 /* The same signals that came before the goodbye, where nothing else waits. */
-static void take_after_goodbye(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(take_after_goodbye)
 {
     const gyre_signal_wait sent = {1, 1, 2}, missing = {1, 1, 1};
     gyre_stream stream = puts_stream(comm);
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    (void)n_ranks, (void)argument;
     for (int i = 0; rank == 1 && i < 2; i++)
         CHECK_OK(gyre_signal(0, 1, comm, stream));
     if (rank == 0) {
@@ -162,14 +159,13 @@ static void expect_unreachable(gyre_status status, gyre_stream stream)
 }
 
 /* Rank 0 puts and signals to rank 1, which has left, and then to itself. */
-static void put_after_goodbye(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(put_after_goodbye)
 {
     const gyre_signal_wait own = {0, 3, 2};
     int *memory = puts_buffer(comm, 1), *local = puts_buffer(comm, 1);
     gyre_stream stream = puts_stream(comm);
     const gyre_window window = puts_window(comm, memory, 1);
     gyre_put_target target = {1, window, 0, GYRE_NO_SIGNAL};
-    (void)n_ranks, (void)argument;
     if (rank == 0) {
         await_goodbye(comm, 1);
         expect_unreachable(gyre_put(local, 1, GYRE_INT32, &target, comm, stream), stream);
@@ -195,12 +191,11 @@ TEST_CASE("puts and signals to a rank that has left are errors")
 }
 
 /* Rank 0 destroys its communicator with the wait in a stream. */
-static void destroy_while_waiting(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(destroy_while_waiting)
 {
     const gyre_signal_wait missing = {1, 0, 1};
     gyre_stream *waiting = argument;
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    (void)n_ranks;
     if (rank != 0)
         return;
     *waiting = puts_stream(comm);

@@ -177,7 +177,7 @@ struct misfit {
     int root[2];
 };
 
-static void misfitting_call(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(misfitting_call)
 {
     const struct misfit *misfit = argument;
     const int i = rank == n_ranks - 1;

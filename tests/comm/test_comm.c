@@ -63,14 +63,13 @@ static const enum gyre_collective collectives[] = {GYRE_COLL_ALL_REDUCE, GYRE_CO
                                                    GYRE_COLL_REDUCE_SCATTER};
 
 /* All types and operations at small and odd sizes, then a few sizes that take many tiles. */
-static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(every_collective)
 {
     const size_t counts[] = {0, 1, 3, 4099, 262147, 1000003};
     const bool is_whole = argument == NULL && n_ranks == 3; /* the largest one takes seconds */
     const size_t n_counts = GYRE_ARRAY_LENGTH(counts) - !is_whole - (getenv("TEST_FEW") != NULL);
     struct test_place place = test_place_open(comm);
     struct test_job job = {.seed = 1};
-    (void)rank;
     for (size_t c = 0; c < GYRE_ARRAY_LENGTH(collectives); c++) {
         job.coll = collectives[c];
         for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
@@ -103,9 +102,8 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
 }
 
 /* Everybody sends to everybody, itself too, twice, in one group. */
-static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(exchange)
 {
-    (void)argument;
     enum { COUNT = 50021 };
     struct test_place place = test_place_open(comm);
     struct gyre_device *device = place.device;

@@ -135,14 +135,13 @@ static float element(int rank, uint32_t round, uint32_t i)
     return (float)(((i + round) % 97 + 1) * (rank == 0 ? 1 : 3));
 }
 
-static void fork_in_each_round(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(fork_in_each_round)
 {
     struct rounds *rounds = argument;
     const char *asked = getenv("TEST_FORKS");
     const uint32_t n_rounds = asked != NULL ? (uint32_t)atoi(asked) : 2 * N_ACTIONS;
     float *data = calloc(2 * N_ELEMS, sizeof(*data)), *sum = data + N_ELEMS;
     gyre_stream stream = NULL;
-    (void)n_ranks;
     CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
     for (uint32_t round = 0;
          round < n_rounds && __atomic_load_n(&test_n_failures, __ATOMIC_RELAXED) == 0; round++) {

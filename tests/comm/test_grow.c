@@ -110,12 +110,11 @@ TEST_ON_THREADS("ranks that grow differently all get the cause", N_OLD)
 }
 
 /* Rank 1 gives the id and a size that is too small. */
-static void grow_by_a_bad_size(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(grow_by_a_bad_size)
 {
     struct newcomer newcomers[N_NEW];
     gyre_unique_id id;
     gyre_comm *grown = NULL;
-    (void)n_ranks, (void)argument;
     if (rank == 0) {
         CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                     "of the parent: grow: n_ranks is 1, legal is 3..");
@@ -130,11 +129,10 @@ static void grow_by_a_bad_size(gyre_comm *comm, int rank, int n_ranks, void *arg
 }
 
 /* Rank 1 gives no place for the new communicator, then a configuration that was not initialised. */
-static void grow_by_bad_pointers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(grow_by_bad_pointers)
 {
     gyre_config config;
     gyre_comm *grown = NULL;
-    (void)n_ranks, (void)argument;
     memset(&config, 0, sizeof(config));
     CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, rank == 1 ? NULL : &grown, NULL),
                 GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
@@ -150,10 +148,9 @@ TEST_CASE("a bad argument of one rank is an error of all ranks at once")
     test_on_threads(N_OLD, grow_by_bad_pointers, NULL);
 }
 
-static void split_with_bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(split_with_bad_arguments)
 {
     gyre_comm *child = NULL;
-    (void)n_ranks, (void)argument;
     CHECK_FAILS(gyre_comm_split(comm, 0, rank, rank == 1 ? NULL : &child, NULL),
                 GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
     /* A rank with an illegal color belongs to no new communicator. */

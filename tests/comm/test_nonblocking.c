@@ -195,11 +195,10 @@ TEST_CASE("a peer learns that an init was aborted")
 }
 
 /* A chain of splits, each polled on the parent and on the child. */
-static void split_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(split_and_poll)
 {
     gyre_comm *child = NULL;
     gyre_config config = without_blocking(rank);
-    (void)argument;
     const int color = rank == 0 ? GYRE_SPLIT_NOCOLOR : 5;
     CHECK(gyre_comm_split(comm, color, 0, &child, &config) == GYRE_IN_PROGRESS);
     CHECK((child == NULL) == (rank == 0));

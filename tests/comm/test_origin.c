@@ -68,11 +68,10 @@ static void run_ranks(test_rank_fn run, int dead)
 /* ---- deaths ------------------------------------------------------------------------------- */
 
 /* Ranks 1 and 3 are ranks 0 and 1 of a child, in which rank 3 dies. */
-static void die_in_a_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(die_in_a_split)
 {
     struct shared *shared = argument;
     gyre_comm *child = NULL;
-    (void)n_ranks;
     CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &child, NULL));
     CHECK_OK(reduce_once(child));
     gyre_fetch_add_u32(&shared->n_there, 1);
@@ -93,12 +92,11 @@ TEST_CASE("a death in a split communicator names the parent's rank")
 }
 
 /* Ranks 0, 2 and 3 are ranks 0 to 2 of a child, in which rank 3 dies. */
-static void die_in_a_shrunk(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(die_in_a_shrunk)
 {
     const int excluded[] = {1};
     struct shared *shared = argument;
     gyre_comm *child = NULL;
-    (void)n_ranks;
     if (rank == 1) {
         wait_for(&shared->n_ended, N - 2);
         return;
@@ -135,11 +133,9 @@ int __wrap_gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
     return __real_gyre_descriptor_write(fd, bytes, n_bytes);
 }
 
-static void die_before_joining(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(die_before_joining)
 {
     gyre_comm *child = NULL;
-    (void)n_ranks;
-    (void)argument;
     if (rank == 3)
         dies_at_the_next_log_line = true;
     if (rank % 2 == 1) {
@@ -180,11 +176,9 @@ TEST_CASE("a rank that dies before it joins a split is not waited for")
 
 /* ---- failures on one rank ----------------------------------------------------------------- */
 
-static void fail_to_take_part(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(fail_to_take_part)
 {
     gyre_comm *child = NULL;
-    (void)n_ranks;
-    (void)argument;
     if (rank == 3)
         setenv("GYRE_BUFFSIZE", "nonsense", 1);
     const gyre_status status = gyre_comm_split(comm, rank % 2, rank, &child, NULL);

@@ -15,7 +15,7 @@ static int most_ranks(int n_wanted)
 
 /* Every rank writes its numbers into its right neighbour's window, several times. A signal back
  * says that the numbers were read. */
-static void put_around(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(put_around)
 {
     const int right = (rank + 1) % n_ranks;
     const int left = (rank + n_ranks - 1) % n_ranks;
@@ -26,7 +26,6 @@ static void put_around(gyre_comm *comm, int rank, int n_ranks, void *argument)
     const gyre_put_target target = {right, window, 3 * sizeof(int), 5};
     const gyre_signal_wait data_came = {left, 5, 1};
     const gyre_signal_wait was_read = {right, 6, 1};
-    (void)argument;
     for (int round = 0; round < 4; round++) {
         puts_fill(comm, local, COUNT, rank, round);
         CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
@@ -75,14 +74,13 @@ static void wait_for_many(gyre_comm *comm, int n_ranks, gyre_stream stream)
 }
 
 /* Signals of one number and pair are counted; other numbers and pairs do not count. */
-static void count_signals(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(count_signals)
 {
     int values[4] = {7, 7, 7, 7};
     const int twice[2] = {1, 2};
     int *memory = puts_buffer(comm, 4), *ones = puts_buffer(comm, 2);
     gyre_stream stream = puts_stream(comm);
     const gyre_window window = puts_window(comm, memory, 4);
-    (void)argument;
     puts_copy(comm, ones, twice, 2);
     if (rank == 0) {
         wait_for_many(comm, n_ranks, stream);
@@ -119,14 +117,13 @@ enum { N_STREAMS = 4, N_FROM_EACH = 50 };
 
 /* Rank 1 sends one signal from several streams at the same time. None is lost, and none is too
  * much: the next wait finds the next signal alone. */
-static void signal_from_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(signal_from_streams)
 {
     const gyre_signal_wait all = {1, 3, N_STREAMS * N_FROM_EACH}, one = {1, 3, 1};
     int *memory = puts_buffer(comm, 1);
     gyre_stream streams[N_STREAMS];
     uint8_t bytes[TEST_MAX_RANKS] = {0};
     const gyre_window window = puts_window(comm, memory, 1);
-    (void)n_ranks, (void)argument;
     for (int i = 0; i < N_STREAMS; i++)
         streams[i] = puts_stream(comm);
     for (int i = 0; rank == 1 && i < N_STREAMS * N_FROM_EACH; i++)
@@ -159,7 +156,7 @@ TEST_CASE("signals of several streams are all counted and waits hold their strea
 }
 
 /* Ranks that put and signal between collectives on the same stream, without any other order. */
-static void mix_with_collectives(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(mix_with_collectives)
 {
     const int right = (rank + 1) % n_ranks, left = (rank + n_ranks - 1) % n_ranks;
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
@@ -168,7 +165,6 @@ static void mix_with_collectives(gyre_comm *comm, int rank, int n_ranks, void *a
     const gyre_window window = puts_window(comm, memory, COUNT);
     const gyre_put_target target = {right, window, 0, 0};
     const gyre_signal_wait data_came = {left, 0, 1};
-    (void)argument;
     puts_copy(comm, local, &first, 1);
     for (int round = 0; round < 5; round++) { /* all elements grow n_ranks-fold in a round */
         CHECK_OK(gyre_all_reduce(local, local, COUNT, GYRE_INT32, GYRE_SUM, comm, stream));

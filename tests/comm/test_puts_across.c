@@ -94,12 +94,11 @@ enum { COUNT = 100003, N_ROUNDS = 3, N_SIGNALS = 500 };
 /* Every rank writes its numbers into every rank's window, itself included, at a place of its own.
  * A signal back says that the numbers were read. The call's own memory is ordinary where no other
  * process maps it. */
-static void put_to_all(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(put_to_all)
 {
     int *memory = puts_buffer(comm, (size_t)n_ranks * COUNT + 1), *local = puts_buffer(comm, COUNT);
     gyre_stream stream = puts_stream(comm);
     const gyre_window window = puts_window(comm, memory, (size_t)n_ranks * COUNT + 1);
-    (void)argument;
     for (int round = 0; round < N_ROUNDS; round++) {
         puts_fill(comm, local, COUNT, rank, round);
         for (int peer = 0; peer < n_ranks; peer++) {
@@ -141,7 +140,7 @@ TEST_CASE("so do those of processes without shared memory")
 
 /* Rank 1 counts up one word of rank 0's window from two streams, and signals each time. All signals
  * count, and the one that comes last finds the last word of its stream. */
-static void signal_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(signal_often)
 {
     const gyre_signal_wait all = {1, 3, 2 * N_SIGNALS}, one = {1, 3, 1};
     static int numbers[2][N_SIGNALS];
@@ -149,7 +148,6 @@ static void signal_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
     gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
     uint8_t bytes[TEST_MAX_RANKS] = {0};
     const gyre_window window = puts_window(comm, memory, 2);
-    (void)n_ranks, (void)argument;
     for (int i = 0; rank == 1 && i < 2 * N_SIGNALS; i++) {
         const gyre_put_target target = {0, window, (size_t)(i % 2) * sizeof(int), 3};
         numbers[i % 2][i / 2] = i / 2 + 1;
@@ -180,11 +178,10 @@ TEST_CASE("signals of several streams are all counted")
 
 /* Puts without a signal are in the window when it was given back, and the next window of the same
  * memory gets none of them. Rank 0 waits for none. */
-static void put_and_give_back(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(put_and_give_back)
 {
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
     gyre_stream stream = puts_stream(comm);
-    (void)argument;
     for (int round = 0; round < N_ROUNDS; round++) {
         const gyre_window window = puts_window(comm, memory, COUNT);
         const gyre_put_target quiet = {0, window, 0, GYRE_NO_SIGNAL};
@@ -208,7 +205,7 @@ TEST_CASE("a window that is given back has all puts")
 
 /* Collectives on buffers in a window that not all ranks address do not write into it directly, and
  * their results are right. */
-static void reduce_in_windows(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(reduce_in_windows)
 {
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
     gyre_stream stream = puts_stream(comm);
@@ -216,7 +213,6 @@ static void reduce_in_windows(gyre_comm *comm, int rank, int n_ranks, void *argu
     void *address = NULL;
     size_t n_bytes = 0;
     int n_wrong = 0;
-    (void)argument;
     for (int i = 0; i < COUNT; i++)
         local[i] = rank + i;
     CHECK_OK(gyre_all_reduce(local, memory, COUNT, GYRE_INT32, GYRE_SUM, comm, stream));
@@ -243,7 +239,7 @@ TEST_CASE("collectives in such windows are right")
 
 /* The last rank puts much, signals once, and destroys its communicator. Rank 0 takes that signal,
  * and the next one never comes. Then it puts to the rank that has left. */
-static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(leave_instead)
 {
     const int other = n_ranks - 1;
     const gyre_signal_wait sent = {other, 1, 1}, missing = {other, 1, 1};
@@ -251,7 +247,6 @@ static void leave_instead(gyre_comm *comm, int rank, int n_ranks, void *argument
     gyre_stream stream = puts_stream(comm);
     const gyre_window window = puts_window(comm, memory, COUNT);
     const gyre_put_target target = {rank == 0 ? other : 0, window, 0, 1};
-    (void)argument;
     puts_fill(comm, local, COUNT, rank, 0);
     if (rank == other) {
         CHECK_OK(gyre_put(local, COUNT, GYRE_INT32, &target, comm, stream));
@@ -283,7 +278,7 @@ TEST_CASE("a wait ends when the process without shared memory leaves")
 }
 
 /* Rank 1 dies or aborts, while rank 0 waits for its signal and puts more than the link holds. */
-static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(end_instead)
 {
     const bool by_kill = argument != NULL;
     const gyre_signal_wait first = {1, 0, 1}, missing = {1, 0, 1};
@@ -291,7 +286,6 @@ static void end_instead(gyre_comm *comm, int rank, int n_ranks, void *argument)
     gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
     const gyre_window window = puts_window(comm, memory, COUNT);
     const gyre_put_target target = {1, window, 0, 1};
-    (void)n_ranks;
     if (rank == 1) {
         CHECK_OK(gyre_signal(0, 0, comm, streams[0]));
         CHECK_OK(gyre_wait_signal(&(gyre_signal_wait){0, 1, 1}, 1, comm, streams[0]));
@@ -329,13 +323,12 @@ TEST_CASE("a wait ends when the rank of another host aborts")
 
 /* Rank 1 is stopped, so it takes no message, and the link fills up. Each of the puts that are left
  * has a time limit of its own. */
-static void put_to_a_stopped_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(put_to_a_stopped_rank)
 {
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
     gyre_stream stream = puts_stream(comm);
     const gyre_window window = puts_window(comm, memory, COUNT);
     const gyre_put_target target = {1, window, 0, 1};
-    (void)n_ranks, (void)argument;
     if (rank == 1)
         raise(SIGSTOP);
     for (int i = 0; i < 100; i++)
@@ -360,14 +353,13 @@ TEST_CASE("a put to a stopped process ends by the timeout")
 }
 
 /* A put that stands in a stream when its window is given back has lost its window. */
-static void put_late(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(put_late)
 {
     const gyre_signal_wait start = {1, 0, 1}, never = {0, 9, 1};
     int *memory = puts_buffer(comm, 1);
     gyre_stream stream = puts_stream(comm);
     const gyre_window first = puts_window(comm, memory, 1), second = puts_window(comm, memory, 1);
     const gyre_put_target target = {1, first, 0, GYRE_NO_SIGNAL};
-    (void)n_ranks, (void)argument;
     if (rank == 0) {
         CHECK_OK(gyre_wait_signal(&start, 1, comm, stream));
         CHECK_OK(gyre_put(memory, 1, GYRE_INT32, &target, comm, stream));
@@ -396,7 +388,7 @@ struct bad_message {
     const char *words;
 };
 
-static void send_bad_message(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(send_bad_message)
 {
     const struct bad_message *bad = argument;
     const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
@@ -405,7 +397,6 @@ static void send_bad_message(gyre_comm *comm, int rank, int n_ranks, void *argum
     gyre_status status = GYRE_SUCCESS;
     gyre_stream stream = puts_stream(comm);
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    (void)n_ranks;
     if (rank == 0) { /* the message is a fault, so it must not meet a rank that still registers */
         CHECK_OK(gyre_wait_signal(&registered, 1, comm, stream));
         CHECK_OK(gyre_stream_synchronize(stream, test_device()));
@@ -450,14 +441,13 @@ enum { N_LATE_ROUNDS = 200 };
 /* Every rank waits for the next one's signal, behind one that comes, and leaves. Of two ranks each
  * has the other's signal behind its wait. A wait that failed holds no later signal back, so in a
  * larger circle the other waits would succeed then. */
-static void wait_in_a_circle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(wait_in_a_circle)
 {
     const int next = (rank + 1) % n_ranks, before = (rank + n_ranks - 1) % n_ranks;
     const gyre_signal_wait sent = {next, 1, 1}, missing = {next, 0, 1};
     gyre_stream stream = puts_stream(comm);
     char words[120];
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    (void)argument;
     snprintf(words, sizeof(words),
              "rank %d destroyed its communicator; the signal that rank %d waits for", next, rank);
     CHECK_OK(gyre_signal(before, 1, comm, stream));
@@ -495,13 +485,12 @@ TEST_CASE("so do ranks of several hosts")
 
 /* Rank 0 leaves at once. Rank 1 sends the signals that rank 0 waits for, in the end, so no wait
  * fails. Both are blocked for a while in between, and rank 0 waits in two streams. */
-static void wait_for_a_late_signal(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(wait_for_a_late_signal)
 {
     const struct timespec nap = {0, 400000000};
     const gyre_signal_wait one = {1 - rank, 0, 1}, other = {1 - rank, 1, 1};
     gyre_stream streams[2] = {puts_stream(comm), puts_stream(comm)};
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    (void)n_ranks, (void)argument;
     for (int round = 0; rank == 0 && round < N_LATE_ROUNDS; round++) {
         CHECK_OK(gyre_wait_signal(&one, 1, comm, streams[0]));
         CHECK_OK(gyre_signal(1, 0, comm, streams[0]));

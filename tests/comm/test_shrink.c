@@ -55,13 +55,12 @@ static void check_sum(gyre_comm *comm, int parent_rank, float expected)
 
 /* ---- healthy parents ---------------------------------------------------------------------- */
 
-static void leave_out_rank_1(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(leave_out_rank_1)
 {
     const int excluded[] = {1};
     gyre_comm *child = NULL;
     int child_rank = -1;
     int n_children = 0;
-    (void)argument;
     if (rank != 1) {
         CHECK_OK(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL));
         CHECK_OK(gyre_comm_rank(child, &child_rank));
@@ -97,11 +96,10 @@ TEST_ON_THREADS("a shrunk communicator shrinks again", 3)
     CHECK_OK(gyre_comm_destroy(first));
 }
 
-static void shrink_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(shrink_alone)
 {
     int n = 0;
     gyre_comm *child = NULL;
-    (void)rank, (void)n_ranks, (void)argument;
     CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, NULL));
     CHECK_OK(gyre_comm_count(child, &n));
     CHECK(n == 1);
@@ -122,7 +120,7 @@ static void wait_for(uint32_t *n_there, int n)
         sched_yield();
 }
 
-static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(wrong_arguments)
 {
     const int self[] = {rank};
     const int none[] = {n_ranks};
@@ -167,14 +165,13 @@ static gyre_config refused_config(const struct refusal *refusal, int rank)
     return config;
 }
 
-static void refuse_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(refuse_on_one_rank)
 {
     struct refusal *refusal = argument;
     const gyre_config config = refused_config(refusal, rank);
     const int excluded[] = {3};
     char words[32] = "";
     gyre_comm *child = NULL;
-    (void)n_ranks;
     if (rank == 3) {
         wait_for(&refusal->n_there, n_ranks);
         return;
@@ -234,7 +231,7 @@ static void reduce_until_error(gyre_comm *comm, int rank, struct shared *shared)
     CHECK_OK(gyre_mem_free(data, test_device()));
 }
 
-static void go_on_without_the_dead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(go_on_without_the_dead)
 {
     const struct plan *plan = argument;
     gyre_comm *child = NULL;

@@ -27,7 +27,7 @@ static void wait_for(uint32_t *n_there, int n)
         sched_yield();
 }
 
-static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(exclude_different_ranks)
 {
     struct lists *lists = argument;
     const int *excluded = &lists->excluded[rank];

@@ -60,7 +60,7 @@ static void check_buffer(gyre_comm *comm, gyre_stream stream, const float *buffe
 }
 
 /* All-reduce in and out of place, all-gather, all-to-all and broadcast, at several offsets. */
-static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(place)
 {
     const size_t n_window = (size_t)n_ranks * N_ELEMS + 16;
     float *buffer = make_buffer(comm, n_window, 0);
@@ -69,7 +69,6 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
     const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
     gyre_stream stream = make_stream(comm);
     gyre_window window = 0;
-    (void)argument;
     CHECK_OK(gyre_window_register(comm, buffer, n_window * sizeof(float), &window));
     CHECK(window == 1);
     for (int round = 0; round < 3; round++) {
@@ -151,7 +150,7 @@ TEST_CASE("copy engines place in windows of threads")
 
 /* The same call before there is a window, in it, and after it: each is carried out as it must be
  * then. */
-static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(come_and_go)
 {
     float *in = make_buffer(comm, N_ELEMS, (float)rank), *out = make_buffer(comm, N_ELEMS, 0);
     const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
@@ -164,7 +163,6 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
                              .root = -1};
     gyre_stream stream = make_stream(comm);
     gyre_window window = 0;
-    (void)argument;
     for (int round = 0; round < 5; round++) {
         const struct gyre_plan *plan;
         struct gyre_work work;
@@ -199,13 +197,11 @@ TEST_CASE("a window changes calls that came before it")
 }
 
 /* @argument: what the error says of an all-reduce whose result lies in a window, or in none. */
-static void refuse_path(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(refuse_path)
 {
     float *buffer = make_buffer(comm, N_ELEMS, 0), *other = make_buffer(comm, N_ELEMS, 0);
     gyre_stream stream = make_stream(comm);
     gyre_window window;
-    (void)rank;
-    (void)n_ranks;
     CHECK_OK(gyre_window_register(comm, buffer, N_ELEMS * sizeof(float), &window));
     CHECK_FAILS(gyre_all_reduce(buffer, other, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream),
                 GYRE_ERROR_INVALID_USAGE, "takes a receive buffer in a window");
@@ -252,13 +248,11 @@ TEST_CASE("a path that cannot be is an error")
 static float *left[TEST_MAX_RANKS];
 
 /* Ranks whose buffers do not lie alike make calls that do not fit. */
-static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(differ)
 {
     float *buffer = make_buffer(comm, 2 * N_ELEMS, 1);
     gyre_stream stream = make_stream(comm);
     gyre_window window;
-    (void)n_ranks;
-    (void)argument;
     CHECK_OK(gyre_window_register(comm, buffer, 2 * N_ELEMS * sizeof(float), &window));
     float *out = rank == 1 ? buffer + 64 : buffer;
     gyre_status status = gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream);
@@ -298,12 +292,11 @@ TEST_ON_THREADS("one mistake is refused on every rank", 3)
 }
 
 /* Their windows take any memory, because the owner alone writes there. */
-static void make_apart(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(make_apart)
 {
     static float ordinary[8];
     gyre_window window = 0;
     void *address = NULL;
-    (void)argument;
     CHECK_OK(gyre_window_register(comm, ordinary, sizeof(ordinary), &window));
     CHECK_OK(gyre_window_address(comm, window, rank, &address, NULL));
     CHECK(address == ordinary);
@@ -321,13 +314,11 @@ TEST_CASE("ranks without common memory make windows for puts alone")
 }
 
 /* Rank 1's memory is not gyre_mem_alloc's, or its window is longer than its memory. */
-static void refuse_memory(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(refuse_memory)
 {
     static float ordinary[2];
     float *buffer = make_buffer(comm, 1000, 0);
     gyre_window window = 7;
-    (void)n_ranks;
-    (void)argument;
     CHECK_FAILS(gyre_window_register(comm, rank == 1 ? ordinary : buffer, 8, &window),
                 GYRE_ERROR_UNSUPPORTED, "gyre_mem_alloc");
     CHECK(strstr(gyre_last_error(), "rank 1") != NULL && window == 7);

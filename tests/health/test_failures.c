@@ -26,14 +26,13 @@ struct victim {
 };
 
 /* All-reduce until an error comes; it must name the victim and come within two seconds. */
-static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(reduce_until_error)
 {
     const struct victim *victim = argument;
     enum { COUNT = 65536 };
     void *data = NULL;
     int ordinal = -1;
     gyre_status status = GYRE_SUCCESS;
-    (void)n_ranks;
     CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
     CHECK_OK(gyre_mem_alloc(&data, COUNT * sizeof(float), test_device(), ordinal));
     while (status == GYRE_SUCCESS) {
@@ -123,13 +122,12 @@ TEST_CASE("survivors name the killed rank over rdma")
 }
 
 /* Rank 0 enqueues more than anybody keeps records of, and learns that rank 1 died. */
-static void enqueue_many_or_wait(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(enqueue_many_or_wait)
 {
     enum { N_CALLS = 6000 };
     const struct victim *victim = argument;
     float *data = NULL;
     gyre_status status = GYRE_SUCCESS;
-    (void)n_ranks;
     if (rank == victim->rank) {
         while (gyre_load_acquire_u64(&victim->shared->n_calls[0]) == 0)
             sched_yield();
@@ -165,7 +163,7 @@ TEST_CASE("an operation whose record is gone is told by its number")
 
 /* A fault that a proxy raises on one rank, for example for a failed queue pair, may be visible on
  * that rank only. */
-static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(fail_on_one_rank)
 {
     const struct victim *victim = argument;
     if (rank != victim->rank) {
@@ -216,7 +214,7 @@ TEST_CASE("a stopped rank is no error")
     munmap(shared, sizeof(*shared));
 }
 
-static void abort_or_reduce(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(abort_or_reduce)
 {
     struct victim *victim = argument;
     if (rank == victim->rank) {
@@ -240,7 +238,7 @@ TEST_CASE("an abort ends all ranks")
 
 /* The other ranks wait in gyre_comm_exchange(). Without the abort they would wait until
  * GYRE_BOOTSTRAP_TIMEOUT. */
-static void abort_or_exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(abort_or_exchange)
 {
     struct victim *victim = argument;
     char all[TEST_MAX_RANKS] = {0};
@@ -270,12 +268,10 @@ TEST_CASE("an abort ends exchanges of others")
 }
 
 /* Without the rendezvous no rank can be watched any more, so the communicator ends. */
-static void exchange_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(exchange_alone)
 {
     char all[2] = {0};
     gyre_status status = GYRE_SUCCESS;
-    (void)n_ranks;
-    (void)argument;
     if (rank == 0)
         CHECK(gyre_comm_exchange(comm, &all[0], 1, all) != GYRE_SUCCESS);
     while (status == GYRE_SUCCESS) {

@@ -45,13 +45,12 @@ static gyre_status reduce_once(gyre_comm *comm, float *data)
 }
 
 /* Until an error comes, or until all ranks have seen that it is over. */
-static void reduce_on(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(reduce_on)
 {
     struct shared *shared = argument;
     float *data = NULL;
     gyre_status status = GYRE_SUCCESS;
     bool leaves = false;
-    (void)n_ranks;
     dup2(shared->log[1], STDERR_FILENO);
     CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), HOST, -1));
     while (status == GYRE_SUCCESS && !leaves) {
@@ -244,11 +243,10 @@ TEST_CASE("the error names a rank that is behind and its latest call")
 /* A rank that is only slow is waited for longer than this, see tests/support/pace.h. */
 #define LEAVE_MS 9000
 
-static void reduce_then_idle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(reduce_then_idle)
 {
     struct shared *shared = argument;
     float *data = NULL;
-    (void)n_ranks;
     CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), HOST, -1));
     memset(data, 0, COUNT * sizeof(float));
     for (int i = 0; i < 10; i++) {

@@ -269,11 +269,10 @@ TEST_CASE("lost credit is told from a slot that was not consumed")
     on_threads(N, 1, lose_on_thread, &loss);
 }
 
-static void lose_in_process(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(lose_in_process)
 {
     const char *over = argument;
     struct loss loss = lost_slot;
-    (void)n_ranks;
     loss.words.texts[5] = over;
     lose_in_second_call(comm, rank, &loss);
 }
@@ -357,7 +356,7 @@ TEST_CASE("communicators that are called in another order are told apart")
     on_threads(2, 2, call_in_other_order, NULL);
 }
 
-static void receive_from_rank_1(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(receive_from_rank_1)
 {
     static const struct words words = {
         {"rank 0, channel 0, worker 0, step 0 of sendrecv", "seq 1",
@@ -366,8 +365,6 @@ static void receive_from_rank_1(gyre_comm *comm, int rank, int n_ranks, void *ar
     float *data = calloc(COUNT, sizeof(*data));
     struct test_pace pace;
     test_pace_start(&pace);
-    (void)n_ranks;
-    (void)argument;
     if (rank == 0)
         CHECK_OK(gyre_recv(data, COUNT, GYRE_FLOAT32, 1, comm, NULL));
     expect_error(comm, rank, &pace, &words);
@@ -399,7 +396,7 @@ static struct shared *share(void)
     return shared;
 }
 
-static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(reduce_until_error)
 {
     static const struct words words = {{"rank 0, channel 0, worker 0, step ", " of ring all_reduce",
                                         "over shm", "from rank 2", "; rank 2 does not answer"}};
@@ -407,7 +404,6 @@ static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *arg
     float *data = calloc(COUNT, sizeof(*data));
     struct test_pace pace;
     gyre_status status = GYRE_SUCCESS;
-    (void)n_ranks;
     test_pace_start(&pace);
     while (status == GYRE_SUCCESS) {
         test_pace_restart(&pace);
@@ -440,11 +436,10 @@ TEST_CASE("a stopped rank ends the chain")
     CHECK(test_wait_rank(pids[2]));
 }
 
-static void reduce_ten_times(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(reduce_ten_times)
 {
     struct shared *shared = argument;
     float *data = calloc(COUNT, sizeof(*data));
-    (void)n_ranks;
     dup2(shared->log[1], STDERR_FILENO);
     for (int i = 0; i < 10; i++) {
         while (rank == 2 && i == 4 && gyre_load_acquire_u32(&shared->may_call) == 0)

@@ -93,10 +93,9 @@ static void check_sum(gyre_comm *comm, int rank, int n_ranks)
     free(out);
 }
 
-static void check_use(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(check_use)
 {
     char name[16];
-    (void)argument;
     algorithm_of(comm, GYRE_COLL_ALL_REDUCE, -1, name);
     CHECK_MSG(strcmp(name, "mine") == 0, "%s", name);
     algorithm_of(comm, GYRE_COLL_BROADCAST, 2, name);
@@ -398,9 +397,8 @@ TEST_CASE("a proof refuses what is wrong, and bounds its cost")
     CHECK(gyre_proof_obstacle(16384, UINT32_MAX, 16) != NULL);
 }
 
-static void check_call(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(check_call)
 {
-    (void)argument;
     check_sum(comm, rank, n_ranks);
 }
 

@@ -363,14 +363,13 @@ static void run_all(struct caller *own, int settings)
                     settings);
 }
 
-static void call_collectives(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(call_collectives)
 {
     static const gyre_op ops[] = {GYRE_SUM, GYRE_MAX};
     struct caller *own = malloc(sizeof(*own));
     const struct gyre_choice ring = {.algorithm = &gyre_algorithm_ring},
                              tree = {.algorithm = &gyre_algorithm_tree};
     const struct gyre_filter_words words = {.algos = "all_reduce:ring", .algo_source = "a test"};
-    (void)argument;
     open_caller(own, comm, rank, n_ranks);
     for (int round = 0; round < 2; round++)
         run_all(own, 0);
@@ -472,10 +471,9 @@ static const struct plan_facts a_message = {
 
 /* A rank's messages to and from the next ranks and itself, and a collective. Sends and receives of
  * one peer and size have keys of their own; `op` tells them apart here. */
-static void call_groups(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(call_groups)
 {
     struct caller *own = malloc(sizeof(*own));
-    (void)argument;
     open_caller(own, comm, rank, n_ranks);
     for (int round = 0; round < 6; round++) {
         const uint64_t count = (uint64_t)64 << round % 2;
@@ -520,13 +518,12 @@ TEST_CASE("sends and receives of groups are planned once")
 /* ---- other facts than the last time -------------------------------------------------------- */
 
 /* Calls of few sizes with everything else at random, in an order that is the same on all ranks. */
-static void call_at_random(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(call_at_random)
 {
     static const uint32_t counts[] = {16, 1000, 1024};
     struct caller *own = malloc(sizeof(*own));
     gyre_window window;
     unsigned dice = 12345;
-    (void)argument;
     open_caller(own, comm, rank, n_ranks);
     CHECK_OK(gyre_window_register(comm, own->window, ROOM_BYTES, &window));
     for (int i = 0; i < 600; i++) {

@@ -78,14 +78,6 @@ static inline void test_add(const char *name, void (*run)(void))
     }                                                                   \
     static void test_case_##at(void)
 
-/** A table of cases, for files that have not moved to TEST_CASE. */
-#define TEST_MAIN(cases)                                                \
-    __attribute__((constructor)) static void test_add_all(void)         \
-    {                                                                   \
-        for (size_t i = 0; i < sizeof(cases) / sizeof((cases)[0]); i++) \
-            test_add(cases[i].name, cases[i].run);                      \
-    }
-
 /** Within a case: the machine or the build lacks what the case is about. */
 static inline _Noreturn void test_skip_case(const char *reason)
 {

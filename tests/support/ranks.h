@@ -149,6 +149,11 @@ static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argume
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
 }
 
+/** A function of one rank, a test_rank_fn: comm, rank, n_ranks and argument are its own. */
+#define TEST_RANK(name)                                                                         \
+    static void name(__attribute__((unused)) gyre_comm *comm, __attribute__((unused)) int rank, \
+                     __attribute__((unused)) int n_ranks, __attribute__((unused)) void *argument)
+
 /* A case whose body each of n ranks runs: comm, rank and n_ranks are its own. */
 #define TEST_ON_THREADS(sentence, n)   TEST_ON(test_on_threads, true, sentence, n, __LINE__)
 #define TEST_ON_PROCESSES(sentence, n) TEST_ON(test_on_processes, true, sentence, n, __LINE__)
@@ -162,8 +167,6 @@ static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argume
         if (is_fit)                                                                     \
             run(n, test_rank_##at, NULL);                                               \
     }                                                                                   \
-    static void test_rank_##at(                                                         \
-        __attribute__((unused)) gyre_comm *comm, __attribute__((unused)) int rank,      \
-        __attribute__((unused)) int n_ranks, __attribute__((unused)) void *argument)
+    TEST_RANK(test_rank_##at)
 
 #endif

@@ -101,13 +101,7 @@ TEST_CASE("a dump that cannot be written fails on every rank")
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-static void nothing(gyre_comm *comm, int rank, int n_ranks, void *argument)
-{
-    (void)comm;
-    (void)rank;
-    (void)n_ranks;
-    (void)argument;
-}
+TEST_RANK(nothing) {}
 
 TEST_CASE("what is read is dumped once a host")
 {

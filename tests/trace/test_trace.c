@@ -270,11 +270,9 @@ TEST_CASE("calls of programs that a trace has no room for run")
     remove_place();
 }
 
-static void split_by_parity(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(split_by_parity)
 {
     gyre_comm *half = NULL;
-    (void)n_ranks;
-    (void)argument;
     CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &half, NULL));
     if (half != NULL)
         CHECK_OK(gyre_comm_destroy(half));
@@ -297,14 +295,11 @@ TEST_CASE("ranks of a split write the files of their parent's ranks")
 }
 
 /* The communicator has not ended yet. @argument: how many warnings there are by now. */
-static void count_folder_warnings(gyre_comm *comm, int rank, int n_ranks, void *argument)
+TEST_RANK(count_folder_warnings)
 {
     const unsigned *n_expected = argument;
     size_t n_bytes;
     char *log = read_whole("log", &n_bytes);
-    (void)comm;
-    (void)rank;
-    (void)n_ranks;
     CHECK_MSG(count_words(log, "GYRE_TRACE_FILE: ") == *n_expected, "%s", log);
     CHECK_MSG(count_words(log, "/missing cannot be used: No such file or directory") == *n_expected,
               "%s", log);
