@@ -137,6 +137,17 @@ static const char export_usage[] =
     "  -h, --help           print this text\n"
     "Exit status: 0; 1 it cannot be expressed or written; 2 wrong usage.\n";
 
+static const char reproduce_usage[] =
+    "usage: gyre reproduce [--output FOLDER] NAME...\n"
+    "Works a claim of a paper out again, and writes NAME.md, whose first line says whether it "
+    "showed, NAME.csv\n"
+    "and NAME.svg. What counts as shown was fixed before (docs/papers.md). Without a name it "
+    "lists all.\n"
+    "  NAME                 a figure, or all\n"
+    "  -o, --output FOLDER  the folder of the files (default: this one)\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
+
 static int start_bench(int argc, char **argv);
 
 /* In the order of `gyre --help`. */
@@ -165,6 +176,11 @@ static const struct command commands[] = {
           "--bytes 8:1G --out nccl"},
      .python = compare_usage,
      .debian_packages = ""},
+    {.name = "reproduce",
+     .help = "work claims of papers out again: swing-tori, straggler, ...",
+     .examples = {"gyre reproduce", "gyre reproduce straggler --output figures"},
+     .python = reproduce_usage,
+     .debian_packages = "python3-matplotlib"},
     {.name = "bench",
      .help = "measure a collective: gyre bench allreduce, allgather, ...",
      .examples = {"gyre bench allreduce -g 4 -b 8 -e 16M -f 8",

@@ -64,14 +64,20 @@ def install(command_name):
     return 0
 
 
+def find_python(needed):
+    """An interpreter that has the packages, this one if it has; None if no one has."""
+    return next((python for python in (sys.executable, os.path.join(venv_folder(), "bin", "python3"), SYSTEM_PYTHON)
+                 if has_packages(python, needed)), None)
+
+
 def go_to_python_with_packages(command_name, needed):
     """Returns if this interpreter has the packages; otherwise starts one that has them, with this
     script and its arguments. @needed: names of modules."""
-    if has_packages(sys.executable, needed):
+    python = find_python(needed)
+    if python == sys.executable:
         return
-    for python in (os.path.join(venv_folder(), "bin", "python3"), SYSTEM_PYTHON):
-        if has_packages(python, needed):
-            os.execv(python, [python, "-B", *sys.argv])
+    if python is not None:
+        os.execv(python, [python, "-B", *sys.argv])
     names = " and ".join(PACKAGES[module].pip for module in needed)
     sys.exit(f"gyre {command_name}: {names} {'are' if len(needed) > 1 else 'is'} needed, for gyre report and gyre "
              f"plot alone: run\n    apt-get install {' '.join(PACKAGES[module].debian for module in needed)}\n"

@@ -176,8 +176,9 @@ def plot_curves(axes, curves):
             axes.fill_between(curve.sizes, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
 
 
-def draw_file(curves, title, y_label, kind):
-    """One chart with logarithmic axes, as the bytes of a file. @kind: "svg", "pdf" or "png"."""
+def draw_file(curves, title, y_label, kind, x_label=None):
+    """One chart with logarithmic axes, as the bytes of a file. @kind: "svg", "pdf" or "png". @x_label: of numbers
+    that are no sizes of buffers."""
     # Ids must differ between the pictures of a page, and be the same in every run.
     style = {"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif",
              "font.size": 9}
@@ -187,10 +188,10 @@ def draw_file(curves, title, y_label, kind):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
-        axes.xaxis.set_major_formatter(FuncFormatter(size_text))
+        axes.xaxis.set_major_formatter(FuncFormatter(size_text if x_label is None or "bytes" in x_label else lambda x, _: f"{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_xlabel("size of the buffer")
+        axes.set_xlabel(x_label or "size of the buffer")
         axes.set_ylabel(y_label)
         axes.set_title(legend_text(title))
         axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
