@@ -86,7 +86,7 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
     if (at_address.magic != ADDRESS_ID_MAGIC ||
         at_address.checksum != address_id_checksum(&at_address) ||
         at_address.wire_version != GYRE_WIRE_VERSION || place->rank < 0 ||
-        place->rank >= place->n_ranks || place->n_ranks > GYRE_MAX_RANKS)
+        place->rank >= place->n_ranks || place->n_ranks > GYRE_WIRE_MAX_RANKS)
         return GYRE_SUCCESS;
     const struct gyre_meet_place where = {.rank = place->rank,
                                           .n_ranks = place->n_ranks,

@@ -332,9 +332,9 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
                                       struct gyre_bootstrap **bootstraps_out)
 {
     uint8_t secret[GYRE_SECRET_BYTES];
-    if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS)
+    if (n_ranks < 1 || n_ranks > GYRE_WIRE_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d ranks: 1..%d are legal", n_ranks,
-                         GYRE_MAX_RANKS);
+                         GYRE_WIRE_MAX_RANKS);
     GYRE_TRY(gyre_random_bytes(secret, sizeof(secret)));
     struct shared *shared = calloc(1, sizeof(*shared) + (size_t)n_ranks * sizeof(shared->ranks[0]));
     if (shared == NULL)

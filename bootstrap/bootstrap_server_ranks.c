@@ -139,7 +139,7 @@ static bool admit(struct gyre_server *server, struct gyre_server_link *link)
             "wire %u: load the same library on all ranks",
             who->rank, who->pid, who->host, who->library_version, who->wire_version,
             (unsigned)GYRE_VERSION, (unsigned)GYRE_WIRE_VERSION);
-    else if (who->n_ranks < 1 || who->n_ranks > GYRE_MAX_RANKS || who->rank < 0 ||
+    else if (who->n_ranks < 1 || who->n_ranks > GYRE_WIRE_MAX_RANKS || who->rank < 0 ||
              who->rank >= who->n_ranks)
         gyre_server_fail(server, GYRE_ERROR_INVALID_ARGUMENT,
                          "init: rank %d of %d (pid %d on %s) is out of range", who->rank,

@@ -422,7 +422,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_status status = GYRE_SUCCESS;
-    if (place->n_ranks < 1 || place->n_ranks > GYRE_MAX_RANKS || place->rank < 0 ||
+    if (place->n_ranks < 1 || place->n_ranks > GYRE_WIRE_MAX_RANKS || place->rank < 0 ||
         place->rank >= place->n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range",
                          place->rank, place->n_ranks);

@@ -16,7 +16,7 @@
 #define GYRE_TEXT_MAX_BYTES     768
 #define GYRE_GATHER_MAX_BYTES   (16u << 20) /* of all ranks */
 #define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* of one rank in an all_gather_v, if n_ranks > 16 */
-#define GYRE_MAX_RANKS          65536
+#define GYRE_WIRE_MAX_RANKS     65536
 
 struct gyre_id_layout {
     uint32_t magic;
