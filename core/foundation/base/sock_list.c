@@ -227,7 +227,8 @@ gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
     if (n_kept == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "it can be reached on its own host alone: no interface but loopback was "
-                         "up or allowed there (GYRE_SOCKET_IFNAME or NCCL_SOCKET_IFNAME)");
+                         "up or allowed there (GYRE_SOCKET_IFNAME or NCCL_SOCKET_IFNAME, "
+                         "GYRE_SOCKET_FAMILY or NCCL_SOCKET_FAMILY)");
     GYRE_TRY(gyre_sock_interfaces(&own, &n_own));
     gyre_sock_order_for(own, n_own, addresses_out, n_kept);
     sorted = calloc((size_t)n_own + 1, sizeof(*sorted));
