@@ -5,6 +5,7 @@
  */
 #include "bootstrap/bootstrap_server.h"
 
+#include "bootstrap/meet.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
@@ -13,7 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -433,26 +433,17 @@ static void *run_server(void *context)
     return NULL;
 }
 
-/* A rank should try the launcher's address first, because it has just worked. */
-static bool find_master(struct gyre_sock_address *address_out)
-{
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const char *name = gyre_param_master_address();
-    struct addrinfo *list = NULL;
-    if (name == NULL || name[0] == '\0' || getaddrinfo(name, NULL, &hints, &list) != 0)
-        return false;
-    *address_out = gyre_sock_from_sockaddr(list->ai_addr);
-    freeaddrinfo(list);
-    return address_out->family != 0;
-}
-
 gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out)
 {
     gyre_status status = GYRE_SUCCESS;
     pthread_t thread;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    struct gyre_sock_address master;
-    const bool has_master = find_master(&master);
+    struct gyre_sock_address master[GYRE_MEET_MAX_ADDRESSES];
+    const char *name = gyre_param_master_address();
+    const struct gyre_meet_place place = {.source = "MASTER_ADDR", .address = name};
+    /* The launcher's address has just worked, so a rank should try it first. */
+    const bool has_master =
+        name != NULL && name[0] != '\0' && gyre_meet_addresses(&place, master) > 0;
     struct gyre_server *server = calloc(1, sizeof(*server));
     if (server == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the rendezvous");
@@ -463,10 +454,10 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
         (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     server->deadline_ns = gyre_now_ns() + server->timeout_ns;
     GYRE_TRY_GOTO(status, gyre_random_bytes(server->secret, sizeof(server->secret)), free_server);
-    GYRE_TRY_GOTO(status,
-                  gyre_sock_listen_all(params, has_master ? &master : NULL, &server->listeners,
-                                       &id_out->list),
-                  free_server);
+    GYRE_TRY_GOTO(
+        status,
+        gyre_sock_listen_all(params, has_master ? master : NULL, &server->listeners, &id_out->list),
+        free_server);
     gyre_sock_list_to_text(server->listeners.addresses, server->listeners.n, server->address_text,
                            sizeof(server->address_text));
     server->epoll_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
