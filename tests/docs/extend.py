@@ -216,7 +216,7 @@ int main(void)
     if nvcc is None:
         print("no nvcc here: the kernel of the page is not compiled")
         return
-    unit = rig.write("own.cu", '#include "fused_own.cuh"\nconst void *own = (const void *)exchange_own;\n')
+    unit = rig.write("own.cu", '#include "fused_own.cuh"\nconst void *own = (const void *)own_all_gather;\n')
     subprocess.run([nvcc, "-std=c++17", "-arch=sm_90", *folders, "-c", unit, "-o", rig.path("own.o")], check=True)
 
 
