@@ -396,29 +396,6 @@ TEST_CASE("lamport is for sums of floating point")
     CHECK(choice.proto == GYRE_PROTO_LL);
     CHECK_OK(choose(&facts, "", "^ll,ll128", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
-    /* Without it all is chosen as if it were not there; but for unscaled sums by fused kernels. */
-    struct gyre_tuner_facts integers = gpu_facts(4);
-    for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2) {
-        struct gyre_filter no_lamport, any;
-        struct gyre_choice other;
-        CHECK_OK(gyre_filter_parse("", "^lamport", "", &no_lamport));
-        CHECK_OK(gyre_filter_parse("", "", "", &any));
-        CHECK_OK(gyre_tuner_choose(&facts, &no_lamport, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-        CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
-        CHECK(is_same_choice(&choice, &other));
-    }
-    /* Nor where proxies are, or no NVLink. */
-    for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2)
-        for (int is_proxied = 0; is_proxied < 2; is_proxied++) {
-            struct gyre_filter any;
-            struct gyre_choice other;
-            CHECK_OK(gyre_filter_parse("", "", "", &any));
-            facts.is_proxied = integers.is_proxied = is_proxied != 0;
-            facts.is_ll128_safe = integers.is_ll128_safe = is_proxied != 0;
-            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-            CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
-            CHECK(is_same_choice(&choice, &other));
-        }
 }
 
 /* 12 MiB of a sum of floating point, or an all-gather of as much, into a window. */
