@@ -26,6 +26,7 @@ struct options {
     const char *msccl_path;
     bool rounds;
     bool verify;
+    bool any_order;
     bool predict;
     bool wants_help;
     struct bench_schedule_request request;
@@ -43,6 +44,9 @@ static const struct bench_option table[] = {
      "prove the programs, of all variants unless --variant names one;\nthe exit status is 1 if the "
      "proof fails",
      BENCH_FLAG, AT(verify)},
+    {0, "any-order", NULL,
+     "for --verify: ranks may reduce in different orders, so their last bits\nmay differ",
+     BENCH_FLAG, AT(any_order)},
     {'p', "predict", NULL, "predict the time for each size; without --algo for all algorithms",
      BENCH_FLAG, AT(predict)},
     {0, "bytes", "SIZES", "sizes for --predict: 1M, or 1K:1G in factors of 4 (default)", BENCH_TEXT,
@@ -159,6 +163,8 @@ static bool check_together(const struct options *options)
                 "prints, and predict that file";
     else if (options->json_path != NULL && !options->predict && !options->verify)
         wrong = "--json needs --verify or --predict";
+    else if (options->any_order && !options->verify)
+        wrong = "--any-order needs --verify";
     else if (options->csv_path != NULL && !options->predict)
         wrong = "--csv needs --predict";
     else if (request->fabric_path != NULL &&
@@ -192,6 +198,7 @@ struct job {
     struct bench_programs programs;
     int variant;
     struct bench_schedule_json *json; /* gets each proof; NULL = no file is wanted */
+    bool any_order;
 };
 
 static bool print_text(gyre_status status, char **text)
@@ -241,10 +248,20 @@ static void print_step(const struct job *job, const struct gyre_verify_place *pl
            place->worker, text);
 }
 
+/* The output may be a file of programs, so each line is a comment. */
+static void print_refusal(const char *where, const char *reason)
+{
+    printf("# refused %s: ", where);
+    for (; *reason != '\0'; reason++)
+        fputs(*reason == '\n' ? "\n#" : (char[]){*reason, '\0'}, stdout);
+    putchar('\n');
+}
+
 static bool verify(const struct job *job)
 {
     for (int in_place = 0; in_place < 2; in_place++) {
-        const struct gyre_verify_options options = {.in_place = in_place == 1};
+        const struct gyre_verify_options options = {.in_place = in_place == 1,
+                                                    .any_order = job->any_order};
         struct gyre_verify_report report;
         const char *where = in_place == 1 ? "in place" : "out of place";
         const bool is_proved =
@@ -254,13 +271,15 @@ static bool verify(const struct job *job)
                                                    in_place == 1, is_proved, &report};
         bench_schedule_json_proof(job->json, &proof);
         if (!is_proved) {
-            printf("# refused %s: %s\n", where, report.reason);
+            print_refusal(where, report.reason);
             print_step(job, &report.place);
             return false;
         }
         printf("# proved %s: depth %u is enough, %llu steps, credits %s at depth 2\n", where,
                report.min_depth, (unsigned long long)report.n_steps,
                report.credits_elidable ? "can be left out" : "are needed");
+        if (!report.same_bits)
+            printf("# the orders differ between ranks: their last bits may differ\n");
     }
     return true;
 }
@@ -454,6 +473,7 @@ static int run(int argc, char **argv)
         return 1;
     }
     options.request.json = job.json;
+    job.any_order = options.any_order;
     if (options.csv_path != NULL &&
         bench_tidy_open(options.csv_path, false, &options.request.csv) != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: %s\n", gyre_cause());

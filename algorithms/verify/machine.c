@@ -165,7 +165,7 @@ void gyre_network_close(struct gyre_network *network)
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
-#define MOST_HOPS 6 /* that are told */
+#define MOST_HOPS 4 /* of a deadlock that the message has */
 
 struct worker {
     const struct gyre_program *program;
@@ -285,28 +285,70 @@ static uint32_t step_of_worker(const struct worker *worker)
     return worker->step - worker->program->workers[worker->index].first_step;
 }
 
-static gyre_status report_deadlock(const struct machine *machine, uint32_t number)
+static struct gyre_verify_place place_of(const struct worker *worker)
 {
-    char text[768];
+    return (struct gyre_verify_place){.rank = (int32_t)worker->rank,
+                                      .worker = (int32_t)worker->index,
+                                      .step = (int32_t)step_of_worker(worker),
+                                      .tile = (int32_t)worker->tile,
+                                      .chunk = -1};
+}
+
+static uint32_t waits_for(const struct machine *machine, uint32_t number)
+{
+    const struct gyre_network_fifo *fifo = &machine->network->fifos[machine->workers[number].fifo];
+    return fifo->sender == number ? fifo->receiver : fifo->sender;
+}
+
+/* Every worker waits for one other worker, so the waits end at a worker that is done, or in a
+ * cycle. Returns the cycle's first worker, or @number. @n_out: length of the cycle; 0 = none. */
+static uint32_t find_cycle(const struct machine *machine, uint32_t number, uint32_t *n_out)
+{
+    uint32_t in_cycle = number;
+    *n_out = 0;
+    for (uint32_t i = 0; i < machine->network->n_workers; i++) {
+        in_cycle = waits_for(machine, in_cycle);
+        if (machine->workers[in_cycle].is_done)
+            return number;
+    }
+    uint32_t first = in_cycle, at = in_cycle;
+    do {
+        first = at < first ? at : first;
+        at = waits_for(machine, at);
+        ++*n_out;
+    } while (at != in_cycle);
+    return first;
+}
+
+static gyre_status report_deadlock(const struct machine *machine, uint32_t number,
+                                   struct gyre_machine_result *result)
+{
+    char text[640] = "";
     size_t at = 0;
-    for (int hop = 0; hop < MOST_HOPS && at < sizeof(text); hop++) {
+    uint32_t n_cycle, n = 0;
+    const uint32_t first = number = find_cycle(machine, number, &n_cycle);
+    do {
         const struct worker *worker = &machine->workers[number];
         const struct gyre_network_fifo *fifo = &machine->network->fifos[worker->fifo];
         const bool is_sender = fifo->sender == number;
-        const int n =
-            snprintf(&text[at], sizeof(text) - at,
-                     "%srank %u, worker %u, step %u, tile %u waits for a %s rank %u, lane %u",
-                     hop == 0 ? "" : "; ", worker->rank, worker->index, step_of_worker(worker),
-                     worker->tile, is_sender ? "free slot to" : "slot from",
-                     is_sender ? fifo->to : fifo->from, fifo->lane);
-        at += n > 0 ? (size_t)n : 0;
-        number = is_sender ? fifo->receiver : fifo->sender;
-        if (machine->workers[number].is_done) {
-            if (at < sizeof(text))
-                snprintf(&text[at], sizeof(text) - at, ", which is done");
-            break;
-        }
-    }
+        if (n < GYRE_MACHINE_TOLD)
+            result->waits[n] = place_of(worker);
+        if (n++ < MOST_HOPS && at < sizeof(text))
+            at += (size_t)snprintf(
+                &text[at], sizeof(text) - at,
+                "%srank %u, worker %u, step %u, tile %u waits for a %s rank %u, lane %u",
+                n == 1 ? "" : "; ", worker->rank, worker->index, step_of_worker(worker),
+                worker->tile, is_sender ? "free slot to" : "slot from",
+                is_sender ? fifo->to : fifo->from, fifo->lane);
+        number = waits_for(machine, number);
+    } while (number != first && !machine->workers[number].is_done);
+    result->n_waits = n;
+    result->place = result->waits[0];
+    if (n > MOST_HOPS && at < sizeof(text))
+        at += (size_t)snprintf(&text[at], sizeof(text) - at, "; ... (%u more)", n - MOST_HOPS);
+    if (at < sizeof(text))
+        snprintf(&text[at], sizeof(text) - at, "%s",
+                 n_cycle > 0 ? "; so they wait for each other" : ", which is done");
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "deadlock at depth %u: %s",
                      machine->options->depth, text);
 }
@@ -315,14 +357,8 @@ static gyre_status check_end(const struct machine *machine, struct gyre_machine_
 {
     for (uint32_t w = 0; w < machine->network->n_workers; w++)
         if (!machine->workers[w].is_done) {
-            const struct worker *worker = &machine->workers[w];
             result->is_deadlock = true;
-            result->place = (struct gyre_verify_place){.rank = (int32_t)worker->rank,
-                                                       .worker = (int32_t)worker->index,
-                                                       .step = (int32_t)step_of_worker(worker),
-                                                       .tile = (int32_t)worker->tile,
-                                                       .chunk = -1};
-            return report_deadlock(machine, w);
+            return report_deadlock(machine, w, result);
         }
     for (uint32_t i = 0; i < machine->network->n_fifos; i++) {
         const struct gyre_network_fifo *fifo = &machine->network->fifos[i];
@@ -360,6 +396,7 @@ gyre_status gyre_machine_run(const struct gyre_network *network,
 {
     struct machine machine = {.network = network, .options = options};
     result_out->is_deadlock = false;
+    result_out->n_waits = 0;
     result_out->place = gyre_verify_nowhere;
     result_out->n_steps = 0;
     machine.workers = calloc(network->n_workers + 1, sizeof(*machine.workers));

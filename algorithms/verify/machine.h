@@ -53,14 +53,20 @@ struct gyre_machine_options {
     void *context;
 };
 
+#define GYRE_MACHINE_TOLD 8 /* waits of a deadlock that are told */
+
 struct gyre_machine_result {
     bool is_deadlock;
-    struct gyre_verify_place place; /* of the first worker in a deadlock */
+    struct gyre_verify_place place; /* first worker that waits in a deadlock */
+    uint32_t n_waits;               /* of the deadlock's cycle, or of a chain that ends */
+    struct gyre_verify_place waits[GYRE_MACHINE_TOLD]; /* the first ones */
     uint64_t n_steps;
 };
 
-/** gyre_machine_run - errors: INVALID_ARGUMENT with the reason (a deadlock, naming the ranks that
- * wait for each other, or slots that are left in a FIFO), what fire() returns, OUT_OF_MEMORY. */
+/** gyre_machine_run - run until all workers are done. A deadlock is told as a cycle of workers
+ * that wait for each other, or as a chain up to a worker that is done.
+ * Errors: INVALID_ARGUMENT with the reason (a deadlock, naming the ranks that wait for each other,
+ * or slots that are left in a FIFO), what fire() returns, OUT_OF_MEMORY. */
 gyre_status gyre_machine_run(const struct gyre_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out);

@@ -311,9 +311,25 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
     return GYRE_SUCCESS;
 }
 
-static gyre_status check_output(const struct gyre_verify_memory *memory,
+static gyre_status refuse_order(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values, uint32_t rank, uint32_t tile,
                                 uint32_t chunk)
+{
+    const unsigned ranks[] = {0, rank};
+    const uint32_t of_rank[] = {cell_at(memory, 0, tile, chunk)->content.value,
+                                cell_at(memory, rank, tile, chunk)->content.value};
+    char orders[512];
+    gyre_values_compare(values, of_rank, ranks, orders, sizeof(orders));
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "tile %u: out %u of rank %u was reduced in another order than on rank 0%s\n"
+                     "  add the sum of the lower ranks first on all ranks, or allow any order "
+                     "(--any-order, GYRE_ANY_ORDER=1)",
+                     tile, chunk, rank, orders);
+}
+
+static gyre_status check_output(const struct gyre_verify_memory *memory,
+                                const struct gyre_values *values, uint32_t rank, uint32_t tile,
+                                uint32_t chunk, bool *orders_differ_out)
 {
     const struct gyre_program *program = memory->programs[rank];
     const struct gyre_expectation expect = gyre_verify_expect(program, chunk);
@@ -348,21 +364,22 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "rank %u, tile %u: out %u is not a finished reduction", rank, tile, chunk);
     if (program->coll == GYRE_COLL_ALL_REDUCE &&
-        cell->content.value != cell_at(memory, 0, tile, chunk)->content.value)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "tile %u: out %u of rank %u was reduced in another order than on rank 0",
-                         tile, chunk, rank);
+        cell->content.value != cell_at(memory, 0, tile, chunk)->content.value) {
+        *orders_differ_out = true;
+        return refuse_order(memory, values, rank, tile, chunk);
+    }
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values,
-                                struct gyre_verify_place *place_out)
+                                struct gyre_verify_place *place_out, bool *orders_differ_out)
 {
     for (uint32_t rank = 0; rank < memory->n_ranks; rank++)
         for (uint32_t tile = 0; tile < memory->n_tiles; tile++)
             for (uint32_t chunk = 0; chunk < memory->n_outs; chunk++) {
-                const gyre_status status = check_output(memory, values, rank, tile, chunk);
+                const gyre_status status =
+                    check_output(memory, values, rank, tile, chunk, orders_differ_out);
                 if (status == GYRE_SUCCESS)
                     continue;
                 *place_out = (struct gyre_verify_place){(int32_t)rank, -1, -1, (int32_t)tile,

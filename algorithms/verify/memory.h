@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A value is either a contribution, the input of one rank, or a reduction of values in a given
- * order. Equal expressions are stored once, so equal numbers of values mean equal bits. The memory
- * knows the value of every chunk of OUT on every rank and tile, and its last accesses, to find two
- * without an order between them.
+ * order. Equal expressions are stored once, so equal numbers of values mean equal bits; where any
+ * order is allowed, equal sets of ranks. The memory knows the value of every chunk of OUT on every
+ * rank and tile, and its last accesses, to find two without an order between them.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
@@ -42,8 +42,10 @@ enum gyre_value_fault {
 
 struct gyre_values;
 
-/** gyre_values_open - errors: OUT_OF_MEMORY. */
-gyre_status gyre_values_open(unsigned n_ranks, struct gyre_values **values_out);
+/** gyre_values_open - a store of the contributions of `n_ranks` ranks.
+ * @any_order: reductions of the same ranks are one value, whatever their order.
+ * Errors: OUT_OF_MEMORY. */
+gyre_status gyre_values_open(unsigned n_ranks, bool any_order, struct gyre_values **values_out);
 void gyre_values_close(struct gyre_values *values);
 
 static inline uint32_t gyre_values_input(unsigned rank)
@@ -61,6 +63,11 @@ enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint3
 const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint32_t value);
 
 bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned rank);
+
+/** gyre_values_compare - two different expressions, each on a line after the words "rank N", and
+ * the first place where they differ. Sums of many ranks are shortened to sets: {0-3}. */
+void gyre_values_compare(const struct gyre_values *values, const uint32_t of_rank[2],
+                         const unsigned ranks[2], char *text_out, size_t text_bytes);
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
@@ -108,9 +115,10 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
                               uint16_t owner, uint32_t chunk, struct gyre_content content);
 
 /** gyre_verify_outputs - does every OUT hold the expected contributions, and have all ranks the
- * same expressions? @place_out: set on failure. Errors: INVALID_ARGUMENT with the reason. */
+ * same expressions? @place_out: set on failure. @orders_differ_out: set if an order is what is
+ * wrong. Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values,
-                                struct gyre_verify_place *place_out);
+                                struct gyre_verify_place *place_out, bool *orders_differ_out);
 
 #endif

@@ -50,6 +50,7 @@ struct gyre_verify_run {
     struct gyre_verify_scratch *scratches;
     bool shares_chunks;
     bool credits_elidable;
+    bool orders_differ;
     struct gyre_verify_place place;
 };
 

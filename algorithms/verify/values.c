@@ -8,6 +8,8 @@
 
 #include "core/foundation/base/status.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@ struct entry {
 };
 
 struct gyre_values {
+    bool any_order;
     unsigned n_ranks;
     unsigned n_words;
     struct gyre_value *values;
@@ -102,11 +105,12 @@ static bool reserve_value(struct gyre_values *values, unsigned n_ins)
     return has_values && has_operands;
 }
 
-gyre_status gyre_values_open(unsigned n_ranks, struct gyre_values **values_out)
+gyre_status gyre_values_open(unsigned n_ranks, bool any_order, struct gyre_values **values_out)
 {
     struct gyre_values *values = calloc(1, sizeof(*values));
     bool is_open = false;
     if (values != NULL) {
+        values->any_order = any_order;
         values->n_ranks = n_ranks;
         values->n_words = (n_ranks + 63) / 64;
         values->n_values = 1; /* 0 is GYRE_NO_VALUE */
@@ -231,13 +235,76 @@ static enum gyre_value_fault unite_bitmaps(struct gyre_values *values, const uin
     return GYRE_VALUE_FINE;
 }
 
+static const uint64_t *words_of(const struct gyre_values *values, const struct gyre_value *value)
+{
+    return &values->sets[(size_t)value->set * values->n_words];
+}
+
+/* The one form of a set, so that equal sets are found: all ranks are the interval from rank 0, and
+ * a bitmap is an interval if its ranks follow each other. */
+static void normalize(struct gyre_values *values, struct gyre_value *result)
+{
+    if (result->set != 0) {
+        const uint64_t *words = words_of(values, result);
+        uint32_t n_firsts = 0, first = 0;
+        bool before = (words[(values->n_ranks - 1) / 64] >> (values->n_ranks - 1) % 64 & 1) != 0;
+        for (uint32_t rank = 0; rank < values->n_ranks; rank++) {
+            const bool has = (words[rank / 64] >> rank % 64 & 1) != 0;
+            if (has && !before) {
+                first = rank;
+                n_firsts++;
+            }
+            before = has;
+        }
+        if (n_firsts > 1)
+            return;
+        if (result->set == values->n_sets - 1)
+            values->n_sets--;
+        result->set = 0;
+        result->first_rank = first;
+    }
+    if (result->n_ranks_in == values->n_ranks)
+        result->first_rank = 0;
+}
+
+static uint32_t hash_set(const struct gyre_values *values, const struct gyre_value *value)
+{
+    uint64_t hash = (uint64_t)value->n_ranks_in << 1 | value->is_final;
+    if (value->set == 0)
+        hash = mix(hash, value->first_rank);
+    for (unsigned word = 0; value->set != 0 && word < values->n_words; word++)
+        hash = mix(hash, words_of(values, value)[word]);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+/* As find_reduction(), by the set of ranks. */
+static uint32_t find_set(const struct gyre_values *values, const struct gyre_value *value,
+                         uint32_t *at_out)
+{
+    const uint32_t hash = hash_set(values, value);
+    for (uint32_t at = hash;; at++) {
+        const struct entry *entry = &values->index[at & (values->n_entries - 1)];
+        *at_out = at & (values->n_entries - 1);
+        if (entry->value == 0)
+            return GYRE_NO_VALUE;
+        const struct gyre_value *known = &values->values[entry->value];
+        if (entry->hash == hash && known->is_final == value->is_final &&
+            known->n_ranks_in == value->n_ranks_in && (known->set == 0) == (value->set == 0) &&
+            (value->set != 0 ? memcmp(words_of(values, known), words_of(values, value),
+                                      values->n_words * sizeof(*values->sets)) == 0
+                             : known->first_rank == value->first_rank))
+            return entry->value;
+    }
+}
+
 enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
                                          unsigned n_ins, bool is_final, uint32_t *value_out)
 {
-    uint32_t at = 0;
+    uint32_t at = 0, known = GYRE_NO_VALUE;
     if (!make_room(values) || !reserve_value(values, n_ins))
         return GYRE_VALUE_NO_MEMORY;
-    const uint32_t known = find_reduction(values, ins, n_ins, is_final, &at);
+    if (!values->any_order)
+        known = find_reduction(values, ins, n_ins, is_final, &at);
     if (known != GYRE_NO_VALUE) {
         *value_out = known;
         return GYRE_VALUE_FINE;
@@ -249,11 +316,24 @@ enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint3
         if (fault != GYRE_VALUE_FINE)
             return fault;
     }
+    uint32_t hash = 0;
+    if (values->any_order) {
+        normalize(values, &result);
+        *value_out = find_set(values, &result, &at);
+        if (*value_out != GYRE_NO_VALUE) {
+            if (n_ins > 1 && result.set != 0 && result.set == values->n_sets - 1)
+                values->n_sets--; /* made by unite_bitmaps() */
+            return GYRE_VALUE_FINE;
+        }
+        hash = hash_set(values, &result);
+    } else {
+        hash = hash_reduction(ins, n_ins, is_final);
+    }
     memcpy(&values->operands[values->n_operands], ins, n_ins * sizeof(*ins));
     values->n_operands += n_ins;
     *value_out = values->n_values++;
     values->values[*value_out] = result;
-    values->index[at] = (struct entry){hash_reduction(ins, n_ins, is_final), *value_out};
+    values->index[at] = (struct entry){hash, *value_out};
     values->n_used++;
     return GYRE_VALUE_FINE;
 }
@@ -270,4 +350,111 @@ bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned 
         return (rank + values->n_ranks - known->first_rank) % values->n_ranks < known->n_ranks_in;
     const uint64_t *set = &values->sets[(size_t)known->set * values->n_words];
     return (set[rank / 64] >> rank % 64 & 1) != 0;
+}
+
+/* ---- two orders side by side ------------------------------------------------------------- */
+
+#define MOST_SHOWN 88 /* bytes of an expression */
+
+struct print {
+    const struct gyre_values *values;
+    char *text;
+    size_t n, size;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct print *print, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (print->n < print->size) {
+        const int n = vsnprintf(&print->text[print->n], print->size - print->n, format, args);
+        print->n += n > 0 ? (size_t)n : 0;
+    }
+    va_end(args);
+}
+
+static void put_set(struct print *print, uint32_t value)
+{
+    const uint32_t n_ranks = print->values->n_ranks;
+    put(print, "{");
+    for (uint32_t rank = 0, n = 0; rank < n_ranks && print->n < print->size; rank++) {
+        uint32_t last = rank;
+        if (!gyre_values_has(print->values, value, rank))
+            continue;
+        while (last + 1 < n_ranks && gyre_values_has(print->values, value, last + 1))
+            last++;
+        put(print, n++ > 0 ? ",%u" : "%u", rank);
+        if (last > rank)
+            put(print, "-%u", last);
+        rank = last;
+    }
+    put(print, "}");
+}
+
+/* @depth: sums inside so many sums are shown as sets. */
+static void put_value(struct print *print, uint32_t value, int depth, bool is_outer)
+{
+    const struct gyre_value *v = &print->values->values[value];
+    const uint32_t *ins = &print->values->operands[v->first_in];
+    if (v->n_ins == 0) {
+        put(print, "%u", v->first_rank);
+    } else if (v->n_ins == 1) {
+        put_value(print, ins[0], depth, is_outer);
+    } else if (depth == 0) {
+        put_set(print, value);
+    } else {
+        put(print, is_outer ? "" : "(");
+        for (uint32_t i = 0; i < v->n_ins && print->n < print->size; i++) {
+            put(print, i > 0 ? "+" : "");
+            put_value(print, ins[i], depth - 1, false);
+        }
+        put(print, is_outer ? "" : ")");
+    }
+}
+
+/* As deep as fits. */
+static void put_fitting(struct print *print, uint32_t value)
+{
+    char text[MOST_SHOWN + 1];
+    struct print trial = {print->values, text, 0, sizeof(text)};
+    int depth = 12;
+    do {
+        trial.n = 0;
+        put_value(&trial, value, depth, true);
+    } while (trial.n >= trial.size && --depth > 0);
+    put(print, "%s%s", text, trial.n >= trial.size ? "..." : "");
+}
+
+static bool share_a_rank(const struct gyre_values *values, uint32_t a, uint32_t b)
+{
+    for (unsigned rank = 0; rank < values->n_ranks; rank++)
+        if (gyre_values_has(values, a, rank) && gyre_values_has(values, b, rank))
+            return true;
+    return false;
+}
+
+void gyre_values_compare(const struct gyre_values *values, const uint32_t of_rank[2],
+                         const unsigned ranks[2], char *text_out, size_t text_bytes)
+{
+    struct print print = {values, text_out, 0, text_bytes};
+    uint32_t a = of_rank[0], b = of_rank[1];
+    for (int i = 0; i < 2; i++) {
+        put(&print, "\n  rank %-4u ", ranks[i]);
+        put_fitting(&print, of_rank[i]);
+    }
+    /* Into the first operands that differ, as long as they have ranks in common. */
+    while (share_a_rank(values, a, b) && values->values[a].n_ins == values->values[b].n_ins &&
+           values->values[a].n_ins > 0) {
+        const uint32_t *ins_a = &values->operands[values->values[a].first_in];
+        const uint32_t *ins_b = &values->operands[values->values[b].first_in];
+        uint32_t i = 0;
+        while (i + 1U < values->values[a].n_ins && ins_a[i] == ins_b[i])
+            i++;
+        a = ins_a[i];
+        b = ins_b[i];
+    }
+    put(&print, "\n  first difference: ");
+    put_fitting(&print, a);
+    put(&print, " | ");
+    put_fitting(&print, b);
 }

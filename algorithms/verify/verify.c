@@ -82,8 +82,8 @@ static gyre_status open_scratches(struct gyre_verify_run *run)
     return run->scratches == NULL ? GYRE_ERROR_OUT_OF_MEMORY : GYRE_SUCCESS;
 }
 
-/* The fields network, depth and n_tiles are set. The caller closes the run in any case. */
-static gyre_status run_open(struct gyre_verify_run *run, bool in_place)
+/* The fields network, depth and n_tiles are set. The run is closed in any case. */
+static gyre_status run_open(struct gyre_verify_run *run, const struct gyre_verify_options *options)
 {
     const struct gyre_network *network = run->network;
     const size_t max_range = network->programs[0]->max_range;
@@ -96,9 +96,9 @@ static gyre_status run_open(struct gyre_verify_run *run, bool in_place)
     if (run->fifos == NULL || run->results == NULL || open_scratches(run) != GYRE_SUCCESS)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %u ranks",
                          network->n_ranks);
-    GYRE_TRY(gyre_values_open(network->n_ranks, &run->values));
+    GYRE_TRY(gyre_values_open(network->n_ranks, options->any_order, &run->values));
     GYRE_TRY(gyre_clocks_open(network, find_max_time(run), &run->clocks));
-    GYRE_TRY(gyre_verify_memory_open(network, in_place, run->n_tiles, &run->memory));
+    GYRE_TRY(gyre_verify_memory_open(network, options->in_place, run->n_tiles, &run->memory));
     run->shares_chunks = gyre_verify_shares_chunks(run->memory);
     return GYRE_SUCCESS;
 }
@@ -116,29 +116,32 @@ static void run_close(struct gyre_verify_run *run)
 
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
 
-/* Counts slots without computing values. @place_out: set to the first wait of the last deadlock
- * that was found. */
-static gyre_status find_min_depth(const struct gyre_network *network, uint32_t *depth_out,
-                                  struct gyre_verify_place *place_out)
+/* Counts slots without computing values. @result_out: place and waits are those of the last
+ * deadlock that was found. */
+static gyre_status find_min_depth(const struct gyre_network *network, uint32_t first_depth,
+                                  uint32_t *depth_out, struct gyre_machine_result *result_out)
 {
-    gyre_status status = GYRE_SUCCESS;
-    for (uint32_t depth = 1; depth <= GYRE_MAX_DEPTH; depth++) {
+    gyre_status status = GYRE_ERROR_INVALID_ARGUMENT;
+    for (uint32_t depth = first_depth; depth <= GYRE_MAX_DEPTH; depth++) {
         const struct gyre_machine_options options = {.depth = depth, .n_tiles = depth + 2};
         struct gyre_machine_result result;
         status = gyre_machine_run(network, &options, &result);
+        *depth_out = depth;
         if (status == GYRE_SUCCESS) {
-            *depth_out = depth;
+            result_out->is_deadlock = false;
             return GYRE_SUCCESS;
         }
-        *place_out = result.place;
+        *result_out = result;
         if (!result.is_deadlock)
             return status;
     }
     return status;
 }
 
-static gyre_status verify(struct gyre_network *network, const struct gyre_verify_options *options,
-                          struct gyre_verify_report *report)
+/* @result_out: of the machine, which says where a deadlock is. */
+static gyre_status verify(const struct gyre_network *network,
+                          const struct gyre_verify_options *options,
+                          struct gyre_verify_report *report, struct gyre_machine_result *result_out)
 {
     uint32_t depth = options->depth;
     if (depth > GYRE_MAX_DEPTH)
@@ -147,7 +150,10 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u tiles (0..%d)", options->n_tiles,
                          UINT16_MAX);
     if (depth == 0) {
-        GYRE_TRY(find_min_depth(network, &depth, &report->place));
+        const gyre_status found = find_min_depth(network, 1, &depth, result_out);
+        report->place = result_out->place;
+        if (found != GYRE_SUCCESS)
+            return found;
         report->min_depth = depth;
         if (network->programs[0]->min_depth < depth)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -157,19 +163,110 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
     }
     struct gyre_verify_run run = {.network = network, .depth = depth};
     run.n_tiles = options->n_tiles == 0 ? depth + 2 : options->n_tiles;
-    gyre_status status = run_open(&run, options->in_place);
+    gyre_status status = run_open(&run, options);
     if (status == GYRE_SUCCESS) {
         const struct gyre_machine_options machine = {depth, run.n_tiles, run_fire, &run};
-        struct gyre_machine_result result;
-        status = gyre_machine_run(network, &machine, &result);
-        report->n_steps = result.n_steps;
-        report->place = result.is_deadlock ? result.place : run.place;
+        status = gyre_machine_run(network, &machine, result_out);
+        report->n_steps = result_out->n_steps;
+        report->place = result_out->is_deadlock ? result_out->place : run.place;
     }
     if (status == GYRE_SUCCESS)
-        status = gyre_verify_outputs(run.memory, run.values, &report->place);
+        status = gyre_verify_outputs(run.memory, run.values, &report->place, &run.orders_differ);
+    report->same_bits = !options->any_order && !run.orders_differ;
     report->credits_elidable = status == GYRE_SUCCESS && run.credits_elidable;
     run_close(&run);
     return status;
+}
+
+/* ---- remedies for a deadlock -------------------------------------------------------------- */
+
+#define MOST_RANKS_TRIED 64 /* each trial is a proof */
+
+/* Exchange the steps that a worker runs together, of which one waits, and those after them. Returns
+ * false if there are none. */
+static bool exchange_steps(struct gyre_program *program, const struct gyre_verify_place *place)
+{
+    if (place->worker >= (int32_t)program->n_workers ||
+        place->step >= (int32_t)program->workers[place->worker].n_steps)
+        return false;
+    const struct gyre_worker *worker = &program->workers[place->worker];
+    const uint32_t end_of_worker = worker->first_step + worker->n_steps;
+    uint32_t first = worker->first_step + (uint32_t)place->step;
+    while (first > worker->first_step &&
+           (program->steps[first - 1].flags & GYRE_STEP_WITH_NEXT) != 0)
+        first--;
+    uint32_t ends[2] = {first, 0};
+    for (int i = 0; i < 2; i++) {
+        while (ends[i] < end_of_worker &&
+               (program->steps[ends[i]].flags & GYRE_STEP_WITH_NEXT) != 0)
+            ends[i]++;
+        if (ends[i]++ >= end_of_worker)
+            return false;
+        if (i == 0)
+            ends[1] = ends[0];
+    }
+    const uint32_t n_first = ends[0] - first;
+    for (uint32_t i = 0; i < n_first; i++) { /* the last ones of them first */
+        const struct gyre_step step = program->steps[ends[0] - 1 - i];
+        memmove(&program->steps[ends[0] - 1 - i], &program->steps[ends[0] - i],
+                (ends[1] - ends[0]) * sizeof(step));
+        program->steps[ends[1] - 1 - i] = step;
+    }
+    return true;
+}
+
+/* Are the programs proved if one rank, or if each, exchanges the steps at this place? */
+static bool helps(const struct gyre_network *network, const struct gyre_verify_options *options,
+                  const struct gyre_verify_place *place, bool on_all_ranks)
+{
+    struct gyre_program *programs[MOST_RANKS_TRIED] = {NULL};
+    const int n_ranks = (int)network->n_ranks;
+    bool has_changed = true;
+    for (int rank = 0; rank < n_ranks && has_changed; rank++) {
+        has_changed = gyre_program_clone(network->programs[rank], &programs[rank]) == GYRE_SUCCESS;
+        if (has_changed && (on_all_ranks || rank == place->rank))
+            has_changed = exchange_steps(programs[rank], place);
+    }
+    struct gyre_network *changed = NULL;
+    if (has_changed && gyre_network_open((const struct gyre_program *const *)programs, n_ranks,
+                                         &changed) != GYRE_SUCCESS)
+        changed = NULL;
+    struct gyre_verify_report report;
+    struct gyre_machine_result result = {.place = gyre_verify_nowhere};
+    const bool is_proved =
+        changed != NULL && verify(changed, options, &report, &result) == GYRE_SUCCESS;
+    gyre_network_close(changed);
+    for (int rank = 0; rank < n_ranks; rank++)
+        gyre_program_free(programs[rank]);
+    return is_proved;
+}
+
+/* Adds to the cause of a deadlock what would help, if that is found. */
+static gyre_status add_remedy(const struct gyre_network *network,
+                              const struct gyre_verify_options *options,
+                              const struct gyre_machine_result *deadlock, gyre_status status)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    struct gyre_machine_result result = {.place = gyre_verify_nowhere};
+    uint32_t depth = 0;
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    if (options->depth > 0 &&
+        find_min_depth(network, options->depth + 1, &depth, &result) == GYRE_SUCCESS)
+        return gyre_fail(status, "%s; depth %u is enough", cause, depth);
+    for (int on_all = 0; on_all < 2 && network->n_ranks <= MOST_RANKS_TRIED; on_all++)
+        for (uint32_t i = 0; i < deadlock->n_waits && i < GYRE_MACHINE_TOLD; i++) {
+            const struct gyre_verify_place *place = &deadlock->waits[i];
+            if (!helps(network, options, place, on_all != 0))
+                continue;
+            char rank[24] = "all ranks";
+            if (on_all == 0)
+                snprintf(rank, sizeof(rank), "rank %d", place->rank);
+            return gyre_fail(status,
+                             "%s; the proof succeeds if %s, worker %d, takes what follows step %d "
+                             "before it",
+                             cause, rank, place->worker, place->step);
+        }
+    return gyre_fail(status, "%s", cause);
 }
 
 gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
@@ -180,8 +277,18 @@ gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
     memset(report_out, 0, sizeof(*report_out));
     report_out->place = gyre_verify_nowhere;
     gyre_status status = gyre_network_open(programs, n_ranks, &network);
-    if (status == GYRE_SUCCESS)
-        status = verify(network, options, report_out);
+    /* In the strict order first, so that the report says whether the bits are the same. */
+    if (status == GYRE_SUCCESS) {
+        struct gyre_verify_options strict = *options;
+        strict.any_order = false;
+        report_out->same_bits = true;
+        struct gyre_machine_result result = {.place = gyre_verify_nowhere};
+        status = verify(network, &strict, report_out, &result);
+        if (options->any_order && !report_out->same_bits)
+            status = verify(network, options, report_out, &result);
+        if (status != GYRE_SUCCESS && result.is_deadlock)
+            status = add_remedy(network, options, &result, status);
+    }
     gyre_network_close(network);
     if (status != GYRE_SUCCESS)
         snprintf(report_out->reason, sizeof(report_out->reason), "%.*s",

@@ -4,7 +4,7 @@
  * is an expression over contributions (rank, chunk, tile) with one node for each reducing step, so
  * equal expressions mean equal bits. The verifier proves:
  *   - every output chunk holds exactly the right contributions, and the same expression on all
- *     ranks;
+ *     ranks (unless any order is allowed);
  *   - FINAL is set exactly where a reduction becomes complete;
  *   - the programs do not deadlock at a given FIFO depth, and leave nothing in a FIFO;
  *   - no chunk is read after it was overwritten, or while another worker may write it
@@ -18,6 +18,7 @@
 
 struct gyre_verify_options {
     bool in_place;    /* IN and OUT alias as gyre.h says for the collective */
+    bool any_order;   /* ranks may reduce in different orders, so their bits may differ */
     uint32_t depth;   /* slots of each FIFO, 1..GYRE_MAX_DEPTH; 0 = the least without a deadlock */
     uint32_t n_tiles; /* at most 65535; 0 = depth + 2 */
 };
@@ -35,7 +36,8 @@ struct gyre_verify_report {
     uint32_t min_depth;    /* if options.depth was 0: the least depth that suffices */
     uint64_t n_steps;      /* of all ranks and tiles */
     bool credits_elidable; /* at depth 2 no sender ever waits for credit */
-    char reason[512];      /* "" = proved */
+    bool same_bits;        /* all ranks reduce in one order */
+    char reason[768];      /* "" = proved */
     struct gyre_verify_place place;
 };
 

@@ -249,7 +249,7 @@ static gyre_status run_walk(struct walk *walk)
     walk->n_slots = 1;
     if (walk->fifos == NULL || walk->first_input == NULL || walk->scratch == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing of %zu ranks", n);
-    GYRE_TRY(gyre_values_open(drawing->n_ranks, &walk->values));
+    GYRE_TRY(gyre_values_open(drawing->n_ranks, false, &walk->values));
     GYRE_TRY(add_inputs(walk));
     GYRE_TRY(bench_draw_state_open(drawing, &walk->state));
     return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);

@@ -309,6 +309,7 @@ void bench_schedule_json_proof(struct bench_schedule_json *json,
         add_int(row, "min_depth", report->min_depth);
         add_int(row, "steps", (int64_t)report->n_steps);
         add_bool(row, "credits_needed", !report->credits_elidable);
+        add_bool(row, "same_bits", report->same_bits);
     } else {
         add_text(row, "reason", report->reason);
     }

@@ -380,6 +380,103 @@ TEST_CASE("each mistake is refused with its reason")
     CHECK_REFUSED(direct, GYRE_COLL_BROADCAST, 4, 0, root_keeps_quiet, false, "never written");
 }
 
+/* The programs of an all-reduce of whole vectors of four ranks in pairs at distance 1, then 2. */
+static struct gyre_program **pairs_of_four(bool lower_first)
+{
+    struct gyre_program **programs = calloc(4, sizeof(struct gyre_program *));
+    for (int rank = 0; programs != NULL && rank < 4; rank++) {
+        const int near = rank ^ 1, far = rank ^ 2;
+        const bool near_second = !lower_first || rank < near,
+                   far_second = !lower_first || rank < far;
+        char text[512], two[2][32];
+        snprintf(two[0], sizeof(two[0]), near_second ? "in 0 + from %d" : "from %d + in 0", near);
+        snprintf(two[1], sizeof(two[1]), far_second ? "scratch 0 + from %d" : "from %d + scratch 0",
+                 far);
+        snprintf(text, sizeof(text),
+                 "program pairs all_reduce\nranks 4 rank %d root 0 chunks 1 lanes 1 depth 1\n"
+                 "worker 0\nchunk 0: in 0 -> to %d\nchunk 0: %s -> scratch 0, to %d\n"
+                 "chunk 0: %s -> out 0 final\nend\n",
+                 rank, near, two[0], far, two[1]);
+        CHECK_OK(gyre_program_from_text(text, &programs[rank]));
+    }
+    return programs;
+}
+
+TEST_CASE("other orders are shown and can be allowed")
+{
+    struct gyre_verify_options options = {.in_place = false};
+    struct gyre_verify_report report;
+    for (int lower_first = 0; lower_first < 2; lower_first++) {
+        struct gyre_program **programs = pairs_of_four(lower_first == 1);
+        for (int any_order = 0; programs != NULL && any_order < 2; any_order++) {
+            options.any_order = any_order == 1;
+            const gyre_status status =
+                gyre_verify((const struct gyre_program *const *)programs, 4, &options, &report);
+            const bool is_right = lower_first == 1 || any_order == 1;
+            CHECK_MSG((status == GYRE_SUCCESS) == is_right, "%s", report.reason);
+            CHECK(!is_right || report.same_bits == (lower_first == 1));
+            CHECK_MSG(is_right || strstr(report.reason, "\n  rank 0    (0+1)+(2+3)\n"
+                                                        "  rank 1    (1+0)+(3+2)\n"
+                                                        "  first difference: 0 | 1\n") != NULL,
+                      "reason is \"%s\"", report.reason);
+        }
+        if (programs != NULL)
+            free_programs(programs, 4);
+    }
+}
+
+/* Any order is no licence to count twice, or to leave a rank out. */
+TEST_CASE("any order counts every contribution once")
+{
+    const struct gyre_verify_options options = {.any_order = true};
+    struct gyre_verify_report report;
+    struct gyre_program **programs = pairs_of_four(false);
+    if (programs == NULL)
+        return;
+    programs[2]->steps[1].n_ins = 1; /* leaves out what rank 3 has sent */
+    CHECK(gyre_verify((const struct gyre_program *const *)programs, 4, &options, &report) !=
+          GYRE_SUCCESS);
+    programs[2]->steps[1].n_ins = 2;
+    programs[2]->steps[2].ins[0] = programs[2]->steps[1].ins[0]; /* the own input again */
+    CHECK(gyre_verify((const struct gyre_program *const *)programs, 4, &options, &report) !=
+          GYRE_SUCCESS);
+    free_programs(programs, 4);
+}
+
+TEST_CASE("a deadlock is told once and with what helps")
+{
+    static const char *const text[] = {
+        "program hand all_gather\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
+        "chunk 0: in 0 -> out 0\nchunk 1: from 1 -> out 1\nchunk 0: in 0 -> to 1\nend\n",
+        "program hand all_gather\nranks 2 rank 1 root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
+        "chunk 1: in 0 -> out 1\nchunk 0: from 0 -> out 0\nchunk 1: in 0 -> to 0\nend\n"};
+    struct gyre_program *programs[2] = {NULL, NULL};
+    const struct gyre_verify_options options = {.in_place = false};
+    struct gyre_verify_report report;
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_program_from_text(text[rank], &programs[rank]));
+    CHECK(gyre_verify((const struct gyre_program *const *)programs, 2, &options, &report) ==
+          GYRE_ERROR_INVALID_ARGUMENT);
+    CHECK_MSG(strstr(report.reason,
+                     "rank 0, worker 0, step 1, tile 0 waits for a slot from rank 1, lane 0; rank "
+                     "1, worker 0, step 1, tile 0 waits for a slot from rank 0, lane 0; so they "
+                     "wait for each other; the proof succeeds if rank 0, worker 0, takes what "
+                     "follows step 1 before it") != NULL,
+              "reason is \"%s\"", report.reason);
+    for (int rank = 0; rank < 2; rank++)
+        gyre_program_free(programs[rank]);
+    struct gyre_program **ring = emit_all(
+        &gyre_algorithm_ring, &(struct gyre_shape){.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4});
+    const struct gyre_verify_options shallow = {.depth = 1};
+    if (ring == NULL)
+        return;
+    CHECK(gyre_verify((const struct gyre_program *const *)ring, 4, &shallow, &report) ==
+          GYRE_ERROR_INVALID_ARGUMENT);
+    CHECK_MSG(strstr(report.reason, "so they wait for each other; depth 2 is enough") != NULL,
+              "reason is \"%s\"", report.reason);
+    free_programs(ring, 4);
+}
+
 static void last_is_scratch(struct gyre_program *program)
 {
     struct gyre_step *step = &program->steps[program->n_steps - 1];

@@ -213,7 +213,7 @@ static void reduce_at_random(uint32_t n_ranks)
 {
     struct gyre_values *values = NULL;
     uint32_t n = 0, n_twice = 0;
-    CHECK_OK(gyre_values_open(n_ranks, &values));
+    CHECK_OK(gyre_values_open(n_ranks, false, &values));
     for (; n < n_ranks; n++) {
         plains[n] = (struct plain){.value = gyre_values_input(n)};
         plains[n].has[n] = true;

@@ -122,6 +122,15 @@ TEST_CASE("programs of a file carry out the calls that they fit")
     unlink(text.path);
 }
 
+static void check_own_order(gyre_comm *comm, int rank, int n_ranks, void *context)
+{
+    char name[32];
+    (void)context;
+    algorithm_of(comm, GYRE_COLL_ALL_REDUCE, -1, name);
+    CHECK_MSG(strcmp(name, "own") == 0, "%s", name);
+    check_sum(comm, rank, n_ranks);
+}
+
 static void init_is_refused(const char *path, const char *words)
 {
     gyre_comm *comms[2];
@@ -160,6 +169,24 @@ TEST_CASE("init refuses programs that are wrong, with what is wrong")
 }
 
 /* Two ranks with different files: both must say so. */
+TEST_CASE("other orders run only if they are allowed")
+{
+    struct text_file text = open_text();
+    for (int rank = 0; rank < 2; rank++)
+        fprintf(text.file,
+                "program own all_reduce\nranks 2 rank %d root 0 chunks 1 lanes 1 depth 1\n"
+                "worker 0\nchunk 0: in 0 -> to %d\nchunk 0: in 0 + from %d -> out 0 final\nend\n",
+                rank, 1 - rank, 1 - rank);
+    fclose(text.file);
+    init_is_refused(text.path, "first difference: 0 | 1\n  add the sum of the lower ranks first");
+    setenv("GYRE_ALGO_FILE", text.path, 1);
+    setenv("GYRE_ANY_ORDER", "1", 1);
+    test_on_threads(2, check_own_order, NULL);
+    unsetenv("GYRE_ANY_ORDER");
+    unsetenv("GYRE_ALGO_FILE");
+    unlink(text.path);
+}
+
 TEST_CASE("ranks with different programs are told")
 {
     struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);

@@ -28,15 +28,19 @@ const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_w
                                          "waits (gyre schedule --verify has no limit)";
 }
 
-gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks)
+gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
+                           bool *same_bits_out)
 {
+    *same_bits_out = true;
     for (int in_place = 0; in_place < 2; in_place++) {
-        const struct gyre_verify_options options = {.in_place = in_place == 1};
+        const struct gyre_verify_options options = {.in_place = in_place == 1,
+                                                    .any_order = any_order};
         struct gyre_verify_report report;
         const gyre_status status = gyre_verify(programs, n_ranks, &options, &report);
         if (status != GYRE_SUCCESS)
             return gyre_fail(status, "the verifier refuses it %s: %s",
                              in_place == 1 ? "in place" : "out of place", report.reason);
+        *same_bits_out = *same_bits_out && report.same_bits;
     }
     return GYRE_SUCCESS;
 }
@@ -45,6 +49,7 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape)
 {
     const int n_ranks = shape->n_ranks;
+    bool same_bits;
     struct gyre_program **programs = calloc((size_t)n_ranks, sizeof(struct gyre_program *));
     gyre_status status = GYRE_SUCCESS;
     if (programs == NULL)
@@ -52,7 +57,8 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
     for (int rank = 0; rank < n_ranks && status == GYRE_SUCCESS; rank++)
         status = gyre_algorithm_emit(algorithm, shape, rank, &programs[rank]);
     if (status == GYRE_SUCCESS)
-        status = gyre_proof_run((const struct gyre_program *const *)programs, n_ranks);
+        status = gyre_proof_run((const struct gyre_program *const *)programs, n_ranks, false,
+                                &same_bits);
     for (int rank = 0; rank < n_ranks; rank++)
         gyre_program_free(programs[rank]);
     free(programs);
@@ -153,8 +159,13 @@ static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre
 {
     GYRE_TRY(gyre_algorithm_give(&shape->given, terms->grouping, &shape->algorithm));
     GYRE_TRY(check_terms(&shape->algorithm, terms));
-    for (unsigned v = 0; v < shape->given.n_variants; v++)
-        GYRE_TRY(gyre_proof_run(shape->given.programs[v], (int)terms->n_ranks));
+    shape->same_bits = true;
+    for (unsigned v = 0; v < shape->given.n_variants; v++) {
+        bool same_bits;
+        GYRE_TRY(gyre_proof_run(shape->given.programs[v], (int)terms->n_ranks, terms->any_order,
+                                &same_bits));
+        shape->same_bits = shape->same_bits && same_bits;
+    }
     return GYRE_SUCCESS;
 }
 
@@ -274,6 +285,11 @@ static void log_use(const struct gyre_algo_use *use, const struct gyre_algo_term
 {
     char all[512], used[384] = "none";
     size_t n_used = 0;
+    for (const struct gyre_file_shape *at = use->shapes; at != NULL; at = at->next)
+        if (!at->same_bits)
+            GYRE_WARN("%s: %s %s reduces in different orders on different ranks, so the last bits "
+                      "of results may differ between ranks (GYRE_ANY_ORDER=1 allows it)",
+                      use->file->name, at->algorithm.name, gyre_collectives[at->given.coll].name);
     if (!gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
         return;
     gyre_algo_file_describe(use->file, all, sizeof(all));

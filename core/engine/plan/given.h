@@ -36,8 +36,10 @@ const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_w
 
 /** gyre_proof_run - prove the programs of all ranks, out of place and in place.
  * @programs: by rank, of one variant of one shape.
+ * @any_order: ranks may reduce in different orders. @same_bits_out: they all reduce in one.
  * Errors: INVALID_ARGUMENT with the verifier's finding (rank, worker, step); OUT_OF_MEMORY. */
-gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks);
+gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
+                           bool *same_bits_out);
 
 /** gyre_proof_of_shape - emit one variant's programs of all ranks, and prove them.
  * Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
@@ -65,12 +67,14 @@ struct gyre_algo_terms {
     gyre_device_kind device_kind;
     struct gyre_fifo_spec spec;
     uint32_t max_blocks; /* of a call on a GPU; UINT32_MAX = no limit */
+    bool any_order;      /* GYRE_ANY_ORDER */
     const struct gyre_grouping *grouping;
 };
 
 struct gyre_file_shape {
     struct gyre_given_programs given;
     struct gyre_algorithm algorithm;
+    bool same_bits; /* all ranks reduce in one order */
     struct gyre_file_shape *next;
 };
 

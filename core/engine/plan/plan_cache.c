@@ -59,6 +59,7 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
         .device_kind = cache->facts.device_kind,
         .spec = cache->facts.spec,
         .max_blocks = is_cuda ? gyre_member_max_channels(cache->member) : UINT32_MAX,
+        .any_order = gyre_param_number(&cache->member->params, GYRE_PARAM_ANY_ORDER) != 0,
         .grouping = cache->facts.grouping,
     };
 }

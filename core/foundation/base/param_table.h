@@ -47,6 +47,7 @@ X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: 
 X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128,lamport (lamport: sums of floating point); ll/simple: ll inside hosts, simple between them; /ll: lines between them")
 X(PATH, GYRE_PARAM_STRING, PLAN, "", 0, 0, "", "", "only these ways of results into receive buffers: [^]staged,placed,copy_engine; the latter two in windows")
 X(ALGO_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "run the programs in this file, as gyre schedule prints them, for the calls that they fit; they are proved first and must be the same on all ranks")
+X(ANY_ORDER, GYRE_PARAM_BOOL, PLAN, "0", 0, 1, "", "", "programs from a file may reduce in another order on each rank: every contribution counts once, but the last bits of results may differ between ranks")
 X(ALGORITHMS, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "more algorithms, from files separated by commas: a .so (docs/extend.md) or programs as gyre schedule prints them; a row or GYRE_ALGO takes them, they are proved before their first use, and all ranks need the same")
 X(TUNING_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "host device: choose by prediction with the constants in this file, which gyre tune measures and writes; the constants must be the same on all ranks")
 X(MIN_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "fewest channels")
